@@ -1,0 +1,159 @@
+// Whole-file reads, maps and atomic writes.
+#include "base/file.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Error *error) {
+  *data = NULL;
+  FILE *f = fopen(path, "rb");
+  if (!f) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+  size_t n = 0, capacity = 64 << 10;
+  char *p = xcalloc(capacity + 1, 1);
+  for (;;) {
+    size_t got = fread(p + n, 1, capacity - n, f);
+    n += got;
+    if (n > max_bytes || n < capacity) break;
+    p = xrealloc(p, (capacity *= 2) + 1);
+  }
+  int failed = ferror(f);
+  int why = errno;
+  fclose(f);
+  if (failed || n > max_bytes) {
+    free(p);
+    return failed ? error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(why))
+                  : error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %zu bytes allowed here", path, max_bytes);
+  }
+  p[n] = 0;
+  *data = p;
+  if (size) *size = n;
+  return PLAIT_OK;
+}
+
+int file_map(const char *path, FileMap *map, Error *error) {
+  *map = (FileMap){0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+  struct stat st;
+  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    close(fd);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: not a regular file", path);
+  }
+  if (st.st_size > 0) {
+    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+      int why = errno;
+      close(fd);
+      return error_set(error, PLAIT_FAILED, "%s: cannot be mapped: %s", path, strerror(why));
+    }
+    map->data = p;
+    map->size = (size_t)st.st_size;
+  }
+  close(fd);
+  return PLAIT_OK;
+}
+
+void file_unmap(FileMap *map) {
+  if (map->data) munmap((void *)map->data, map->size);
+  *map = (FileMap){0};
+}
+
+int file_begin(AtomicFile *file, const char *path, Error *error) {
+  file->path = xstrdup(path);
+  file->temporary = xformat("%s.tmp.%ld", path, (long)getpid());
+  file->stream = fopen(file->temporary, "wbe");
+  if (file->stream) return PLAIT_OK;
+  int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+  file_abandon(file);
+  return code;
+}
+
+static char *parent_of(const char *path) {
+  char *copy = xstrdup(path), *slash = strrchr(copy, '/');
+  if (!slash) strcpy(copy, ".");
+  else if (slash == copy) slash[1] = 0;
+  else *slash = 0;
+  return copy;
+}
+
+int file_commit(AtomicFile *file, Error *error) {
+  int bad = ferror(file->stream) | fflush(file->stream);
+  if (!bad) bad = fsync(fileno(file->stream));
+  int why = errno;
+  if (fclose(file->stream) && !bad) bad = 1, why = errno;
+  file->stream = NULL;
+  if (!bad && rename(file->temporary, file->path)) bad = 1, why = errno;
+  if (bad) {
+    error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", file->path, strerror(why ? why : EIO));
+    file_abandon(file);
+    return PLAIT_FAILED;
+  }
+  char *folder = parent_of(file->path);
+  int code = folder_sync(folder, error);
+  free(folder);
+  free(file->temporary);
+  file->temporary = NULL;
+  file_abandon(file);
+  return code;
+}
+
+void file_abandon(AtomicFile *file) {
+  if (file->stream) fclose(file->stream);
+  if (file->temporary) unlink(file->temporary);
+  free(file->temporary);
+  free(file->path);
+  *file = (AtomicFile){0};
+}
+
+int file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+int folder_create(const char *path, Error *error) {
+  char *copy = xstrdup(path);
+  for (char *p = copy + 1;; p++) {
+    if (*p != '/' && *p != 0) continue;
+    char keep = *p;
+    *p = 0;
+    if (mkdir(copy, 0777) && errno != EEXIST) {
+      int code = error_set(error, PLAIT_FAILED, "%s: cannot be created: %s", copy, strerror(errno));
+      free(copy);
+      return code;
+    }
+    *p = keep;
+    if (!keep) break;
+  }
+  struct stat st;
+  int bad = stat(copy, &st) || !S_ISDIR(st.st_mode);
+  free(copy);
+  return bad ? error_set(error, PLAIT_FAILED, "%s: exists and is not a folder", path) : PLAIT_OK;
+}
+
+int folder_sync(const char *path, Error *error) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int bad = fd < 0 || (fsync(fd) && errno != EINVAL);
+  int why = errno;
+  if (fd >= 0) close(fd);
+  return bad ? error_set(error, PLAIT_FAILED, "%s: cannot be synced: %s", path, strerror(why)) : PLAIT_OK;
+}
+
+int folder_remove(const char *path, Error *error) {
+  DIR *d = opendir(path);
+  if (!d) return errno == ENOENT ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  int code = PLAIT_OK;
+  for (struct dirent *e; (e = readdir(d)) && code == PLAIT_OK;) {
+    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+    char *child = xformat("%s/%s", path, e->d_name);
+    struct stat st;
+    if (lstat(child, &st) == 0 && S_ISDIR(st.st_mode)) code = folder_remove(child, error);
+    else if (unlink(child)) code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", child, strerror(errno));
+    free(child);
+  }
+  closedir(d);
+  if (code == PLAIT_OK && rmdir(path)) code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  return code;
+}

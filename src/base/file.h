@@ -1,0 +1,24 @@
+// Files: read whole, map, and write whole or not at all (temporary name, fsync, rename, fsync of the folder).
+#pragma once
+#include "base/error.h"
+#include <stdint.h>
+#include <stdio.h>
+
+// Reads a file of at most max_bytes into memory that the caller frees; a NUL follows the content.
+int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Error *error);
+
+// A read-only memory map of a whole file; an empty file gives data NULL.
+typedef struct FileMap { const uint8_t *data; size_t size; } FileMap;
+int file_map(const char *path, FileMap *map, Error *error);
+void file_unmap(FileMap *map);
+
+// Opens PATH.tmp.PID for writing; file_commit syncs and renames it to PATH; file_abandon removes it.
+typedef struct AtomicFile { FILE *stream; char *path, *temporary; } AtomicFile;
+int file_begin(AtomicFile *file, const char *path, Error *error);
+int file_commit(AtomicFile *file, Error *error);
+void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
+
+int file_exists(const char *path);
+int folder_create(const char *path, Error *error); // with parents, as mkdir -p
+int folder_sync(const char *path, Error *error);
+int folder_remove(const char *path, Error *error); // with all that is in it; a missing folder is fine
