@@ -42,8 +42,8 @@ void check_failed(const char *file, int line, const char *condition, const char 
   fprintf(stderr, "plait: broken invariant at %s:%d", file, line);
   if (thread_rank >= 0) fprintf(stderr, " (rank %d)", thread_rank);
   fprintf(stderr, ": %s", condition);
-  if (format[0]) {
-    fputs(": ", stderr);
+  if (format[1]) {
+    fputs(":", stderr);
     va_list arguments;
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);

@@ -30,7 +30,7 @@ int error_exit_status(int code);
 
 // A broken invariant: prints file, line and rank, then aborts. For bugs in plait, never for what a user wrote.
 #define CHECK(condition, ...) \
-  do { if (!(condition)) check_failed(__FILE__, __LINE__, #condition, "" __VA_ARGS__); } while (0)
+  do { if (!(condition)) check_failed(__FILE__, __LINE__, #condition, " " __VA_ARGS__); } while (0)
 void check_failed(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
 
