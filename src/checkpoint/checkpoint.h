@@ -1,0 +1,81 @@
+// Sharded checkpoints: DIR/step-N/ holds one safetensors part per writer and checkpoint.json, the manifest. Tensors are
+// stored as boxes of their global shape, never by rank, so a checkpoint written under one layout loads under any other.
+// A checkpoint is complete or does not exist: it is written in DIR/step-N.tmp and renamed when all is on the disk.
+//
+// Saving, by N ranks:   one calls checkpoint_begin · barrier · each calls checkpoint_write_part(part = 0 … N-1) ·
+//                       barrier · one calls checkpoint_finish (or, if any failed, checkpoint_abandon), then _prune.
+#pragma once
+#include "base/dtype.h"
+#include "base/error.h"
+#include "checkpoint/box.h"
+#include <jansson.h>
+
+// One rank's piece of one tensor: `data` holds the box [offset, offset + local) of a tensor of shape `global`.
+typedef struct CheckpointTensor {
+  const char *name;
+  Dtype dtype;                  // of data
+  int rank;                     // dims used below; 0 for a scalar
+  int64_t global[BOX_MAX_RANK];
+  int64_t offset[BOX_MAX_RANK]; // of the box in the global tensor
+  int64_t local[BOX_MAX_RANK];  // shape of the box; a 0 makes it empty, and data may then be NULL
+  int64_t stride[BOX_MAX_RANK]; // elements between neighbours in data; all 0 means row-major over local. Lets padded
+                                // shards and views of fused tensors leave out what is not theirs
+  void *data;
+  int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
+} CheckpointTensor;
+
+// Saving. `extra` (borrowed, may be NULL) is a JSON object of the caller's own: tokens seen, recipe, loop state.
+int checkpoint_begin(const char *dir, int64_t step, Error *error); // creates DIR; clears every stale step-*.tmp
+int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count,
+                          Error *error); // from any thread or process; a full disk is PLAIT_FAILED
+// Verifies that the parts 0 … parts-1 are there and cover every tensor exactly once, writes the manifest and renames.
+// On an error step-N.tmp stays until checkpoint_abandon or the next begin. Replaces an older step-N.
+int checkpoint_finish(const char *dir, int64_t step, int parts, json_t *extra, Error *error);
+void checkpoint_abandon(const char *dir, int64_t step); // removes step-N.tmp
+// Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one.
+int checkpoint_prune(const char *dir, int keep, Error *error);
+
+// Reading. An open checkpoint may be used by several threads at once.
+typedef struct Checkpoint Checkpoint;
+
+// Opens DIR/step-N by its path. The manifest is verified here, a part (size, checksum) before it is first read.
+// Anything wrong with the files is PLAIT_BAD_INPUT with a sentence that names the file.
+int checkpoint_open(Checkpoint **checkpoint, const char *path, Error *error);
+void checkpoint_close(Checkpoint *checkpoint); // NULL is fine
+int checkpoint_verify(Checkpoint *checkpoint, Error *error); // all parts now
+
+// The newest step-N in DIR whose files are all verified: returns 1 and *step, 0 when there is none (or no DIR), or an
+// error. *opened (may be NULL as an argument) is then that checkpoint, already verified; the caller closes it.
+// *warnings (may be NULL as an argument) is one line for each newer one that was skipped, or NULL; the caller frees it.
+int checkpoint_latest_valid(const char *dir, int64_t *step, Checkpoint **opened, char **warnings, Error *error);
+
+typedef struct CheckpointEntry {
+  const char *name;
+  Dtype dtype;
+  int rank;
+  int64_t global[BOX_MAX_RANK];
+} CheckpointEntry;
+
+int64_t checkpoint_step(const Checkpoint *checkpoint);
+const char *checkpoint_path(const Checkpoint *checkpoint);
+json_t *checkpoint_extra(const Checkpoint *checkpoint);                       // borrowed; never NULL, {} if none was given
+int checkpoint_count(const Checkpoint *checkpoint);                           // tensors
+const CheckpointEntry *checkpoint_entry(const Checkpoint *checkpoint, int i); // sorted by name
+const CheckpointEntry *checkpoint_find(const Checkpoint *checkpoint, const char *name); // NULL: not there
+
+// Are the checkpoint's names that `filter` lets through (NULL: all) exactly `names`? Missing and surplus ones are
+// PLAIT_BAD_INPUT with the names. `names` are of all ranks together; repeated ones count once.
+int checkpoint_compare_names(const Checkpoint *checkpoint, const char *const *names, int count,
+                             int (*filter)(const char *name, void *context), void *context, Error *error);
+
+// Fills every wanted box from the stored ones. Names and global shapes must be there; dtypes must be equal, or both be
+// floats where `convert` is 1. What this rank does not want is not looked at: surplus is checkpoint_compare_names' work.
+int checkpoint_load(Checkpoint *checkpoint, const CheckpointTensor *wanted, int count, int convert, Error *error);
+
+// One box of one tensor into `out`, row-major over local, converted between floats where dtypes differ.
+int checkpoint_read_box(Checkpoint *checkpoint, const char *name, const int64_t *offset, const int64_t *local,
+                        Dtype dtype, void *out, Error *error);
+
+// Assembles whole tensors from the boxes of all ranks (the primary ones must cover each tensor exactly once; others are
+// ignored) and writes them, sorted by name, as one plain safetensors file. For gathered gradients and for export.
+int safetensors_write_gathered(const char *path, const CheckpointTensor *all, int count, Error *error);
