@@ -1,0 +1,24 @@
+// Backend: a description that passes, planner and simulator read (always compiled in), and kernels by op and dtype.
+// What a backend lacks falls back to the op's reference kernel.
+#pragma once
+#include "op/op.h"
+
+typedef struct KernelEntry {
+  Op op;
+  Dtype dtype; // of the first floating-point operand (input, else output)
+  Kernel kernel;
+  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads.
+  size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
+} KernelEntry;
+
+typedef struct Backend {
+  const char *name; // "cpu", "reference"
+  const KernelEntry *(*find)(const struct Backend *backend, Op op, Dtype dtype); // NULL: use the reference kernel
+} Backend;
+
+// The portable and SIMD kernels of src/backend/cpu; picks by the machine at run time (PLAIT_SIMD=reference|avx2|avx512).
+const Backend *backend_cpu(void);
+// Reference kernels only.
+const Backend *backend_reference(void);
+// "auto", "cpu" or "reference"; PLAIT_BAD_INPUT with the allowed names otherwise.
+int backend_by_name(const char *name, const Backend **backend, Error *error);

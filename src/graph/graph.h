@@ -1,0 +1,169 @@
+// The Graph: global shapes, named dims, three regions, Variables that stay while tensors flow. No ranks.
+//
+// Tensors are values (each has one producer); Variables are memory. A tensor may be *bound* to a Variable: then its
+// buffer is the Variable's storage or one of its Copies, and the order of the nodes says which value is read. Nodes are
+// kept in an order in which they can run.
+#pragma once
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include <stdint.h>
+#include <stdio.h>
+
+enum { MAX_RANK = 8, MAX_COPIES = 2, MAX_STAGES = 64 };
+
+typedef enum DimName {
+#define DIM(id, name) DIM_##id,
+#include "graph/dims.def"
+#undef DIM
+  DIM_COUNT
+} DimName;
+
+typedef enum Op {
+#define OP(id, name) OP_##id,
+#include "op/ops.def"
+#undef OP
+  OP_COUNT
+} Op;
+
+// BEGIN runs once a step before, END once a step after, MICRO once a microbatch. Only Variables cross regions.
+typedef enum Region { REGION_BEGIN, REGION_MICRO, REGION_END, REGION_COUNT } Region;
+typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } Phase; // within MICRO; becomes segments F and B
+
+// What a tensor is to its model; Layouts speak of roles and dims.
+typedef enum Role {
+  ROLE_INTERIOR,        // inside a block
+  ROLE_RESIDUAL,        // the residual stream, and its gradient
+  ROLE_DATA,            // comes from the loader
+  ROLE_WEIGHT,          // bound to a parameter
+  ROLE_WEIGHT_GRADIENT, // one microbatch's gradient of a parameter
+  ROLE_SCALAR,
+} Role;
+
+typedef struct Shape {
+  int rank;
+  int64_t size[MAX_RANK]; // global
+  DimName dim[MAX_RANK];
+} Shape;
+
+typedef struct Placement Placement; // src/dist/placement.h; the graph carries it and never looks inside
+
+typedef struct Tensor {
+  int id;
+  const char *name;
+  Dtype dtype;
+  Role role;
+  Shape shape;    // global
+  int producer;   // node, or -1
+  int variable;   // bound to this Variable's memory, or -1
+  int copy;       // when bound: -1 storage, else index of the Copy
+  int input;      // index of the graph input that it is, or -1
+  uint64_t stages; // set of stages where it lives; by stage
+  const Placement *placement; // by place, NULL before
+  int64_t local[MAX_RANK];    // shape on one rank; by partition, 0 before
+  int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
+} Tensor;
+
+enum { NODE_ATTR_BYTES = 96 };
+typedef struct Node {
+  int id;
+  Op op;
+  Region region;
+  Phase phase;
+  int layer;       // -1: before the first layer (embedding); layer count: after the last (head)
+  int stage;       // MICRO: its stage; by stage
+  uint64_t stages; // BEGIN, END: the stages that run it; by stage
+  const char *name; // stable over layouts and runs: randomness and messages use it
+  int ninput, noutput;
+  int *input, *output; // tensor ids; an input of -1 is an absent optional operand
+  _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
+} Node;
+#define node_attr(node, type) ((type *)(void *)(node)->attr)
+
+typedef enum VariableKind {
+  VARIABLE_PARAMETER,
+  VARIABLE_GRADIENT, // accumulator
+  VARIABLE_OPTIMIZER,
+  VARIABLE_COUNTER,  // step, loss scale …: part of a checkpoint
+  VARIABLE_METRIC,   // read by the host after a step; not in checkpoints
+} VariableKind;
+
+typedef struct Init { enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind; double value; /* constant, or standard deviation */ } Init;
+
+typedef struct Copy {
+  Dtype dtype;
+  const Placement *placement;
+  int64_t local[MAX_RANK];
+  int64_t allocated;
+} Copy;
+
+typedef struct Variable {
+  int id;
+  const char *name;
+  VariableKind kind;
+  Dtype dtype;
+  Shape shape;
+  Init init;
+  int parameter;   // the parameter that a gradient or moment belongs to; its own id for a parameter; else -1
+  int decay;       // weight decay applies (matrices, not biases and norms)
+  uint64_t stages; // where it lives
+  const Placement *storage;
+  int64_t local[MAX_RANK];
+  int64_t allocated;
+  int copies;
+  Copy copy[MAX_COPIES];
+} Variable;
+
+typedef struct GraphInput { const char *name; Region region; int tensor; } GraphInput;
+
+typedef struct Graph {
+  Arena arena;
+  Vec(Tensor) tensor;
+  Vec(Node) node;       // all regions, each region's nodes in running order
+  Vec(Variable) variable;
+  Vec(GraphInput) input;
+  int layers;           // of the model
+  int stages;           // virtual stages; 1 before stage
+  // What new nodes get:
+  Region region;
+  Phase phase;
+  int layer;
+  const char *scope; // prefix of node names, e.g. "layer.3.attention"
+} Graph;
+
+Graph *graph_create(void);
+void graph_destroy(Graph *g); // NULL is fine
+Graph *graph_copy(const Graph *g);
+
+Shape shape_of(int rank, const int64_t *size, const DimName *dim);
+int64_t shape_elements(const Shape *shape);
+const char *dim_name(DimName dim);
+int dim_from_name(const char *name); // or -1
+const char *op_name(Op op);
+
+// Variables, and tensors bound to them. Returned ids are indexes; names must be unique.
+int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init);
+int graph_find_variable(const Graph *g, const char *name); // or -1
+// The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
+int graph_read(Graph *g, int variable);
+int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
+
+// Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.
+// attr may be NULL (zeroes). Returns the node's id; outputs are g->node.data[id].output[k].
+int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size);
+// For an op's shape rule: declares the node's next output.
+int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
+// For passes that build graphs: appends a tensor or a node verbatim (ids are set, arrays copied).
+int graph_add_tensor(Graph *g, const Tensor *like);
+int graph_add_node(Graph *g, const Node *like);
+// Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).
+void graph_bind(Graph *g, int tensor, int variable, int copy);
+
+static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
+
+// Checks everything a pass may break: ids, order, shapes by the op's rule, regions crossed only through Variables.
+int graph_verify(const Graph *g, const char *after, Error *error);
+// Readable listing. `placement` (may be NULL) prints a placement into text.
+typedef void (*PlacementPrinter)(const void *context, const Placement *placement, char *text, size_t size);
+void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const void *context);

@@ -1,0 +1,48 @@
+// Attribute structs of ops (kept in Node.attr, at most NODE_ATTR_BYTES): global facts only, nothing about ranks.
+#pragma once
+#include <stdint.h>
+
+// y[m, n] = sum_k x[m, k] w[n, k], and its two gradients; dims are grouped: x (m…, k…), w (n…, k…), y (m…, n…).
+typedef enum MatmulKind {
+  MATMUL_NT, // inputs x (m…, k…), w (n…, k…) → y (m…, n…)
+  MATMUL_NN, // inputs dy (m…, n…), w (n…, k…) → dx (m…, k…)
+  MATMUL_TN, // inputs dy (m…, n…), x (m…, k…) → dw (n…, k…)
+} MatmulKind;
+typedef struct MatmulAttr {
+  int32_t kind, m, n, k;   // number of dims in each group
+  int32_t accumulate;      // TN only: a third input c (n…, k…) is added, in place: dw = c + dyᵀ x; by fuse
+} MatmulAttr;
+
+typedef struct EmbeddingAttr { int64_t rows; int32_t dim; } EmbeddingAttr; // EMBEDDING_GRAD: rows of the table, DimName of rows
+typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims
+typedef struct NormAttr { double epsilon; } NormAttr;
+typedef struct RopeAttr {
+  double theta;
+  int32_t inverse;     // rotate back: the gradient
+  int32_t scaling;     // 0 none, 1 Llama 3, 2 linear
+  double factor, low_frequency_factor, high_frequency_factor, original_positions;
+} RopeAttr;
+typedef struct AttentionAttr {
+  double scale;       // of q·k, usually 1/sqrt(head_dim)
+  double dropout;     // probability, 0 none
+  int32_t causal;
+} AttentionAttr;
+typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU } ActivationKind;
+typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED: act(a) * b
+typedef struct ScaleAttr { double factor; } ScaleAttr;
+typedef struct CastAttr { int32_t dtype; } CastAttr;
+typedef struct DropoutAttr { double probability; } DropoutAttr;
+typedef struct CrossEntropyAttr { int32_t gradient; } CrossEntropyAttr; // 0: loss only (evaluation)
+typedef struct FillAttr { double value; } FillAttr;
+typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
+typedef struct AdamwAttr { double beta1, beta2, epsilon, decay; } AdamwAttr; // decay already 0 for undecayed Variables
+typedef struct SgdAttr { double momentum, decay; } SgdAttr;
+
+// Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans.
+typedef struct CommAttr {
+  uint32_t axes;
+  int32_t dim;        // gathered, scattered or sliced dim
+  int32_t dim2;       // ALL_TO_ALL: the dim that is gathered; `dim` is scattered
+  int32_t maximum;    // ALL_REDUCE: 1 max, 0 sum
+  uint64_t stages;    // BEGIN, END: the group spans these stages' ranks of the pp axis only; 0: all
+} CommAttr;

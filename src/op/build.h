@@ -1,0 +1,38 @@
+// Builders: append an op to a Graph and return its (first) output tensor. Shapes as in the op files.
+#pragma once
+#include "op/op.h"
+
+int op_embedding(Graph *g, const char *name, int table, int ids);            // (v, e…), (b, s) → (b, s, e…)
+int op_matmul(Graph *g, const char *name, int x, int w, int contracted);     // (m…, k…), (n…, k…) → (m…, n…); `contracted` = dims of k
+int op_bias(Graph *g, const char *name, int x, int bias);                    // (…, n…), (n…) → (…, n…)
+int op_reduce(Graph *g, const char *name, int x, int dims);                  // sum over the leading dims
+int op_layer_norm(Graph *g, const char *name, int x, int gain, int bias, double epsilon);
+int op_rms_norm(Graph *g, const char *name, int x, int gain, double epsilon);
+int op_rope(Graph *g, const char *name, int x, int positions, const RopeAttr *attr); // x (b, s, …heads, d), positions (b, s)
+// q (b, s, g, r, d), k and v (b, s, g, d), documents (b, s) → (b, s, g, r, d)
+int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, const AttentionAttr *attr);
+int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
+int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind); // act(gate) * up
+int op_add(Graph *g, const char *name, const int *x, int n);
+int op_mul(Graph *g, const char *name, int a, int b);
+int op_scale(Graph *g, const char *name, int x, double factor);
+int op_identity(Graph *g, const char *name, int x);
+int op_cast(Graph *g, const char *name, int x, Dtype dtype);                 // returns x where nothing changes
+int op_dropout(Graph *g, const char *name, int x, double probability);       // returns x when probability is 0
+int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
+// x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`
+int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient);
+int op_count_targets(Graph *g, const char *name, int targets);               // (…) → ()
+int op_gradient_seed(Graph *g, const char *name, int count, int loss_scale); // (), () or -1 → () = scale / max(count, 1)
+int op_mean_loss(Graph *g, const char *name, int loss_sum, int count);
+int op_fill(Graph *g, const char *name, int variable, double value);         // writes a Variable; returns its new value
+int op_accumulate(Graph *g, const char *name, int accumulator, int x);       // in place: accumulator += x
+int op_sum_squares(Graph *g, const char *name, int x);                       // (…) → () fp64
+// sum of squares (), max_norm → norm (), factor (), skip (): factor = min(1, max_norm / norm), skip = 1 when norm is not finite
+void op_clip(Graph *g, const char *name, int sum_squares, double max_norm, int *norm, int *factor, int *skip);
+// In place on the Variables w, m, v. step () counts applied steps and is advanced before: 1 in the first.
+void op_adamw(Graph *g, const char *name, int w, int m, int v, int gradient, int lr, int factor, int skip, int step,
+              const AdamwAttr *attr);
+void op_sgd(Graph *g, const char *name, int w, int momentum /* Variable or -1 */, int gradient, int lr, int factor, int skip,
+            const SgdAttr *attr);
+int op_advance(Graph *g, const char *name, int step, int skip);              // in place: step += 1 - skip
