@@ -13,7 +13,7 @@ enum {
   PLAIT_INFEASIBLE = -5,  // a layout that cannot be; the planner goes on, a command exits with 2
 };
 
-typedef struct Error {
+typedef struct PlaitError {
   int code; // PLAIT_OK while empty
   char message[1024];
 } Error;
