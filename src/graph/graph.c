@@ -1,0 +1,178 @@
+// Building Graphs: tensors, nodes, Variables.
+#include "graph/graph.h"
+#include "op/op.h"
+#include <string.h>
+
+static const char *const dim_names[] = {
+#define DIM(id, name) name,
+#include "graph/dims.def"
+#undef DIM
+};
+
+const char *dim_name(DimName dim) { return dim_names[dim]; }
+
+int dim_from_name(const char *name) {
+  for (int d = 1; d < DIM_COUNT; d++)
+    if (!strcmp(name, dim_names[d])) return d;
+  return -1;
+}
+
+const char *op_name(Op op) { return op_def(op)->name; }
+
+Shape shape_of(int rank, const int64_t *size, const DimName *dim) {
+  Shape s = {.rank = rank};
+  CHECK(rank <= MAX_RANK);
+  for (int i = 0; i < rank; i++) {
+    s.size[i] = size[i];
+    s.dim[i] = dim[i];
+  }
+  return s;
+}
+
+int64_t shape_elements(const Shape *shape) {
+  int64_t n = 1;
+  for (int i = 0; i < shape->rank; i++) n *= shape->size[i];
+  return n;
+}
+
+Graph *graph_create(void) {
+  Graph *g = xcalloc(1, sizeof *g);
+  g->region = REGION_MICRO;
+  g->stages = 1;
+  g->layer = -1;
+  g->scope = "";
+  return g;
+}
+
+void graph_destroy(Graph *g) {
+  if (!g) return;
+  vec_free(&g->tensor);
+  vec_free(&g->node);
+  vec_free(&g->variable);
+  vec_free(&g->input);
+  arena_free(&g->arena);
+  free(g);
+}
+
+int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init) {
+  CHECK(graph_find_variable(g, name) < 0, "Variable %s exists twice", name);
+  int id = g->variable.count;
+  Variable v = {.id = id, .name = arena_strdup(&g->arena, name), .kind = kind, .dtype = dtype, .shape = shape, .init = init,
+                .parameter = kind == VARIABLE_PARAMETER ? id : -1};
+  vec_push(&g->variable, v);
+  return id;
+}
+
+int graph_find_variable(const Graph *g, const char *name) {
+  for (int i = 0; i < g->variable.count; i++)
+    if (!strcmp(g->variable.data[i].name, name)) return i;
+  return -1;
+}
+
+static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
+  Tensor t = {.id = g->tensor.count, .name = name, .dtype = dtype, .shape = shape, .producer = -1, .variable = -1, .copy = -1, .input = -1};
+  if (shape.rank == 0) t.role = ROLE_SCALAR;
+  vec_push(&g->tensor, t);
+  return t.id;
+}
+
+// The last tensor of this region that is bound to the Variable: its newest value there.
+int graph_read(Graph *g, int variable) {
+  const Variable *v = &g->variable.data[variable];
+  for (int i = g->node.count - 1; i >= 0; i--) {
+    const Node *n = &g->node.data[i];
+    if (n->region != g->region) continue;
+    for (int k = 0; k < n->noutput; k++)
+      if (graph_tensor(g, n->output[k])->variable == variable && graph_tensor(g, n->output[k])->copy < 0) return n->output[k];
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] >= 0 && graph_tensor(g, n->input[k])->variable == variable && graph_tensor(g, n->input[k])->copy < 0)
+        return n->input[k];
+  }
+  int t = new_tensor(g, v->name, v->dtype, v->shape);
+  graph_bind(g, t, variable, -1);
+  graph_tensor(g, t)->role = v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
+                             : v->kind == VARIABLE_GRADIENT                                ? ROLE_WEIGHT_GRADIENT
+                                                                                           : ROLE_SCALAR;
+  return t;
+}
+
+int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
+  int t = new_tensor(g, arena_strdup(&g->arena, name), dtype, shape);
+  graph_tensor(g, t)->role = ROLE_DATA;
+  graph_tensor(g, t)->input = g->input.count;
+  vec_push(&g->input, (GraphInput){graph_tensor(g, t)->name, g->region, t});
+  return t;
+}
+
+void graph_bind(Graph *g, int tensor, int variable, int copy) {
+  graph_tensor(g, tensor)->variable = variable;
+  graph_tensor(g, tensor)->copy = copy;
+}
+
+int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape) {
+  const char *name = suffix && suffix[0] ? arena_format(&g->arena, "%s.%s", node->name, suffix) : node->name;
+  int t = new_tensor(g, name, dtype, shape);
+  int *output = arena_array(&g->arena, int, node->noutput + 1);
+  if (node->noutput) memcpy(output, node->output, sizeof(int) * (size_t)node->noutput);
+  output[node->noutput++] = t;
+  node->output = output;
+  graph_tensor(g, t)->producer = node->id;
+  return t;
+}
+
+int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
+  CHECK(attr_size <= NODE_ATTR_BYTES);
+  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .ninput = ninput};
+  n.name = g->scope[0] ? arena_format(&g->arena, "%s.%s", g->scope, name) : arena_strdup(&g->arena, name);
+  n.input = arena_array(&g->arena, int, ninput + 1);
+  if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);
+  if (attr) memcpy(n.attr, attr, attr_size);
+  op_def(op)->shape(g, &n);
+  vec_push(&g->node, n);
+  return n.id;
+}
+
+int graph_add_tensor(Graph *g, const Tensor *like) {
+  Tensor t = *like;
+  t.id = g->tensor.count;
+  t.name = arena_strdup(&g->arena, like->name);
+  vec_push(&g->tensor, t);
+  return t.id;
+}
+
+static int *copy_ids(Graph *g, const int *ids, int n) {
+  int *copy = arena_array(&g->arena, int, n + 1);
+  if (n) memcpy(copy, ids, sizeof(int) * (size_t)n);
+  return copy;
+}
+
+int graph_add_node(Graph *g, const Node *like) {
+  Node n = *like;
+  n.id = g->node.count;
+  n.name = arena_strdup(&g->arena, like->name);
+  n.input = copy_ids(g, like->input, like->ninput);
+  n.output = copy_ids(g, like->output, like->noutput);
+  for (int k = 0; k < n.noutput; k++) graph_tensor(g, n.output[k])->producer = n.id;
+  vec_push(&g->node, n);
+  return n.id;
+}
+
+Graph *graph_copy(const Graph *g) {
+  Graph *c = graph_create();
+  c->layers = g->layers;
+  c->stages = g->stages;
+  c->region = g->region;
+  c->phase = g->phase;
+  for (int i = 0; i < g->variable.count; i++) {
+    vec_push(&c->variable, g->variable.data[i]);
+    c->variable.data[i].name = arena_strdup(&c->arena, g->variable.data[i].name);
+  }
+  for (int i = 0; i < g->tensor.count; i++) graph_add_tensor(c, &g->tensor.data[i]);
+  for (int i = 0; i < g->node.count; i++) graph_add_node(c, &g->node.data[i]);
+  for (int i = 0; i < g->input.count; i++) {
+    GraphInput in = g->input.data[i];
+    in.name = arena_strdup(&c->arena, in.name);
+    vec_push(&c->input, in);
+  }
+  return c;
+}
