@@ -1,0 +1,124 @@
+// Tokenizers: Hugging Face tokenizer.json (BPE kinds) loaded, trained, saved; text → ids and ids → text.
+#pragma once
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "data/bpe.h"
+#include "data/tokenizer_split.h"
+#include <stdint.h>
+
+// What is supported: model BPE (byte-level, or characters with byte fallback); normalizers Prepend and Replace;
+// pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip;
+// post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; Sequences of them. All else is
+// refused by name. Truncation and padding that a file asks for are ignored: a corpus must stay whole.
+//
+// Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips in the
+// byte-level kinds; the valid text between them is pre-tokenized as if the text ended there.
+
+// A token that is found in the text before the model sees it.
+typedef struct AddedToken {
+  int32_t id;
+  const char *text; // as it is matched (normalized when `normalized`), bytes long
+  int bytes;
+  int special, lstrip, rstrip, normalized, single_word;
+} AddedToken;
+
+// Matches added tokens, leftmost and then longest; tokens sorted by first byte, longest first.
+typedef struct AddedSet {
+  const AddedToken **tokens; // (count)
+  int count;
+  int first[257];     // tokens that begin with byte b: [first[b], first[b + 1])
+  int common[256];    // bytes that all tokens which begin with byte b share
+} AddedSet;
+
+typedef struct NormalizerStep { const char *prepend, *from, *to; int prepend_bytes, from_bytes, to_bytes; } NormalizerStep;
+
+enum { TOKENIZER_STEPS = 16 }; // most steps of a normalizer, pre-tokenizer or decoder
+
+typedef struct TokenizerDecoder {
+  int byte_level, byte_fallback;
+  int replaces;
+  NormalizerStep replace[TOKENIZER_STEPS];
+  char strip[8]; // this character is removed from the start of the text, up to strip_start times
+  int strip_start;
+  char metaspace[8]; // dropped in the first token when metaspace_drop, a space elsewhere; "" when not in use
+  int metaspace_drop;
+} TokenizerDecoder;
+
+// Immutable after loading: any number of threads may use one, each with its own TokenizerScratch.
+typedef struct Tokenizer {
+  Arena arena;
+  char *json;       // the tokenizer.json as read or trained; what tokenizer_save writes
+  size_t json_bytes;
+  Bpe bpe;          // vocabulary and merges
+  int vocab_size;   // largest id + 1, added tokens included
+  const char **token_text; // (vocab_size) as in the file; NULL: no such id
+  int *token_bytes;        // (vocab_size)
+  uint8_t *token_special;  // (vocab_size)
+  struct { const char *text; int bytes; } *decoded; // (vocab_size) what a token that is not the first one decodes to
+
+  AddedToken *added; // (added_count)
+  int added_count;
+  AddedSet added_raw, added_normalized;
+  int normalizer_count, split_count;
+  NormalizerStep normalizer[TOKENIZER_STEPS];
+  SplitStep split[TOKENIZER_STEPS];
+  TokenizerDecoder decoder;
+  IdVector before, after; // what the post-processor puts around a text
+  int32_t eot;
+  char marker[8];   // "▁" where words may be cut before it without changing ids; "" else
+  int cuttable;     // tokenizer_cut may cut documents
+} Tokenizer;
+
+// What one thread needs to encode: buffers, a word cache, PCRE2 match state. Reuse it from text to text: that is fast.
+typedef struct TokenizerScratch TokenizerScratch;
+TokenizerScratch *tokenizer_scratch_create(const Tokenizer *t);
+void tokenizer_scratch_destroy(TokenizerScratch *scratch); // NULL is fine
+
+// Reads a tokenizer.json, or FOLDER/tokenizer.json. On success *t is the caller's (tokenizer_destroy). A file that is
+// no tokenizer.json, or holds a kind that is not supported, is PLAIT_BAD_INPUT with one sentence.
+int tokenizer_load(const char *path, Tokenizer **t, Error *error);
+// The same from memory; `name` stands for the file in messages.
+int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer **t, Error *error);
+void tokenizer_destroy(Tokenizer *t); // NULL is fine
+// Writes a tokenizer.json, whole or not at all; a tokenizer that was loaded is written byte for byte as it was read.
+int tokenizer_save(const Tokenizer *t, const char *path, Error *error);
+
+// Trains byte-level BPE (Sennrich et al., "Neural machine translation of rare words with subword units", 2016) with
+// GPT-2's pre-tokenization on files (.jsonl: key `text`; others: text). Ids: "<|endoftext|>" is 0, then the 256 bytes
+// in the order of Hugging Face's alphabet, then merges. Ties: the smaller pair of ids. Stops early where no pair occurs
+// twice. The same result for any `threads`. Memory: bounded by the distinct words (at most 4 million are kept).
+int tokenizer_train(const char *const *files, int count, int vocab_size, int threads, Tokenizer **t, Error *error);
+
+// Appends the ids of a text to *ids. add_special: also what the post-processor adds (BOS …). Special tokens in the
+// text become their ids, as in Hugging Face. Fails (PLAIT_BAD_INPUT) only where a regular expression of the tokenizer
+// exceeds its limits or a text has more than 1 GiB.
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error);
+
+enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2 }; // CONTINUES: the text goes on from a tokenizer_cut
+int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes, int flags,
+                          IdVector *ids, Error *error);
+
+// The first position >= from (and < bytes) where a document may be cut so that the ids of its parts (the later ones
+// encoded with ENCODE_CONTINUES) are those of the whole; `bytes` where there is none or the tokenizer is not cuttable.
+size_t tokenizer_cut(const Tokenizer *t, const char *text, size_t bytes, size_t from);
+
+// Appends the bytes that ids stand for to *text (no terminating NUL). skip_special leaves special tokens out. An id
+// that does not exist is PLAIT_BAD_INPUT. Byte-level and byte tokens give their exact bytes, UTF-8 or not.
+int tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t count, int skip_special, ByteVector *text,
+                     Error *error);
+
+// Decoding id by id, for generation: holds back the bytes of a character that is not complete yet.
+typedef struct TokenizerStream {
+  const Tokenizer *t;
+  int skip_special, started, stripped, held_count;
+  char held[4];
+} TokenizerStream;
+void tokenizer_stream_begin(TokenizerStream *stream, const Tokenizer *t, int skip_special);
+void tokenizer_stream_push(TokenizerStream *stream, int32_t id, ByteVector *text); // appends; an unknown id adds nothing
+void tokenizer_stream_end(TokenizerStream *stream, ByteVector *text);              // appends what is held back
+
+int tokenizer_vocab_size(const Tokenizer *t);                // largest id + 1
+int32_t tokenizer_eot(const Tokenizer *t);                   // end of text (<|endoftext|>, </s>, …), -1: none
+int32_t tokenizer_id(const Tokenizer *t, const char *token); // token as in the file → id, -1: none
+const char *tokenizer_token(const Tokenizer *t, int32_t id); // id → token as in the file, NULL: none

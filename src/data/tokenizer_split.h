@@ -1,0 +1,40 @@
+// Pre-tokenization: text → words, by a list of steps (regular expressions with PCRE2, digits, ▁).
+#pragma once
+#include "base/error.h"
+#include "data/bpe.h"
+#include <stddef.h>
+
+typedef enum SplitKind { SPLIT_REGEX, SPLIT_STRING, SPLIT_METASPACE, SPLIT_NOTHING } SplitKind;
+typedef enum SplitBehavior { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_CONTIGUOUS, SPLIT_PREVIOUS, SPLIT_NEXT } SplitBehavior;
+typedef enum PrependScheme { PREPEND_NEVER, PREPEND_ALWAYS, PREPEND_FIRST } PrependScheme;
+
+typedef struct SplitStep {
+  SplitKind kind;
+  SplitBehavior behavior;
+  int invert;
+  int prefix_space;   // put a space before a piece that begins with none
+  void *regex;        // pcre2_code, SPLIT_REGEX
+  char *string;       // SPLIT_STRING; SPLIT_METASPACE: the replacement character
+  int string_bytes;
+  PrependScheme prepend; // SPLIT_METASPACE
+  int known;          // the expression is one of those that cut before " x" between letters, whatever is around
+} SplitStep;
+
+extern const char SPLIT_GPT2[]; // GPT-2's expression
+
+// Compiles an expression (Oniguruma syntax as far as PCRE2 shares it). PLAIT_BAD_INPUT with a reason.
+int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *error);
+void split_free(SplitStep *step);
+
+typedef struct SplitScratch {
+  void *match, *context, *stack; // PCRE2 match data, match context, JIT stack
+  ByteVector buffer[16];         // text that a step had to change, by step
+} SplitScratch;
+void split_scratch_free(SplitScratch *scratch);
+
+enum { SPLIT_AT_START = 1, SPLIT_CONTINUES = 2 }; // the piece starts the text; nothing may be put before the piece
+
+// Calls word(argument, text, bytes) for the words of one piece of valid UTF-8, in order. Negative on failure.
+typedef struct SplitSink { void (*word)(void *argument, const char *text, size_t bytes); void *argument; } SplitSink;
+int split_text(const SplitStep *steps, int count, SplitScratch *scratch, const char *text, size_t bytes, int flags,
+               const SplitSink *sink, Error *error);
