@@ -70,7 +70,7 @@ int graph_find_variable(const Graph *g, const char *name) {
 }
 
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
-  Tensor t = {.id = g->tensor.count, .name = name, .dtype = dtype, .shape = shape, .producer = -1, .variable = -1, .copy = -1, .input = -1};
+  Tensor t = {.id = g->tensor.count, .name = name, .dtype = dtype, .shape = shape, .producer = -1, .variable = -1, .copy = -1, .input = -1, .parameter = -1};
   if (shape.rank == 0) t.role = ROLE_SCALAR;
   vec_push(&g->tensor, t);
   return t.id;
@@ -90,6 +90,7 @@ int graph_read(Graph *g, int variable) {
   }
   int t = new_tensor(g, v->name, v->dtype, v->shape);
   graph_bind(g, t, variable, -1);
+  graph_tensor(g, t)->parameter = v->parameter;
   graph_tensor(g, t)->role = v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
                              : v->kind == VARIABLE_GRADIENT                                ? ROLE_WEIGHT_GRADIENT
                                                                                            : ROLE_SCALAR;

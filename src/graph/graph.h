@@ -59,6 +59,7 @@ typedef struct Tensor {
   int variable;   // bound to this Variable's memory, or -1
   int copy;       // when bound: -1 storage, else index of the Copy
   int input;      // index of the graph input that it is, or -1
+  int parameter;  // the parameter that a gradient belongs to, or -1
   uint64_t stages; // set of stages where it lives; by stage
   const Placement *placement; // by place, NULL before
   int64_t local[MAX_RANK];    // shape on one rank; by partition, 0 before
@@ -77,6 +78,7 @@ typedef struct Node {
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
+  const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
   _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
 } Node;
 #define node_attr(node, type) ((type *)(void *)(node)->attr)

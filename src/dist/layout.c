@@ -1,0 +1,41 @@
+// The Layout table and the Layouts that ship with plait.
+#include "dist/layout.h"
+
+void layout_add(Layout *layout, Role role, DimName dim, int axis) {
+  for (int i = 0; i < layout->n; i++) {
+    LayoutEntry *e = &layout->entry[i];
+    if (e->role != role || e->dim != dim) continue;
+    CHECK(e->axes.n < MAX_AXES_PER_DIM);
+    e->axes.axis[e->axes.n++] = (int8_t)axis;
+    return;
+  }
+  CHECK(layout->n < (int)(sizeof layout->entry / sizeof *layout->entry));
+  layout->entry[layout->n++] = (LayoutEntry){role, dim, {1, {(int8_t)axis}}};
+}
+
+AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
+  for (int i = 0; i < layout->n; i++)
+    if (layout->entry[i].role == role && layout->entry[i].dim == dim) return layout->entry[i].axes;
+  return (AxisList){0};
+}
+
+Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape) {
+  Placement p = {.rank = shape->rank};
+  for (int d = 0; d < shape->rank; d++) {
+    AxisList axes = layout_axes(layout, role, shape->dim[d]);
+    for (int i = 0; i < axes.n; i++)
+      if (mesh->axis[axes.axis[i]].size > 1) p.dim[d].axis[p.dim[d].n++] = axes.axis[i];
+  }
+  return p;
+}
+
+Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
+  Layout l = {.zero = zero, .bucket_bytes = bucket_bytes};
+  int dp = mesh_axis(mesh, "dp"), tp = mesh_axis(mesh, "tp");
+  l.data_axes = 1u << dp;
+  layout_add(&l, ROLE_DATA, DIM_BATCH, dp);
+  layout_add(&l, ROLE_RESIDUAL, DIM_BATCH, dp);
+  static const DimName sharded[] = {DIM_KV_HEADS, DIM_FFN, DIM_VOCAB};
+  for (int i = 0; i < 3; i++) layout_add(&l, ROLE_WEIGHT, sharded[i], tp);
+  return l;
+}

@@ -1,0 +1,23 @@
+// Layout: what goes where. A small table from (role, dim name) to ordered mesh axes; recipes and planners write Layouts.
+#pragma once
+#include "dist/placement.h"
+
+typedef struct LayoutEntry { Role role; DimName dim; AxisList axes; } LayoutEntry;
+
+typedef struct Layout {
+  int n;
+  LayoutEntry entry[64];
+  uint32_t data_axes; // axes over which the batch is sharded: ZeRO shards storage over them
+  int zero;           // 0 or 1 (stages 2 and 3 later): see the table in docs/design.md
+  int64_t bucket_bytes; // gradient collectives are joined up to this size
+} Layout;
+
+void layout_add(Layout *layout, Role role, DimName dim, int axis);
+// The axes of a dim for a role (empty: replicated).
+AxisList layout_axes(const Layout *layout, Role role, DimName dim);
+// Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
+Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
+
+// The Megatron-style Layout over the axes named dp (batch) and tp (1-D tensor parallel: heads, ffn, vocabulary).
+// Shoeybi et al., "Megatron-LM", 2019.
+Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);

@@ -1,0 +1,45 @@
+// Coordinates and groups of a mesh.
+#include "dist/mesh.h"
+#include <string.h>
+
+Mesh mesh_create(int naxis, const char *const *name, const int *size) {
+  Mesh m = {.naxis = naxis, .ranks = 1};
+  CHECK(naxis <= MAX_AXES);
+  for (int a = 0; a < naxis; a++) {
+    m.axis[a] = (Axis){name[a], size[a]};
+    m.ranks *= size[a];
+  }
+  return m;
+}
+
+int mesh_axis(const Mesh *mesh, const char *name) {
+  for (int a = 0; a < mesh->naxis; a++)
+    if (!strcmp(mesh->axis[a].name, name)) return a;
+  return -1;
+}
+
+int mesh_coordinate(const Mesh *mesh, int rank, int axis) {
+  for (int a = mesh->naxis - 1; a > axis; a--) rank /= mesh->axis[a].size;
+  return rank % mesh->axis[axis].size;
+}
+
+int mesh_size(const Mesh *mesh, uint32_t axes) {
+  int n = 1;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (axes >> a & 1) n *= mesh->axis[a].size;
+  return n;
+}
+
+int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks) {
+  int n = 0, pp = mesh_axis(mesh, "pp");
+  for (int r = 0; r < mesh->ranks; r++) {
+    int in = 1;
+    for (int a = 0; a < mesh->naxis && in; a++) {
+      int c = mesh_coordinate(mesh, r, a);
+      if (!(axes >> a & 1)) in = c == mesh_coordinate(mesh, rank, a);
+      else if (a == pp && coordinates) in = coordinates >> c & 1;
+    }
+    if (in) ranks[n++] = r;
+  }
+  return n;
+}

@@ -1,0 +1,19 @@
+// Mesh: named axes and sizes; a rank is a set of coordinates on it (the last axis on neighbouring ranks).
+#pragma once
+#include "base/error.h"
+#include <stdint.h>
+
+enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 4 };
+
+typedef struct Axis { const char *name; int size; } Axis; // name: static storage
+typedef struct Mesh { int naxis, ranks; Axis axis[MAX_AXES]; } Mesh;
+
+// Axes in the order given; the rank count is the product of the sizes.
+Mesh mesh_create(int naxis, const char *const *name, const int *size);
+int mesh_axis(const Mesh *mesh, const char *name); // index, or -1
+int mesh_coordinate(const Mesh *mesh, int rank, int axis);
+// Product of the sizes of a set of axes (bits).
+int mesh_size(const Mesh *mesh, uint32_t axes);
+// Ranks that differ from `rank` only in `axes`, in mesh order; along the axis "pp" only those whose coordinate is in
+// `coordinates` (bits; 0: all). Writes to ranks[mesh->ranks] and returns the count.
+int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks);
