@@ -1,0 +1,44 @@
+// Builds the forward graph of a model, as if for one device: dims and roles are named, nothing says where they go.
+//
+// Parameters (Variables; N = 0 … layers-1). Names are stable: checkpoints, initialisation and messages use them.
+//   wte (vocab, embed)                               token embedding; the head too where tied
+//   wpe (position, embed)                            GPT-2
+//   layer.N.attention.norm.weight .bias (embed)      .bias: GPT-2
+//   layer.N.attention.q.weight (kv_heads, group, head_dim, embed)    .bias (kv_heads, group, head_dim)
+//   layer.N.attention.k.weight (kv_heads, head_dim, embed)           .bias (kv_heads, head_dim);  v the same
+//   layer.N.attention.output.weight (embed, kv_heads, group, head_dim)   .bias (embed)
+//   layer.N.ffn.norm.weight .bias (embed)
+//   layer.N.ffn.gate.weight (ffn, embed)             Llama     .bias (ffn)
+//   layer.N.ffn.up.weight (ffn, embed)               .bias (ffn)
+//   layer.N.ffn.down.weight (embed, ffn)             .bias (embed)
+//   norm.weight .bias (embed)
+//   head (vocab, embed)                              where not tied
+// Query head h of Hugging Face is (h / group, h mod group). Multi-head attention has group 1.
+#pragma once
+#include "graph/graph.h"
+#include "model/config.h"
+
+typedef enum ModelMode {
+  MODEL_TRAIN,    // loss with its gradient; dropout
+  MODEL_EVALUATE, // loss only
+  MODEL_GENERATE, // logits at one position of each sequence
+} ModelMode;
+
+typedef struct ModelOptions {
+  int64_t batch, seq; // global shape of the graph: sequences of one microbatch, tokens of a sequence
+  int mode;           // ModelMode
+} ModelOptions;
+
+typedef struct ModelOutputs {
+  int loss_sum; // tensor () : sum over targets >= 0 of the cross entropy; -1 in MODEL_GENERATE
+  int logits;   // tensor (b, vocab), in MODEL_GENERATE; else -1
+} ModelOutputs;
+
+// Appends the model's forward nodes to g (region MICRO, phase FORWARD) and creates its Variables, all fp32; Variables
+// that g has already are used again, so several graphs may share names. Sets g->layers.
+// Graph inputs, all int32: tokens, positions, documents (b, s); targets (b, s), negative where there is none (not in
+// MODEL_GENERATE); index (b), the position whose logits are wanted (MODEL_GENERATE).
+// MODEL_TRAIN reads the seed of the gradient from the Variable "gradient_seed" (), fp64, which it creates if absent.
+// Layers of nodes: -1 embedding, 0 … L-1 blocks, L final norm and head.
+// PLAIT_BAD_INPUT where the options do not fit the config (a sequence longer than GPT-2's positions).
+int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error);
