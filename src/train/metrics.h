@@ -1,0 +1,33 @@
+// metrics.jsonl: one JSON object a line, written whole or not at all; cut back on resume; read back as series.
+#pragma once
+#include "base/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+// Writing allocates nothing. Keys appear in the order given; doubles carry 17 significant digits and read back to the
+// same bits, non-finite ones are the strings "nan", "inf", "-inf".
+//   metrics_begin(&m); metrics_integer(&m, "step", 3); metrics_real(&m, "loss", 2.5); code = metrics_end(&m, error);
+typedef struct Metrics {
+  int fd;
+  char *path;
+  int length;
+  bool overflow; // the line did not fit
+  char line[8192];
+} Metrics;
+
+int metrics_open(Metrics *metrics, const char *path, Error *error); // appends; creates the file
+void metrics_close(Metrics *metrics);                               // safe on a zeroed one, and twice
+void metrics_begin(Metrics *metrics);
+void metrics_integer(Metrics *metrics, const char *key, int64_t value);
+void metrics_real(Metrics *metrics, const char *key, double value);
+void metrics_text(Metrics *metrics, const char *key, const char *value);
+int metrics_end(Metrics *metrics, Error *error); // writes the line; a full disk leaves no half line, PLAIT_FAILED
+
+// Drops, atomically, the lines whose "step" is beyond `step`, and those that are no JSON object (torn by a crash).
+// Lines without a step stay. A missing file is fine.
+int metrics_truncate_after(const char *path, int64_t step, Error *error);
+
+// The values of one key by step, in the order of the file; lines without the key are skipped.
+typedef struct MetricsSeries { int64_t *step; double *value; int count, capacity; } MetricsSeries;
+int metrics_read(const char *path, const char *key, MetricsSeries *series, Error *error);
+void metrics_series_free(MetricsSeries *series);

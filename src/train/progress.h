@@ -1,0 +1,42 @@
+// The progress line: rewritten in place on a terminal, a plain line every so many steps elsewhere.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct Progress {
+  FILE *out;
+  bool terminal, utf8, colour;
+  int64_t first, total, log_every;
+  double started, last_step, last_draw; // seconds, monotonic
+  double tokens_per_second;             // smoothed
+  double seconds_per_step;              // smoothed
+  int64_t timed_steps;                  // steps behind the smoothed values
+  bool live;                            // a live line is on the screen
+} Progress;
+
+// What a step shows. NAN means not known: the field then says n/a (mfu) or is left out.
+typedef struct ProgressStep {
+  int64_t step;  // steps done, so that the last is `total`
+  int64_t tokens; // of this step, all ranks
+  double loss, grad_norm, lr;
+  double flops_per_token; // model FLOPs
+  double peak_flops;      // of all ranks together, FLOP/s
+  int64_t memory;         // bytes; 0: left out
+  bool loader_waited;     // the data loader was the bottleneck
+} ProgressStep;
+
+// first: steps done before this run; total: schedule.steps; log_every: plain lines when not a terminal (>= 1).
+void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every);
+void progress_step(Progress *progress, const ProgressStep *step);
+// Evaluation line, stays on the screen. bits_per_byte may be NAN (left out).
+void progress_eval(Progress *progress, int64_t step, double loss, double bits_per_byte);
+// Any other line that stays (a checkpoint was saved, a warning).
+void progress_note(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Time spent outside steps (evaluation, checkpoints) does not count against tokens/s: call when a step begins again.
+void progress_resume_clock(Progress *progress);
+void progress_finish(Progress *progress); // leaves the last live line, moves below it
+
+// Smoothed tokens per second of the steps so far (0 before the second), and MFU in [0, 1] or NAN.
+double progress_tokens_per_second(const Progress *progress);
+double progress_mfu(const Progress *progress, const ProgressStep *step);

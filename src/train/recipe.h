@@ -1,0 +1,97 @@
+// Recipes: what a user writes in YAML, typed, with defaults filled in and checked. One key table (recipe_keys.c) gives
+// parsing, types, ranges, messages, overrides, the effective recipe and docs/recipes.md.
+#pragma once
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum RecipeRecompute { RECIPE_RECOMPUTE_NONE, RECIPE_RECOMPUTE_SELECTIVE, RECIPE_RECOMPUTE_FULL } RecipeRecompute;
+typedef enum RecipePipeline { RECIPE_GPIPE, RECIPE_1F1B } RecipePipeline;
+typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
+typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
+typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
+typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
+
+typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
+typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
+
+// Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.
+typedef struct Recipe {
+  struct {
+    char *config; // config.json; INIT/config.json where only a folder init was given
+    char *init;   // "random", or an absolute folder (starts with '/')
+  } model;
+  struct {
+    RecipeCorpora train, valid; // valid.count may be 0
+    char *tokenizer;            // may be NULL
+    int seq_len;                // tokens of a sample that are predicted
+    bool document_mask;
+    int prefetch;               // batches that the loader reads ahead
+  } data;
+  struct { int pp, dp, cp, tp; } mesh;
+  struct {
+    int zero;      // 0 … 3
+    int recompute; // RecipeRecompute
+    int pipeline;  // RecipePipeline
+    int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
+  } parallel;
+  int precision; // Dtype
+  struct {
+    int global; // sequences of a step
+    int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
+  } batch;
+  struct {
+    int name; // RecipeOptimizer
+    double lr, betas[2], weight_decay, epsilon, momentum;
+    double clip; // largest global gradient norm; 0: no clipping
+  } optimizer;
+  struct {
+    int name; // RecipeSchedule
+    int64_t warmup, steps;
+    double min_lr;
+    int64_t decay_steps; // of wsd; "auto" was made a tenth of steps
+  } schedule;
+  struct {
+    int64_t every; // steps; 0: only at the end
+    int keep;      // 0: all
+    char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
+  } checkpoint;
+  struct {
+    int64_t every; // steps; 0: never
+    int batches;   // global batches of an evaluation
+  } eval;
+  struct {
+    char *dir; // absolute
+    int64_t seed;
+    int comm;     // RecipeComm
+    int backend;  // RecipeBackend
+    int threads;  // of all ranks on this machine together; 0: auto
+    int64_t log_every;
+    char *dump_gradients; // folder or NULL
+    int64_t dump_steps;   // how many first steps are dumped
+  } run;
+  Arena arena;
+} Recipe;
+
+// Reads the YAML file, applies overrides ("batch.micro=4", value in YAML) in order, fills defaults and checks
+// everything that can be known without opening other files. On an error (PLAIT_BAD_INPUT, one sentence with file, line
+// and column or the override) *recipe is empty. recipe_free works on an empty one too.
+int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error);
+// The same from text in memory; `name` is used in messages, relative paths are relative to `folder`.
+int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
+                 char **overrides, Recipe *recipe, Error *error);
+void recipe_free(Recipe *recipe);
+
+// The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is atomic.
+void recipe_print(const Recipe *recipe, FILE *out);
+int recipe_write(const Recipe *recipe, const char *path, Error *error);
+bool recipe_equal(const Recipe *a, const Recipe *b);
+
+static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
+static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
+
+// docs/recipes.md, as generated from the key table.
+void recipe_print_docs(FILE *out);

@@ -1,0 +1,13 @@
+// The folder of a run: created, locked while in use, holding the effective recipe, metrics and checkpoints.
+#pragma once
+#include "train/recipe.h"
+
+typedef struct RunFolder { char *path; int lock; } RunFolder; // lock: file descriptor, -1 when closed
+
+// Creates recipe->run.dir, takes its lock (a second run gets PLAIT_BAD_INPUT with the holder's process id) and writes
+// DIR/recipe.yaml.
+int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error);
+void run_folder_close(RunFolder *folder); // safe on a zeroed or failed one
+
+// DIR/NAME; the caller frees.
+char *run_folder_file(const RunFolder *folder, const char *name);
