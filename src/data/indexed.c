@@ -53,9 +53,11 @@ static int check_header(IndexedDataset *d, const char *path, Error *error) {
   const uint8_t *p = d->idx.data;
   size_t size = d->idx.size;
   if (size < MAGIC_BYTES || memcmp(p, MAGIC, MAGIC_BYTES))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: not the index of a Megatron indexed dataset (it must begin with MMIDIDX)", path);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: not the index of a Megatron indexed dataset (it must begin with MMIDIDX)", path);
   if (size < HEADER_BYTES)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: truncated: has %zu bytes, the header alone needs %d", path, size, HEADER_BYTES);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: truncated: has %zu bytes, the header alone needs %d", path, size,
+                     HEADER_BYTES);
   uint64_t version, sequences, indices;
   memcpy(&version, p + 9, 8);
   memcpy(&sequences, p + 18, 8);
@@ -63,16 +65,22 @@ static int check_header(IndexedDataset *d, const char *path, Error *error) {
   if (version != 1)
     return error_set(error, PLAIT_BAD_INPUT, "%s: version is %llu, only 1 is known", path, (unsigned long long)version);
   if (!indexed_type_bytes(p[17]))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: element type is code %d, which holds no token ids "
-                     "(allowed: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16)", path, p[17]);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: element type is code %d, which holds no token ids "
+                     "(allowed: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16)",
+                     path, p[17]);
   uint64_t rest = size - HEADER_BYTES; // the two comparisons before the product keep it from overflowing
   if (sequences > rest / 12 || indices > rest / 8 || 12 * sequences + 8 * indices > rest)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: truncated: has %zu bytes, too few for the %llu sequences and %llu document "
-                     "indices that its header announces", path, size, (unsigned long long)sequences, (unsigned long long)indices);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: truncated: has %zu bytes, too few for the %llu sequences and %llu document "
+                     "indices that its header announces",
+                     path, size, (unsigned long long)sequences, (unsigned long long)indices);
   if (12 * sequences + 8 * indices != rest)
     return error_set(error, PLAIT_BAD_INPUT, "%s: has %zu bytes, %llu more than its header announces%s", path, size,
                      (unsigned long long)(rest - 12 * sequences - 8 * indices),
-                     rest - 12 * sequences - 8 * indices == sequences ? " (sequence modes of multimodal data are not supported)" : "");
+                     rest - 12 * sequences - 8 * indices == sequences
+                         ? " (sequence modes of multimodal data are not supported)"
+                         : "");
   if (indices < 1)
     return error_set(error, PLAIT_BAD_INPUT, "%s: has no document indices, at least one is needed", path);
   d->type = (IndexedType)p[17];
@@ -91,18 +99,23 @@ static int check_sequences(IndexedDataset *d, const char *idx, const char *bin, 
     int32_t length = load_i32(d->lengths, s);
     int64_t pointer = load_i64(d->pointers, s);
     if (length < 0)
-      return error_set(error, PLAIT_BAD_INPUT, "%s: sequence %lld has length %d, it must not be negative", idx, (long long)s, length);
+      return error_set(error, PLAIT_BAD_INPUT, "%s: sequence %lld has length %d, it must not be negative", idx,
+                       (long long)s, length);
     if (pointer != tokens * bytes)
-      return error_set(error, PLAIT_BAD_INPUT, "%s: sequence %lld starts at byte %lld, where %lld is expected "
-                       "(sequences must lie back to back)", idx, (long long)s, (long long)pointer, (long long)(tokens * bytes));
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s: sequence %lld starts at byte %lld, where %lld is expected "
+                       "(sequences must lie back to back)",
+                       idx, (long long)s, (long long)pointer, (long long)(tokens * bytes));
     tokens += length;
     if ((uint64_t)tokens > d->bin.size / (unsigned)bytes) // checked here too, so that tokens * bytes cannot overflow
-      return error_set(error, PLAIT_BAD_INPUT, "%s: truncated: has %zu bytes, but sequence %lld of the index ends after %lld tokens "
-                       "of %d bytes", bin, d->bin.size, (long long)s, (long long)tokens, bytes);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s: truncated: has %zu bytes, but sequence %lld of the index ends after %lld tokens "
+                       "of %d bytes",
+                       bin, d->bin.size, (long long)s, (long long)tokens, bytes);
   }
   if ((uint64_t)tokens * (unsigned)bytes != d->bin.size)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: has %zu bytes, the index describes %lld tokens of %d bytes", bin, d->bin.size,
-                     (long long)tokens, bytes);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: has %zu bytes, the index describes %lld tokens of %d bytes", bin,
+                     d->bin.size, (long long)tokens, bytes);
   d->tokens = tokens;
   return PLAIT_OK;
 }
@@ -112,13 +125,13 @@ static int check_documents(const IndexedDataset *d, const char *idx, Error *erro
   for (int64_t i = 0; i <= d->documents; i++) {
     int64_t first = load_i64(d->document_indices, i);
     if (first < last || first > d->sequences || (i == 0 && first != 0))
-      return error_set(error, PLAIT_BAD_INPUT, "%s: document index %lld is %lld, allowed are %lld to %lld", idx, (long long)i,
-                       (long long)first, (long long)last, (long long)(i ? d->sequences : 0));
+      return error_set(error, PLAIT_BAD_INPUT, "%s: document index %lld is %lld, allowed are %lld to %lld", idx,
+                       (long long)i, (long long)first, (long long)last, (long long)(i ? d->sequences : 0));
     last = first;
   }
   if (last != d->sequences)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: the last document ends with sequence %lld of %lld", idx, (long long)last,
-                     (long long)d->sequences);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: the last document ends with sequence %lld of %lld", idx,
+                     (long long)last, (long long)d->sequences);
   return PLAIT_OK;
 }
 
@@ -188,9 +201,10 @@ int indexed_read(const IndexedDataset *d, int64_t position, int64_t count, int v
   }
 #undef READ
   if (bad < 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s.bin: the token at position %lld has id %lld, allowed are 0 to %lld "
-                   "(does the corpus belong to this tokenizer and model?)", d->prefix, (long long)(position + bad),
-                   (long long)bad_id, (long long)limit - 1);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s.bin: the token at position %lld has id %lld, allowed are 0 to %lld "
+                   "(does the corpus belong to this tokenizer and model?)",
+                   d->prefix, (long long)(position + bad), (long long)bad_id, (long long)limit - 1);
 }
 
 // ---- writing ----
@@ -216,18 +230,20 @@ int indexed_writer_add_tokens(IndexedWriter *w, const uint32_t *ids, int64_t n, 
   int bytes = indexed_type_bytes(w->type);
   uint64_t largest = type_largest(w->type);
   if (n > INT32_MAX - w->open_tokens)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: document %lld has more than the %d tokens that the format allows", w->bin.path,
-                     (long long)w->documents, INT32_MAX);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: document %lld has more than the %d tokens that the format allows",
+                     w->bin.path, (long long)w->documents, INT32_MAX);
   for (int64_t done = 0; done < n;) {
     int64_t chunk = n - done < BUFFER_BYTES / bytes ? n - done : BUFFER_BYTES / bytes;
     for (int64_t i = 0; i < chunk; i++) {
       uint64_t id = ids[done + i];
       if (id > largest)
-        return error_set(error, PLAIT_BAD_INPUT, "%s: token id %llu does not fit the element type, which holds up to %llu",
-                         w->bin.path, (unsigned long long)id, (unsigned long long)largest);
+        return error_set(error, PLAIT_BAD_INPUT,
+                         "%s: token id %llu does not fit the element type, which holds up to %llu", w->bin.path,
+                         (unsigned long long)id, (unsigned long long)largest);
       memcpy(w->buffer + i * bytes, &id, (size_t)bytes); // little endian: the low bytes come first
     }
-    if (fwrite(w->buffer, (size_t)bytes, (size_t)chunk, w->bin.stream) != (size_t)chunk) return write_failed(&w->bin, error);
+    if (fwrite(w->buffer, (size_t)bytes, (size_t)chunk, w->bin.stream) != (size_t)chunk)
+      return write_failed(&w->bin, error);
     done += chunk;
   }
   w->open_tokens += n;

@@ -1,4 +1,5 @@
-// Megatron's indexed datasets, PREFIX.idx and PREFIX.bin: documents of token ids, mapped for reading, streamed for writing.
+// Megatron's indexed datasets, PREFIX.idx and PREFIX.bin: documents of token ids, mapped for reading, streamed for
+// writing.
 //
 // PREFIX.bin holds the token ids of all sequences back to back. PREFIX.idx describes them (little endian):
 //   9 bytes  "MMIDIDX\0\0"
@@ -25,8 +26,9 @@ typedef enum IndexedType { // the codes that stand in the file
   INDEXED_UINT16 = 8, // 6 and 7 are floats, refused
 } IndexedType;
 
-int indexed_type_bytes(int type);         // 1, 2, 4 or 8; 0 for a code that holds no token ids
-IndexedType indexed_type_for(int64_t vocab_size); // the smallest of uint16 and int32 that holds every id, as Megatron picks
+int indexed_type_bytes(int type); // 1, 2, 4 or 8; 0 for a code that holds no token ids
+IndexedType
+indexed_type_for(int64_t vocab_size); // the smallest of uint16 and int32 that holds every id, as Megatron picks
 
 // ---- reading ----
 
@@ -39,8 +41,8 @@ typedef struct IndexedDataset {
 } IndexedDataset;
 
 // Maps both files and checks every field of the index against the file sizes, so that no later read can leave the map:
-// sequences lie back to back and fill PREFIX.bin exactly, document indices ascend from 0 to S. PLAIT_BAD_INPUT otherwise,
-// with nothing held. (Files that shrink while they are mapped are beyond protection.)
+// sequences lie back to back and fill PREFIX.bin exactly, document indices ascend from 0 to S. PLAIT_BAD_INPUT
+// otherwise, with nothing held. (Files that shrink while they are mapped are beyond protection.)
 int indexed_open(IndexedDataset *dataset, const char *prefix, Error *error);
 void indexed_close(IndexedDataset *dataset); // also safe after a failed open and twice
 
@@ -76,7 +78,7 @@ int indexed_writer_add_document(IndexedWriter *writer, const uint32_t *ids, int6
 int indexed_writer_add_tokens(IndexedWriter *writer, const uint32_t *ids, int64_t n, Error *error);
 int indexed_writer_end_document(IndexedWriter *writer, Error *error);
 
-// Syncs and renames: PREFIX.bin first, PREFIX.idx last, an old PREFIX.idx is gone before; so a dataset is there whole or not
-// at all. After a failure of any of these functions call indexed_writer_abandon, which leaves no temporary file.
+// Syncs and renames: PREFIX.bin first, PREFIX.idx last, an old PREFIX.idx is gone before; so a dataset is there whole
+// or not at all. After a failure of any of these functions call indexed_writer_abandon, which leaves no temporary file.
 int indexed_writer_commit(IndexedWriter *writer, Error *error);
 void indexed_writer_abandon(IndexedWriter *writer); // also safe after a commit or a failed begin
