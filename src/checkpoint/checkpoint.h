@@ -77,5 +77,6 @@ int checkpoint_read_box(Checkpoint *checkpoint, const char *name, const int64_t 
                         Dtype dtype, void *out, Error *error);
 
 // Assembles whole tensors from the boxes of all ranks (the primary ones must cover each tensor exactly once; others are
-// ignored) and writes them, sorted by name, as one plain safetensors file. For gathered gradients and for export.
+// ignored) and writes them, widest dtype first and then by name, as one plain safetensors file (metadata: format pt, which
+// other readers ask for). One tensor at a time is held in memory. For gathered gradients and for export.
 int safetensors_write_gathered(const char *path, const CheckpointTensor *all, int count, Error *error);

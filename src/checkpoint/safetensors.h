@@ -28,7 +28,7 @@ typedef struct Safetensors {
   int file_count;
   SafetensorsEntry *entries; // in the order of the data, shard by shard; names are unique
   int count;
-  int *by_name;              // indices of entries, sorted by name
+  const SafetensorsEntry **by_name; // count of them, sorted by name
 } Safetensors;
 
 // Opens one file. Everything in the header is validated (sizes, products, ranges; no overlaps, no holes, no duplicate
