@@ -15,7 +15,7 @@ typedef struct MatmulAttr {
 
 typedef struct EmbeddingAttr { int64_t rows; int32_t dim; } EmbeddingAttr; // EMBEDDING_GRAD: rows of the table, DimName of rows
 typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims
-typedef struct NormAttr { double epsilon; } NormAttr;
+typedef struct NormAttr { double epsilon; int32_t bias; } NormAttr;                  // bias: LAYER_NORM_GRAD also gives dbias
 typedef struct RopeAttr {
   double theta;
   int32_t inverse;     // rotate back: the gradient
@@ -26,12 +26,13 @@ typedef struct AttentionAttr {
   double scale;       // of q·k, usually 1/sqrt(head_dim)
   double dropout;     // probability, 0 none
   int32_t causal;
+  uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
 } AttentionAttr;
 typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU } ActivationKind;
 typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED: act(a) * b
 typedef struct ScaleAttr { double factor; } ScaleAttr;
 typedef struct CastAttr { int32_t dtype; } CastAttr;
-typedef struct DropoutAttr { double probability; } DropoutAttr;
+typedef struct DropoutAttr { double probability; uint64_t stream; } DropoutAttr; // stream: philox_name of the forward node
 typedef struct CrossEntropyAttr { int32_t gradient; } CrossEntropyAttr; // 0: loss only (evaluation)
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping

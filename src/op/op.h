@@ -18,6 +18,19 @@ static inline int64_t index_map(const IndexMap *m, int64_t i) {
   int r = m->runs > 1 && i >= m->run[1].local;
   return m->run[r].global + (i - m->run[r].local);
 }
+// Global → local: the local index of global index i, or -1 when this rank does not hold it.
+static inline int64_t index_local(const IndexMap *m, int64_t i) {
+  for (int r = 0; r < m->runs; r++) {
+    int64_t end = r + 1 < m->runs ? m->run[r + 1].local : m->valid;
+    int64_t local = m->run[r].local + (i - m->run[r].global);
+    if (i >= m->run[r].global && local < end && local < m->valid) return local;
+  }
+  return -1;
+}
+// The map of a dim that is not sharded.
+static inline IndexMap index_whole(int64_t n) {
+  return (IndexMap){.local = n, .valid = n, .global = n, .runs = 1, .run = {{0, 0}}};
+}
 
 // What changes between calls; kernels read it, nothing of it is baked into a Program.
 typedef struct CallParameters {
@@ -55,6 +68,12 @@ int64_t operand_extent(const Operand *x, int from, int to);
 static inline double operand_load(const Operand *x, int64_t i) { return dtype_load(x->data, x->dtype, i); }
 static inline void operand_store(const Operand *x, int64_t i, double v) { dtype_store(x->data, x->dtype, i, v); }
 
+// Whether element i is inside the valid extent of every dim (padding is not).
+int operand_valid(const Operand *x, int64_t i);
+// The operand as doubles: its own memory when it is fp64, else a copy; NULL when absent. For reference code.
+double *operand_doubles(const Operand *x);
+void operand_doubles_free(const Operand *x, double *doubles);
+
 typedef struct OpDef {
   const char *name;
   const char *meaning; // one line of notation
@@ -69,9 +88,9 @@ typedef struct OpDef {
   //   lower v        factors that may be sharded only through `lower`
   // A sharded factor that an output lacks makes that output a partial sum.
   void (*rule)(const Graph *g, const Node *node, char *text, size_t size);
-  // Expands the node into simpler ops for sharded `lower` factors: appends nodes to g and writes the tensor that
-  // replaces each output. NULL: none.
-  void (*lower)(Graph *g, const Node *node, const int *input, int *output);
+  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes): appends nodes
+  // to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each output. NULL: none.
+  void (*lower)(Graph *g, const Node *node, uint32_t axes, const int *input, int *output);
   // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op means.
   Kernel reference;
   // FLOPs of one call on local shapes (a multiply-add is 2); NULL: not counted.
@@ -84,3 +103,21 @@ const OpDef *op_def(Op op);
 #define OP(id, name) extern const OpDef op_def_##name;
 #include "op/ops.def"
 #undef OP
+
+// Helpers for op files.
+int op_same_sizes(const Graph *g, int a, int b); // tensors of equal rank and sizes
+// The dtype of statistics beside a tensor: fp64 for fp64, else fp32.
+Dtype op_statistics_dtype(Dtype dtype);
+// Name of a node that belongs to another one: its name within the current scope, ".", suffix; lives in the graph.
+const char *op_derived_name(Graph *g, const Node *node, const char *suffix);
+// The graph's node as it is now; a copy, because appending nodes moves them.
+static inline Node op_node(const Graph *g, int node) { return g->node.data[node]; }
+// Rule texts: a letter that is not in `used` (bits) for a dim; a string of letters for all dims of a tensor ("" if -1).
+enum { RULE_LETTERS = MAX_RANK + 1 };
+char op_letter(uint32_t *used, DimName dim);
+void op_letters(const Graph *g, int tensor, uint32_t *used, char letters[RULE_LETTERS]);
+// Writes the rule from strings of letters, and its clauses, e.g. "; linear 0".
+void op_rule(char *text, size_t size, const char *const *inputs, int ninput, const char *const *outputs, int noutput,
+             const char *clauses);
+// Operands that have the rank of input 0 share its letters; all others are scalars or absent.
+void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t size, const char *clauses);
