@@ -12,9 +12,9 @@ static uint32_t reverse_bits(uint32_t v) {
   return r;
 }
 
-// How many of the points 0 … n-1 lie in [0, x); n, x in [0, 2^32]. [0, n) is the union of one aligned block per set bit t
-// of n: there the low t digits run through everything and the others are fixed. Mirrored, the top t bits of the point are
-// free and the rest is fixed, so the block holds one point in each of 2^t equal stretches.
+// How many of the points 0 … n-1 lie in [0, x); n, x in [0, 2^32]. [0, n) is the union of one aligned block per set bit
+// t of n: there the low t digits run through everything and the others are fixed. Mirrored, the top t bits of the point
+// are free and the rest is fixed, so the block holds one point in each of 2^t equal stretches.
 static uint64_t points_below(uint64_t n, uint64_t x, uint32_t shift) {
   uint64_t total = 0;
   for (int t = 0; t <= BITS; t++) {
@@ -32,8 +32,8 @@ int blend_create(Blend *blend, const double *weights, int count, uint64_t seed, 
   double sum = 0;
   for (int k = 0; k < count; k++) {
     if (!isfinite(weights[k]) || weights[k] <= 0)
-      return error_set(error, PLAIT_BAD_INPUT, "the weight of dataset %d of the blend is %g, it must be positive", k + 1,
-                       weights[k]);
+      return error_set(error, PLAIT_BAD_INPUT, "the weight of dataset %d of the blend is %g, it must be positive",
+                       k + 1, weights[k]);
     sum += weights[k];
   }
   if (count < 1 || !isfinite(sum))
@@ -46,8 +46,9 @@ int blend_create(Blend *blend, const double *weights, int count, uint64_t seed, 
     blend->begin[k] = k == count ? (uint64_t)1 << BITS : (uint64_t)llround(before / sum * 0x1p32);
     if (blend->begin[k] > blend->begin[k - 1]) continue;
     blend_destroy(blend);
-    return error_set(error, PLAIT_BAD_INPUT, "the weight of dataset %d of the blend is %g, less than 2^-32 of the sum %g", k,
-                     weights[k - 1], sum);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "the weight of dataset %d of the blend is %g, less than 2^-32 of the sum %g", k, weights[k - 1],
+                     sum);
   }
   blend->shift = philox_key(seed, 0, philox_name("data.blend")).k[0];
   return PLAIT_OK;

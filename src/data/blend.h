@@ -1,11 +1,11 @@
 // Which dataset sample i of a weighted blend comes from, and the how-manieth sample of that dataset it is; no table.
 //
-// The unit interval is cut into one stretch per dataset, as long as its weight. Sample i stands at the i-th point of the
-// van der Corput sequence (the bits of i mirrored at the binary point; van der Corput, 1935), shifted digit by digit with
-// a key from the seed. Of the first n points, each stretch gets its share to within log2(n) + 2 for every n, and how many
-// of them fell into [0, x) is summed up over the set bits of n. So weights are followed over any prefix, and each dataset
-// is walked in its own order, epoch after epoch. Weights are rounded to multiples of 2^-32 of their sum; after 2^32
-// samples the counts are these multiples exactly.
+// The unit interval is cut into one stretch per dataset, as long as its weight. Sample i stands at the i-th point of
+// the van der Corput sequence (the bits of i mirrored at the binary point; van der Corput, 1935), shifted digit by
+// digit with a key from the seed. Of the first n points, each stretch gets its share to within log2(n) + 2 for every n,
+// and how many of them fell into [0, x) is summed up over the set bits of n. So weights are followed over any prefix,
+// and each dataset is walked in its own order, epoch after epoch. Weights are rounded to multiples of 2^-32 of their
+// sum; after 2^32 samples the counts are these multiples exactly.
 #pragma once
 #include "base/error.h"
 #include <stdint.h>

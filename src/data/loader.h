@@ -1,9 +1,10 @@
 // The prefetching loader: a thread that fills whole steps of one data rank into a bounded queue, ahead of training.
 //
-// Step t consists of samples t·global_batch … (t+1)·global_batch - 1 of the sampler. Of these, microbatch m of data rank r
-// of D, with b = micro_batch_global / D, holds positions m·(b·D) + r·b + j of the global batch, j < b. So what a step trains
-// on depends on (seed, step) alone: resuming is starting at first_step, and every layout sees the same global batch. A batch
-// holds the rank's whole step, so its target tokens can be counted before the first microbatch runs.
+// Step t consists of samples t·global_batch … (t+1)·global_batch - 1 of the sampler. Of these, microbatch m of data
+// rank r of D, with b = micro_batch_global / D, holds positions m·(b·D) + r·b + j of the global batch, j < b. So what a
+// step trains on depends on (seed, step) alone: resuming is starting at first_step, and every layout sees the same
+// global batch. A batch holds the rank's whole step, so its target tokens can be counted before the first microbatch
+// runs.
 #pragma once
 #include "base/error.h"
 #include "data/sampler.h"
@@ -27,14 +28,14 @@ typedef struct LoaderConfig {
 // One step's share of this rank, microbatch after microbatch. Owned by the loader, valid until loader_release.
 typedef struct Batch {
   int64_t step;
-  int samples;                                        // global_batch / data_ranks
-  int32_t *tokens, *targets, *positions, *documents;  // (samples, seq_len), as in sampler_read
-  int64_t *sample;                                    // (samples) position in the global batch
+  int samples;                                       // global_batch / data_ranks
+  int32_t *tokens, *targets, *positions, *documents; // (samples, seq_len), as in sampler_read
+  int64_t *sample;                                   // (samples) position in the global batch
 } Batch;
 
 typedef struct LoaderStats {
-  int64_t steps;         // given out
-  int64_t stalls;        // of these, steps that were not ready when asked for: many mean that the loader is the bottleneck
+  int64_t steps;  // given out
+  int64_t stalls; // of these, steps that were not ready when asked for: many mean that the loader is the bottleneck
   double waited_seconds; // that the consumer waited, in all
   double filled_seconds; // that the thread spent filling
   int ready;             // steps ready now
@@ -46,10 +47,10 @@ typedef struct Loader Loader;
 int loader_open(const LoaderConfig *config, int64_t first_step, Loader **loader, Error *error);
 void loader_close(Loader *loader); // NULL is fine; batches not released become invalid
 
-// The next step in *batch; steps come in order. Returns PLAIT_OK; 1 when an evaluation has ended (no batch); or the error
-// of the thread, after the steps before it were given out, and again on every later call. waited_seconds may be NULL.
-// An evaluation's last batch is filled up with samples that have no targets. A consumer must release a batch before it
-// asks for more than prefetch_steps others. Called by one thread.
+// The next step in *batch; steps come in order. Returns PLAIT_OK; 1 when an evaluation has ended (no batch); or the
+// error of the thread, after the steps before it were given out, and again on every later call. waited_seconds may be
+// NULL. An evaluation's last batch is filled up with samples that have no targets. A consumer must release a batch
+// before it asks for more than prefetch_steps others. Called by one thread.
 int loader_next(Loader *loader, Batch **batch, double *waited_seconds, Error *error);
 void loader_release(Loader *loader, Batch *batch); // any order
 

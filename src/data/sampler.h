@@ -2,14 +2,14 @@
 //
 // The documents of a dataset lie back to back as one stream of N tokens. A sample is a window of seq_len + 1 of them:
 // seq_len inputs and, shifted by one, their targets; neighbouring windows share one token, so that every token but the
-// first is a target once. An epoch of a dataset has W = (N - 1) / seq_len windows in the order of a keyed permutation; in
-// each epoch they start at another of the (N - 1) % seq_len + 1 possible offsets, so that the tail takes part too. The
-// d-th sample drawn from a dataset is window permutation(d % W) of epoch d / W; the blend says which dataset and which d.
-// Documents are found by binary search: O(log documents) a window.
+// first is a target once. An epoch of a dataset has W = (N - 1) / seq_len windows in the order of a keyed permutation;
+// in each epoch they start at another of the (N - 1) % seq_len + 1 possible offsets, so that the tail takes part too.
+// The d-th sample drawn from a dataset is window permutation(d % W) of epoch d / W; the blend says which dataset and
+// which d. Documents are found by binary search: O(log documents) a window.
 //
-// Evaluation: no shuffle, no weights, one pass: all windows of the first dataset from offset 0, then those of the second
-// … The last window of each dataset may be short; it is filled up with token 0 and no targets, so every token but the
-// first is a target exactly once.
+// Evaluation: no shuffle, no weights, one pass: all windows of the first dataset from offset 0, then those of the
+// second … The last window of each dataset may be short; it is filled up with token 0 and no targets, so every token
+// but the first is a target exactly once.
 #pragma once
 #include "base/error.h"
 #include "data/blend.h"
@@ -45,7 +45,10 @@ int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error);
 void sampler_close(Sampler *sampler); // also safe after a failed open and twice
 
 // Where sample i is read: dataset, epoch, and the stream position of its first input.
-typedef struct SampleSite { int dataset; int64_t epoch, position; } SampleSite;
+typedef struct SampleSite {
+  int dataset;
+  int64_t epoch, position;
+} SampleSite;
 SampleSite sampler_locate(const Sampler *sampler, int64_t i);
 
 // Fills one sample, each array (seq_len):
@@ -53,7 +56,7 @@ SampleSite sampler_locate(const Sampler *sampler, int64_t i);
 //   targets    the next token, -1 where there is none: with document_mask at a document's last token
 //   positions  0 … seq_len-1; with document_mask counted from the document's first token in this window
 //   documents  0; with document_mask the number of the document within the window, ascending from 0
-// Returns PLAIT_OK; 1 when i lies behind the end of an evaluation (the sample is then all token 0 without targets); or an
-// error. Uses the scratch of the sampler: one thread at a time.
+// Returns PLAIT_OK; 1 when i lies behind the end of an evaluation (the sample is then all token 0 without targets); or
+// an error. Uses the scratch of the sampler: one thread at a time.
 int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets, int32_t *positions, int32_t *documents,
                  Error *error);

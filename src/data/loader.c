@@ -1,0 +1,251 @@
+// The loader's thread, its slots and its queue.
+#include "data/loader.h"
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef enum SlotState { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } SlotState;
+
+// A batch must be the first member: loader_release gets back from it to its slot.
+typedef struct Slot {
+  Batch batch;
+  SlotState state;
+} Slot;
+
+struct Loader {
+  LoaderConfig config;
+  Sampler sampler; // the thread's alone while it runs
+  Slot *slots;     // (slot_count) = prefetch_steps + the one in use
+  int slot_count;
+  int64_t *sample; // (samples) the same in every step
+  pthread_t thread;
+  pthread_mutex_t mutex; // guards all below and the slots' states
+  pthread_cond_t filled, freed;
+  int stop;
+  int end; // 0 while the thread goes on, 1 after an evaluation's last step, else the code of `error`
+  Error error;
+  int64_t next_step; // to give out
+  LoaderStats stats;
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
+  CHECK(first_step >= 0 && c->data_ranks >= 1 && c->data_rank >= 0 && c->data_rank < c->data_ranks);
+  if (c->seq_len < 1) return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, it must be at least 1", c->seq_len);
+  if (c->prefetch_steps < 1)
+    return error_set(error, PLAIT_BAD_INPUT, "the loader's prefetch is %d steps, it must be at least 1",
+                     c->prefetch_steps);
+  if (c->micro_batch_global < 1 || c->micro_batch_global % c->data_ranks)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a microbatch has %lld samples over all ranks, it must be a positive multiple of "
+                     "the %d data ranks",
+                     (long long)c->micro_batch_global, c->data_ranks);
+  if (c->global_batch < 1 || c->global_batch % c->micro_batch_global)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "batch.global is %lld, it must be a positive multiple of the %lld samples of a "
+                     "microbatch (batch.micro × data ranks)",
+                     (long long)c->global_batch, (long long)c->micro_batch_global);
+  if (c->global_batch / c->data_ranks > INT_MAX / c->seq_len)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "batch.global %lld is too large: a rank's share of a step exceeds %d tokens",
+                     (long long)c->global_batch, INT_MAX);
+  return PLAIT_OK;
+}
+
+// Position in the global batch of this rank's sample s: microbatch s / b, place s % b.
+static int64_t global_position(const LoaderConfig *c, int64_t s) {
+  int64_t b = c->micro_batch_global / c->data_ranks;
+  return s / b * c->micro_batch_global + c->data_rank * b + s % b;
+}
+
+// Fills one step; PLAIT_OK, 1 when the evaluation has no such step, or an error. All ranks agree on the 1.
+static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
+  const LoaderConfig *c = &loader->config;
+  if (step > (INT64_MAX - c->global_batch) / c->global_batch || step * c->global_batch >= loader->sampler.total)
+    return 1;
+  batch->step = step;
+  for (int s = 0; s < batch->samples; s++) {
+    int64_t at = (int64_t)s * c->seq_len;
+    int code = sampler_read(&loader->sampler, step * c->global_batch + batch->sample[s], batch->tokens + at,
+                            batch->targets + at, batch->positions + at, batch->documents + at, error);
+    if (code < 0) return code;
+  }
+  return PLAIT_OK;
+}
+
+static Slot *find_slot(Loader *loader, SlotState state, int64_t step) {
+  for (int i = 0; i < loader->slot_count; i++)
+    if (loader->slots[i].state == state && (step < 0 || loader->slots[i].batch.step == step)) return &loader->slots[i];
+  return NULL;
+}
+
+static void *run(void *argument) {
+  Loader *loader = argument;
+  pthread_mutex_lock(&loader->mutex);
+  for (int64_t step = loader->next_step; !loader->stop && !loader->end; step++) {
+    Slot *slot;
+    while (!(slot = find_slot(loader, SLOT_FREE, -1)) && !loader->stop)
+      pthread_cond_wait(&loader->freed, &loader->mutex);
+    if (loader->stop) break;
+    slot->state = SLOT_FILLING;
+    pthread_mutex_unlock(&loader->mutex);
+    Error error = {0};
+    double start = now();
+    int code = fill(loader, &slot->batch, step, &error);
+    double took = now() - start;
+    pthread_mutex_lock(&loader->mutex);
+    slot->state = code == PLAIT_OK ? SLOT_READY : SLOT_FREE;
+    loader->end = code;
+    loader->error = error;
+    loader->stats.filled_seconds += took;
+    loader->stats.ready += code == PLAIT_OK;
+    pthread_cond_signal(&loader->filled);
+  }
+  pthread_mutex_unlock(&loader->mutex);
+  return NULL;
+}
+
+static void allocate_slots(Loader *loader) {
+  const LoaderConfig *c = &loader->config;
+  int samples = (int)(c->global_batch / c->data_ranks);
+  size_t bytes = (size_t)samples * (size_t)c->seq_len * sizeof(int32_t);
+  loader->sample = xcalloc((size_t)samples, sizeof *loader->sample);
+  for (int s = 0; s < samples; s++) loader->sample[s] = global_position(c, s);
+  loader->slot_count = c->prefetch_steps + 1;
+  loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
+  for (int i = 0; i < loader->slot_count; i++) {
+    Batch *batch = &loader->slots[i].batch;
+    batch->samples = samples;
+    batch->sample = loader->sample;
+    int32_t **arrays[] = {&batch->tokens, &batch->targets, &batch->positions, &batch->documents};
+    for (int a = 0; a < 4; a++) // written, so that the pages are there before the first step
+      *arrays[a] = memset(xcalloc(bytes, 1), 0xff, bytes);
+  }
+}
+
+// The thread takes no signals: SIGINT and its like belong to the main thread.
+static int start_thread(Loader *loader) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int why = pthread_create(&loader->thread, NULL, run, loader);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return why;
+}
+
+static void destroy(Loader *loader) {
+  for (int i = 0; i < loader->slot_count; i++) {
+    Batch *batch = &loader->slots[i].batch;
+    free(batch->tokens);
+    free(batch->targets);
+    free(batch->positions);
+    free(batch->documents);
+  }
+  free(loader->slots);
+  free(loader->sample);
+  sampler_close(&loader->sampler);
+  pthread_cond_destroy(&loader->filled);
+  pthread_cond_destroy(&loader->freed);
+  pthread_mutex_destroy(&loader->mutex);
+  free(loader);
+}
+
+int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result, Error *error) {
+  *result = NULL;
+  int code = check_config(config, first_step, error);
+  if (code != PLAIT_OK) return code;
+  Loader *loader = xcalloc(1, sizeof *loader);
+  loader->config = *config;
+  loader->config.sources = NULL; // not ours to keep
+  loader->next_step = first_step;
+  pthread_mutex_init(&loader->mutex, NULL);
+  pthread_cond_init(&loader->filled, NULL);
+  pthread_cond_init(&loader->freed, NULL);
+  SamplerConfig sampler = {config->sources,    config->source_count, config->seq_len, config->document_mask,
+                           config->vocab_size, config->evaluation,   config->seed};
+  code = sampler_open(&loader->sampler, &sampler, error);
+  if (code == PLAIT_OK) {
+    allocate_slots(loader);
+    int why = start_thread(loader);
+    if (why) code = error_set(error, PLAIT_FAILED, "the loader's thread cannot be started: %s", strerror(why));
+  }
+  if (code == PLAIT_OK) *result = loader;
+  else destroy(loader);
+  return code;
+}
+
+void loader_close(Loader *loader) {
+  if (!loader) return;
+  pthread_mutex_lock(&loader->mutex);
+  loader->stop = 1;
+  pthread_cond_signal(&loader->freed);
+  pthread_mutex_unlock(&loader->mutex);
+  pthread_join(loader->thread, NULL);
+  destroy(loader);
+}
+
+static int held(const Loader *loader) {
+  int count = 0;
+  for (int i = 0; i < loader->slot_count; i++) count += loader->slots[i].state == SLOT_HELD;
+  return count;
+}
+
+int loader_next(Loader *loader, Batch **batch, double *waited_seconds, Error *error) {
+  *batch = NULL;
+  double waited = 0;
+  pthread_mutex_lock(&loader->mutex);
+  CHECK(held(loader) < loader->slot_count, "all %d batches are in use, release one first", loader->slot_count);
+  Slot *slot = find_slot(loader, SLOT_READY, loader->next_step);
+  if (!slot && !loader->end) {
+    double start = now();
+    while (!(slot = find_slot(loader, SLOT_READY, loader->next_step)) && !loader->end)
+      pthread_cond_wait(&loader->filled, &loader->mutex);
+    waited = now() - start;
+    loader->stats.stalls += slot != NULL;
+    loader->stats.waited_seconds += waited;
+  }
+  int code = PLAIT_OK;
+  if (slot) {
+    slot->state = SLOT_HELD;
+    loader->stats.ready--;
+    loader->stats.steps++;
+    loader->next_step++;
+    *batch = &slot->batch;
+  } else {
+    code = loader->end;
+    if (code < 0) error_set(error, code, "%s", loader->error.message);
+  }
+  pthread_mutex_unlock(&loader->mutex);
+  if (waited_seconds) *waited_seconds = waited;
+  return code;
+}
+
+void loader_release(Loader *loader, Batch *batch) {
+  Slot *slot = (Slot *)batch;
+  pthread_mutex_lock(&loader->mutex);
+  CHECK(slot->state == SLOT_HELD);
+  slot->state = SLOT_FREE;
+  pthread_cond_signal(&loader->freed);
+  pthread_mutex_unlock(&loader->mutex);
+}
+
+LoaderStats loader_stats(Loader *loader) {
+  pthread_mutex_lock(&loader->mutex);
+  LoaderStats stats = loader->stats;
+  pthread_mutex_unlock(&loader->mutex);
+  return stats;
+}
+
+size_t loader_bytes(const LoaderConfig *c) {
+  size_t samples = (size_t)(c->global_batch / c->data_ranks), slots = (size_t)c->prefetch_steps + 1;
+  return slots * (4 * samples * (size_t)c->seq_len * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
+         ((size_t)c->seq_len + 1) * sizeof(int32_t);
+}
