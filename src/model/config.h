@@ -30,7 +30,7 @@ typedef struct ModelConfig {
   json_t *json;                      // the whole file, with the keys that plait does not read
 } ModelConfig;
 
-// Reads config.json, or FOLDER/config.json where `path` is a folder. Whatever is missing, misspelt, out of range or not
+// Reads config.json, or FOLDER/config.json where `path` is a folder. Whatever is missing, out of range or not
 // supported is PLAIT_BAD_INPUT with a sentence. Keys that do not change the numbers are kept and not looked at.
 // The caller frees *config, also after an error.
 int model_config_load(ModelConfig *config, const char *path, Error *error);
