@@ -79,6 +79,7 @@ typedef struct Node {
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
   const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
+  const Placement **give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
   _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
 } Node;
 #define node_attr(node, type) ((type *)(void *)(node)->attr)

@@ -1,0 +1,55 @@
+// Placement → placement as a list of collectives.
+#include "dist/redistribute.h"
+#include <string.h>
+
+static int prefix_of(const AxisList *a, const AxisList *b) {
+  int n = 0;
+  while (n < a->n && n < b->n && a->axis[n] == b->axis[n]) n++;
+  return n;
+}
+
+// The dim on which summing over `axis` may scatter: there the target goes on with this axis. -1: none.
+static int scatter_dim(const Placement *now, const Placement *to, int axis) {
+  for (int d = 0; d < now->rank; d++) {
+    const AxisList *a = &now->dim[d], *b = &to->dim[d];
+    if (b->n > a->n && prefix_of(a, b) == a->n && b->axis[a->n] == axis) return d;
+  }
+  return -1;
+}
+
+int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error) {
+  if (to->partial & ~from->partial) return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
+  int n = 0;
+  Placement now = *from;
+  uint32_t sums = from->partial & ~to->partial;
+  for (int progress = 1; progress;) {
+    progress = 0;
+    for (int a = 0; a < MAX_AXES; a++) {
+      int d = sums >> a & 1 ? scatter_dim(&now, to, a) : -1;
+      if (d < 0) continue;
+      sums &= ~(1u << a);
+      now.partial &= ~(1u << a);
+      now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
+      steps[n++] = (RedistributeStep){OP_REDUCE_SCATTER, 1u << a, d, now};
+      progress = 1;
+    }
+  }
+  if (sums) {
+    now.partial &= ~sums;
+    steps[n++] = (RedistributeStep){OP_ALL_REDUCE, sums, -1, now};
+  }
+  for (int d = 0; d < now.rank; d++)
+    while (now.dim[d].n > prefix_of(&now.dim[d], &to->dim[d])) {
+      int a = now.dim[d].axis[--now.dim[d].n];
+      steps[n++] = (RedistributeStep){OP_ALL_GATHER, 1u << a, d, now};
+      CHECK(n < MAX_REDISTRIBUTE_STEPS);
+    }
+  for (int d = 0; d < now.rank; d++)
+    while (now.dim[d].n < to->dim[d].n) {
+      int a = to->dim[d].axis[now.dim[d].n];
+      now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
+      steps[n++] = (RedistributeStep){OP_SLICE, 1u << a, d, now};
+      CHECK(n < MAX_REDISTRIBUTE_STEPS);
+    }
+  return n;
+}

@@ -1,0 +1,18 @@
+// Redistribution on one mesh: the collectives that turn one placement into another. Used by partition (as nodes);
+// where meshes differ, boxes are copied instead (src/checkpoint).
+#pragma once
+#include "dist/placement.h"
+
+enum { MAX_REDISTRIBUTE_STEPS = 32 };
+
+typedef struct RedistributeStep {
+  Op op;         // OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_ALL_GATHER or OP_SLICE
+  uint32_t axes; // set of mesh axes of the group
+  int dim;       // scattered, gathered or sliced dim; -1 for all_reduce
+  Placement to;  // placement after the step
+} RedistributeStep;
+
+// Steps from → to, in order: sums first (scattered where the target is sharded by the same axis), then gathers, then
+// slices. Nothing is ever resharded into partial: PLAIT_INFEASIBLE when `to` is partial where `from` is not.
+// An axis that moves from one dim to another is gathered and sliced again (an all_to_all would move less).
+int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error);

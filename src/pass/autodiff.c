@@ -1,0 +1,105 @@
+// Reverse-mode differentiation on the global graph; backward ops are ordinary ops with rules.
+#include "op/build.h"
+#include "pass/pass.h"
+#include <string.h>
+
+typedef Vec(int) IdList;
+
+typedef struct Autodiff {
+  Graph *g;
+  IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
+  int *accumulator;     // per Variable: the gradient Variable, or -1
+} Autodiff;
+
+static int gradient_variable(Autodiff *a, int parameter) {
+  if (a->accumulator[parameter] >= 0) return a->accumulator[parameter];
+  const Variable *p = &a->g->variable.data[parameter];
+  char *name = arena_format(&a->g->arena, "gradient.%s", p->name);
+  int v = graph_variable(a->g, name, VARIABLE_GRADIENT, p->dtype, p->shape, (Init){0});
+  a->g->variable.data[v].parameter = parameter;
+  return a->accumulator[parameter] = v;
+}
+
+// A gradient of a parameter goes straight into its accumulator, in the phase of the node that made it, so that nothing of
+// the size of a weight waits between forward and backward.
+static void accumulate(Autodiff *a, int parameter, int gradient) {
+  Graph *g = a->g;
+  Tensor *t = graph_tensor(g, gradient);
+  t->role = ROLE_WEIGHT_GRADIENT;
+  t->parameter = parameter;
+  const Node *maker = &g->node.data[t->producer];
+  Phase phase = g->phase;
+  g->phase = maker->phase;
+  g->layer = maker->layer;
+  int v = gradient_variable(a, parameter);
+  op_accumulate(g, "accumulate", graph_read(g, v), gradient);
+  g->phase = phase;
+}
+
+// Sum of what the readers of a tensor sent back; -1 when nobody did. The sum belongs to the readers' layer, so that one
+// tensor crosses a stage boundary and not several.
+static int total(Autodiff *a, int tensor) {
+  IdList *list = &a->contribution[tensor];
+  if (list->count <= 1) return list->count ? list->data[0] : -1;
+  int layer = 1 << 30;
+  for (int i = 0; i < list->count; i++) {
+    int producer = graph_tensor(a->g, list->data[i])->producer;
+    if (producer >= 0 && a->g->node.data[producer].layer < layer) layer = a->g->node.data[producer].layer;
+  }
+  a->g->layer = layer;
+  int sum = op_add(a->g, "sum", list->data, list->count);
+  graph_tensor(a->g, sum)->role = graph_tensor(a->g, tensor)->role;
+  return sum;
+}
+
+static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
+  Graph *g = a->g;
+  int noutput = g->node.data[id].noutput, ninput = g->node.data[id].ninput;
+  int *doutput = arena_array(&g->arena, int, noutput + 1), *dinput = arena_array(&g->arena, int, ninput + 1);
+  int any = is_root;
+  g->scope = arena_format(&g->arena, "grad.%s", g->node.data[id].name);
+  for (int k = 0; k < noutput; k++) {
+    doutput[k] = is_root ? -1 : total(a, g->node.data[id].output[k]);
+    any |= doutput[k] >= 0;
+  }
+  if (!any) return PLAIT_OK;
+  g->layer = g->node.data[id].layer;
+  const OpDef *def = op_def(g->node.data[id].op);
+  if (!def->gradient) return error_set(error, PLAIT_FAILED, "op %s (%s) has no gradient", def->name, g->node.data[id].name);
+  int first_new = g->node.count;
+  for (int k = 0; k < ninput; k++) dinput[k] = -1;
+  def->gradient(g, id, doutput, dinput);
+  for (int k = 0; k < ninput; k++) {
+    int x = g->node.data[id].input[k], dx = dinput[k];
+    if (x < 0 || dx < 0) continue;
+    const Tensor *t = graph_tensor(g, x);
+    if (t->variable >= 0) {
+      if (g->variable.data[t->variable].kind == VARIABLE_PARAMETER) accumulate(a, t->variable, dx);
+      continue;
+    }
+    if (t->producer < 0) continue; // data
+    if (graph_tensor(g, dx)->producer >= first_new || is_root) graph_tensor(g, dx)->role = t->role;
+    vec_push(&a->contribution[x], dx);
+  }
+  return PLAIT_OK;
+}
+
+int pass_autodiff(Graph *g, int loss, Error *error) {
+  int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
+  const char *scope = g->scope;
+  Autodiff a = {.g = g};
+  a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
+  a.accumulator = xcalloc((size_t)g->variable.count + 1, sizeof(int));
+  for (int i = 0; i < g->variable.count; i++) a.accumulator[i] = -1;
+  g->region = REGION_MICRO;
+  g->phase = PHASE_BACKWARD;
+  int root = graph_tensor(g, loss)->producer;
+  for (int id = nodes - 1; id >= 0 && code == PLAIT_OK; id--)
+    if (g->node.data[id].region == REGION_MICRO && id <= root) code = node_backward(&a, id, id == root, error);
+  for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
+  free(a.contribution);
+  free(a.accumulator);
+  g->phase = PHASE_FORWARD;
+  g->scope = scope;
+  return code;
+}

@@ -1,0 +1,42 @@
+// Passes, Graph → Graph, in the order in which they run. Between all of them graph_verify holds.
+#pragma once
+#include "dist/layout.h"
+#include "graph/graph.h"
+
+// The passes that exist, in order; `plait explain --after NAME` stops behind one.
+#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(partition) X(fuse) X(bucket)
+
+// Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
+// The loss op is its own seed (DESIGN: linear + cross entropy is one node).
+int pass_autodiff(Graph *g, int loss, Error *error);
+
+// What the BEGIN and END regions of a training step do.
+typedef struct UpdateOptions {
+  int64_t samples, seq;  // of the global batch: shape of the input "step_targets"
+  const char *optimizer; // "adamw" or "sgd"
+  double beta1, beta2, epsilon, decay, momentum, clip;
+  int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
+} UpdateOptions;
+// BEGIN: counts target tokens of the whole step, sets the gradient seed, zeroes accumulators. END: mean loss, global norm,
+// clip factor, skip flag, update. `loss_sum` is MICRO's loss tensor.
+int pass_update(Graph *g, int loss_sum, const UpdateOptions *options, Error *error);
+// The same for evaluation: count, and mean loss.
+int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *error);
+
+// Cuts the layers into `stages` contiguous stages, and says where nodes run and Variables live.
+int pass_stage(Graph *g, int stages, Error *error);
+// Retypes the floating-point tensors and Variables of the model (fp32 in the model) to `compute`.
+int pass_precision(Graph *g, Dtype compute, Error *error);
+// Annotates MICRO: placements of tensors, of parameters as MICRO sees them, and what nodes want and give.
+int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
+// Annotates storage of Variables by the ZeRO table, adds Copies and their refresh, and places BEGIN and END.
+int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
+// New graph with local shapes, in which every redistribution is a node.
+int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error);
+// New graph: gradient products add into their accumulators; identities vanish.
+int pass_fuse(const Graph *g, Graph **out, Error *error);
+// New graph: neighbouring collectives over the same group become one with a list of buffers, up to bucket_bytes.
+int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error);
+
+// pp coordinates of a set of virtual stages.
+uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages);
