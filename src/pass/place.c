@@ -1,0 +1,130 @@
+// place: how MICRO sees every tensor. Weights and the residual stream bind by the Layout; the rest is propagated.
+#include "pass/pass.h"
+#include "pass/place_node.h"
+#include <string.h>
+
+static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, const char *what, Error *error) {
+  for (int d = 0; d < s->rank; d++) {
+    int shards = axis_list_shards(mesh, &p->dim[d]);
+    if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
+    int below = shards;
+    while (below > 1 && s->size[d] % below) below--;
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest that can is %d",
+                     dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
+  }
+  return PLAIT_OK;
+}
+
+static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->parameter < 0 && v->shape.rank > 0) return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
+    Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
+    int code = check_divides(mesh, &p, &v->shape, v->name, error);
+    if (code) return code;
+    // Gradients and what MICRO accumulates are placed when their first contribution is known.
+    if (v->kind == VARIABLE_PARAMETER) v->storage = placement_new(g, &p);
+  }
+  return PLAIT_OK;
+}
+
+static int place_inputs(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  for (int i = 0; i < g->input.count; i++) {
+    Tensor *t = graph_tensor(g, g->input.data[i].tensor);
+    Placement p = layout_placement(layout, mesh, ROLE_DATA, &t->shape);
+    int code = check_divides(mesh, &p, &t->shape, "the batch", error);
+    if (code) return code;
+    t->placement = placement_new(g, &p);
+  }
+  return PLAIT_OK;
+}
+
+static void bind_placements(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    if (t->variable >= 0 && !t->placement) t->placement = g->variable.data[t->variable].storage;
+  }
+}
+
+// The Variable that a node adds to, when its placement is still open: accumulators follow what they accumulate.
+static int open_accumulator(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->variable >= 0 && !t->placement) return t->variable;
+  }
+  return -1;
+}
+
+static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int variable) {
+  Variable *v = &g->variable.data[variable];
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = graph_tensor(g, n->input[k]);
+    if (t->variable == variable) continue;
+    Placement p = *t->placement;
+    if (v->storage) p.partial &= v->storage->partial; // nothing is resharded into partial
+    int pp = mesh_axis(mesh, "pp");
+    if (pp >= 0 && v->stages & (v->stages - 1)) p.partial |= 1u << pp;
+    v->storage = placement_new(g, &p);
+  }
+}
+
+// What the Layout insists on: the residual stream, and gradients sharded as their parameter.
+static void fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n) {
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->placement || t->role != ROLE_RESIDUAL || t->shape.rank == 0) continue;
+    Placement p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
+    t->placement = placement_new(g, &p);
+  }
+}
+
+// A gradient is computed sharded as its parameter; over which axes it is partial follows from the rule.
+static void place_gradient_outputs(Graph *g, const Mesh *mesh, int id) {
+  int hints[64], n = 0;
+  for (int k = 0; k < g->node.data[id].noutput; k++) {
+    Tensor *t = graph_tensor(g, g->node.data[id].output[k]);
+    if (t->role != ROLE_WEIGHT_GRADIENT || t->placement || t->parameter < 0) continue;
+    t->placement = g->variable.data[t->parameter].storage;
+    CHECK(n < 64);
+    hints[n++] = g->node.data[id].output[k];
+  }
+  place_node(g, id, mesh);
+  for (int i = 0; i < n; i++) {
+    Node *node = &g->node.data[id];
+    for (int k = 0; k < node->noutput; k++)
+      if (node->output[k] == hints[i]) {
+        Placement p = *g->variable.data[graph_tensor(g, hints[i])->parameter].storage;
+        p.partial = node->give[k]->partial;
+        graph_tensor(g, hints[i])->placement = placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
+      }
+  }
+}
+
+int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  int code = place_parameters(g, mesh, layout, error);
+  if (!code) code = place_inputs(g, mesh, layout, error);
+  if (code) return code;
+  for (int i = 0; i < g->variable.count; i++) { // scalars that no microbatch adds to are the same everywhere
+    Variable *v = &g->variable.data[i];
+    int written = 0;
+    for (int n = 0; n < g->node.count && v->shape.rank == 0; n++)
+      for (int k = 0; k < g->node.data[n].noutput; k++)
+        written |= g->node.data[n].region == REGION_MICRO && graph_tensor(g, g->node.data[n].output[k])->variable == i;
+    if (v->shape.rank == 0 && !written) v->storage = placement_new(g, &(Placement){0});
+  }
+  bind_placements(g);
+  for (int i = 0; i < g->node.count; i++) {
+    if (g->node.data[i].region != REGION_MICRO) continue;
+    int variable = open_accumulator(g, &g->node.data[i]);
+    if (variable >= 0) {
+      widen_accumulator(g, mesh, &g->node.data[i], variable);
+      continue;
+    }
+    fix_outputs(g, mesh, layout, &g->node.data[i]);
+    place_gradient_outputs(g, mesh, i);
+  }
+  bind_placements(g);
+  for (int i = 0; i < g->node.count; i++)
+    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].give) place_node(g, i, mesh);
+  return PLAIT_OK;
+}

@@ -1,0 +1,12 @@
+// Places one node: which mesh axes shard each factor of its rule, and so what it wants and gives. Shared by place (MICRO),
+// zero (BEGIN, END) and partition (lowered nodes).
+#pragma once
+#include "dist/layout.h"
+
+// Reads the placements of the node's inputs (and of outputs that are bound to placed Variables or fixed by their role) and
+// writes node->want, node->give and the placement of every output that has none.
+// `fixed`: where the caller insists on an output's placement (tensor->placement already set), it is kept.
+void place_node(Graph *g, int node, const Mesh *mesh);
+
+// A copy in the graph's arena.
+const Placement *placement_new(Graph *g, const Placement *p);

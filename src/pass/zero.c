@@ -1,0 +1,108 @@
+// zero: where Variables are stored, by the ZeRO table (Rajbhandari et al., "ZeRO", SC 2020), and how BEGIN and END are placed.
+//
+//   stage | parameter storage | copy for MICRO | gradient accumulator       | optimizer state
+//   0     | as MICRO sees it  | none           | partial, reduced in END    | as the parameter
+//   1     | + data axes       | resident       | partial, scattered in END  | + data axes
+#include "op/build.h"
+#include "pass/pass.h"
+#include "pass/place_node.h"
+#include <string.h>
+
+// The dim that storage is sharded on: least padding first, then the outermost. Only a dim with nothing but single elements
+// before it may be padded, because then the padding lies behind the data and no kernel meets it.
+static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int shards) {
+  int best = -1;
+  int64_t waste = 0, outer = 1;
+  for (int d = 0; d < s->rank; d++) {
+    int64_t local = axis_list_local(mesh, &p->dim[d], s->size[d]);
+    int64_t padded = (local + shards - 1) / shards * shards, w = (padded - local) * 1000 / local;
+    if ((outer == 1 || padded == local) && (best < 0 || w < waste)) best = d, waste = w;
+    outer *= local;
+  }
+  return best;
+}
+
+static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout *layout, const Variable *v) {
+  Placement p = *v->storage;
+  for (int a = 0; a < mesh->naxis; a++) {
+    if (!(layout->data_axes >> a & 1) || mesh->axis[a].size == 1) continue;
+    int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
+    CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
+    p.dim[d].axis[p.dim[d].n++] = (int8_t)a;
+  }
+  return placement_new(g, &p);
+}
+
+// Parameters: shard the storage, keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never stale.
+static void shard_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
+  Variable *v = &g->variable.data[id];
+  const Placement *storage = sharded_storage(g, mesh, layout, v);
+  if (placement_equal(storage, v->storage)) return;
+  v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = v->storage};
+  v->storage = storage;
+  for (int t = 0; t < g->tensor.count; t++)
+    if (g->tensor.data[t].variable == id && g->tensor.data[t].copy < 0) g->tensor.data[t].copy = 0; // what MICRO reads
+}
+
+static void refresh_copies(Graph *g) {
+  g->region = REGION_BEGIN;
+  g->phase = PHASE_FORWARD;
+  g->layer = -1;
+  for (int id = 0; id < g->variable.count; id++) {
+    const Variable *v = &g->variable.data[id];
+    if (!v->copies) continue;
+    g->scope = arena_format(&g->arena, "refresh.%s", v->name);
+    int source = graph_read(g, id), copy = op_identity(g, "copy", source);
+    v = &g->variable.data[id];
+    graph_tensor(g, source)->placement = v->storage;
+    graph_tensor(g, source)->stages = v->stages;
+    graph_bind(g, copy, id, 0);
+    Tensor *t = graph_tensor(g, copy);
+    t->role = ROLE_WEIGHT;
+    t->placement = v->copy[0].placement;
+    t->stages = v->stages;
+    g->node.data[t->producer].stages = v->stages;
+  }
+  g->scope = "";
+  g->region = REGION_MICRO;
+}
+
+// END and BEGIN read and write storage: tensors there that are bound to a parameter mean the storage, not the Copy.
+static void rebind_update(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (n->region == REGION_MICRO) continue;
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      if (id < 0) continue;
+      Tensor *t = graph_tensor(g, id);
+      if (t->variable < 0) continue;
+      if (t->copy >= 0) t->copy = -1;
+      t->placement = g->variable.data[t->variable].storage;
+    }
+  }
+}
+
+// Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
+int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  if (layout->zero > 1) return error_set(error, PLAIT_BAD_INPUT, "parallel.zero: %d is not built yet; 0 and 1 are", layout->zero);
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER && layout->zero >= 1) shard_parameter(g, mesh, layout, i);
+  for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
+    Variable *v = &g->variable.data[i];
+    if (!v->storage) v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : placement_new(g, &(Placement){0});
+  }
+  rebind_update(g);
+  refresh_copies(g);
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (n->region == REGION_MICRO) continue;
+    for (int k = 0; k < n->noutput; k++) {
+      Tensor *t = graph_tensor(g, n->output[k]);
+      if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
+        t->placement = g->variable.data[t->parameter].storage;
+    }
+    place_node(g, i, mesh);
+  }
+  return PLAIT_OK;
+}
