@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes tests/model/golden: tiny models with their logits and 20 training steps by PyTorch and transformers.
+
+Tests only read the result; nobody needs PyTorch to run them. To make it again (Debian 12):
+    apt-get install python3-torch python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/golden-venv
+    /tmp/golden-venv/bin/pip install 'transformers==4.43.*' 'numpy<2' safetensors
+    /tmp/golden-venv/bin/python scripts/golden_models.py
+
+A case is a Hugging Face folder (config.json, model.safetensors: the weights before the first step) with
+golden.safetensors:
+    tokens positions documents targets   I32 (20, batch, seq)   one batch a step; targets < 0: none
+    logits                               F32 (batch, seq, vocab)  of step 0's batch, before it
+    loss grad_norm                       F64 (20)               fp32 training; loss: mean over the targets >= 0
+    loss64 grad_norm64                   F64 (20)               fp64 training (GPT-2; transformers' Llama rounds to fp32)
+    after.NAME                           F32                    some weights after the 20 steps, by Hugging Face name
+A document is computed alone, as a sequence of its own: that is what positions that restart and a document mask mean.
+AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on tensors of two dims or more, clipped to norm 1.
+"""
+import os
+import shutil
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+STEPS, BATCH, SEQ, VOCAB = 20, 3, 24, 97
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "model", "golden")
+
+GPT2 = dict(vocab_size=VOCAB, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
+            attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, attn_implementation="eager")
+LLAMA = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0,
+             attn_implementation="eager")
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+# name: (model class, config, ragged documents, weights to keep after training)
+CASES = {
+    "gpt2-tied": (GPT2LMHeadModel, GPT2Config(**GPT2), False,
+                  ["transformer.wte.weight", "transformer.h.1.attn.c_attn.weight", "transformer.ln_f.bias"]),
+    "gpt2-untied": (GPT2LMHeadModel,
+                    GPT2Config(**{**GPT2, "n_embd": 24, "n_head": 3, "n_inner": 40}, activation_function="gelu",
+                               tie_word_embeddings=False), True,
+                    ["lm_head.weight", "transformer.wpe.weight", "transformer.h.0.mlp.c_proj.weight"]),
+    "llama-tied": (LlamaForCausalLM,
+                   LlamaConfig(**LLAMA, tie_word_embeddings=True, rope_theta=500.0, rope_scaling=LLAMA3), True,
+                   ["model.embed_tokens.weight", "model.layers.0.self_attn.k_proj.weight", "model.norm.weight"]),
+    "llama-untied": (LlamaForCausalLM,
+                     LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True,
+                                 rope_scaling={"type": "linear", "factor": 2.0}), False,
+                     ["lm_head.weight", "model.layers.1.mlp.gate_proj.weight",
+                      "model.layers.0.self_attn.o_proj.bias"]),
+}
+
+
+def randomise(model, generator):
+    """Random everything: biases and gains too, else a forgotten one would not show."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=generator)
+            gain = p.dim() == 1 and name.endswith("weight")
+            p.copy_(1 + 0.2 * noise if gain else 0.1 * noise)
+
+
+def batches(generator, ragged):
+    """Tokens that follow a rule with noise, so that there is something to learn."""
+    tokens = torch.randint(VOCAB, (STEPS, BATCH, SEQ), generator=generator)
+    keep = torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.7
+    for t in range(1, SEQ):
+        tokens[..., t] = torch.where(keep[..., t], (5 * tokens[..., t - 1] + 7) % VOCAB, tokens[..., t])
+    documents = torch.zeros_like(tokens)
+    if ragged:
+        cut = torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.15
+        cut[..., 0] = False
+        documents = cut.long().cumsum(-1)
+    positions, targets = torch.zeros_like(tokens), torch.full_like(tokens, -1)
+    same = documents[..., 1:] == documents[..., :-1]
+    for t in range(1, SEQ):
+        positions[..., t] = torch.where(same[..., t - 1], positions[..., t - 1] + 1, 0)
+    targets[..., :-1] = torch.where(same, tokens[..., 1:], -1)
+    if ragged:  # also ordinary tokens without a target
+        targets[torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.1] = -1
+    return tokens, positions, documents, targets
+
+
+def logits_of(model, tokens, documents):
+    rows = []
+    for row, ids in zip(tokens, documents):
+        pieces = [model(row[ids == d][None]).logits[0] for d in range(int(ids.max()) + 1)]
+        rows.append(torch.cat(pieces))
+    return torch.stack(rows)
+
+
+def train(model, tokens, documents, targets):
+    groups = [{"params": [p for p in model.parameters() if (p.dim() >= 2) == decays], "weight_decay": rate}
+              for decays, rate in ((True, 0.1), (False, 0.0))]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms = [], []
+    for step in range(STEPS):
+        logits, target = logits_of(model, tokens[step], documents[step]), targets[step]
+        loss = torch.nn.functional.cross_entropy(logits[target >= 0], target[target >= 0])
+        optimizer.zero_grad()
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        losses.append(float(loss))
+        optimizer.step()
+    return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+
+
+def make(case, seed):
+    kind, config, ragged, selected = CASES[case]
+    generator = torch.Generator().manual_seed(seed)
+    model = kind(config)
+    randomise(model, generator)
+    folder = os.path.join(OUT, case)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    tokens, positions, documents, targets = batches(generator, ragged)
+    golden = {name: value.to(torch.int32) for name, value in
+              dict(tokens=tokens, positions=positions, documents=documents, targets=targets).items()}
+    if kind is GPT2LMHeadModel:
+        golden["loss64"], golden["grad_norm64"] = train(kind.from_pretrained(folder, attn_implementation="eager").double(),
+                                                        tokens, documents, targets)
+    with torch.no_grad():
+        golden["logits"] = logits_of(model, tokens[0], documents[0])
+    golden["loss"], golden["grad_norm"] = train(model, tokens, documents, targets)
+    weights = dict(model.named_parameters())
+    golden.update({"after." + name: weights[name].detach() for name in selected})
+    save_file({k: v.contiguous() for k, v in golden.items()}, os.path.join(folder, "golden.safetensors"))
+    print(case, sum(p.numel() for p in model.parameters()), "parameters, loss", golden["loss"][0].item(), "to",
+          golden["loss"][-1].item(), "norm", golden["grad_norm"][0].item())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or CASES:
+        make(name, 100 + list(CASES).index(name))
