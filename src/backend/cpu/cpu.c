@@ -1,0 +1,74 @@
+// The CPU back end: chooses a SIMD level at run time and looks kernels up in its table.
+#include "backend/cpu/cpu.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *cpu_level_name(CpuLevel level) {
+  static const char *const name[] = {"portable", "avx2", "avx512", "reference"};
+  return name[level];
+}
+
+int cpu_level_available(CpuLevel level) {
+#if defined(__x86_64__)
+  if (level == CPU_AVX512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+  if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return level == CPU_PORTABLE;
+}
+
+CpuLevel cpu_simd_level(void) {
+  CpuLevel level = CPU_AVX512;
+  const char *wish = getenv("PLAIT_SIMD");
+  if (wish && !strcmp(wish, "reference")) return CPU_LEVELS;
+  if (wish && !strcmp(wish, "avx2")) level = CPU_AVX2;
+  if (wish && !strcmp(wish, "portable")) level = CPU_PORTABLE;
+  while (level > CPU_PORTABLE && !cpu_level_available(level)) level--;
+  return level;
+}
+
+static const KernelEntry *find_in(const KernelEntry *table, Op op, Dtype dtype) {
+  for (; table->kernel; table++)
+    if (table->op == op && table->dtype == dtype) return table;
+  return NULL;
+}
+static const KernelEntry *find_portable(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_portable, op, dtype); }
+#if defined(__x86_64__)
+static const KernelEntry *find_avx2(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_avx2, op, dtype); }
+static const KernelEntry *find_avx512(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_avx512, op, dtype); }
+#else
+#define find_avx2 find_portable
+#define find_avx512 find_portable
+#endif
+
+const Backend *backend_cpu_at(CpuLevel level) {
+  static const Backend backend[] = {{"cpu", find_portable}, {"cpu", find_avx2}, {"cpu", find_avx512}};
+  return level >= CPU_LEVELS ? backend_reference() : &backend[level];
+}
+
+const Backend *backend_cpu(void) { return backend_cpu_at(cpu_simd_level()); }
+
+typedef struct Parallel {
+  void (*body)(void *, int, int64_t);
+  void *argument;
+  int64_t units;
+  atomic_llong next;
+} Parallel;
+
+static void parallel_slot(void *argument, int slot) {
+  Parallel *p = argument;
+  for (int64_t i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->units;)
+    p->body(p->argument, slot, i);
+}
+
+void cpu_parallel(Team *team, int64_t units, void (*body)(void *, int, int64_t), void *argument) {
+  int slots = team_size(team);
+  if (slots == 1 || units <= 1) {
+    for (int64_t i = 0; i < units; i++) body(argument, 0, i);
+    return;
+  }
+  Parallel p = {body, argument, units, 0};
+  team_run(team, units < slots ? (int)units : slots, parallel_slot, &p);
+}

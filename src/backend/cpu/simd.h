@@ -1,0 +1,65 @@
+// Vector types and their few operations for one SIMD level and one real type; included once for each by level.h.
+// Defined by the includer: REAL, INTEGER (signed, as wide), UNSIGNED, BITS of both, TYPED(name), LEVEL_BYTES.
+
+typedef REAL TYPED(Vector) __attribute__((vector_size(LEVEL_BYTES)));
+typedef REAL TYPED(Unaligned) __attribute__((vector_size(LEVEL_BYTES), may_alias, aligned(sizeof(REAL))));
+typedef INTEGER TYPED(Lanes) __attribute__((vector_size(LEVEL_BYTES))); // masks (0 or -1) and exponents
+
+#define V TYPED(Vector)
+#define I TYPED(Lanes)
+#define WIDTH ((int)(LEVEL_BYTES / sizeof(REAL)))
+
+INLINE V TYPED(load)(const REAL *p) { return *(const TYPED(Unaligned) *)p; }
+INLINE void TYPED(store)(REAL *p, V v) { *(TYPED(Unaligned) *)p = v; }
+INLINE V TYPED(splat)(REAL x) { return x - (V){0}; }
+INLINE V TYPED(select)(I mask, V a, V b) { return (V)((mask & (I)a) | (~mask & (I)b)); }
+
+// The first n lanes; the others are 0.
+INLINE V TYPED(load_part)(const REAL *p, int64_t n) {
+  union { V v; REAL x[WIDTH]; } u = {.v = {0}};
+  for (int64_t i = 0; i < n; i++) u.x[i] = p[i];
+  return u.v;
+}
+INLINE void TYPED(store_part)(REAL *p, V v, int64_t n) {
+  union { V v; REAL x[WIDTH]; } u = {.v = v};
+  for (int64_t i = 0; i < n; i++) p[i] = u.x[i];
+}
+
+// Sum of the lanes, halves first: the same order at every call.
+INLINE REAL TYPED(sum)(V v) {
+  union { V v; REAL x[WIDTH]; } u = {.v = v};
+  for (int half = WIDTH / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) u.x[i] += u.x[i + half];
+  return u.x[0];
+}
+
+#if LEVEL_BYTES == 64 && BITS == 32
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+INLINE V TYPED(max)(V a, V b) { return (V)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE V TYPED(min)(V a, V b) { return (V)_mm512_min_ps((__m512)a, (__m512)b); }
+INLINE V TYPED(sqrt)(V a) { return (V)_mm512_sqrt_ps((__m512)a); }
+#elif LEVEL_BYTES == 64
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+INLINE V TYPED(max)(V a, V b) { return (V)_mm512_max_pd((__m512d)a, (__m512d)b); }
+INLINE V TYPED(min)(V a, V b) { return (V)_mm512_min_pd((__m512d)a, (__m512d)b); }
+INLINE V TYPED(sqrt)(V a) { return (V)_mm512_sqrt_pd((__m512d)a); }
+#elif LEVEL_BYTES == 32 && BITS == 32
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+INLINE V TYPED(max)(V a, V b) { return (V)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE V TYPED(min)(V a, V b) { return (V)_mm256_min_ps((__m256)a, (__m256)b); }
+INLINE V TYPED(sqrt)(V a) { return (V)_mm256_sqrt_ps((__m256)a); }
+#elif LEVEL_BYTES == 32
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+INLINE V TYPED(max)(V a, V b) { return (V)_mm256_max_pd((__m256d)a, (__m256d)b); }
+INLINE V TYPED(min)(V a, V b) { return (V)_mm256_min_pd((__m256d)a, (__m256d)b); }
+INLINE V TYPED(sqrt)(V a) { return (V)_mm256_sqrt_pd((__m256d)a); }
+#else
+INLINE V TYPED(fma)(V a, V b, V c) { return a * b + c; }
+INLINE V TYPED(max)(V a, V b) { return TYPED(select)(a > b, a, b); }
+INLINE V TYPED(min)(V a, V b) { return TYPED(select)(a < b, a, b); }
+INLINE V TYPED(sqrt)(V a) {
+  union { V v; REAL x[WIDTH]; } u = {.v = a};
+  for (int i = 0; i < WIDTH; i++) u.x[i] = (REAL)sqrt((double)u.x[i]);
+  return u.v;
+}
+#endif
