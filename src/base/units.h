@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-typedef struct UnitText { char s[24]; } UnitText; // by value: units_bytes(n).s
+typedef struct UnitText { char s[32]; } UnitText; // by value: units_bytes(n).s
 
 UnitText units_bytes(double bytes);     // "312 B" "1.5 kB" "2.25 GB": powers of 1000, three digits
 UnitText units_count(double count);     // "17" "18.2k" "1.42M" "6.9B"

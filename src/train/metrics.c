@@ -1,0 +1,194 @@
+// Writing, cutting and reading of metrics.jsonl.
+#include "train/metrics.h"
+#include "base/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LONGEST_LINE = 64 << 10 }; // longer ones are not ours
+
+int metrics_open(Metrics *metrics, const char *path, Error *error) {
+  memset(metrics, 0, sizeof *metrics);
+  metrics->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (metrics->fd < 0) {
+    int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+    metrics->fd = 0;
+    return code;
+  }
+  metrics->path = xstrdup(path);
+  return PLAIT_OK;
+}
+
+void metrics_close(Metrics *metrics) {
+  if (!metrics->path) return;
+  close(metrics->fd);
+  free(metrics->path);
+  memset(metrics, 0, sizeof *metrics);
+}
+
+static void add(Metrics *metrics, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(Metrics *metrics, const char *format, ...) {
+  size_t left = sizeof metrics->line - (size_t)metrics->length;
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(metrics->line + metrics->length, left, format, arguments);
+  va_end(arguments);
+  if (n < 0 || (size_t)n >= left) metrics->overflow = true;
+  else metrics->length += n;
+}
+
+static void add_text(Metrics *metrics, const char *text) {
+  add(metrics, "\"");
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c == '"' || *c == '\\') add(metrics, "\\%c", *c);
+    else if (*c < 0x20) add(metrics, "\\u%04x", *c);
+    else add(metrics, "%c", *c);
+  }
+  add(metrics, "\"");
+}
+
+static void add_key(Metrics *metrics, const char *key) {
+  if (metrics->length > 1) add(metrics, ", ");
+  add_text(metrics, key);
+  add(metrics, ": ");
+}
+
+void metrics_begin(Metrics *metrics) {
+  metrics->length = 0;
+  metrics->overflow = false;
+  add(metrics, "{");
+}
+
+void metrics_integer(Metrics *metrics, const char *key, int64_t value) {
+  add_key(metrics, key);
+  add(metrics, "%lld", (long long)value);
+}
+
+void metrics_real(Metrics *metrics, const char *key, double value) {
+  add_key(metrics, key);
+  if (isnan(value)) add(metrics, "\"nan\"");
+  else if (isinf(value)) add(metrics, value > 0 ? "\"inf\"" : "\"-inf\"");
+  else add(metrics, "%.17g", value);
+}
+
+void metrics_text(Metrics *metrics, const char *key, const char *value) {
+  add_key(metrics, key);
+  add_text(metrics, value);
+}
+
+int metrics_end(Metrics *metrics, Error *error) {
+  add(metrics, "}\n");
+  CHECK(!metrics->overflow, "a metrics line is longer than %zu bytes", sizeof metrics->line);
+  off_t before = lseek(metrics->fd, 0, SEEK_END);
+  ssize_t wrote;
+  do wrote = write(metrics->fd, metrics->line, (size_t)metrics->length);
+  while (wrote < 0 && errno == EINTR);
+  if (wrote == metrics->length) return PLAIT_OK;
+  int why = wrote < 0 ? errno : ENOSPC;
+  if (wrote > 0 && before >= 0 && ftruncate(metrics->fd, before)) why = errno; // no half line stays
+  return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", metrics->path, strerror(why));
+}
+
+// --- reading ----------------------------------------------------------------------------------------------------------
+
+// One line as an object that the caller decrefs, or NULL if it is none.
+static json_t *parse_line(const uint8_t *line, size_t size) {
+  if (size > LONGEST_LINE) return NULL;
+  json_t *object = json_loadb((const char *)line, size, JSON_REJECT_DUPLICATES, NULL);
+  if (json_is_object(object)) return object;
+  json_decref(object);
+  return NULL;
+}
+
+// Bytes of the line at `at` without its newline; *whole says whether there was one.
+static size_t line_length(const FileMap *map, size_t at, bool *whole) {
+  const uint8_t *end = memchr(map->data + at, '\n', map->size - at);
+  *whole = end != NULL;
+  return end ? (size_t)(end - (map->data + at)) : map->size - at;
+}
+
+static bool keep_line(const uint8_t *line, size_t size, int64_t step) {
+  json_t *object = parse_line(line, size);
+  if (!object) return false;
+  const json_t *of = json_object_get(object, "step");
+  bool keep = !of || (json_is_integer(of) && json_integer_value(of) <= step);
+  json_decref(object);
+  return keep;
+}
+
+// Copies the lines to keep into `out` (may be NULL: only counts) and returns how many are dropped.
+static int64_t copy_kept(const FileMap *map, int64_t step, FILE *out) {
+  int64_t dropped = 0;
+  bool whole;
+  for (size_t at = 0, size; at < map->size; at += size + 1) {
+    size = line_length(map, at, &whole);
+    if (!whole || !keep_line(map->data + at, size, step)) dropped++;
+    else if (out) fwrite(map->data + at, 1, size + 1, out);
+  }
+  return dropped;
+}
+
+int metrics_truncate_after(const char *path, int64_t step, Error *error) {
+  if (!file_exists(path)) return PLAIT_OK;
+  FileMap map;
+  int code = file_map(path, &map, error);
+  if (code < 0) return code;
+  if (copy_kept(&map, step, NULL)) {
+    AtomicFile file;
+    code = file_begin(&file, path, error);
+    if (code == PLAIT_OK) {
+      copy_kept(&map, step, file.stream);
+      code = file_commit(&file, error);
+    }
+  }
+  file_unmap(&map);
+  return code;
+}
+
+static bool read_value(const json_t *value, double *out) {
+  if (json_is_number(value)) return *out = json_number_value(value), true;
+  const char *text = json_string_value(value);
+  if (!text) return false;
+  if (!strcmp(text, "nan")) *out = NAN;
+  else if (!strcmp(text, "inf")) *out = INFINITY;
+  else if (!strcmp(text, "-inf")) *out = -INFINITY;
+  else return false;
+  return true;
+}
+
+int metrics_read(const char *path, const char *key, MetricsSeries *series, Error *error) {
+  *series = (MetricsSeries){0};
+  FileMap map;
+  int code = file_map(path, &map, error);
+  if (code < 0) return code;
+  bool whole;
+  for (size_t at = 0, size; at < map.size; at += size + 1) {
+    size = line_length(&map, at, &whole);
+    json_t *object = parse_line(map.data + at, size);
+    const json_t *step = object ? json_object_get(object, "step") : NULL;
+    double value;
+    if (json_is_integer(step) && read_value(json_object_get(object, key), &value)) {
+      if (series->count == series->capacity) {
+        series->capacity = series->capacity ? 2 * series->capacity : 256;
+        series->step = xrealloc(series->step, sizeof *series->step * (size_t)series->capacity);
+        series->value = xrealloc(series->value, sizeof *series->value * (size_t)series->capacity);
+      }
+      series->step[series->count] = json_integer_value(step);
+      series->value[series->count++] = value;
+    }
+    json_decref(object);
+  }
+  file_unmap(&map);
+  return PLAIT_OK;
+}
+
+void metrics_series_free(MetricsSeries *series) {
+  free(series->step);
+  free(series->value);
+  *series = (MetricsSeries){0};
+}

@@ -1,0 +1,442 @@
+// Loading of recipes: the YAML tree and the overrides walk through the key table into the struct, then cross-checks.
+#include "train/recipe.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/yaml.h"
+#include "train/recipe_keys.h"
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_KEYS = 128, MAX_CORPORA = 4096, LOCAL_RANKS = 1024 };
+
+typedef struct Loader {
+  Recipe *recipe;
+  const char *name;            // of the source in messages: the file, or the override
+  bool positions;              // messages carry line and column
+  const char *folder;          // that relative paths start from
+  const char *where[MAX_KEYS]; // by key: place of its value, NULL where it is the default
+  Arena arena;                 // trees and messages, freed at the end
+  Error *error;
+} Loader;
+
+// Text of a value for a message: short, one line, printable.
+static const char *shown(Loader *loader, const YamlNode *node) {
+  if (node->kind == YAML_LIST) return "a list";
+  if (node->kind == YAML_MAP) return "a map of keys";
+  char text[64];
+  size_t n = 0;
+  for (const char *c = node->text; *c && n < sizeof text - 4; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
+  text[n] = 0;
+  if (strlen(node->text) > n) strcat(text, "...");
+  return arena_format(&loader->arena, "\"%s\"", text);
+}
+
+static const char *place(Loader *loader, const YamlNode *node) {
+  if (!loader->positions) return loader->name;
+  return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
+}
+
+static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+  char allowed[512];
+  recipe_key_allowed(key, allowed, sizeof allowed);
+  const char *hint = "";
+  if (node->kind == YAML_SCALAR && key->words) {
+    const char *names[16];
+    int count = 0;
+    while (key->words[count].name) names[count] = key->words[count].name, count++;
+    const char *nearest = nearest_word(node->text, names, count);
+    if (nearest) hint = arena_format(&loader->arena, "; did you mean %s?", nearest);
+  } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s%s", place(loader, node), key->path,
+                   allowed, shown(loader, node), hint);
+}
+
+static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is not built yet; %s", place(loader, node), key->path,
+                   node->kind == YAML_SCALAR ? node->text : "this key", allowed);
+}
+
+// --- values -----------------------------------------------------------------------------------------------------------
+
+static bool in_range(const RecipeKey *key, double value) {
+  return (key->above ? value > key->least : value >= key->least) &&
+         (key->below ? value < key->most : value <= key->most);
+}
+
+static bool read_integer(const YamlNode *node, int64_t *value) {
+  if (node->kind != YAML_SCALAR || !node->plain) return false;
+  const char *digits = node->text + (*node->text == '-' || *node->text == '+');
+  if (!*digits || strspn(digits, "0123456789") != strlen(digits)) return false;
+  errno = 0;
+  *value = strtoll(node->text, NULL, 10);
+  return errno == 0;
+}
+
+// Decimal only (strtod would take hexadecimal, inf and nan too); the nearest double, as strtod gives it.
+static bool read_real(const YamlNode *node, double *value) {
+  if (node->kind != YAML_SCALAR || !node->plain) return false;
+  const char *text = node->text;
+  if (!*text || strspn(text, "0123456789+-.eE") != strlen(text)) return false;
+  char *end;
+  *value = strtod(text, &end);
+  return !*end && isfinite(*value);
+}
+
+static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *node, void *field) {
+  int64_t value;
+  if (key->has_auto && node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) value = key->automatic;
+  else if (!read_integer(node, &value) || !in_range(key, (double)value)) return wrong(loader, key, node);
+  else if (key->built_most > 0 && (double)value > key->built_most)
+    return not_built(loader, key, node, arena_format(&loader->arena, "the largest that is: %.0f", key->built_most));
+  if (key->kind == RECIPE_INT) *(int *)field = (int)value;
+  else *(int64_t *)field = value;
+  return PLAIT_OK;
+}
+
+static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+  double value;
+  if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
+  *field = value;
+  return PLAIT_OK;
+}
+
+static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, double field[2]) {
+  if (node->kind != YAML_LIST || node->count != 2) return wrong(loader, key, node);
+  for (int i = 0; i < 2; i++) {
+    double value;
+    if (!read_real(node->items[i], &value) || !in_range(key, value)) return wrong(loader, key, node->items[i]);
+    field[i] = value;
+  }
+  return PLAIT_OK;
+}
+
+static int set_bool(Loader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
+  if (node->kind != YAML_SCALAR || !node->plain) return wrong(loader, key, node);
+  if (strcmp(node->text, "true") && strcmp(node->text, "false")) return wrong(loader, key, node);
+  *field = node->text[0] == 't';
+  return PLAIT_OK;
+}
+
+static const char *built_words(Loader *loader, const RecipeKey *key) {
+  const char *text = NULL;
+  for (const RecipeWord *word = key->words; word->name; word++) {
+    if (word->later) continue;
+    text = text ? arena_format(&loader->arena, "%s, %s", text, word->name) : arena_format(&loader->arena, "what is: %s", word->name);
+  }
+  return text;
+}
+
+static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
+  if (node->kind != YAML_SCALAR) return wrong(loader, key, node);
+  for (const RecipeWord *word = key->words; word->name; word++) {
+    if (strcmp(word->name, node->text)) continue;
+    if (word->later) return not_built(loader, key, node, built_words(loader, key));
+    *field = word->value;
+    return PLAIT_OK;
+  }
+  return wrong(loader, key, node);
+}
+
+// FOLDER/TEXT without "." parts and doubled slashes. ".." stays: a symbolic link may stand before it.
+static char *absolute_path(Arena *arena, const char *folder, const char *text) {
+  const char *joined = text[0] == '/' ? text : arena_format(arena, "%s/%s", folder, text);
+  char *path = arena_strdup(arena, joined), *to = path;
+  for (const char *from = joined; *from;) {
+    while (*from == '/') from++;
+    size_t n = strcspn(from, "/");
+    if (n && !(n == 1 && *from == '.')) {
+      *to++ = '/';
+      memmove(to, from, n);
+      to += n;
+    }
+    from += n;
+  }
+  if (to == path) *to++ = '/';
+  *to = 0;
+  return path;
+}
+
+static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
+  if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
+  for (const RecipeWord *word = key->words; word && word->name; word++)
+    if (!strcmp(word->name, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
+  if (!strncmp(node->text, "~/", 2))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: ~ is not expanded here; write the whole path",
+                     place(loader, node), key->path);
+  *field = absolute_path(&loader->recipe->arena, loader->folder, node->text);
+  if (strlen(*field) < PATH_MAX) return PLAIT_OK;
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: the path is longer than %d bytes", place(loader, node),
+                   key->path, PATH_MAX - 1);
+}
+
+static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
+  corpus->weight = 1;
+  if (node->kind != YAML_MAP) return set_path(loader, key, node, &corpus->prefix);
+  for (int i = 0; i < node->count; i++) {
+    const YamlNode *name = node->keys[i], *value = node->items[i];
+    int code = PLAIT_OK;
+    if (!strcmp(name->text, "prefix")) code = set_path(loader, key, value, &corpus->prefix);
+    else if (strcmp(name->text, "weight"))
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: unknown key %s; allowed are prefix and weight",
+                       place(loader, name), key->path, shown(loader, name));
+    else if (!read_real(value, &corpus->weight) || !(corpus->weight > 0))
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: weight must be a number above 0, not %s",
+                       place(loader, value), key->path, shown(loader, value));
+    if (code < 0) return code;
+  }
+  if (corpus->prefix) return PLAIT_OK;
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: this entry has no prefix", place(loader, node), key->path);
+}
+
+static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpora *field) {
+  bool list = node->kind == YAML_LIST;
+  int count = list ? node->count : 1;
+  if (count < 1 || node->kind == YAML_MAP) return wrong(loader, key, node);
+  if (count > MAX_CORPORA)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: at most %d entries are allowed, not %d",
+                     place(loader, node), key->path, MAX_CORPORA, count);
+  RecipeCorpora corpora = {arena_array(&loader->recipe->arena, RecipeCorpus, count), count};
+  for (int i = 0; i < count; i++) {
+    int code = set_corpus(loader, key, list ? node->items[i] : node, &corpora.items[i]);
+    if (code < 0) return code;
+  }
+  *field = corpora;
+  return PLAIT_OK;
+}
+
+static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+  void *field = (char *)loader->recipe + key->offset;
+  switch (key->kind) {
+  case RECIPE_INT:
+  case RECIPE_LONG: return set_integer(loader, key, node, field);
+  case RECIPE_REAL: return set_real(loader, key, node, field);
+  case RECIPE_PAIR: return set_pair(loader, key, node, field);
+  case RECIPE_BOOL: return set_bool(loader, key, node, field);
+  case RECIPE_CHOICE: return set_choice(loader, key, node, field);
+  case RECIPE_PATH:
+  case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
+  case RECIPE_CORPORA: return set_corpora(loader, key, node, field);
+  case RECIPE_LATER: break;
+  }
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is not built yet; leave it out", place(loader, node),
+                   key->path);
+}
+
+// --- keys -------------------------------------------------------------------------------------------------------------
+
+static int set_default(Loader *loader, const RecipeKey *key) {
+  loader->where[key - recipe_keys] = NULL;
+  if (key->kind == RECIPE_LATER) return PLAIT_OK;
+  if (!key->fallback) {
+    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : sizeof(char *);
+    memset((char *)loader->recipe + key->offset, 0, size);
+    return PLAIT_OK;
+  }
+  YamlNode *node;
+  int code = yaml_tree_parse(key->path, key->fallback, strlen(key->fallback), &loader->arena, &node, loader->error);
+  return code < 0 ? code : set_value(loader, key, node);
+}
+
+// "micro" at the top, "batch.mikro", "optimiser": the valid name that was probably meant, or NULL.
+static const char *nearest_key(const char *path) {
+  const char *names[2 * MAX_KEYS];
+  static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
+                                         "schedule", "checkpoint", "eval", "run"};
+  const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
+  int count = 0;
+  for (int i = 0; i < recipe_key_count; i++) {
+    if (recipe_keys[i].kind == RECIPE_LATER) continue;
+    names[count++] = recipe_keys[i].path;
+    if (!strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return recipe_keys[i].path;
+  }
+  if (last == path)
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
+  return nearest_word(path, names, count);
+}
+
+static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
+  const RecipeKey *key = recipe_key_find(path);
+  if (key && yaml_is_null(value)) return set_default(loader, key);
+  if (key) {
+    loader->where[key - recipe_keys] = place(loader, value);
+    return set_value(loader, key, value);
+  }
+  if (!recipe_section_exists(path)) {
+    const char *nearest = nearest_key(path);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %.100s: unknown key%s%s%s", place(loader, at), path,
+                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+  }
+  if (yaml_is_null(value)) return PLAIT_OK;
+  if (value->kind != YAML_MAP)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must hold keys, as in %s: {key: value}, not %s",
+                     place(loader, value), path, path, shown(loader, value));
+  for (int i = 0; i < value->count; i++) {
+    const char *child = arena_format(&loader->arena, "%s.%s", path, value->keys[i]->text);
+    int code = apply(loader, child, value->keys[i], value->items[i]);
+    if (code < 0) return code;
+  }
+  return PLAIT_OK;
+}
+
+static int apply_file(Loader *loader, const char *text, size_t size) {
+  YamlNode *root;
+  int code = yaml_tree_parse(loader->name, text, size, &loader->arena, &root, loader->error);
+  if (code < 0) return code;
+  if (yaml_is_null(root))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: holds no keys; a recipe starts with model, data, …",
+                     loader->name);
+  if (root->kind != YAML_MAP)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: a recipe is a map of keys (model: …), not %s",
+                     place(loader, root), shown(loader, root));
+  for (int i = 0; i < root->count && code == PLAIT_OK; i++)
+    code = apply(loader, root->keys[i]->text, root->keys[i], root->items[i]);
+  return code;
+}
+
+static int apply_override(Loader *loader, const char *text, const char *folder) {
+  const char *equals = strchr(text, '=');
+  if (!equals || equals == text)
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "\"%.200s\" is not of the form key=value, as in batch.micro=4", text);
+  const char *path = arena_format(&loader->arena, "%.*s", (int)(equals - text), text);
+  loader->name = arena_format(&loader->arena, "%.200s", text);
+  loader->positions = false;
+  loader->folder = folder;
+  YamlNode *value;
+  int code = yaml_tree_parse(loader->name, equals + 1, strlen(equals + 1), &loader->arena, &value, loader->error);
+  return code < 0 ? code : apply(loader, path, value, value);
+}
+
+// --- checks across keys -------------------------------------------------------------------------------------------------
+
+// Where a key was given; the file where it was not.
+static const char *where_of(const Loader *loader, const char *path) {
+  const char *where = loader->where[recipe_key_find(path) - recipe_keys];
+  return where ? where : loader->name;
+}
+
+static int check_required(Loader *loader) {
+  Recipe *r = loader->recipe;
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].required && !loader->where[i])
+      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be given, as in %s", loader->name,
+                       recipe_keys[i].path, recipe_keys[i].example);
+  if (!r->model.config && r->model.init[0] == '/')
+    r->model.config = arena_format(&r->arena, "%s/config.json", r->model.init);
+  if (r->model.config) return PLAIT_OK;
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: model.config must be given, or a folder as model.init",
+                   loader->name);
+}
+
+static int check_mesh(Loader *loader) {
+  const Recipe *r = loader->recipe;
+  int64_t ranks = 1, sizes[4] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
+  for (int i = 0; i < 4; i++) {
+    ranks *= sizes[i];
+    if (ranks > LOCAL_RANKS)
+      return error_set(loader->error, PLAIT_BAD_INPUT,
+                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm local "
+                       "carries; make an axis smaller",
+                       where_of(loader, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, LOCAL_RANKS);
+  }
+  return PLAIT_OK;
+}
+
+static int check_batch(Loader *loader) {
+  const Recipe *r = loader->recipe;
+  int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
+  if (below == global) return PLAIT_OK;
+  const char *nearest = below ? arena_format(&loader->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
+                              : arena_format(&loader->arena, "%lld", (long long)unit);
+  return error_set(loader->error, PLAIT_BAD_INPUT,
+                   "%s: batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
+                   "nearest is %s",
+                   where_of(loader, "batch.global"), (long long)global, r->batch.micro, r->mesh.dp, (long long)unit,
+                   nearest);
+}
+
+static int check_schedule(Loader *loader) {
+  Recipe *r = loader->recipe;
+  if (r->schedule.warmup > r->schedule.steps)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
+                     where_of(loader, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
+  if (r->schedule.min_lr > r->optimizer.lr)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
+                     where_of(loader, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
+  int64_t rest = r->schedule.steps - r->schedule.warmup;
+  if (r->schedule.decay_steps < 0) {
+    r->schedule.decay_steps = r->schedule.steps / 10;
+    if (r->schedule.decay_steps > rest) r->schedule.decay_steps = rest;
+  }
+  if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "%s: schedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
+                     where_of(loader, "schedule.decay_steps"), (long long)r->schedule.decay_steps, (long long)rest);
+  return PLAIT_OK;
+}
+
+static int check_eval(Loader *loader) {
+  Recipe *r = loader->recipe;
+  if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
+  if (loader->where[recipe_key_find("eval.every") - recipe_keys])
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: eval.every is %lld, but data.valid is not given",
+                     where_of(loader, "eval.every"), (long long)r->eval.every);
+  r->eval.every = 0; // the default means: where there is something to evaluate on
+  return PLAIT_OK;
+}
+
+static int check_all(Loader *loader) {
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_batch, check_schedule, check_eval};
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+    int code = checks[i](loader);
+    if (code < 0) return code;
+  }
+  return PLAIT_OK;
+}
+
+// --- entry ------------------------------------------------------------------------------------------------------------
+
+int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
+                 char **overrides, Recipe *recipe, Error *error) {
+  *recipe = (Recipe){0};
+  CHECK(recipe_key_count <= MAX_KEYS);
+  char here[PATH_MAX];
+  if (!getcwd(here, sizeof here))
+    return error_set(error, PLAIT_FAILED, "the current folder cannot be found: %s", strerror(errno));
+  Loader loader = {.recipe = recipe, .name = name, .positions = true, .error = error};
+  loader.folder = absolute_path(&loader.arena, here, folder);
+  int code = PLAIT_OK;
+  for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(&loader, &recipe_keys[i]);
+  if (code == PLAIT_OK) code = apply_file(&loader, text, size);
+  for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], here);
+  loader.name = name;
+  if (code == PLAIT_OK) code = check_all(&loader);
+  arena_free(&loader.arena);
+  if (code < 0) recipe_free(recipe);
+  return code;
+}
+
+int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error) {
+  *recipe = (Recipe){0};
+  char *text;
+  size_t size;
+  int code = file_read(path, YAML_MAX_BYTES, &text, &size, error);
+  if (code < 0) return code;
+  char *real = realpath(path, NULL); // a linked recipe means the folder that it lies in
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash) slash[slash == real] = 0;
+  code = recipe_parse(path, text, size, slash ? real : ".", override_count, overrides, recipe, error);
+  free(real);
+  free(text);
+  return code;
+}
+
+void recipe_free(Recipe *recipe) {
+  arena_free(&recipe->arena);
+  *recipe = (Recipe){0};
+}

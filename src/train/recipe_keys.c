@@ -1,0 +1,213 @@
+// The key table of recipes, and the look-ups in it.
+#include "train/recipe_keys.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+static const RecipeWord init_words[] = {{"random", 0, false}, {0}};
+static const RecipeWord resume_words[] = {{"auto", 0, false}, {"never", 0, false}, {0}};
+static const RecipeWord recompute_words[] = {
+    {"none", RECIPE_RECOMPUTE_NONE, false},
+    {"selective", RECIPE_RECOMPUTE_SELECTIVE, true},
+    {"full", RECIPE_RECOMPUTE_FULL, true},
+    {0},
+};
+static const RecipeWord pipeline_words[] = {{"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {0}};
+static const RecipeWord precision_words[] = {
+    {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, true},
+    {"fp16", DTYPE_F16, true},  {"fp8", DTYPE_U8, true},    {0},
+};
+static const RecipeWord optimizer_words[] = {{"adamw", RECIPE_ADAMW, false}, {"sgd", RECIPE_SGD, false}, {0}};
+static const RecipeWord schedule_words[] = {
+    {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
+    {"constant", RECIPE_CONSTANT, false}, {0},
+};
+static const RecipeWord comm_words[] = {
+    {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, true},
+    {"nccl", RECIPE_COMM_NCCL, true},  {0},
+};
+static const RecipeWord backend_words[] = {
+    {"auto", RECIPE_BACKEND_AUTO, false}, {"cpu", RECIPE_BACKEND_CPU, false}, {"cuda", RECIPE_BACKEND_CUDA, true}, {0}};
+
+enum { MANY = 1 << 24, AXIS = 1 << 16 };
+
+#define KEY(path, kind, field, ...) {path, kind, offsetof(Recipe, field), __VA_ARGS__}
+#define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
+
+const RecipeKey recipe_keys[] = {
+    KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json",
+        .doc = "The model, as a Hugging Face `config.json` (`gpt2` and `llama` families). May be left out where "
+               "`model.init` is a folder that has one."),
+    KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
+        .doc = "Where the weights start: `random`, or a Hugging Face folder."),
+
+    KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/corpus",
+        .doc = "Token files to train on, by their prefix (`PREFIX.bin` and `PREFIX.idx`); or a list of "
+               "`{prefix, weight}`, blended by weight."),
+    KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/held-out",
+        .doc = "Token files to evaluate on; written as `data.train`. Without it nothing is evaluated."),
+    KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json",
+        .doc = "The Hugging Face `tokenizer.json` that made the token files; it goes into checkpoints and exports."),
+    KEY("data.seq_len", RECIPE_INT, data.seq_len, "1024", .least = 1, .most = MANY, .example = "256",
+        .doc = "Tokens of a sample."),
+    KEY("data.document_mask", RECIPE_BOOL, data.document_mask, "true", .example = "true",
+        .doc = "Attention and positions restart at each document, and a document's last token has no target. "
+               "`false`: documents run into one another."),
+    KEY("data.prefetch", RECIPE_INT, data.prefetch, "4", .least = 1, .most = 1024,
+        .doc = "Batches that the loader reads ahead."),
+
+    KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1",
+        .doc = "Pipeline stages."),
+    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2",
+        .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
+    KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .built_most = 1, .example = "1",
+        .doc = "Context-parallel ranks: shards of the sequence."),
+    KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1",
+        .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
+
+    KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .built_most = 1, .example = "0",
+        .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
+               "3 the parameters too (FSDP)."),
+    KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
+        .doc = "What backward computes again instead of keeping."),
+    KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "gpipe", .words = pipeline_words,
+        .doc = "The pipeline's schedule, where mesh.pp is above 1."),
+    KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 1, .most = 1 << 20,
+        .doc = "Megabytes of gradients that are reduced together."),
+
+    KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
+        .doc = "The number format of weights and activations."),
+
+    KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
+        .doc = "Sequences of a step, over all ranks; a multiple of batch.micro · mesh.dp."),
+    KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8",
+        .doc = "Sequences that one data rank computes at a time. The step's result does not depend on it."),
+
+    KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, "adamw", .words = optimizer_words, .example = "adamw",
+        .doc = "The update rule."),
+    KEY("optimizer.lr", RECIPE_REAL, optimizer.lr, "3e-4", .least = 0, .most = 1e6, .example = "3e-4",
+        .doc = "The learning rate after warm-up."),
+    KEY("optimizer.betas", RECIPE_PAIR, optimizer.betas, "[0.9, 0.95]", .least = 0, .most = 1, .below = true,
+        .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment (adamw)."),
+    KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6,
+        .example = "0.1", .doc = "Decoupled weight decay of matrices and embeddings; norms and biases have none."),
+    KEY("optimizer.epsilon", RECIPE_REAL, optimizer.epsilon, "1e-8", .least = 0, .most = 1, .above = true,
+        .doc = "Added to the root of the second moment (adamw)."),
+    KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
+        .doc = "Momentum (sgd)."),
+    KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
+        .doc = "Largest global gradient norm: longer gradients are scaled to it. 0: none are."),
+
+    KEY("schedule.name", RECIPE_CHOICE, schedule.name, "cosine", .words = schedule_words, .example = "cosine",
+        .doc = "The learning rate after a linear warm-up: cosine or straight line to min_lr, flat and then a line "
+               "(wsd), or flat."),
+    KEY("schedule.warmup", RECIPE_LONG, schedule.warmup, "0", .least = 0, .most = INFINITY, .example = "100",
+        .doc = "Steps of warm-up; step n of w trains with lr · (n + 1) / w."),
+    KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = 1e15, .example = "2000",
+        .doc = "Steps of the run."),
+    KEY("schedule.min_lr", RECIPE_REAL, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "3e-5",
+        .doc = "The learning rate at the end; at most optimizer.lr."),
+    KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = 1e15, .has_auto = true,
+        .automatic = -1, .doc = "Last steps, over which wsd goes down to min_lr; auto: a tenth of schedule.steps."),
+
+    KEY("checkpoint.every", RECIPE_LONG, checkpoint.every, "500", .least = 0, .most = 1e15, .example = "500",
+        .doc = "Steps between checkpoints; 0: only one, at the end. A signal saves one too."),
+    KEY("checkpoint.keep", RECIPE_INT, checkpoint.keep, "3", .least = 0, .most = INT_MAX, .example = "3",
+        .doc = "How many of the newest stay; 0: all."),
+    KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
+        .doc = "`auto` goes on from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a "
+               "folder goes on from that checkpoint."),
+
+    KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = 1e15, .example = "200",
+        .doc = "Steps between evaluations on data.valid; 0: never."),
+    KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
+        .doc = "Global batches of an evaluation."),
+
+    KEY("run.dir", RECIPE_PATH, run.dir, .required = true, .example = "runs/demo",
+        .doc = "The run's folder: the effective recipe, `metrics.jsonl`, `checkpoints/`. Locked while in use."),
+    KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",
+        .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
+    KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto",
+        .doc = "How ranks talk. `local`: they are threads of this process."),
+    KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto",
+        .doc = "What computes."),
+    KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
+        .example = "auto", .doc = "Threads of all local ranks together; auto: the cores that this process may use."),
+    KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = 1e15,
+        .doc = "Steps between progress lines where the output is not a terminal."),
+    KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
+        .doc = "A folder for the gathered gradients of the first steps, `step-N.safetensors`."),
+    KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = 1e15,
+        .doc = "How many first steps run.dump_gradients writes."),
+
+    LATER("parallel.reshard"), LATER("parallel.sequence"), LATER("parallel.context"), LATER("parallel.ep"),
+    LATER("parallel.virtual"), LATER("parallel.tensor"),
+};
+const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
+
+const RecipeKey *recipe_key_find(const char *path) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (!strcmp(recipe_keys[i].path, path)) return &recipe_keys[i];
+  return NULL;
+}
+
+int recipe_key_section_length(const RecipeKey *key) {
+  const char *dot = strchr(key->path, '.');
+  return dot ? (int)(dot - key->path) : 0;
+}
+
+const char *recipe_key_leaf(const RecipeKey *key) {
+  int length = recipe_key_section_length(key);
+  return length ? key->path + length + 1 : key->path;
+}
+
+bool recipe_section_exists(const char *name) {
+  size_t length = strlen(name);
+  for (int i = 0; i < recipe_key_count; i++)
+    if (length && (size_t)recipe_key_section_length(&recipe_keys[i]) == length &&
+        !strncmp(recipe_keys[i].path, name, length))
+      return true;
+  return false;
+}
+
+static void range_text(const RecipeKey *key, char *out, size_t size) {
+  if (isinf(key->most)) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
+  else if (key->above || key->below)
+    snprintf(out, size, "in %c%.15g, %.15g%c", key->above ? '(' : '[', key->least, key->most, key->below ? ')' : ']');
+  else snprintf(out, size, "from %.15g to %.15g", key->least, key->most);
+}
+
+static void words_text(const RecipeWord *words, const char *between, char *out, size_t size) {
+  out[0] = 0;
+  for (int i = 0; words[i].name; i++) {
+    size_t n = strlen(out);
+    snprintf(out + n, size - n, "%s%s%s", i ? between : "", words[i].name, words[i].later ? " (not built yet)" : "");
+  }
+}
+
+void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
+  char range[128];
+  range_text(key, range, sizeof range);
+  switch (key->kind) {
+  case RECIPE_INT:
+  case RECIPE_LONG: snprintf(out, size, "an integer %s%s", range, key->has_auto ? ", or auto" : ""); break;
+  case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
+  case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
+  case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
+  case RECIPE_CHOICE: {
+    char words[256];
+    words_text(key->words, ", ", words, sizeof words);
+    snprintf(out, size, "one of %s", words);
+    break;
+  }
+  case RECIPE_PATH: snprintf(out, size, "a path"); break;
+  case RECIPE_WORD_OR_PATH: {
+    char words[256];
+    words_text(key->words, ", ", words, sizeof words);
+    snprintf(out, size, "%s, or a path", words);
+    break;
+  }
+  case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
+  case RECIPE_LATER: snprintf(out, size, "left out"); break;
+  }
+}
