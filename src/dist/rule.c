@@ -50,6 +50,12 @@ static void parse_clauses(Rule *r, const Node *node, const char *p) {
     } else if (!strncmp(p, "whole", 5)) {
       p += 5;
       r->whole |= parse_factors(&p);
+    } else if (!strncmp(p, "complete", 8)) {
+      for (p = skip(p + 8); isdigit((unsigned char)*p);) {
+        int k = (int)strtol(p, (char **)&p, 10);
+        CHECK(k < r->noutput, "rule of %s: output %d does not exist", op_name(node->op), k);
+        r->complete[k] |= parse_factors(&p);
+      }
     } else if (!strncmp(p, "lower", 5)) {
       p += 5;
       r->lower |= parse_factors(&p);
@@ -64,6 +70,7 @@ Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
   Rule r = {.ninput = node->ninput, .noutput = node->noutput};
   r.input = arena_alloc(arena, sizeof *r.input * (size_t)(node->ninput + 1));
   r.output = arena_alloc(arena, sizeof *r.output * (size_t)(node->noutput + 1));
+  r.complete = arena_array(arena, uint32_t, node->noutput + 1);
   r.linear = arena_alloc(arena, (size_t)node->ninput + 1);
   size_t size = 256 + 24 * (size_t)(node->ninput + node->noutput);
   char *text = arena_alloc(arena, size);

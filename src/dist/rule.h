@@ -10,6 +10,7 @@ typedef struct Rule {
   int8_t (*output)[MAX_RANK];
   int64_t size[MAX_FACTORS];  // global size, from the shapes; 0: factor not used
   uint32_t whole, lower;      // sets of factors
+  uint32_t *complete;         // (noutput) factors over which the output is complete although it lacks them
   uint8_t *linear;            // (ninput) 0: not linear; else the number of its group: members may be partial only together
 } Rule;
 

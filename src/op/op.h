@@ -86,6 +86,7 @@ typedef struct OpDef {
   //   linear 0 1     inputs that may be partial, each on its own; "linear 0+1": only all together
   //   whole s d      factors that must not be sharded
   //   lower v        factors that may be sharded only through `lower`
+  //   complete 0 v   output 0 lacks factor v and is complete all the same (every shard computes all of it)
   // A sharded factor that an output lacks makes that output a partial sum.
   void (*rule)(const Graph *g, const Node *node, char *text, size_t size);
   // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes): appends nodes
@@ -110,6 +111,8 @@ int op_same_sizes(const Graph *g, int a, int b); // tensors of equal rank and si
 Dtype op_statistics_dtype(Dtype dtype);
 // Name of a node that belongs to another one: its name within the current scope, ".", suffix; lives in the graph.
 const char *op_derived_name(Graph *g, const Node *node, const char *suffix);
+// After an in-place node: output k becomes the new value of the Variable that input i is bound to.
+void op_update(Graph *g, int node, int k, int i);
 // The graph's node as it is now; a copy, because appending nodes moves them.
 static inline Node op_node(const Graph *g, int node) { return g->node.data[node]; }
 // Rule texts: a letter that is not in `used` (bits) for a dim; a string of letters for all dims of a tensor ("" if -1).

@@ -81,6 +81,13 @@ static uint32_t absent_axes(const Factors *f, int rank, const int8_t *factor) {
   return axes;
 }
 
+static uint32_t axes_of(const Factors *f, uint32_t factors) {
+  uint32_t axes = 0;
+  for (int i = 0; i < MAX_FACTORS; i++)
+    for (int k = 0; factors >> i & 1 && k < f->axes[i].n; k++) axes |= 1u << f->axes[i].axis[k];
+  return axes;
+}
+
 // Terms of a sum that live on different stages: the result is a partial sum over pp. See stage.
 static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   if (g->stages == 1 || n->region == REGION_MICRO || n->ninput < 2 || !r->linear[0] || r->linear[0] != r->linear[n->ninput - 1]) return 0;
@@ -117,6 +124,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     Tensor *t = graph_tensor(g, n->output[k]);
     Placement p = by_factors(&f, t->shape.rank, rule.output[k]);
     p.partial = through | absent_axes(&f, t->shape.rank, rule.output[k]);
+    p.partial &= ~axes_of(&f, rule.complete[k]);
     if (spans_stages(g, n, &rule)) p.partial |= pp_bit;
     if (t->placement) p.partial |= t->placement->partial & hidden;
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has

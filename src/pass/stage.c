@@ -60,7 +60,8 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
     stages &= s;
     some |= s;
   }
-  for (int k = 0; k < n->noutput; k++) stages &= tensor_stages(g, graph_tensor(g, n->output[k])->variable >= 0 ? graph_tensor(g, n->output[k]) : &(Tensor){.producer = -1, .variable = -1});
+  for (int k = 0; k < n->noutput; k++)
+    if (graph_tensor(g, n->output[k])->variable >= 0) stages &= tensor_stages(g, graph_tensor(g, n->output[k]));
   if (some && some != stages && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
     if (r.linear[0] && r.linear[0] == r.linear[n->ninput - 1]) stages = all;

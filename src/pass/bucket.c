@@ -1,0 +1,117 @@
+// bucket: collectives of the same kind over the same group become one call with a list of buffers.
+#include "op/op.h"
+#include "pass/pass.h"
+#include <string.h>
+
+static int64_t node_bytes(const Graph *g, const Node *n) {
+  int64_t bytes = 0;
+  for (int k = 0; k < n->ninput; k++) bytes += graph_tensor(g, n->input[k])->allocated * (int64_t)dtype_size(graph_tensor(g, n->input[k])->dtype);
+  return bytes;
+}
+
+static int alike(const Graph *g, const Node *a, const Node *b) {
+  const CommAttr *x = node_attr(a, CommAttr), *y = node_attr(b, CommAttr);
+  return a->op == b->op && a->region == b->region && a->stages == b->stages && x->axes == y->axes && x->maximum == y->maximum &&
+         x->stages == y->stages && graph_tensor(g, a->input[0])->dtype == graph_tensor(g, b->input[0])->dtype;
+}
+
+static int reads(const Node *n, int tensor) {
+  for (int k = 0; k < n->ninput; k++)
+    if (n->input[k] == tensor) return 1;
+  return 0;
+}
+
+// A member may wait for a later one when nothing in between reads its result or writes the Variable that it reads.
+static int can_wait(const Graph *g, int id, int until) {
+  const Node *n = &g->node.data[id];
+  int variable = graph_tensor(g, n->input[0])->variable, result = graph_tensor(g, n->output[0])->variable;
+  for (int i = id + 1; i < until; i++) {
+    const Node *m = &g->node.data[i];
+    if (m->region != n->region) continue;
+    if (reads(m, n->output[0])) return 0;
+    for (int k = 0; k < m->noutput; k++) {
+      int v = graph_tensor(g, m->output[k])->variable;
+      if (v >= 0 && (v == variable || v == result)) return 0;
+    }
+  }
+  return 1;
+}
+
+// A later member may come forward to an earlier one when its input is there already.
+static int can_advance(const Graph *g, int id, int to) {
+  const Node *n = &g->node.data[id];
+  const Tensor *in = graph_tensor(g, n->input[0]), *out = graph_tensor(g, n->output[0]);
+  if (in->producer > to) return 0;
+  for (int i = to; i < id; i++) {
+    const Node *m = &g->node.data[i];
+    if (m->region != n->region) continue;
+    for (int k = 0; k < m->noutput; k++) {
+      int v = graph_tensor(g, m->output[k])->variable;
+      if (v >= 0 && (v == in->variable || v == out->variable)) return 0;
+    }
+    for (int k = 0; k < m->ninput; k++)
+      if (m->input[k] >= 0 && out->variable >= 0 && graph_tensor(g, m->input[k])->variable == out->variable) return 0;
+  }
+  return 1;
+}
+
+typedef struct Bucket { int place; int64_t bytes; Vec(int) member; } Bucket;
+
+// Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
+static int join(const Graph *g, Bucket *b, int id, int64_t limit) {
+  int64_t bytes = node_bytes(g, &g->node.data[id]);
+  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit) return 0;
+  if (!can_advance(g, id, b->place)) {
+    for (int i = 0; i < b->member.count; i++)
+      if (!can_wait(g, b->member.data[i], id)) return 0;
+    b->place = id;
+  }
+  b->bytes += bytes;
+  vec_push(&b->member, id);
+  return 1;
+}
+
+static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
+  Node n = g->node.data[b->member.data[0]];
+  int count = b->member.count;
+  int *input = arena_array(&h->arena, int, count), *output = arena_array(&h->arena, int, count);
+  for (int i = 0; i < count; i++) {
+    input[i] = g->node.data[b->member.data[i]].input[0];
+    output[i] = g->node.data[b->member.data[i]].output[0];
+  }
+  n.ninput = n.noutput = count;
+  n.input = input;
+  n.output = output;
+  if (count > 1) n.name = arena_format(&h->arena, "bucket of %d from %s", count, n.name);
+  graph_add_node(h, &n);
+}
+
+int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error) {
+  Vec(Bucket) buckets = {0};
+  int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (!op_def(n->op)->communicates || n->region == REGION_MICRO || n->ninput != 1) continue;
+    int joined = 0;
+    for (int b = buckets.count - 1; b >= 0 && !joined; b--) joined = join(g, &buckets.data[b], i, bucket_bytes);
+    if (!joined) {
+      Bucket b = {.place = i, .bytes = node_bytes(g, n)};
+      vec_push(&b.member, i);
+      vec_push(&buckets, b);
+    }
+    is_member[i] = 1;
+  }
+  for (int b = 0; b < buckets.count; b++) bucket_at[buckets.data[b].place] = b + 1;
+  Graph *h = graph_copy(g);
+  h->node.count = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    if (bucket_at[i]) emit_bucket(g, h, &buckets.data[bucket_at[i] - 1]);
+    if (!is_member[i]) graph_add_node(h, &g->node.data[i]);
+  }
+  for (int b = 0; b < buckets.count; b++) vec_free(&buckets.data[b].member);
+  vec_free(&buckets);
+  free(bucket_at);
+  free(is_member);
+  *out = h;
+  return PLAIT_OK;
+}

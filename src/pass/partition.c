@@ -1,0 +1,257 @@
+// partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts communication.
+#include "dist/redistribute.h"
+#include "dist/rule.h"
+#include "op/op.h"
+#include "pass/pass.h"
+#include "pass/place_node.h"
+#include <string.h>
+
+typedef struct Moved { int from, to, section; const Placement *placement; } Moved;
+
+typedef struct Partition {
+  const Graph *g; // global
+  Graph *h;       // local
+  const Mesh *mesh;
+  int *map;          // tensor of g → tensor of h
+  Vec(Moved) moved;  // redistributions already made: a second reader takes the first one's
+  Error *error;
+} Partition;
+
+static int64_t product(const int64_t *size, int n) {
+  int64_t p = 1;
+  for (int i = 0; i < n; i++) p *= size[i];
+  return p;
+}
+
+static void localize(const Mesh *mesh, Tensor *t) {
+  placement_local(mesh, t->placement, &t->shape, t->local);
+  t->allocated = product(t->local, t->shape.rank);
+}
+
+static void localize_variables(Graph *h, const Mesh *mesh) {
+  for (int i = 0; i < h->variable.count; i++) {
+    Variable *v = &h->variable.data[i];
+    placement_local(mesh, v->storage, &v->shape, v->local);
+    v->allocated = product(v->local, v->shape.rank);
+    for (int c = 0; c < v->copies; c++) {
+      placement_local(mesh, v->copy[c].placement, &v->shape, v->copy[c].local);
+      v->copy[c].allocated = product(v->copy[c].local, v->shape.rank);
+    }
+  }
+}
+
+// Makes room in a tensor's buffer, and in the Variable that it is bound to, for `elements`.
+static void allocate(Graph *h, int tensor, int64_t elements) {
+  Tensor *t = graph_tensor(h, tensor);
+  if (t->allocated < elements) t->allocated = elements;
+  if (t->variable < 0) return;
+  Variable *v = &h->variable.data[t->variable];
+  int64_t *room = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+  if (*room < elements) *room = elements;
+}
+
+// Gathered and scattered buffers hold a whole number of shards, more than the dim where it does not divide.
+static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
+  const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
+  const AxisList *list = &s->placement->dim[dim];
+  int64_t shards = p->mesh->axis[list->axis[list->n - 1]].size;
+  int64_t padded = shards * s->local[dim] * product(w->local, dim) * product(w->local + dim + 1, w->shape.rank - dim - 1);
+  CHECK(padded == w->allocated || product(w->local, dim) == 1, "%s: padding inside a dim that is not the outermost", w->name);
+  allocate(p->h, whole, padded);
+}
+
+// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section only,
+// so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its segment).
+static int section_of(const Node *n) { return (int)n->region << 16 | (int)n->phase << 8 | n->stage; }
+
+static uint64_t holders(const Graph *h, const Tensor *t, uint64_t otherwise) {
+  if (t->variable >= 0) return h->variable.data[t->variable].stages;
+  return t->producer >= 0 ? t->stages : otherwise;
+}
+
+static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
+  Graph *h = p->h;
+  const Tensor *from = graph_tensor(h, tensor);
+  uint64_t stages = holders(h, from, context->stages);
+  Tensor t = *from;
+  Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
+            .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
+  t.variable = t.copy = t.input = -1;
+  t.stages = n.stages;
+  t.placement = placement_new(h, &step->to);
+  t.name = arena_format(&h->arena, "%s.%s", from->name, op_name(step->op));
+  localize(p->mesh, &t);
+  int out = graph_add_tensor(h, &t), in = tensor;
+  int pp = mesh_axis(p->mesh, "pp");
+  CommAttr attr = {.axes = step->axes, .dim = step->dim};
+  if (pp >= 0 && step->axes >> pp & 1) attr.stages = stage_coordinates(p->mesh, stages);
+  memcpy(n.attr, &attr, sizeof attr);
+  n.name = graph_tensor(h, out)->name;
+  n.input = &in;
+  n.output = &out;
+  int id = graph_add_node(h, &n);
+  if (step->op == OP_REDUCE_SCATTER) allocate_whole_shards(p, in, out, step->dim);
+  if (step->op == OP_ALL_GATHER) allocate_whole_shards(p, out, in, step->dim);
+  return h->node.data[id].output[0];
+}
+
+// The tensor of h, moved to a placement; -1 on error.
+static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
+  const Placement *from = graph_tensor(p->h, tensor)->placement;
+  if (placement_equal(from, to)) return tensor;
+  for (int i = 0; i < p->moved.count; i++) {
+    const Moved *m = &p->moved.data[i];
+    if (m->from == tensor && m->section == section_of(context) && placement_equal(m->placement, to)) return m->to;
+  }
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  int n = redistribute_steps(from, to, steps, p->error);
+  if (n < 0) {
+    error_prefix(p->error, "%s", graph_tensor(p->h, tensor)->name);
+    return -1;
+  }
+  int now = tensor;
+  for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
+  vec_push(&p->moved, (Moved){tensor, now, section_of(context), to});
+  return now;
+}
+
+static uint32_t sharded_lower_axes(const Graph *g, const Node *n) {
+  Arena scratch = {0};
+  Rule r = rule_of(&scratch, g, n);
+  uint32_t axes = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] < 0) continue;
+    for (int d = 0; d < n->want[k]->rank; d++)
+      for (int i = 0; r.lower >> r.input[k][d] & 1 && i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+  }
+  arena_free(&scratch);
+  return axes;
+}
+
+// Nodes that a lowering appended: placed like any others, except that its collectives complete what they reduce.
+static int place_lowered(Partition *p, int first, const Node *like) {
+  Graph *h = p->h;
+  for (int i = first; i < h->node.count; i++) {
+    Node *n = &h->node.data[i];
+    n->stage = like->stage;
+    n->stages = like->stages;
+    if (op_def(n->op)->communicates) {
+      const Tensor *in = graph_tensor(h, n->input[0]);
+      Placement done = *in->placement;
+      done.partial &= ~node_attr(n, CommAttr)->axes;
+      for (int k = 0; k < n->noutput; k++) graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
+    } else {
+      place_node(h, i, p->mesh);
+      for (int k = 0; k < n->ninput; k++)
+        if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
+          return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name, graph_tensor(h, n->input[k])->name);
+    }
+    for (int k = 0; k < n->noutput; k++) {
+      Tensor *t = graph_tensor(h, n->output[k]);
+      t->stages = like->stages;
+      localize(p->mesh, t);
+    }
+  }
+  return PLAIT_OK;
+}
+
+static int lower_node(Partition *p, const Node *n, const int *input, uint32_t axes, int *output) {
+  const OpDef *def = op_def(n->op);
+  if (!def->lower) return error_set(p->error, PLAIT_INFEASIBLE, "op %s (%s) cannot be sharded over a dim that it normalises", def->name, n->name);
+  Graph *h = p->h;
+  int first = h->node.count;
+  h->region = n->region;
+  h->phase = n->phase;
+  h->layer = n->layer;
+  h->scope = "";
+  Node local = *n;
+  local.input = (int *)input;
+  def->lower(h, &local, axes, input, output);
+  return place_lowered(p, first, n);
+}
+
+static void plain_node(Partition *p, const Node *n, const int *input, int *output) {
+  Graph *h = p->h;
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor t = *graph_tensor(p->g, n->output[k]);
+    t.placement = n->give[k];
+    if (!placement_equal(n->give[k], graph_tensor(p->g, n->output[k])->placement)) t.variable = t.copy = -1;
+    localize(p->mesh, &t);
+    output[k] = graph_add_tensor(h, &t);
+  }
+  Node copy = *n;
+  copy.input = (int *)input;
+  copy.output = output;
+  copy.want = copy.give = NULL;
+  graph_add_node(h, &copy);
+}
+
+// Gives each output the placement that the graph asks for, and the binding to the Variable where there is one.
+static int finish_outputs(Partition *p, const Node *n, const int *output) {
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(p->g, n->output[k]);
+    int now = output[k];
+    if (!placement_equal(graph_tensor(p->h, now)->placement, t->placement)) now = redistribute(p, now, t->placement, n);
+    if (now < 0) return PLAIT_INFEASIBLE;
+    Tensor *final = graph_tensor(p->h, now);
+    final->role = t->role;
+    final->parameter = t->parameter;
+    if (t->variable >= 0 && final->variable < 0) {
+      graph_bind(p->h, now, t->variable, t->copy);
+      allocate(p->h, now, final->allocated);
+    }
+    p->map[n->output[k]] = now;
+  }
+  return PLAIT_OK;
+}
+
+static int partition_node(Partition *p, const Node *n) {
+  Arena scratch = {0};
+  int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1), code = PLAIT_OK;
+  for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
+    input[k] = n->input[k] < 0 ? -1 : redistribute(p, p->map[n->input[k]], n->want[k], n);
+    if (n->input[k] >= 0 && input[k] < 0) code = PLAIT_INFEASIBLE;
+  }
+  uint32_t axes = code ? 0 : sharded_lower_axes(p->g, n);
+  if (!code && axes) code = lower_node(p, n, input, axes, output);
+  else if (!code) plain_node(p, n, input, output);
+  if (!code) code = finish_outputs(p, n, output);
+  arena_free(&scratch);
+  return code;
+}
+
+int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) {
+  Partition p = {.g = g, .h = graph_create(), .mesh = mesh, .error = error};
+  Graph *h = p.h;
+  h->layers = g->layers;
+  h->stages = g->stages;
+  p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
+  for (int i = 0; i < g->variable.count; i++) {
+    vec_push(&h->variable, g->variable.data[i]);
+    h->variable.data[i].name = arena_strdup(&h->arena, g->variable.data[i].name);
+    h->variable.data[i].storage = placement_new(h, g->variable.data[i].storage);
+    for (int c = 0; c < g->variable.data[i].copies; c++)
+      h->variable.data[i].copy[c].placement = placement_new(h, g->variable.data[i].copy[c].placement);
+  }
+  localize_variables(h, mesh);
+  for (int i = 0; i < g->tensor.count; i++) { // what no node produces: inputs, and Variables as a region finds them
+    const Tensor *t = &g->tensor.data[i];
+    if (t->producer >= 0 || !t->placement) continue;
+    p.map[i] = graph_add_tensor(h, t);
+    graph_tensor(h, p.map[i])->placement = placement_new(h, t->placement);
+    localize(mesh, graph_tensor(h, p.map[i]));
+  }
+  for (int i = 0; i < g->input.count; i++)
+    vec_push(&h->input, (GraphInput){arena_strdup(&h->arena, g->input.data[i].name), g->input.data[i].region, p.map[g->input.data[i].tensor]});
+  int code = PLAIT_OK;
+  for (int i = 0; i < g->node.count && code == PLAIT_OK; i++) code = partition_node(&p, &g->node.data[i]);
+  for (int i = 0; i < h->tensor.count; i++) { // placements of g's arena must not outlive it
+    Tensor *t = &h->tensor.data[i];
+    if (t->placement) t->placement = placement_new(h, t->placement);
+  }
+  free(p.map);
+  vec_free(&p.moved);
+  if (code) graph_destroy(h);
+  else *out = h;
+  return code;
+}
