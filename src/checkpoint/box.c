@@ -56,10 +56,10 @@ int box_intersect(const Box *a, const Box *b, Box *both) {
 }
 
 void box_strides(const Box *box, int64_t *stride) {
-  int64_t n = 1;
+  uint64_t n = 1; // wraps harmlessly for empty boxes with absurd dims: nothing is addressed with those
   for (int d = box->rank - 1; d >= 0; d--) {
-    stride[d] = n;
-    n *= box->local[d];
+    stride[d] = (int64_t)n;
+    n *= (uint64_t)box->local[d];
   }
 }
 
