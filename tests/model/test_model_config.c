@@ -1,0 +1,211 @@
+// config.json: what is read, what is refused and how, what is written back; counts against known models.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "base/file.h"
+#include "model/config.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GPT2 "\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": 97"
+#define LLAMA                                                                                                          \
+  "\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 32, \"intermediate_size\": 56, "              \
+  "\"num_attention_heads\": 4, \"vocab_size\": 97"
+
+static ModelConfig parse(const char *text) {
+  ModelConfig c;
+  Error error = {0};
+  if (model_config_parse(&c, text, strlen(text), "config.json", &error)) fail_msg("%s: %s", text, error.message);
+  return c;
+}
+
+static void test_gpt2(void **state) {
+  ModelConfig c = parse("{" GPT2 "}"); // the rest are Hugging Face's defaults
+  assert_int_equal(c.family, MODEL_GPT2);
+  assert_true(c.layers == 2 && c.embed == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8 && c.ffn == 128);
+  assert_true(c.vocab == 97 && c.positions == 64 && c.tied && c.attention_bias && c.mlp_bias);
+  assert_true(c.activation == ACTIVATION_GELU_TANH && c.norm_epsilon == 1e-5 && c.initializer_range == 0.02);
+  assert_true(c.residual_dropout == 0.1 && c.embedding_dropout == 0.1 && c.attention_dropout == 0.1);
+  assert_true(c.attention_scale == 1 / sqrt(8));
+  model_config_free(&c);
+  c = parse("{" GPT2 ", \"n_inner\": 40, \"activation_function\": \"relu\", \"tie_word_embeddings\": false, \"attn_pdrop\": 0,"
+            "\"scale_attn_weights\": false, \"scale_attn_by_inverse_layer_idx\": false, \"quantization_config\": null}");
+  assert_true(c.ffn == 40 && c.activation == ACTIVATION_RELU && !c.tied && c.attention_dropout == 0 && c.attention_scale == 1);
+  model_config_free(&c);
+  model_config_free(&c);
+}
+
+static void test_llama(void **state) {
+  ModelConfig c = parse("{" LLAMA "}");
+  assert_int_equal(c.family, MODEL_LLAMA);
+  assert_true(c.layers == 2 && c.embed == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8 && c.ffn == 56);
+  assert_true(!c.tied && !c.attention_bias && !c.mlp_bias && c.activation == ACTIVATION_SILU && c.norm_epsilon == 1e-6);
+  assert_true(c.rope.theta == 10000 && c.rope.scaling == 0 && c.attention_dropout == 0 && c.positions == 2048);
+  model_config_free(&c);
+  c = parse("{" LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000, \"attention_bias\": true, "
+            "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+            "\"original_max_position_embeddings\": 8192}}");
+  assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope.theta == 500000 && c.attention_bias && c.attention_scale == 0.25);
+  assert_true(c.rope.scaling == 1 && c.rope.factor == 8 && c.rope.low_frequency_factor == 1 &&
+              c.rope.high_frequency_factor == 4 && c.rope.original_positions == 8192);
+  model_config_free(&c);
+  c = parse("{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}");
+  assert_true(c.rope.scaling == 2 && c.rope.factor == 2.5);
+  model_config_free(&c);
+  c = parse("{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1234.5}}"); // transformers 5
+  assert_true(c.rope.scaling == 0 && c.rope.theta == 1234.5);
+  model_config_free(&c);
+}
+
+static void test_refusals(void **state) {
+  static const struct { const char *text, *says; } table[] = {
+      {"", "not valid JSON"},
+      {"{", "line 1"},
+      {"[]", "no JSON object"},
+      {"{}", "the key model_type is missing; allowed: gpt2, llama"},
+      {"{\"model_type\": \"bert\"}", "model_type is \"bert\"; allowed: gpt2, llama"},
+      {"{\"model_type\": 3}", "model_type is 3; allowed: gpt2, llama"},
+      {"{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}", "duplicate"},
+      {"{\"model_type\": \"gpt2\"}", "the key n_layer is missing; allowed: an integer from 1"},
+      {"{" GPT2 ", \"n_inner\": 0}", "n_inner is 0; allowed: an integer from 1"},
+      {"{" GPT2 ", \"n_inner\": -4}", "n_inner is -4"},
+      {"{" GPT2 ", \"n_inner\": 1e3}", "n_inner is 1000.0; allowed: an integer"},
+      {"{" GPT2 ", \"n_inner\": 99999999999999999999}", "too big"},
+      {"{" GPT2 ", \"n_inner\": 9999999999999999}", "n_inner is 9999999999999999"},
+      {"{" GPT2 ", \"n_inner\": \"40\"}", "n_inner is \"40\""},
+      {"{" GPT2 ", \"n_inner\": {}}", "n_inner is {}"},
+      {"{" GPT2 ", \"layer_norm_epsilon\": 0}", "layer_norm_epsilon is 0; allowed: a number above 0"},
+      {"{" GPT2 ", \"layer_norm_epsilon\": \"nan\"}", "layer_norm_epsilon"},
+      {"{" GPT2 ", \"resid_pdrop\": 1.0}", "resid_pdrop is 1.0; allowed: a number from 0 and below 1"},
+      {"{" GPT2 ", \"attn_pdrop\": -0.1}", "attn_pdrop is -0.1"},
+      {"{" GPT2 ", \"tie_word_embeddings\": 1}", "tie_word_embeddings is 1; allowed: true or false"},
+      {"{" GPT2 ", \"activation_function\": \"gelu_fast\"}", "activation_function is \"gelu_fast\"; allowed: gelu_new"},
+      {"{" GPT2 ", \"activation_function\": 7}", "activation_function is 7"},
+      {"{" GPT2 ", \"scale_attn_by_inverse_layer_idx\": true}", "scale_attn_by_inverse_layer_idx is true; allowed: only false"},
+      {"{" GPT2 ", \"reorder_and_upcast_attn\": true}", "reorder_and_upcast_attn is true"},
+      {"{" GPT2 ", \"add_cross_attention\": true}", "add_cross_attention is true"},
+      {"{" GPT2 ", \"quantization_config\": {\"bits\": 4}}", "quantization_config is"},
+      {"{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 33, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": 97}",
+       "n_embd is 33; allowed: a multiple of n_head, which is 4"},
+      {"{" LLAMA ", \"num_key_value_heads\": 3}", "num_attention_heads is 4; allowed: a multiple of num_key_value_heads, which is 3"},
+      {"{" LLAMA ", \"num_key_value_heads\": 0}", "num_key_value_heads is 0"},
+      {"{" LLAMA ", \"head_dim\": 7}", "head_dim is 7; allowed: even numbers"},
+      {"{" LLAMA ", \"hidden_act\": \"tanh\"}", "hidden_act is \"tanh\""},
+      {"{" LLAMA ", \"rope_theta\": 0}", "rope_theta is 0"},
+      {"{" LLAMA ", \"rope_scaling\": 4}", "rope_scaling is 4; allowed: an object or null"},
+      {"{" LLAMA ", \"rope_scaling\": {}}", "the key rope_scaling.rope_type is missing"},
+      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}}", "rope_scaling.type is \"yarn\"; allowed: \"llama3\", \"linear\""},
+      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "the key rope_scaling.factor is missing"},
+      {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": -1}}", "rope_scaling.factor is -1"},
+      {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, "
+       "\"original_max_position_embeddings\": 64}}", "rope_scaling.high_freq_factor is 4; allowed: a number above 4"},
+      {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor is 0.5; allowed: only 1.0"},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    ModelConfig c;
+    Error error = {0};
+    int code = model_config_parse(&c, table[i].text, strlen(table[i].text), "some/config.json", &error);
+    model_config_free(&c);
+    if (code != PLAIT_BAD_INPUT || strncmp(error.message, "some/config.json: ", 18) || !strstr(error.message, table[i].says))
+      fail_msg("%s\n  gave %d: %s\n  expected: %s", table[i].text, code, error.message, table[i].says);
+  }
+}
+
+// Every prefix of a good file, and every single byte of it changed, is either refused with a sentence or read.
+static void test_hostile(void **state) {
+  static const char good[] = "{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}, \"mlp_bias\": null}";
+  char text[sizeof good];
+  for (size_t i = 0; i < sizeof good; i++)
+    for (int byte = 0; byte < 256; byte += byte % 16 ? 7 : 1) {
+      memcpy(text, good, sizeof good);
+      text[i] = (char)byte;
+      ModelConfig c;
+      Error error = {0};
+      int code = model_config_parse(&c, text, byte ? sizeof good - 1 : i, "c", &error);
+      assert_true(code == PLAIT_OK || (code == PLAIT_BAD_INPUT && error.message[0]));
+      model_config_free(&c);
+    }
+  size_t deep = 100000;
+  char *nested = malloc(deep);
+  memset(nested, '[', deep);
+  ModelConfig c;
+  Error error = {0};
+  assert_int_equal(model_config_parse(&c, nested, deep, "c", &error), PLAIT_BAD_INPUT);
+  model_config_free(&c);
+  free(nested);
+  error = (Error){0};
+  assert_int_equal(model_config_load(&c, "/nonexistent/config.json", &error), PLAIT_BAD_INPUT);
+  model_config_free(&c);
+  error = (Error){0};
+  assert_int_equal(model_config_load(&c, "/dev/zero", &error), PLAIT_BAD_INPUT); // endless
+  model_config_free(&c);
+}
+
+static void test_write(void **state) {
+  char folder[] = "/tmp/plait-config-XXXXXX", *path;
+  Error error = {0};
+  assert_non_null(mkdtemp(folder));
+  path = xformat("%s/config.json", folder);
+  ModelConfig c = parse("{" GPT2 ", \"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.1, \"rope\": {\"a\": [1, 2.5, \"\\u00e9\", null]}}"), again;
+  assert_int_equal(model_config_save(&c, path, "bfloat16", &error), PLAIT_OK);
+  char *text;
+  assert_int_equal(file_read(path, 1 << 20, &text, NULL, &error), PLAIT_OK);
+  assert_non_null(strstr(text, "\"layer_norm_epsilon\": 1e-05"));
+  assert_non_null(strstr(text, "\"initializer_range\": 0.1"));
+  assert_non_null(strstr(text, "\"torch_dtype\": \"bfloat16\""));
+  assert_non_null(strstr(text, "GPT2LMHeadModel"));
+  free(text);
+  assert_int_equal(model_config_load(&again, folder, &error), PLAIT_OK); // by its folder
+  assert_true(model_config_equal(&c, &again));
+  assert_true(json_equal(json_object_get(c.json, "rope"), json_object_get(again.json, "rope")));
+  json_t *known = json_copy(again.json);
+  json_object_del(known, "architectures");
+  json_object_del(known, "torch_dtype");
+  assert_true(json_equal(known, c.json));
+  json_decref(known);
+  again.norm_epsilon = 2e-5;
+  assert_false(model_config_equal(&c, &again));
+  model_config_free(&again);
+  assert_int_equal(model_config_save(&c, "/nonexistent/config.json", NULL, &error), PLAIT_FAILED);
+  model_config_free(&c);
+  folder_remove(folder, &error);
+  free(path);
+}
+
+static void test_counts(void **state) {
+  static const struct { const char *file; int64_t parameters, without_positions; } table[] = {
+      {"gpt-small", 124439808, 124439808 - 1024 * 768}, // GPT-2
+      {"llama-small", 134515008, 134515008},            // SmolLM-135M
+      {"gpt-demo", 2025600, 2025600 - 256 * 192}, // these by transformers
+      {"llama-demo", 1771200, 1771200},
+      {"gpt-tiny", 35712, 35712 - 64 * 32},
+      {"llama-tiny", 25248, 25248},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    char *path = xformat("%s/models/%s.json", SOURCE_FOLDER, table[i].file);
+    ModelConfig c;
+    Error error = {0};
+    if (model_config_load(&c, path, &error)) fail_msg("%s", error.message);
+    if (model_config_parameters(&c) != table[i].parameters) fail_msg("%s: %lld", path, (long long)model_config_parameters(&c));
+    assert_int_equal(model_config_parameters_without_positions(&c), table[i].without_positions);
+    double n = (double)table[i].without_positions;
+    assert_true(model_config_flops_per_token(&c, 100) == 6 * n + 600.0 * (double)(c.layers * c.embed));
+    model_config_free(&c);
+    free(path);
+  }
+  ModelConfig c = parse("{" LLAMA ", \"head_dim\": 4}"); // an untied table is looked up, not multiplied
+  double n = (double)model_config_parameters(&c) - 97 * 32;
+  assert_true(model_config_flops_per_token(&c, 10) == 6 * n + 6.0 * 2 * 16 * 10);
+  model_config_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_hostile), cmocka_unit_test(test_write), cmocka_unit_test(test_counts),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
