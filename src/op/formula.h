@@ -45,10 +45,14 @@ static inline double rope_frequency(const RopeAttr *attr, int64_t pair, int64_t 
   return (1 - smooth) * f / attr->factor + smooth * f;
 }
 
-// Dropout: 4 uniforms at (sample, a, b, c / 4) cover elements c of 4; an element is kept when its uniform is >= the
-// probability. `a b c` are (head, query, key) in attention and (position, 0, feature) in dropout.
-static inline int dropout_keep(PhiloxKey key, int64_t sample, int64_t a, int64_t b, int64_t c, double probability) {
+// Dropout masks: 4 uniforms at one counter cover 4 neighbours of the last index; kept when uniform >= probability.
+static inline int attention_keep(PhiloxKey key, int64_t sample, int64_t head, int64_t query, int64_t t, double probability) {
   uint32_t r[4];
-  philox4x32(key, (uint32_t)sample, (uint32_t)a, (uint32_t)b, (uint32_t)(c / 4), r);
-  return philox_uniform(r[c % 4]) >= probability;
+  philox4x32(key, (uint32_t)sample, (uint32_t)head, (uint32_t)query, (uint32_t)(t / 4), r);
+  return philox_uniform(r[t % 4]) >= probability;
+}
+static inline int dropout_keep(PhiloxKey key, int64_t sample, int64_t position, int64_t feature, double probability) {
+  uint32_t r[4];
+  philox4x32(key, (uint32_t)sample, (uint32_t)position, (uint32_t)(feature / 4), 0, r);
+  return philox_uniform(r[feature % 4]) >= probability;
 }

@@ -1,0 +1,126 @@
+// The table of ops, operand access for reference kernels, and helpers that op files share.
+#include "op/op.h"
+#include <stdarg.h>
+
+const OpDef *op_def(Op op) {
+  static const OpDef *const table[OP_COUNT] = {
+#define OP(id, name) &op_def_##name,
+#include "op/ops.def"
+#undef OP
+  };
+  CHECK((int)op >= 0 && op < OP_COUNT);
+  return table[op];
+}
+
+int64_t operand_extent(const Operand *x, int from, int to) {
+  int64_t n = 1;
+  for (int i = from; i < to; i++) n *= x->size[i];
+  return n;
+}
+
+int64_t operand_elements(const Operand *x) { return operand_extent(x, 0, x->rank); }
+
+int operand_valid(const Operand *x, int64_t i) {
+  for (int d = x->rank - 1; d >= 0; d--) {
+    if (i % x->size[d] >= x->map[d].valid) return 0;
+    i /= x->size[d];
+  }
+  return 1;
+}
+
+double *operand_doubles(const Operand *x) {
+  if (!x->data || x->dtype == DTYPE_F64) return x->data;
+  int64_t n = operand_elements(x);
+  double *doubles = xcalloc((size_t)n + 1, sizeof *doubles);
+  for (int64_t i = 0; i < n; i++) doubles[i] = operand_load(x, i);
+  return doubles;
+}
+
+void operand_doubles_free(const Operand *x, double *doubles) {
+  if ((void *)doubles != x->data) free(doubles);
+}
+
+int op_same_sizes(const Graph *g, int a, int b) {
+  const Shape *x = &graph_tensor(g, a)->shape, *y = &graph_tensor(g, b)->shape;
+  if (x->rank != y->rank) return 0;
+  for (int i = 0; i < x->rank; i++)
+    if (x->size[i] != y->size[i]) return 0;
+  return 1;
+}
+
+Dtype op_statistics_dtype(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
+
+const char *op_derived_name(Graph *g, const Node *node, const char *suffix) {
+  size_t n = strlen(g->scope);
+  const char *name = node->name;
+  if (n && !strncmp(name, g->scope, n) && name[n] == '.') name += n + 1;
+  return arena_format(&g->arena, "%s.%s", name, suffix);
+}
+
+void op_update(Graph *g, int node, int k, int i) {
+  const Tensor old = *graph_tensor(g, g->node.data[node].input[i]);
+  Tensor *new = graph_tensor(g, g->node.data[node].output[k]);
+  CHECK(old.variable >= 0, "in-place update of %s, which is not bound to a Variable", old.name);
+  graph_bind(g, new->id, old.variable, old.copy);
+  new->role = old.role;
+  new->parameter = old.parameter;
+}
+
+char op_letter(uint32_t *used, DimName dim) {
+  static const char letter[DIM_COUNT] = {
+      [DIM_BATCH] = 'b', [DIM_SEQ] = 's', [DIM_EMBED] = 'e',    [DIM_KV_HEADS] = 'g', [DIM_GROUP] = 'r', [DIM_HEAD_DIM] = 'd',
+      [DIM_FFN] = 'f',   [DIM_VOCAB] = 'v', [DIM_POSITION] = 'p', [DIM_EXPERT] = 'x',
+  };
+  char c = letter[dim] ? letter[dim] : 'a';
+  if (*used >> (c - 'a') & 1)
+    for (c = 'a'; *used >> (c - 'a') & 1; c++) CHECK(c < 'z');
+  *used |= 1u << (c - 'a');
+  return c;
+}
+
+void op_letters(const Graph *g, int tensor, uint32_t *used, char letters[RULE_LETTERS]) {
+  int n = 0;
+  if (tensor >= 0)
+    for (const Shape *s = &graph_tensor(g, tensor)->shape; n < s->rank; n++) letters[n] = op_letter(used, s->dim[n]);
+  letters[n] = 0;
+}
+
+static size_t append(char *text, size_t size, size_t at, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static size_t append(char *text, size_t size, size_t at, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(text + at, size - at, format, arguments);
+  va_end(arguments);
+  CHECK(n >= 0 && (size_t)n < size - at, "rule text too long");
+  return at + (size_t)n;
+}
+
+static size_t append_operands(char *text, size_t size, size_t at, const char *const *operand, int n) {
+  for (int k = 0; k < n; k++) {
+    if (k) at = append(text, size, at, ", ");
+    for (const char *c = operand[k]; *c; c++) at = append(text, size, at, c == operand[k] ? "%c" : " %c", *c);
+  }
+  return at;
+}
+
+void op_rule(char *text, size_t size, const char *const *inputs, int ninput, const char *const *outputs, int noutput,
+             const char *clauses) {
+  size_t at = append_operands(text, size, 0, inputs, ninput);
+  at = append(text, size, at, " -> ");
+  at = append_operands(text, size, at, outputs, noutput);
+  if (clauses && *clauses) append(text, size, at, " %s", clauses);
+}
+
+void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t size, const char *clauses) {
+  enum { MOST = 32 };
+  CHECK(node->ninput <= MOST && node->noutput <= MOST);
+  const char *in[MOST], *out[MOST];
+  char letters[RULE_LETTERS];
+  uint32_t used = 0;
+  op_letters(g, node->input[0], &used, letters);
+  int rank = graph_tensor(g, node->input[0])->shape.rank;
+  for (int k = 0; k < node->ninput; k++)
+    in[k] = node->input[k] >= 0 && graph_tensor(g, node->input[k])->shape.rank == rank ? letters : "";
+  for (int k = 0; k < node->noutput; k++) out[k] = graph_tensor(g, node->output[k])->shape.rank == rank ? letters : "";
+  op_rule(text, size, in, node->ninput, out, node->noutput, clauses);
+}

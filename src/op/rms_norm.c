@@ -1,0 +1,112 @@
+// RMS_NORM over the last dim (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019), and its gradient.
+#include "op/build.h"
+#include <math.h>
+
+// x (…, e), gain (e) → y (…, e), rstd (…)
+static void forward_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 2);
+  Tensor x = *graph_tensor(g, node->input[0]), gain = *graph_tensor(g, node->input[1]);
+  int rank = x.shape.rank;
+  CHECK(rank >= 1 && gain.shape.rank == 1 && gain.shape.size[0] == x.shape.size[rank - 1]);
+  graph_output(g, node, "", x.dtype, x.shape);
+  graph_output(g, node, "rstd", op_statistics_dtype(x.dtype), shape_of(rank - 1, x.shape.size, x.shape.dim));
+}
+
+static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) {
+  Node node = op_node(g, id);
+  dinput[0] = dinput[1] = -1;
+  if (doutput[0] < 0) return;
+  int input[] = {doutput[0], node.input[0], node.input[1], node.output[1]};
+  int n = graph_node(g, OP_RMS_NORM_GRAD, op_derived_name(g, &node, "gradient"), input, 4, node.attr, sizeof(NormAttr));
+  dinput[0] = g->node.data[n].output[0];
+  dinput[1] = g->node.data[n].output[1];
+}
+
+static const char *letters_of(const Graph *g, int x, char *all, char *rows) {
+  uint32_t used = 0;
+  op_letters(g, x, &used, all);
+  int n = graph_tensor(g, x)->shape.rank;
+  memcpy(rows, all, (size_t)n);
+  rows[n - 1] = 0;
+  return all + n - 1;
+}
+
+static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; whole ?";
+  const char *e = letters_of(g, node->input[0], x, rows);
+  clauses[sizeof clauses - 2] = *e;
+  op_rule(text, size, (const char *[]){x, e}, 2, (const char *[]){x, rows}, 2, clauses);
+}
+
+static void forward_reference(const KernelCall *call) {
+  const Operand *x = &call->input[0], *gain = &call->input[1];
+  int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
+  double epsilon = ((const NormAttr *)call->attr)->epsilon;
+  for (int64_t r = 0; r < rows; r++) {
+    double squares = 0;
+    for (int64_t i = 0; i < width; i++) squares += operand_load(x, r * width + i) * operand_load(x, r * width + i);
+    double rstd = 1 / sqrt(squares / (double)width + epsilon);
+    for (int64_t i = 0; i < width; i++)
+      operand_store(&call->output[0], r * width + i, operand_load(x, r * width + i) * rstd * operand_load(gain, i));
+    operand_store(&call->output[1], r, rstd);
+  }
+}
+
+const OpDef op_def_rms_norm = {
+    .name = "rms_norm",
+    .meaning = "x (…, e), gain (e) → y = x rstd gain, rstd (…) = 1/sqrt(mean of x² + epsilon)",
+    .shape = forward_shape,
+    .gradient = forward_gradient,
+    .rule = forward_rule,
+    .reference = forward_reference,
+};
+
+// dy (…, e), x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e)
+static void grad_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 4);
+  Tensor x = *graph_tensor(g, node->input[1]), gain = *graph_tensor(g, node->input[2]);
+  graph_output(g, node, "dx", x.dtype, x.shape);
+  graph_output(g, node, "dgain", gain.dtype, gain.shape);
+}
+
+static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; whole ?";
+  const char *e = letters_of(g, node->input[1], x, rows);
+  clauses[sizeof clauses - 2] = *e;
+  op_rule(text, size, (const char *[]){x, x, e, rows}, 4, (const char *[]){x, e}, 2, clauses);
+}
+
+static void grad_reference(const KernelCall *call) {
+  const Operand *dy = &call->input[0], *x = &call->input[1], *gain = &call->input[2];
+  int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
+  double *dgain = xcalloc((size_t)width, sizeof *dgain);
+  for (int64_t r = 0; r < rows; r++) {
+    double rstd = operand_load(&call->input[3], r), b = 0;
+    for (int64_t i = 0; i < width; i++) {
+      double d = operand_load(dy, r * width + i), n = operand_load(x, r * width + i) * rstd;
+      dgain[i] += d * n;
+      b += d * operand_load(gain, i) * n;
+    }
+    b /= (double)width;
+    for (int64_t i = 0; i < width; i++) {
+      double d = operand_load(dy, r * width + i) * operand_load(gain, i), n = operand_load(x, r * width + i) * rstd;
+      operand_store(&call->output[0], r * width + i, (d - n * b) * rstd);
+    }
+  }
+  for (int64_t i = 0; i < width; i++) operand_store(&call->output[1], i, dgain[i]);
+  free(dgain);
+}
+
+const OpDef op_def_rms_norm_grad = {
+    .name = "rms_norm_grad",
+    .meaning = "dy, x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e) = Σ dy x rstd",
+    .shape = grad_shape,
+    .rule = grad_rule,
+    .reference = grad_reference,
+};
+
+int op_rms_norm(Graph *g, const char *name, int x, int gain, double epsilon) {
+  NormAttr attr = {.epsilon = epsilon};
+  int n = graph_node(g, OP_RMS_NORM, name, (int[]){x, gain}, 2, &attr, sizeof attr);
+  return g->node.data[n].output[0];
+}
