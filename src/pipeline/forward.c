@@ -1,0 +1,9 @@
+// Forward only: evaluation and generation.
+#include "pipeline/schedule.h"
+
+static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  for (int m = 0; m < microbatches; m++)
+    for (int s = coordinate; s < stages; s += coordinates) vec_push(list, (Action){ACTION_FORWARD, s, m, -1, -1});
+}
+
+const ScheduleGenerator schedule_forward = {"forward", generate};

@@ -1,0 +1,16 @@
+// 1F1B (PipeDream-Flush, Narayanan et al., 2021): a warm-up of forwards, then one forward and one backward in turn, so that
+// at most as many microbatches are in flight as stages lie ahead. One stage a coordinate.
+#include "pipeline/schedule.h"
+
+static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  CHECK(stages == coordinates, "1f1b runs one stage a pipeline rank");
+  int warm = coordinates - 1 - coordinate;
+  if (warm > microbatches) warm = microbatches;
+  for (int m = 0; m < warm; m++) vec_push(list, (Action){ACTION_FORWARD, coordinate, m, -1, -1});
+  for (int m = 0; m < microbatches; m++) {
+    if (m + warm < microbatches) vec_push(list, (Action){ACTION_FORWARD, coordinate, m + warm, -1, -1});
+    vec_push(list, (Action){ACTION_BACKWARD, coordinate, m, -1, -1});
+  }
+}
+
+const ScheduleGenerator schedule_1f1b = {"1f1b", generate};
