@@ -1,0 +1,274 @@
+// Samples: every token of an epoch a target once, document masks, epochs, blends, evaluation, refusals.
+#include "data/sampler.h"
+#include "data/synthetic.h"
+#include "scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static char folder[64];
+static char *first, *second;
+
+static int setup(void **state) {
+  scratch_create(folder);
+  first = scratch_path(folder, "first");
+  second = scratch_path(folder, "second");
+  Error error = {0};
+  return synthetic_corpus(first, 40, 1, 60, 500, 1, &error) | synthetic_corpus(second, 25, 5, 30, 500, 2, &error);
+}
+static int teardown(void **state) {
+  free(first);
+  free(second);
+  scratch_remove(folder);
+  return 0;
+}
+
+typedef struct Sample {
+  int32_t tokens[64], targets[64], positions[64], documents[64];
+} Sample;
+
+static int read_sample(Sampler *s, int64_t i, Sample *out, Error *error) {
+  memset(out, 0x55, sizeof *out);
+  int code = sampler_read(s, i, out->tokens, out->targets, out->positions, out->documents, error);
+  for (int j = s->config.seq_len; j < 64; j++) // nothing behind the arrays
+    assert_true(out->tokens[j] == 0x55555555 && out->documents[j] == 0x55555555);
+  return code;
+}
+
+static void write_documents(const char *prefix, const int *lengths, int count) {
+  Error error = {0};
+  IndexedWriter w;
+  uint32_t id = 10;
+  assert_int_equal(indexed_writer_begin(&w, prefix, INDEXED_UINT16, &error), 0);
+  for (int d = 0; d < count; d++) {
+    uint32_t ids[100];
+    for (int i = 0; i < lengths[d]; i++) ids[i] = id++;
+    assert_int_equal(indexed_writer_add_document(&w, ids, lengths[d], &error), 0);
+  }
+  assert_int_equal(indexed_writer_commit(&w, &error), 0);
+}
+
+// In every epoch each window is drawn once, windows do not overlap, and the order and the offset change.
+static void test_epochs(void **state) {
+  Error error = {0};
+  DataSource source = {first, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 13, .vocab_size = 500, .seed = 7};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  int64_t windows = s.windows[0], tokens = s.datasets[0].tokens;
+  assert_int_equal(windows, (tokens - 1) / 13);
+  assert_true((tokens - 1) % 13 != 0); // else the offset could not vary
+  int offsets = 0, orders = 0;
+  int64_t offset_before = -1, position_before = -1;
+  for (int64_t epoch = 0; epoch < 20; epoch++) {
+    int *target = xcalloc((size_t)tokens, sizeof *target);
+    int64_t lowest = tokens;
+    for (int64_t w = 0; w < windows; w++) {
+      SampleSite site = sampler_locate(&s, epoch * windows + w);
+      assert_int_equal(site.epoch, epoch);
+      if (site.position < lowest) lowest = site.position;
+      Sample sample;
+      assert_int_equal(read_sample(&s, epoch * windows + w, &sample, &error), 0);
+      int32_t truth[14];
+      assert_int_equal(indexed_read(&s.datasets[0], site.position, 14, 500, truth, &error), 0);
+      assert_memory_equal(sample.tokens, truth, 13 * 4);
+      assert_memory_equal(sample.targets, truth + 1, 13 * 4);
+      for (int j = 0; j < 13; j++) {
+        target[site.position + 1 + j]++;
+        assert_int_equal(sample.positions[j], j);
+        assert_int_equal(sample.documents[j], 0);
+      }
+    }
+    for (int64_t i = 0; i < tokens; i++) assert_int_equal(target[i], i > lowest && i <= lowest + windows * 13);
+    free(target);
+    offsets += lowest != offset_before;
+    offset_before = lowest;
+    int64_t start = sampler_locate(&s, epoch * windows).position;
+    orders += start != position_before;
+    position_before = start;
+  }
+  assert_true(offsets > 3 && orders > 15);
+  sampler_close(&s);
+  sampler_close(&s);
+}
+
+static void test_document_mask(void **state) {
+  Error error = {0};
+  char *prefix = scratch_path(folder, "mask");
+  write_documents(prefix, (int[]){3, 0, 0, 1, 5, 4, 0}, 7); // ids 10 11 12 | 13 | 14 … 18 | 19 … 22
+  DataSource source = {prefix, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 6, .document_mask = 1, .evaluation = 1};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  assert_int_equal(s.total, 2);
+  Sample sample;
+  assert_int_equal(read_sample(&s, 0, &sample, &error), 0);
+  assert_memory_equal(sample.tokens, ((int32_t[]){10, 11, 12, 13, 14, 15}), 24);
+  assert_memory_equal(sample.targets, ((int32_t[]){11, 12, -1, -1, 15, 16}), 24);
+  assert_memory_equal(sample.positions, ((int32_t[]){0, 1, 2, 0, 0, 1}), 24);
+  assert_memory_equal(sample.documents, ((int32_t[]){0, 0, 0, 1, 2, 2}), 24);
+  assert_int_equal(read_sample(&s, 1, &sample, &error), 0); // begins within a document
+  assert_memory_equal(sample.tokens, ((int32_t[]){16, 17, 18, 19, 20, 21}), 24);
+  assert_memory_equal(sample.targets, ((int32_t[]){17, 18, -1, 20, 21, 22}), 24);
+  assert_memory_equal(sample.positions, ((int32_t[]){0, 1, 2, 0, 1, 2}), 24);
+  assert_memory_equal(sample.documents, ((int32_t[]){0, 0, 0, 1, 1, 1}), 24);
+  assert_int_equal(read_sample(&s, 2, &sample, &error), 1); // behind the end
+  for (int j = 0; j < 6; j++) assert_true(sample.targets[j] == -1 && sample.tokens[j] == 0);
+  sampler_close(&s);
+
+  config.document_mask = 0;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  assert_int_equal(read_sample(&s, 0, &sample, &error), 0);
+  assert_memory_equal(sample.targets, ((int32_t[]){11, 12, 13, 14, 15, 16}), 24);
+  assert_memory_equal(sample.positions, ((int32_t[]){0, 1, 2, 3, 4, 5}), 24);
+  assert_memory_equal(sample.documents, ((int32_t[]){0, 0, 0, 0, 0, 0}), 24);
+  sampler_close(&s);
+
+  config.document_mask = 1, config.seq_len = 7; // 12 targets: the second window has 5 and is filled up
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  assert_int_equal(s.total, 2);
+  assert_int_equal(read_sample(&s, 1, &sample, &error), 0);
+  assert_memory_equal(sample.tokens, ((int32_t[]){17, 18, 19, 20, 21, 0, 0}), 28);
+  assert_memory_equal(sample.targets, ((int32_t[]){18, -1, 20, 21, 22, -1, -1}), 28);
+  assert_memory_equal(sample.positions, ((int32_t[]){0, 1, 0, 1, 2, 0, 1}), 28);
+  assert_memory_equal(sample.documents, ((int32_t[]){0, 0, 1, 1, 1, 2, 2}), 28);
+  sampler_close(&s);
+  free(prefix);
+}
+
+// On a ragged corpus, against the definition: position by position from the document table.
+static void test_mask_against_definition(void **state) {
+  Error error = {0};
+  DataSource source = {first, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 29, .document_mask = 1, .seed = 3};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  const IndexedDataset *d = &s.datasets[0];
+  for (int64_t i = 0; i < 3 * s.windows[0]; i++) {
+    Sample sample;
+    assert_int_equal(read_sample(&s, i, &sample, &error), 0);
+    int64_t begin = sampler_locate(&s, i).position;
+    for (int j = 0; j < 29; j++) {
+      int64_t document = indexed_document_at(d, begin + j), start = indexed_document_begin(d, document);
+      int last = begin + j + 1 == indexed_document_begin(d, document + 1);
+      int32_t next;
+      assert_int_equal(indexed_read(d, begin + j + 1, 1, 0, &next, &error), 0);
+      assert_int_equal(sample.targets[j], last ? -1 : next);
+      assert_int_equal(sample.tokens[j] == 499, last); // the corpus ends its documents so
+      assert_int_equal(sample.positions[j], begin + j - (start > begin ? start : begin));
+      int32_t before = j ? sample.documents[j - 1] : 0;
+      assert_int_equal(sample.documents[j], before + (j && start == begin + j));
+    }
+  }
+  sampler_close(&s);
+}
+
+static void test_blend_of_two(void **state) {
+  Error error = {0};
+  DataSource sources[] = {{first, 3}, {second, 1}};
+  SamplerConfig config = {.sources = sources, .source_count = 2, .seq_len = 8, .seed = 11};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  int64_t drawn[2] = {0};
+  for (int64_t i = 0; i < 2000; i++) {
+    SampleSite site = sampler_locate(&s, i);
+    assert_int_equal(site.epoch, drawn[site.dataset]++ / s.windows[site.dataset]); // an epoch counter each
+  }
+  assert_in_range(drawn[0], 1490, 1510);
+  sampler_close(&s);
+}
+
+static void test_seed(void **state) {
+  Error error = {0};
+  DataSource source = {first, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 8, .seed = 1};
+  Sampler a, again, b;
+  assert_int_equal(sampler_open(&a, &config, &error), 0);
+  assert_int_equal(sampler_open(&again, &config, &error), 0);
+  config.seed = 2;
+  assert_int_equal(sampler_open(&b, &config, &error), 0);
+  int different = 0;
+  for (int64_t i = 0; i < 100; i++) {
+    assert_int_equal(sampler_locate(&a, i).position, sampler_locate(&again, i).position);
+    different += sampler_locate(&a, i).position != sampler_locate(&b, i).position;
+  }
+  assert_true(different > 80);
+  sampler_close(&a);
+  sampler_close(&again);
+  sampler_close(&b);
+}
+
+// Every token but each dataset's first is a target exactly once, in order.
+static void test_evaluation(void **state) {
+  Error error = {0};
+  DataSource sources[] = {{first, 0}, {second, 0}};
+  SamplerConfig config = {.sources = sources, .source_count = 2, .seq_len = 17, .evaluation = 1, .seed = 5};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  int dataset = 0;
+  int64_t at = 1;
+  for (int64_t i = 0; i < s.total; i++) {
+    Sample sample;
+    assert_int_equal(read_sample(&s, i, &sample, &error), 0);
+    for (int j = 0; j < 17; j++) {
+      if (at == s.datasets[dataset].tokens) {
+        assert_int_equal(sample.targets[j], -1);
+        continue;
+      }
+      int32_t truth;
+      assert_int_equal(indexed_read(&s.datasets[dataset], at++, 1, 0, &truth, &error), 0);
+      assert_int_equal(sample.targets[j], truth);
+    }
+    if (at == s.datasets[dataset].tokens && dataset == 0) dataset = 1, at = 1;
+  }
+  assert_int_equal(at, s.datasets[1].tokens);
+  sampler_close(&s);
+}
+
+static void test_refusals(void **state) {
+  Error error = {0};
+  char *prefix = scratch_path(folder, "short");
+  write_documents(prefix, (int[]){8}, 1);
+  DataSource source = {prefix, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 8};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
+  assert_non_null(
+      strstr(error.message, "short.bin: too short: one window needs 9 tokens (seq_len + 1), the dataset has 8"));
+  config.seq_len = 7;
+  error = (Error){0};
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  Sample sample;
+  assert_int_equal(read_sample(&s, 123, &sample, &error), 0); // one window an epoch
+  sampler_close(&s);
+  config.vocab_size = 17; // the corpus has ids 10 … 17
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  assert_int_equal(read_sample(&s, 0, &sample, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "short.bin: the token at position 7 has id 17"));
+  sampler_close(&s);
+  error = (Error){0};
+  source.weight = 0;
+  assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "weight"));
+  error = (Error){0};
+  source.prefix = "/no/such/corpus";
+  assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "/no/such/corpus.idx"));
+  free(prefix);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_epochs, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_document_mask, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_mask_against_definition, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_blend_of_two, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_seed, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,343 @@
+// The loader: the same global batch under every layout, exact resume, bounded queue, errors, many loaders at once.
+// Loader threads share only what the loader's mutex guards; the program is clean under TSan.
+#include "data/loader.h"
+#include "data/synthetic.h"
+#include "scratch.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+static char folder[64];
+static char *first, *second;
+static DataSource sources[2];
+
+static int setup(void **state) {
+  scratch_create(folder);
+  first = scratch_path(folder, "first");
+  second = scratch_path(folder, "second");
+  sources[0] = (DataSource){first, 2};
+  sources[1] = (DataSource){second, 1};
+  Error error = {0};
+  return synthetic_corpus(first, 60, 1, 80, 300, 1, &error) | synthetic_corpus(second, 30, 5, 30, 300, 2, &error);
+}
+static int teardown(void **state) {
+  free(first);
+  free(second);
+  scratch_remove(folder);
+  return 0;
+}
+
+enum { SEQ = 16, GLOBAL = 24 };
+
+static LoaderConfig base(void) {
+  return (LoaderConfig){.sources = sources,
+                        .source_count = 2,
+                        .seq_len = SEQ,
+                        .document_mask = 1,
+                        .vocab_size = 300,
+                        .seed = 42,
+                        .global_batch = GLOBAL,
+                        .micro_batch_global = GLOBAL,
+                        .data_ranks = 1,
+                        .prefetch_steps = 2};
+}
+
+static Loader *open_loader(const LoaderConfig *config, int64_t step) {
+  Error error = {0};
+  Loader *loader;
+  if (loader_open(config, step, &loader, &error)) fail_msg("%s", error.message);
+  return loader;
+}
+
+static Batch *next(Loader *loader) {
+  Error error = {0};
+  Batch *batch;
+  if (loader_next(loader, &batch, NULL, &error)) fail_msg("no batch: %s", error.message);
+  return batch;
+}
+
+static int same_sample(const Batch *a, int i, const Batch *b, int j) {
+  size_t at = (size_t)i * SEQ, to = (size_t)j * SEQ, bytes = SEQ * sizeof(int32_t);
+  return !memcmp(a->tokens + at, b->tokens + to, bytes) && !memcmp(a->targets + at, b->targets + to, bytes) &&
+         !memcmp(a->positions + at, b->positions + to, bytes) && !memcmp(a->documents + at, b->documents + to, bytes);
+}
+
+// The union over data ranks and microbatches is the batch of one rank, each sample where the formula says.
+static void check_layout(int ranks, int micro) {
+  LoaderConfig config = base();
+  Loader *whole = open_loader(&config, 0), *parts[GLOBAL];
+  config.data_ranks = ranks;
+  config.micro_batch_global = ranks * micro;
+  for (config.data_rank = 0; config.data_rank < ranks; config.data_rank++)
+    parts[config.data_rank] = open_loader(&config, 0);
+  for (int step = 0; step < 3; step++) {
+    Batch *all = next(whole);
+    int seen[GLOBAL] = {0};
+    assert_int_equal(all->samples, GLOBAL);
+    assert_int_equal(all->step, step);
+    for (int r = 0; r < ranks; r++) {
+      Batch *part = next(parts[r]);
+      assert_int_equal(part->step, step);
+      assert_int_equal(part->samples, GLOBAL / ranks);
+      for (int s = 0; s < part->samples; s++) {
+        int m = s / micro, j = s % micro, place = m * micro * ranks + r * micro + j;
+        assert_int_equal(part->sample[s], place);
+        assert_true(same_sample(part, s, all, place));
+        seen[place]++;
+      }
+      loader_release(parts[r], part);
+    }
+    for (int i = 0; i < GLOBAL; i++) assert_int_equal(seen[i], 1);
+    loader_release(whole, all);
+  }
+  loader_close(whole);
+  for (int r = 0; r < ranks; r++) loader_close(parts[r]);
+}
+
+static void test_layouts(void **state) {
+  for (int ranks = 1; ranks <= GLOBAL; ranks++)
+    for (int micro = 1; micro * ranks <= GLOBAL; micro++)
+      if (GLOBAL % (micro * ranks) == 0) check_layout(ranks, micro);
+}
+
+// The loader gives what the sampler says: sample t·global + k.
+static void test_against_sampler(void **state) {
+  Error error = {0};
+  LoaderConfig config = base();
+  SamplerConfig same = {.sources = sources, .source_count = 2, .seq_len = SEQ, .document_mask = 1, .seed = 42};
+  Sampler sampler;
+  assert_int_equal(sampler_open(&sampler, &same, &error), 0);
+  Loader *loader = open_loader(&config, 0);
+  for (int64_t step = 0; step < 30; step++) {
+    Batch *batch = next(loader);
+    for (int k = 0; k < GLOBAL; k++) {
+      int32_t tokens[SEQ], targets[SEQ], positions[SEQ], documents[SEQ];
+      assert_int_equal(sampler_read(&sampler, step * GLOBAL + k, tokens, targets, positions, documents, &error), 0);
+      assert_memory_equal(tokens, batch->tokens + k * SEQ, sizeof tokens);
+      assert_memory_equal(targets, batch->targets + k * SEQ, sizeof targets);
+    }
+    loader_release(loader, batch);
+  }
+  loader_close(loader);
+  sampler_close(&sampler);
+}
+
+static void test_resume(void **state) {
+  LoaderConfig config = base();
+  Loader *through = open_loader(&config, 0);
+  for (int64_t step = 0; step < 20; step++) {
+    Batch *a = next(through);
+    Loader *resumed = open_loader(&config, step);
+    Batch *b = next(resumed);
+    assert_int_equal(b->step, step);
+    for (int i = 0; i < GLOBAL; i++) assert_true(same_sample(a, i, b, i));
+    loader_close(resumed); // with the batch in use
+    loader_release(through, a);
+  }
+  loader_close(through);
+}
+
+static void test_evaluation(void **state) {
+  LoaderConfig config = base();
+  config.evaluation = 1, config.data_ranks = 2, config.micro_batch_global = 4;
+  Error error = {0};
+  Sampler sampler;
+  SamplerConfig same = {.sources = sources, .source_count = 2, .seq_len = SEQ, .document_mask = 1, .evaluation = 1};
+  assert_int_equal(sampler_open(&sampler, &same, &error), 0);
+  int64_t windows = sampler.total, steps = (windows + GLOBAL - 1) / GLOBAL;
+  assert_true(windows % GLOBAL); // a partial last batch is what is tested
+  int64_t targets = 0, expected = 0;
+  for (int64_t i = 0; i < windows; i++) {
+    int32_t t[4][SEQ];
+    assert_int_equal(sampler_read(&sampler, i, t[0], t[1], t[2], t[3], &error), 0);
+    for (int j = 0; j < SEQ; j++) expected += t[1][j] >= 0;
+  }
+  sampler_close(&sampler);
+  for (config.data_rank = 0; config.data_rank < 2; config.data_rank++) {
+    Loader *loader = open_loader(&config, 0);
+    Batch *batch;
+    for (int64_t step = 0; step < steps; step++) {
+      batch = next(loader);
+      for (int s = 0; s < batch->samples; s++)
+        for (int j = 0; j < SEQ; j++) {
+          int32_t target = batch->targets[s * SEQ + j];
+          targets += target >= 0;
+          if (step * GLOBAL + batch->sample[s] >= windows) assert_true(target == -1 && batch->tokens[s * SEQ + j] == 0);
+        }
+      loader_release(loader, batch);
+    }
+    for (int again = 0; again < 2; again++) {
+      assert_int_equal(loader_next(loader, &batch, NULL, &error), 1);
+      assert_null(batch);
+    }
+    loader_close(loader);
+  }
+  assert_int_equal(targets, expected);
+}
+
+// An id over the vocabulary: the steps before it come, then its sentence, again and again.
+static void test_error_in_thread(void **state) {
+  char *prefix = scratch_path(folder, "bad");
+  Error error = {0};
+  IndexedWriter w;
+  assert_int_equal(indexed_writer_begin(&w, prefix, INDEXED_INT32, &error), 0);
+  uint32_t ids[1000];
+  for (uint32_t i = 0; i < 1000; i++) ids[i] = i == 900 ? 300 : i % 300;
+  assert_int_equal(indexed_writer_add_document(&w, ids, 1000, &error), 0);
+  assert_int_equal(indexed_writer_commit(&w, &error), 0);
+  DataSource bad = {prefix, 1};
+  LoaderConfig config = base();
+  config.sources = &bad, config.source_count = 1, config.evaluation = 1;
+  Loader *loader = open_loader(&config, 0);
+  for (int step = 0; step < 900 / SEQ / GLOBAL; step++) loader_release(loader, next(loader));
+  for (int again = 0; again < 2; again++) {
+    Batch *batch;
+    error = (Error){0};
+    assert_int_equal(loader_next(loader, &batch, NULL, &error), PLAIT_BAD_INPUT);
+    assert_non_null(strstr(error.message, "bad.bin: the token at position 900 has id 300, allowed are 0 to 299"));
+  }
+  loader_close(loader);
+  free(prefix);
+}
+
+// The queue fills up to its bound and no further; what was ready counts as no stall; buffers are the same few for ever.
+static void test_bounded(void **state) {
+  LoaderConfig config = base();
+  config.prefetch_steps = 3;
+  Loader *loader = open_loader(&config, 0);
+  Batch *mine = next(loader);
+  for (int i = 0; i < 2000 && loader_stats(loader).ready < 3; i++) nanosleep(&(struct timespec){0, 1000000}, NULL);
+  nanosleep(&(struct timespec){0, 20000000}, NULL);
+  LoaderStats before = loader_stats(loader);
+  assert_int_equal(before.ready, 3);
+  assert_int_equal(before.steps, 1);
+  const int32_t *buffers[4] = {mine->tokens};
+  Batch *more[3];
+  for (int i = 0; i < 3; i++) { // all ready: none is waited for
+    Error error = {0};
+    double waited = -1;
+    assert_int_equal(loader_next(loader, &more[i], &waited, &error), 0);
+    assert_true(waited == 0);
+    buffers[i + 1] = more[i]->tokens;
+  }
+  assert_int_equal(loader_stats(loader).stalls, before.stalls);
+  loader_release(loader, more[1]); // out of order
+  loader_release(loader, mine);
+  loader_release(loader, more[2]);
+  loader_release(loader, more[0]);
+  for (int64_t step = 4; step < 40; step++) {
+    Batch *batch = next(loader);
+    assert_int_equal(batch->step, step);
+    int known = 0;
+    for (int i = 0; i < 4; i++) known += batch->tokens == buffers[i];
+    assert_int_equal(known, 1);
+    loader_release(loader, batch);
+  }
+  LoaderStats after = loader_stats(loader);
+  assert_int_equal(after.steps, 40);
+  assert_true(after.filled_seconds > 0 && after.waited_seconds >= before.waited_seconds);
+  loader_close(loader);
+  loader_close(NULL);
+}
+
+// A consumer that asks at once waits for the first step, and the time says so.
+static void test_waiting_is_reported(void **state) {
+  LoaderConfig config = base();
+  config.global_batch = config.micro_batch_global = 4096;
+  Loader *loader = open_loader(&config, 0);
+  Error error = {0};
+  double waited = 0, sum = 0;
+  for (int i = 0; i < 10; i++) {
+    Batch *batch;
+    assert_int_equal(loader_next(loader, &batch, &waited, &error), 0);
+    sum += waited;
+    loader_release(loader, batch);
+  }
+  LoaderStats stats = loader_stats(loader);
+  assert_true(stats.stalls > 0 && sum > 0);
+  assert_true(stats.waited_seconds == sum);
+  loader_close(loader);
+}
+
+typedef struct Consumer {
+  LoaderConfig config;
+  int64_t sum;
+  int failed;
+} Consumer;
+
+static void *consume(void *argument) { // rank threads return errors, only the main thread asserts
+  Consumer *c = argument;
+  Error error = {0};
+  Loader *loader;
+  if (loader_open(&c->config, 5, &loader, &error)) return c->failed = 1, NULL;
+  for (int step = 0; step < 40; step++) {
+    Batch *batch;
+    if (loader_next(loader, &batch, NULL, &error)) return c->failed = 1, NULL;
+    for (int i = 0; i < batch->samples * SEQ; i++) c->sum += (int64_t)batch->tokens[i] * (batch->targets[i] + 2);
+    loader_release(loader, batch);
+  }
+  loader_close(loader);
+  return NULL;
+}
+
+static void test_ranks_at_once(void **state) {
+  enum { RANKS = 8 };
+  Consumer one = {.config = base()}, many[RANKS] = {0};
+  pthread_t threads[RANKS];
+  consume(&one);
+  for (int r = 0; r < RANKS; r++) {
+    many[r].config = base();
+    many[r].config.data_ranks = RANKS, many[r].config.data_rank = r, many[r].config.prefetch_steps = 1 + r % 3;
+    assert_int_equal(pthread_create(&threads[r], NULL, consume, &many[r]), 0);
+  }
+  int64_t sum = 0;
+  for (int r = 0; r < RANKS; r++) {
+    pthread_join(threads[r], NULL);
+    assert_false(many[r].failed);
+    sum += many[r].sum;
+  }
+  assert_int_equal(one.failed, 0);
+  assert_int_equal(sum, one.sum);
+}
+
+static void test_refusals(void **state) {
+  struct {
+    int64_t global, micro;
+    int ranks, seq, prefetch;
+    const char *says;
+  } cases[] = {{24, 5, 1, 16, 1, "batch.global is 24"}, {24, 6, 4, 16, 1, "microbatch"},
+               {24, 0, 1, 16, 1, "microbatch"},         {0, 4, 1, 16, 1, "batch.global is 0"},
+               {24, 6, 1, 0, 1, "data.seq_len is 0"},   {24, 6, 1, 16, 0, "prefetch"},
+               {1 << 30, 1, 1, 4096, 1, "too large"},   {24, 6, 1, 1 << 20, 1, "too short"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    LoaderConfig config = base();
+    config.global_batch = cases[i].global, config.micro_batch_global = cases[i].micro,
+    config.data_ranks = cases[i].ranks;
+    config.seq_len = cases[i].seq, config.prefetch_steps = cases[i].prefetch;
+    Error error = {0};
+    Loader *loader;
+    assert_int_equal(loader_open(&config, 0, &loader, &error), PLAIT_BAD_INPUT);
+    assert_null(loader);
+    assert_non_null(strstr(error.message, cases[i].says));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_layouts, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_against_sampler, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_error_in_thread, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_waiting_is_reported, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_ranks_at_once, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
