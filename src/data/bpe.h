@@ -32,6 +32,9 @@ int bpe_letter_byte(uint32_t letter);
 int utf8_put(uint32_t code, char *out);
 // Reads one character: its bytes (1 to 4), code point in *code; 0 where the bytes are not valid UTF-8.
 int utf8_get(const char *text, size_t bytes, uint32_t *code);
+// Length of the longest prefix that is valid UTF-8.
+size_t utf8_prefix(const char *text, size_t bytes);
+void bytes_append(ByteVector *vector, const char *text, size_t bytes);
 
 // Sets up an empty model for `merges` merges over the tokens, which must outlive it; in_model[id] says which of them
 // are the model's (NULL: all that are not NULL). -2 when two of them are the same string.
@@ -55,7 +58,7 @@ typedef struct BpeScratch {
 } BpeScratch;
 void bpe_scratch_free(BpeScratch *scratch);
 
-// Appends the ids of one word (at most 1 GiB).
+// Appends the ids of one word (at most 256 MiB).
 void bpe_encode_word(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t bytes, IdVector *ids);
 // Appends the id of a byte that is not part of valid UTF-8.
 void bpe_encode_byte(const Bpe *bpe, uint8_t byte, IdVector *ids);

@@ -92,7 +92,7 @@ int tokenizer_train(const char *const *files, int count, int vocab_size, int thr
 
 // Appends the ids of a text to *ids. add_special: also what the post-processor adds (BOS …). Special tokens in the
 // text become their ids, as in Hugging Face. Fails (PLAIT_BAD_INPUT) only where a regular expression of the tokenizer
-// exceeds its limits or a text has more than 1 GiB.
+// exceeds its limits or a text has more than 256 MiB (cut it).
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error);
 
 enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2 }; // CONTINUES: the text goes on from a tokenizer_cut

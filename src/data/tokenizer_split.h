@@ -17,7 +17,9 @@ typedef struct SplitStep {
   char *string;       // SPLIT_STRING; SPLIT_METASPACE: the replacement character
   int string_bytes;
   PrependScheme prepend; // SPLIT_METASPACE
-  int known;          // the expression is one of those that cut before " x" between letters, whatever is around
+  int digits;         // SPLIT_REGEX: it looks at digits only, so it never cuts or joins anything else
+  int known;          // SPLIT_REGEX: it is known to cut before " x" between ASCII letters, whatever is around
+  int split;          // SPLIT_METASPACE: also cut before the character
 } SplitStep;
 
 extern const char SPLIT_GPT2[]; // GPT-2's expression
@@ -33,6 +35,10 @@ typedef struct SplitScratch {
 void split_scratch_free(SplitScratch *scratch);
 
 enum { SPLIT_AT_START = 1, SPLIT_CONTINUES = 2 }; // the piece starts the text; nothing may be put before the piece
+
+// Bytes of the Unicode white space that the text begins with; 0: none. The other: of the one it ends with.
+int utf8_space(const char *text, size_t bytes);
+int utf8_space_before(const char *text, size_t bytes);
 
 // Calls word(argument, text, bytes) for the words of one piece of valid UTF-8, in order. Negative on failure.
 typedef struct SplitSink { void (*word)(void *argument, const char *text, size_t bytes); void *argument; } SplitSink;

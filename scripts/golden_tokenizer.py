@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Makes tests/tokenizer/golden/: small tokenizer.json files of each supported kind, and Hugging Face's ids for texts.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers
+    /tmp/venv/bin/python scripts/golden_tokenizer.py                     # writes the goldens again
+    /tmp/venv/bin/python scripts/golden_tokenizer.py --check PLAIT       # trains with the command PLAIT and with Hugging
+                                                                         # Face on this repository, compares both
+
+The tests read the files only; they need no Python.
+"""
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(HERE, "..", "tests", "tokenizer", "golden")
+
+CORPUS = [
+    "The river runs past the old mill, and the miller's daughter doesn't mind the noise; they've lived there for 37 years.",
+    "We're told that in 1984 it'd cost 12,500 crowns, or 3.75% more than I'll ever see. You've heard it, I'm sure!",
+    "struct point { int x, y; };\n\nextern int distance(const struct point *a, const struct point *b);\n\treturn 0x1F + 42;\n",
+    "for (int i = 0; i < count; i++) {\n        total += values[i] * weights[i];\n        if (total > 1e9) break;\n}\n",
+    "Der Fluß läuft an der alten Mühle vorbei, und die Tochter des Müllers stört der Lärm überhaupt nicht.",
+    "Le fleuve coule près du vieux moulin où l'on entend déjà chanter les élèves de l'école à côté.",
+    "Река течёт мимо старой мельницы, и дочери мельника шум совсем не мешает; они живут там тридцать лет.",
+    "Ο ποταμός κυλά δίπλα στον παλιό μύλο και η κόρη του μυλωνά δεν ενοχλείται από τον θόρυβο.",
+    "يجري النهر بجانب الطاحونة القديمة ولا تنزعج ابنة الطحان من الضوضاء.",
+    "नदी पुरानी चक्की के पास से बहती है और चक्कीवाले की बेटी को शोर से कोई परेशानी नहीं होती।",
+    "河水流过旧磨坊，磨坊主的女儿并不介意噪音。他们在那里住了三十七年。",
+    "川は古い水車小屋のそばを流れ、粉屋の娘は音を気にしません。もう37年そこに住んでいます。",
+    "강은 오래된 방앗간 옆을 흐르고 방앗간 주인의 딸은 소음을 신경 쓰지 않는다.",
+    "Emoji: 😀😀 🚀 ❤️ 👍🏽 👨‍👩‍👧‍👦 🇩🇪 — and “quotes”, dashes – and ellipses…",
+] * 4
+
+TEXTS = [
+    "", " ", "  ", "   a", "a   ", "\n", "\n\n\n", " \n ", "\t\tx\r\n\r\ny", "a\n\n  b \n", "Hello world", " Hello  world ",
+    "The miller's daughter doesn't mind; WE'RE THERE, I'LL SAY, they'Ve'd 'sup 's 't'",
+    "1 12 123 1234 12345 3.14159 1,000,000 0x1F ½ ² ٣٤٥ 三十七 Ⅻ x1y22z333",
+    "struct point { int x, y; };\n\n\n    extern int distance(const struct point *a);\n\t\treturn 0;\n",
+    "Füße läuft naïve café e\u0301 A\u030A Straße ŒUVRE ſt I'ſ",
+    "Река течёт мимо мельницы Ёлка", "Ο ποταμός κυλά", "يجري النهر ١٢٣", "नदी पुरानी चक्की के पास", "河水流过旧磨坊。 三十七年",
+    "川は古い水車小屋のそば、37年", "강은 오래된 방앗간", "ไทย ភាសាខ្មែร አማርኛ ქართული Հայերեն עברית",
+    "😀 😀😀 🚀❤️👍🏽 👨‍👩‍👧‍👦🇩🇪🇫🇷 🫠 🩷 x😀y", "𝕳𝖊𝖑𝖑𝖔 𐍈 𠮷野家 🀄︎",
+    "".join(map(chr, range(0, 33))), "".join(map(chr, range(127, 161))), "a\u0000b\u0001\u001b[0m\u007f",
+    "nbsp\u00a0x\u1680y\u2003z\u2028w\u3000v\u0085u\u180et\u200bs\ufefff\u00adr",
+    " \u00a0 \u3000\u3000 x \u2009\u2009", "a\u200d\u200cb\ufe0f", "\ufffd\ufffe\uffff\U0010ffff", "\ue000\U000f0000",
+    "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> \n<|endoftext|><|endoftext|>", "<s>Hi</s> there<unk><s>", "<mask> x <mask>y  <mask>",
+    "<|begin_of_text|>Hi<|end_of_text|> <|end_of_text", "<pad><tool> <TOOL> word wordy a word, sword word",
+    "<tool>  \n next", "▁ lower ▁▁ one eighth", " ▁x ▁ y", "http://example.org/a_b-c?d=e&f=%20#g", "a,b;c:d!e?f(g)[h]{i}<j>\"k\"'l'",
+    "snake_case camelCase PascalCase SCREAMING_CASE iPhone15Pro HTTPServer", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "the the the thethethethethethethethethethethethethethethethethethethe millermillermiller", "=" * 90 + "\n" + "-+" * 40,
+    "x" + " " * 70 + "y" + "\t" * 20 + "\n" * 15, "Zalgo: h\u0335\u0321e\u0334\u0322l\u0336l\u0337o\u0338", "ﬁ ﬂ ǅ İ ı K Å µ μ",
+    "<0x41><0x0A> <0xFF>", "don\u2019t can\u2019t \u2018quoted\u2019 \u00abfr\u00bb", "a  b   c    d     e", "trailing\n    ", "\r\r\n\n\r x",
+]
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3_DIGIT = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
+
+def byte_level(split, specials, size, **bpe):
+    tokenizer = Tokenizer(models.BPE(**bpe))
+    tokenizer.pre_tokenizer = split
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def with_fallback(size, fallback=True, fuse=True, alphabet=120):
+    """A SentencePiece-like BPE: <unk> <s> </s>, byte tokens, then the trained ones."""
+    trained = Tokenizer(models.BPE(unk_token="<unk>"))
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False,
+                                  limit_alphabet=alphabet)
+    trained.train_from_iterator(CORPUS, trainer)
+    model = json.loads(trained.to_str())["model"]
+    names = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)] * fallback
+    names += [t for t in sorted(model["vocab"], key=model["vocab"].get) if t not in names]
+    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(names)}, merges=merges, unk_token="<unk>",
+                                     byte_fallback=fallback, fuse_unk=fuse))
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ["<unk>", "<s>", "</s>"]])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    return tokenizer
+
+
+def kinds():
+    eot = ["<|endoftext|>"]
+    ByteLevel, Split, Sequence = pre_tokenizers.ByteLevel, pre_tokenizers.Split, pre_tokenizers.Sequence
+
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 700)
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    yield "gpt2", t
+
+    t = byte_level(Sequence([Split(Regex(LLAMA3), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]),
+                   ["<|begin_of_text|>", "<|end_of_text|>"], 700, ignore_merges=True)
+    t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|> $B",
+        special_tokens=[("<|begin_of_text|>", 0)])])
+    # A token that no merges make: only ignore_merges finds it.
+    model = json.loads(t.to_str())
+    model["model"]["vocab"]["Ġdaughterly"] = 700
+    model["model"]["vocab"]["wordy"] = 701
+    yield "llama3", Tokenizer.from_str(json.dumps(model))
+
+    yield "digits", byte_level(Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
+                               eot, 600)
+    yield "digits_run", byte_level(Sequence([pre_tokenizers.Digits(individual_digits=False),
+                                             ByteLevel(add_prefix_space=True, use_regex=False)]), eot, 500)
+    yield "qwen", byte_level(Sequence([Split(Regex(LLAMA3_DIGIT), "isolated"),
+                                       ByteLevel(add_prefix_space=False, use_regex=False)]), eot, 600)
+    yield "o200k", byte_level(Sequence([Split(Regex(O200K), "removed", invert=True),
+                                        ByteLevel(add_prefix_space=False, use_regex=False)]), eot, 600)
+    yield "splits", byte_level(Sequence([Split(" ", "merged_with_next"), Split(Regex(r"\d"), "contiguous"),
+                                         Split(Regex(r"[\p{P}\s]"), "merged_with_previous"),
+                                         ByteLevel(add_prefix_space=False, use_regex=False)]), eot, 500)
+
+    t = byte_level(ByteLevel(add_prefix_space=True), ["<s>", "<pad>", "</s>", "<unk>"], 600)
+    t.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    t.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    yield "roberta", t
+
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 500)
+    t.add_tokens([AddedToken("<tool>", rstrip=True), AddedToken("word", single_word=True), AddedToken("<tool", normalized=False),
+                  AddedToken("   "), AddedToken("  "), AddedToken("नदी")])
+    yield "added", t
+
+    t = with_fallback(760)
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    t.add_tokens([AddedToken("<tool>", normalized=True), AddedToken("<pad>", normalized=False, lstrip=True, rstrip=True)])
+    yield "llama2", t
+
+    t = with_fallback(760)
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])
+    yield "metaspace_first", t
+
+    t = with_fallback(500, fallback=False, fuse=False)
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    yield "metaspace", t
+
+    t = with_fallback(500, fallback=False, fuse=True)
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+    t.decoder = decoders.Metaspace(prepend_scheme="never")
+    yield "metaspace_fuse", t
+
+
+def write_goldens():
+    os.makedirs(OUT, exist_ok=True)
+    cases = {"texts": TEXTS, "kinds": {}}
+    for name, tokenizer in kinds():
+        content = json.loads(tokenizer.to_str())
+        if name in ("gpt2", "llama2"):  # the older format of merges
+            content["model"]["merges"] = [" ".join(m) if isinstance(m, list) else m for m in content["model"]["merges"]]
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        tokenizer = Tokenizer.from_str(text)
+        with open(os.path.join(OUT, name + ".json"), "w", encoding="utf-8") as f:
+            f.write(text + "\n")
+        ids = [tokenizer.encode(t, add_special_tokens=False).ids for t in TEXTS]
+        cases["kinds"][name] = {
+            "vocab_size": 1 + max(tokenizer.get_vocab().values()),
+            "ids": ids,
+            "special": tokenizer.encode("Hello world").ids,
+            "decoded": [None if d == t else d for d, t in
+                        ((tokenizer.decode(i, skip_special_tokens=False), t) for i, t in zip(ids, TEXTS))],
+        }
+    with open(os.path.join(OUT, "cases.json"), "w", encoding="utf-8") as f:
+        f.write(json.dumps(cases, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
+def check(plait):
+    """Our trainer against Hugging Face's on the repository's sources, and our file read by Hugging Face."""
+    files = sorted(p for e in ("c", "h", "py") for p in glob.glob(os.path.join(HERE, "..", "**", "*." + e), recursive=True))
+    with tempfile.TemporaryDirectory() as folder:
+        ours = os.path.join(folder, "tokenizer.json")
+        subprocess.run([plait, "tokenize", "--train", "--vocab-size", "1024", "--out", ours] + files, check=True)
+        mine = Tokenizer.from_file(ours)
+        theirs = Tokenizer(models.BPE())
+        theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        theirs.train_from_iterator([open(p, encoding="utf-8").read() for p in files], trainers.BpeTrainer(
+            vocab_size=1024, special_tokens=["<|endoftext|>"], show_progress=False, min_frequency=2,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        a, b = mine.get_vocab(), theirs.get_vocab()
+        print("vocabularies of 1024:", "equal" if a == b else "%d tokens differ" % len(set(a.items()) ^ set(b.items())))
+        random.seed(0)
+        texts = TEXTS + ["".join(map(chr, random.choices(range(32, 0x2000), k=40))) for _ in range(200)]
+        path = os.path.join(folder, "texts.jsonl")
+        with open(path, "w") as f:
+            f.writelines(json.dumps({"text": t}) + "\n" for t in texts if t)
+        subprocess.run([plait, "tokenize", "--tokenizer", ours, "--out", os.path.join(folder, "ids"), path], check=True)
+        data = open(os.path.join(folder, "ids.bin"), "rb").read()
+        ids = [int.from_bytes(data[i:i + 2], "little") for i in range(0, len(data), 2)]
+        want = [i for t in texts if t for i in mine.encode(t).ids + [mine.token_to_id("<|endoftext|>")]]
+        print("ids of %d texts by our file: %s" % (len(texts), "equal" if ids == want else "DIFFER"))
+        return a == b and ids == want
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--check"]:
+        sys.exit(not check(sys.argv[2]))
+    write_goldens()

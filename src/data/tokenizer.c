@@ -1,0 +1,196 @@
+// Encoding: added tokens, normalizer, pre-tokenizer and BPE in Hugging Face's order; lookups; cuts.
+#include "data/tokenizer.h"
+#include "base/file.h"
+#include "data/tokenizer_added.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_LIMIT = 256 << 20 }; // bytes of one call: counts of Vec are int, and ▁ has three bytes
+
+struct TokenizerScratch {
+  const Tokenizer *t;
+  BpeScratch bpe;
+  SplitScratch split;
+  ByteVector normalized, other;
+  IdVector *ids; // of the call that runs
+};
+
+TokenizerScratch *tokenizer_scratch_create(const Tokenizer *t) {
+  TokenizerScratch *scratch = xcalloc(1, sizeof *scratch);
+  scratch->t = t;
+  return scratch;
+}
+
+void tokenizer_scratch_destroy(TokenizerScratch *scratch) {
+  if (!scratch) return;
+  bpe_scratch_free(&scratch->bpe);
+  split_scratch_free(&scratch->split);
+  vec_free(&scratch->normalized);
+  vec_free(&scratch->other);
+  free(scratch);
+}
+
+void tokenizer_destroy(Tokenizer *t) {
+  if (!t) return;
+  bpe_free(&t->bpe);
+  for (int i = 0; i < TOKENIZER_STEPS; i++) split_free(&t->split[i]);
+  vec_free(&t->before);
+  vec_free(&t->after);
+  free(t->json);
+  arena_free(&t->arena);
+  free(t);
+}
+
+int tokenizer_save(const Tokenizer *t, const char *path, Error *error) {
+  AtomicFile file;
+  int code = file_begin(&file, path, error);
+  if (code < 0) return code;
+  if (fwrite(t->json, 1, t->json_bytes, file.stream) != t->json_bytes) {
+    file_abandon(&file);
+    return error_set(error, PLAIT_FAILED, "%s: cannot be written", path);
+  }
+  return file_commit(&file, error);
+}
+
+int tokenizer_vocab_size(const Tokenizer *t) { return t->vocab_size; }
+int32_t tokenizer_eot(const Tokenizer *t) { return t->eot; }
+
+int32_t tokenizer_id(const Tokenizer *t, const char *token) {
+  size_t bytes = strlen(token);
+  int32_t id = bpe_find(&t->bpe, token, bytes);
+  for (int i = 0; id < 0 && i < t->added_count; i++) {
+    int32_t k = t->added[i].id;
+    if ((size_t)t->token_bytes[k] == bytes && !memcmp(t->token_text[k], token, bytes)) id = k;
+  }
+  return id;
+}
+
+const char *tokenizer_token(const Tokenizer *t, int32_t id) {
+  return id >= 0 && id < t->vocab_size ? t->token_text[id] : NULL;
+}
+
+// ---- encoding ------------------------------------------------------------------------------------------------------
+
+// Where no merge joins "x▁", a word may be cut before ▁: short words are fast and can be cached.
+static void encode_word(void *argument, const char *text, size_t bytes) {
+  TokenizerScratch *s = argument;
+  const char *marker = s->t->marker;
+  size_t n = strlen(marker), start = 0;
+  for (size_t i = n; n && i < bytes;) {
+    const char *p = memmem(text + i, bytes - i, marker, n);
+    if (!p) break;
+    i = (size_t)(p - text);
+    if (memcmp(p - n, marker, n)) {
+      bpe_encode_word(&s->t->bpe, &s->bpe, text + start, i - start, s->ids);
+      start = i;
+    }
+    i += n;
+  }
+  bpe_encode_word(&s->t->bpe, &s->bpe, text + start, bytes - start, s->ids);
+}
+
+// A normalized piece without added tokens: valid runs through the pre-tokenizer, other bytes one by one.
+static int encode_piece(TokenizerScratch *s, const char *text, size_t bytes, int flags, Error *error) {
+  SplitSink sink = {encode_word, s};
+  while (bytes) {
+    size_t valid = utf8_prefix(text, bytes);
+    if (valid) {
+      int code = split_text(s->t->split, s->t->split_count, &s->split, text, valid, flags, &sink, error);
+      if (code < 0) return code;
+    } else {
+      bpe_encode_byte(&s->t->bpe, (uint8_t)*text, s->ids);
+      valid = 1;
+    }
+    flags = SPLIT_CONTINUES;
+    text += valid;
+    bytes -= valid;
+  }
+  return PLAIT_OK;
+}
+
+static void replace_all(const NormalizerStep *step, const char *text, size_t bytes, ByteVector *out) {
+  size_t n = (size_t)step->from_bytes;
+  for (const char *p; n && (p = memmem(text, bytes, step->from, n));) {
+    bytes_append(out, text, (size_t)(p - text));
+    bytes_append(out, step->to, (size_t)step->to_bytes);
+    bytes -= (size_t)(p - text) + n;
+    text = p + n;
+  }
+  bytes_append(out, text, bytes);
+}
+
+// Result in *text, *bytes: the input itself or one of the two buffers.
+static int normalize(TokenizerScratch *s, const char **text, size_t *bytes, int flags, Error *error) {
+  ByteVector *out = &s->normalized;
+  for (int i = 0; i < s->t->normalizer_count && *bytes; i++) {
+    const NormalizerStep *step = &s->t->normalizer[i];
+    if (step->prepend && (flags & SPLIT_CONTINUES)) continue;
+    size_t from = (size_t)step->from_bytes, to = (size_t)step->to_bytes;
+    if (from && to > from && *bytes / from > 3u * TEXT_LIMIT / to)
+      return error_set(error, PLAIT_BAD_INPUT, "a text grows over its limit when it is normalized");
+    out->count = 0;
+    if (step->prepend) {
+      bytes_append(out, step->prepend, (size_t)step->prepend_bytes);
+      bytes_append(out, *text, *bytes);
+    } else replace_all(step, *text, *bytes, out);
+    *text = out->data;
+    *bytes = (size_t)out->count;
+    out = out == &s->normalized ? &s->other : &s->normalized;
+  }
+  return PLAIT_OK;
+}
+
+// Encodes what lies between added tokens of one set with the next function down.
+static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes, int flags, Error *error) {
+  int code = normalize(s, &text, &bytes, flags, error);
+  size_t done = 0, scan = 0;
+  AddedMatch match;
+  while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, done, &scan, &match)) {
+    code = encode_piece(s, text + done, match.start - done, done ? 0 : flags, error);
+    vec_push(s->ids, match.token->id);
+    done = match.end;
+  }
+  return code < 0 ? code : encode_piece(s, text + done, bytes - done, done ? 0 : flags, error);
+}
+
+int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, int flags,
+                          IdVector *ids, Error *error) {
+  int code = PLAIT_OK, place = flags & ENCODE_CONTINUES ? SPLIT_CONTINUES : SPLIT_AT_START;
+  size_t done = 0, scan = 0;
+  AddedMatch match;
+  CHECK(s->t == t, "scratch of another tokenizer");
+  if (bytes > TEXT_LIMIT)
+    return error_set(error, PLAIT_BAD_INPUT, "a text of %zu bytes is over the limit of %d MiB", bytes, TEXT_LIMIT >> 20);
+  s->ids = ids;
+  if (flags & ENCODE_ADD_SPECIAL)
+    for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);
+  while (code >= 0 && added_next(&t->added_raw, text, bytes, done, &scan, &match)) {
+    code = encode_normalized(s, text + done, match.start - done, done ? 0 : place, error);
+    vec_push(ids, match.token->id);
+    done = match.end;
+  }
+  if (code >= 0) code = encode_normalized(s, text + done, bytes - done, done ? 0 : place, error);
+  if (flags & ENCODE_ADD_SPECIAL)
+    for (int i = 0; i < t->after.count; i++) vec_push(ids, t->after.data[i]);
+  return code;
+}
+
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error) {
+  TokenizerScratch *scratch = tokenizer_scratch_create(t);
+  int code = tokenizer_encode_with(t, scratch, text, bytes, add_special ? ENCODE_ADD_SPECIAL : 0, ids, error);
+  tokenizer_scratch_destroy(scratch);
+  return code;
+}
+
+static int is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+size_t tokenizer_cut(const Tokenizer *t, const char *text, size_t bytes, size_t from) {
+  if (!t->cuttable) return bytes;
+  for (size_t i = from ? from : 1; i + 1 < bytes; i++) {
+    const char *space = memchr(text + i, ' ', bytes - i - 1);
+    if (!space) break;
+    i = (size_t)(space - text);
+    if (is_letter(space[-1]) && is_letter(space[1])) return i;
+  }
+  return bytes;
+}

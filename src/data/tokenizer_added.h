@@ -1,0 +1,11 @@
+// Finding added tokens in a text before the model sees it.
+#pragma once
+#include "data/tokenizer.h"
+
+// Builds the set of those tokens whose `normalized` is as given.
+void added_set_build(AddedSet *set, Arena *arena, const AddedToken *tokens, int count, int normalized);
+
+typedef struct AddedMatch { const AddedToken *token; size_t start, end; } AddedMatch; // with the spaces it strips
+
+// The next match, looking from *scan on; `done` is the end of the last one. 0: none. *scan moves behind the match.
+int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done, size_t *scan, AddedMatch *match);
