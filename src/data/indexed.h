@@ -27,8 +27,8 @@ typedef enum IndexedType { // the codes that stand in the file
 } IndexedType;
 
 int indexed_type_bytes(int type); // 1, 2, 4 or 8; 0 for a code that holds no token ids
-IndexedType
-indexed_type_for(int64_t vocab_size); // the smallest of uint16 and int32 that holds every id, as Megatron picks
+// uint16 where it holds every id, else int32. (Megatron's own tool turns to int32 at 65,500 already; it reads both.)
+IndexedType indexed_type_for(int64_t vocab_size);
 
 // ---- reading ----
 

@@ -8,10 +8,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void check_weights(const double *weights, int count, uint64_t seed, int64_t samples) {
+// seed -1: no digits shifted, so that points lie exactly on the bounds of stretches.
+static void check_weights(const double *weights, int count, int seed, int64_t samples) {
   Error error = {0};
   Blend blend;
-  assert_int_equal(blend_create(&blend, weights, count, seed, &error), 0);
+  assert_int_equal(blend_create(&blend, weights, count, (uint64_t)seed, &error), 0);
+  if (seed < 0) blend.shift = 0;
   int64_t *drawn = xcalloc((size_t)count, sizeof *drawn);
   double sum = 0;
   for (int k = 0; k < count; k++) sum += weights[k];
@@ -31,9 +33,10 @@ static void check_weights(const double *weights, int count, uint64_t seed, int64
 }
 
 static void test_proportions(void **state) {
-  for (uint64_t seed = 0; seed < 3; seed++) {
+  for (int seed = -1; seed < 3; seed++) {
     check_weights((double[]){1}, 1, seed, 300);
     check_weights((double[]){0.5, 0.5}, 2, seed, 5000);
+    check_weights((double[]){1, 2, 1, 4}, 4, seed, 5000);
     check_weights((double[]){0.7, 0.2, 0.1}, 3, seed, 20000);
     check_weights((double[]){1e-6, 3, 1, 0.01, 7}, 5, seed, 20000);
   }
