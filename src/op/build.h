@@ -26,13 +26,13 @@ int op_count_targets(Graph *g, const char *name, int targets);               // 
 int op_gradient_seed(Graph *g, const char *name, int count, int loss_scale); // (), () or -1 → () = scale / max(count, 1)
 int op_mean_loss(Graph *g, const char *name, int loss_sum, int count);
 int op_fill(Graph *g, const char *name, int variable, double value);         // writes a Variable; returns its new value
-int op_accumulate(Graph *g, const char *name, int variable, int x);          // in place: variable += x; returns its new value
+int op_accumulate(Graph *g, const char *name, int accumulator, int x);       // in place on a Variable's value: accumulator += x
 int op_sum_squares(Graph *g, const char *name, int x);                       // (…) → () fp64
 // sum of squares (), max_norm → norm (), factor (), skip (): factor = min(1, max_norm / norm), skip = 1 when norm is not finite
 void op_clip(Graph *g, const char *name, int sum_squares, double max_norm, int *norm, int *factor, int *skip);
-// In place on the Variables w, m, v; the rest are tensors. step () counts applied steps and is advanced before: 1 in the first.
+// In place on values (graph_read) of the Variables w, m, v. step () counts applied steps and is advanced before: 1 in the first.
 void op_adamw(Graph *g, const char *name, int w, int m, int v, int gradient, int lr, int factor, int skip, int step,
               const AdamwAttr *attr);
-void op_sgd(Graph *g, const char *name, int w, int momentum /* Variable or -1 */, int gradient, int lr, int factor, int skip,
+void op_sgd(Graph *g, const char *name, int w, int momentum /* or -1 */, int gradient, int lr, int factor, int skip,
             const SgdAttr *attr);
-int op_advance(Graph *g, const char *name, int variable, int skip);          // in place: variable += 1 - skip; returns its new value
+int op_advance(Graph *g, const char *name, int step, int skip);              // in place on a Variable's value: step += 1 - skip

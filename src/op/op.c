@@ -51,8 +51,9 @@ int op_same_sizes(const Graph *g, int a, int b) {
 Dtype op_statistics_dtype(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
 
 const char *op_derived_name(Graph *g, const Node *node, const char *suffix) {
-  size_t n = strlen(g->scope);
+  size_t n = strlen(g->scope), length = strlen(node->name);
   const char *name = node->name;
+  if (n >= length && !strcmp(g->scope + n - length, name)) return suffix; // the scope says already whose it is
   if (n && !strncmp(name, g->scope, n) && name[n] == '.') name += n + 1;
   return arena_format(&g->arena, "%s.%s", name, suffix);
 }
@@ -112,9 +113,7 @@ void op_rule(char *text, size_t size, const char *const *inputs, int ninput, con
 }
 
 void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t size, const char *clauses) {
-  enum { MOST = 32 };
-  CHECK(node->ninput <= MOST && node->noutput <= MOST);
-  const char *in[MOST], *out[MOST];
+  const char **in = xcalloc((size_t)(node->ninput + node->noutput), sizeof *in), **out = in + node->ninput;
   char letters[RULE_LETTERS];
   uint32_t used = 0;
   op_letters(g, node->input[0], &used, letters);
@@ -123,4 +122,5 @@ void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t si
     in[k] = node->input[k] >= 0 && graph_tensor(g, node->input[k])->shape.rank == rank ? letters : "";
   for (int k = 0; k < node->noutput; k++) out[k] = graph_tensor(g, node->output[k])->shape.rank == rank ? letters : "";
   op_rule(text, size, in, node->ninput, out, node->noutput, clauses);
+  free(in);
 }

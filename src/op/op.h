@@ -109,7 +109,7 @@ const OpDef *op_def(Op op);
 int op_same_sizes(const Graph *g, int a, int b); // tensors of equal rank and sizes
 // The dtype of statistics beside a tensor: fp64 for fp64, else fp32.
 Dtype op_statistics_dtype(Dtype dtype);
-// Name of a node that belongs to another one: its name within the current scope, ".", suffix; lives in the graph.
+// Name within the current scope of a node that belongs to another one: its name, ".", suffix. Lives in the graph.
 const char *op_derived_name(Graph *g, const Node *node, const char *suffix);
 // After an in-place node: output k becomes the new value of the Variable that input i is bound to.
 void op_update(Graph *g, int node, int k, int i);

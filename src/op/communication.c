@@ -1,0 +1,80 @@
+// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, and SLICE, which is local. Only `lower` and
+// the passes after `place` insert them. They keep the global value and change who holds what, so global shapes stay.
+#include "op/op.h"
+
+static void shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 1);
+  Tensor x = *graph_tensor(g, node->input[0]);
+  graph_output(g, node, "", x.dtype, x.shape);
+}
+
+static void rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule_elementwise(g, node, text, size, "; linear 0");
+}
+
+// Copies the box of the input that the output's maps name; what no map names (padding) becomes zero. `in` and `out` are
+// the first elements of the current sub-box, `stride` the elements below dim d.
+static void slice_box(const Operand *x, const Operand *y, int d, int64_t in, int64_t out) {
+  size_t size = dtype_size(y->dtype);
+  char *to = (char *)y->data;
+  if (d == y->rank) {
+    memcpy(to + (size_t)out * size, (const char *)x->data + (size_t)in * size, size);
+    return;
+  }
+  int64_t in_stride = operand_extent(x, d + 1, x->rank), out_stride = operand_extent(y, d + 1, y->rank);
+  for (int64_t i = 0, n; i < y->size[d]; i += n) {
+    n = 1;
+    int64_t from = i < y->map[d].valid ? index_local(&x->map[d], index_map(&y->map[d], i)) : -1;
+    if (from < 0) {
+      memset(to + (size_t)(out + i * out_stride) * size, 0, (size_t)out_stride * size);
+    } else if (d + 1 == y->rank) { // the longest run that is contiguous on both sides
+      while (i + n < y->map[d].valid && index_local(&x->map[d], index_map(&y->map[d], i + n)) == from + n) n++;
+      memcpy(to + (size_t)(out + i) * size, (const char *)x->data + (size_t)(in + from) * size, (size_t)n * size);
+    } else {
+      slice_box(x, y, d + 1, in + from * in_stride, out + i * out_stride);
+    }
+  }
+}
+
+static void slice_reference(const KernelCall *call) { slice_box(&call->input[0], &call->output[0], 0, 0, 0); }
+
+const OpDef op_def_all_reduce = {
+    .name = "all_reduce",
+    .meaning = "partial x over attr.axes → its sum, or maximum, on every rank; in place",
+    .shape = shape,
+    .rule = rule,
+    .in_place = 1,
+    .communicates = 1,
+};
+
+const OpDef op_def_all_gather = {
+    .name = "all_gather",
+    .meaning = "x with attr.dim sharded over attr.axes → the whole dim on every rank",
+    .shape = shape,
+    .rule = rule,
+    .communicates = 1,
+};
+
+const OpDef op_def_reduce_scatter = {
+    .name = "reduce_scatter",
+    .meaning = "partial x over attr.axes → its sum, attr.dim sharded over them",
+    .shape = shape,
+    .rule = rule,
+    .communicates = 1,
+};
+
+const OpDef op_def_all_to_all = {
+    .name = "all_to_all",
+    .meaning = "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead",
+    .shape = shape,
+    .rule = rule,
+    .communicates = 1,
+};
+
+const OpDef op_def_slice = {
+    .name = "slice",
+    .meaning = "x → the part of it that the output's maps name, padding 0; local",
+    .shape = shape,
+    .rule = rule,
+    .reference = slice_reference,
+};

@@ -1,0 +1,283 @@
+// LINEAR_CROSS_ENTROPY: the head's product, the loss and both gradients in one node that never holds all logits, and
+// what it becomes when the vocabulary is sharded: STATISTICS, all_reduce, RESCALE, all_reduce, APPLY.
+#include "op/build.h"
+#include <math.h>
+
+static void check_operands(const Graph *g, const Node *node) {
+  const Tensor *x = graph_tensor(g, node->input[0]), *w = graph_tensor(g, node->input[1]);
+  CHECK(x->shape.rank == 3 && w->shape.rank == 2 && x->shape.size[2] == w->shape.size[1], "%s", node->name);
+  const Shape *t = &graph_tensor(g, node->input[2])->shape;
+  CHECK(t->rank == 2 && t->size[0] == x->shape.size[0] && t->size[1] == x->shape.size[1], "%s", node->name);
+}
+
+// loss_sum () fp64, then dx (b, s, e) and dw (v, e) when attr.gradient
+static void loss_outputs(Graph *g, Node *node) {
+  Tensor x = *graph_tensor(g, node->input[0]), w = *graph_tensor(g, node->input[1]);
+  graph_output(g, node, "loss_sum", DTYPE_F64, (Shape){.rank = 0});
+  if (!node_attr(node, CrossEntropyAttr)->gradient) return;
+  graph_output(g, node, "dx", x.dtype, x.shape);
+  graph_output(g, node, "dw", w.dtype, w.shape);
+}
+
+// x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient
+static void loss_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 4 && (node->input[3] >= 0 || !node_attr(node, CrossEntropyAttr)->gradient));
+  check_operands(g, node);
+  loss_outputs(g, node);
+}
+
+// The gradient was made with the loss, because its seed is known before.
+static void loss_gradient(Graph *g, int id, const int *doutput, int *dinput) {
+  Node node = op_node(g, id);
+  CHECK(node_attr(&node, CrossEntropyAttr)->gradient, "%s was built without gradient", node.name);
+  dinput[0] = node.output[1];
+  dinput[1] = node.output[2];
+  dinput[2] = dinput[3] = -1;
+}
+
+static void loss_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs", ""}, 4, (const char *[]){"", "bse", "ve"}, node->noutput,
+          "; whole e ; lower v ; complete 0 v");
+}
+
+// One rank's rows and vocabulary, as doubles.
+typedef struct Head {
+  const KernelCall *call;
+  int64_t rows, vocab, e; // vocab: without padding
+  double *x, *w;          // (rows, e), (v, e)
+  double *logit;          // (v) of one row
+} Head;
+
+static Head head_of(const KernelCall *call) {
+  const Operand *x = &call->input[0], *w = &call->input[1];
+  Head h = {.call = call, .rows = operand_extent(x, 0, 2), .vocab = w->map[0].valid, .e = w->size[1]};
+  h.x = operand_doubles(x);
+  h.w = operand_doubles(w);
+  h.logit = xcalloc((size_t)h.vocab + 1, sizeof(double));
+  return h;
+}
+
+static void head_free(Head *h) {
+  operand_doubles_free(&h->call->input[0], h->x);
+  operand_doubles_free(&h->call->input[1], h->w);
+  free(h->logit);
+}
+
+static double logit_of(const Head *h, int64_t row, int64_t v) {
+  double dot = 0;
+  for (int64_t i = 0; i < h->e; i++) dot += h->x[row * h->e + i] * h->w[v * h->e + i];
+  return dot;
+}
+
+static int64_t target_of(const Head *h, int64_t row) { return (int64_t)operand_load(&h->call->input[2], row); }
+
+// Fills logit; gives their maximum, the sum of exp(logit - maximum), and the target's logit, 0 when it is not here.
+static void row_statistics(Head *h, int64_t row, double *maximum, double *sum, double *target) {
+  *maximum = -INFINITY;
+  *sum = 0;
+  for (int64_t v = 0; v < h->vocab; v++) *maximum = fmax(*maximum, h->logit[v] = logit_of(h, row, v));
+  for (int64_t v = 0; v < h->vocab; v++) *sum += exp(h->logit[v] - *maximum);
+  int64_t local = index_local(&h->call->input[1].map[0], target_of(h, row));
+  *target = local >= 0 ? h->logit[local] : 0;
+}
+
+typedef struct Statistics { double *maximum, *sum, *target; } Statistics; // (rows) each
+
+// dlogit = (softmax - one-hot) seed; dx = dlogit w row by row, then dw = dlogitᵀ x word by word.
+static void store_gradients(Head *h, const Statistics *s, double seed, const Operand *dx, const Operand *dw) {
+  const IndexMap *map = &h->call->input[1].map[0];
+  for (int64_t row = 0; row < h->rows; row++) {
+    int64_t target = target_of(h, row), local = target < 0 ? -1 : index_local(map, target);
+    for (int64_t v = 0; v < h->vocab; v++)
+      h->logit[v] = target < 0 ? 0 : (exp(logit_of(h, row, v) - s->maximum[row]) / s->sum[row] - (v == local)) * seed;
+    for (int64_t i = 0; i < h->e; i++) {
+      double sum = 0;
+      for (int64_t v = 0; v < h->vocab; v++) sum += h->logit[v] * h->w[v * h->e + i];
+      operand_store(dx, row * h->e + i, sum);
+    }
+  }
+  double *column = xcalloc((size_t)h->e, sizeof *column);
+  for (int64_t v = 0; v < dw->size[0]; v++) {
+    memset(column, 0, (size_t)h->e * sizeof *column);
+    for (int64_t row = 0; row < h->rows && v < h->vocab; row++) {
+      int64_t target = target_of(h, row);
+      if (target < 0) continue;
+      double p = exp(logit_of(h, row, v) - s->maximum[row]) / s->sum[row];
+      p = (p - (index_local(map, target) == v)) * seed;
+      for (int64_t i = 0; i < h->e; i++) column[i] += p * h->x[row * h->e + i];
+    }
+    for (int64_t i = 0; i < h->e; i++) operand_store(dw, v * h->e + i, column[i]);
+  }
+  free(column);
+}
+
+static void store_loss(const Head *h, const Statistics *s, const Operand *loss) {
+  double total = 0;
+  for (int64_t row = 0; row < h->rows; row++)
+    if (target_of(h, row) >= 0) total += s->maximum[row] + log(s->sum[row]) - s->target[row];
+  operand_store(loss, 0, total);
+}
+
+static Statistics statistics_of(int64_t rows) {
+  double *memory = xcalloc((size_t)rows * 3 + 1, sizeof *memory);
+  return (Statistics){memory, memory + rows, memory + 2 * rows};
+}
+
+static void finish(Head *h, Statistics *s) {
+  const KernelCall *call = h->call;
+  store_loss(h, s, &call->output[0]);
+  if (((const CrossEntropyAttr *)call->attr)->gradient)
+    store_gradients(h, s, operand_load(&call->input[3], 0), &call->output[1], &call->output[2]);
+  free(s->maximum);
+  head_free(h);
+}
+
+static void loss_reference(const KernelCall *call) {
+  Head h = head_of(call);
+  Statistics s = statistics_of(h.rows);
+  for (int64_t row = 0; row < h.rows; row++) row_statistics(&h, row, &s.maximum[row], &s.sum[row], &s.target[row]);
+  finish(&h, &s);
+}
+
+// Logits, and with gradient dx and dw: three products.
+static double loss_flops(const Operand *input, const Operand *output, const void *attr) {
+  double product = 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
+  return ((const CrossEntropyAttr *)attr)->gradient ? 3 * product : product;
+}
+
+static int append_all_reduce(Graph *g, const Node *node, const char *suffix, int x, uint32_t axes, int maximum) {
+  CommAttr attr = {.axes = axes, .maximum = maximum};
+  int n = graph_node(g, OP_ALL_REDUCE, op_derived_name(g, node, suffix), &x, 1, &attr, sizeof attr);
+  return g->node.data[n].output[0];
+}
+
+static void loss_lower(Graph *g, const Node *like, uint32_t axes, const int *input, int *output) {
+  Node node = *like;
+  int n = graph_node(g, OP_CROSS_ENTROPY_STATISTICS, op_derived_name(g, &node, "statistics"), input, 3, NULL, 0);
+  const int *statistics = g->node.data[n].output;
+  int local = statistics[0], sum = statistics[1], target = statistics[2];
+  int maximum = append_all_reduce(g, &node, "all_reduce_maximum", local, axes, 1);
+  n = graph_node(g, OP_CROSS_ENTROPY_RESCALE, op_derived_name(g, &node, "rescale"), (int[]){local, maximum, sum}, 3, NULL, 0);
+  sum = append_all_reduce(g, &node, "all_reduce_sum", g->node.data[n].output[0], axes, 0);
+  target = append_all_reduce(g, &node, "all_reduce_target", target, axes, 0);
+  int all[] = {input[0], input[1], input[2], input[3], maximum, sum, target};
+  n = graph_node(g, OP_CROSS_ENTROPY_APPLY, op_derived_name(g, &node, "apply"), all, 7, node.attr, sizeof(CrossEntropyAttr));
+  for (int k = 0; k < node.noutput; k++) output[k] = g->node.data[n].output[k];
+}
+
+const OpDef op_def_linear_cross_entropy = {
+    .name = "linear_cross_entropy",
+    .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x wᵀ)[target], "
+               "dx, dw = seed · its gradients",
+    .shape = loss_shape,
+    .gradient = loss_gradient,
+    .rule = loss_rule,
+    .lower = loss_lower,
+    .reference = loss_reference,
+    .flops = loss_flops,
+};
+
+// x (b, s, e), w (v, e), targets (b, s) → maximum, sum, target (b, s) of this rank's part of the vocabulary
+static void statistics_shape(Graph *g, Node *node) {
+  static const char *const suffix[] = {"maximum", "sum", "target"};
+  CHECK(node->ninput == 3);
+  check_operands(g, node);
+  Dtype dtype = op_statistics_dtype(graph_tensor(g, node->input[0])->dtype);
+  Shape rows = graph_tensor(g, node->input[2])->shape;
+  for (int k = 0; k < 3; k++) graph_output(g, node, suffix[k], dtype, rows);
+}
+
+// All three are partial over v; `maximum` is to be reduced by maximum, which `lower` does.
+static void statistics_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs"}, 3, (const char *[]){"bs", "bs", "bs"}, 3, "; whole e");
+}
+
+static void statistics_reference(const KernelCall *call) {
+  Head h = head_of(call);
+  for (int64_t row = 0; row < h.rows; row++) {
+    double value[3];
+    row_statistics(&h, row, &value[0], &value[1], &value[2]);
+    for (int k = 0; k < 3; k++) operand_store(&call->output[k], row, value[k]);
+  }
+  head_free(&h);
+}
+
+static double statistics_flops(const Operand *input, const Operand *output, const void *attr) {
+  return 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
+}
+
+const OpDef op_def_cross_entropy_statistics = {
+    .name = "cross_entropy_statistics",
+    .meaning = "x (b, s, e), w (v, e), targets (b, s) → maximum (b, s) of the local logits, sum (b, s) of exp(logit - maximum), "
+               "target (b, s) = the target's logit, 0 where another rank holds it",
+    .shape = statistics_shape,
+    .rule = statistics_rule,
+    .reference = statistics_reference,
+    .flops = statistics_flops,
+};
+
+// local maximum (b, s), maximum (b, s), local sum (b, s) → local sum relative to the common maximum
+static void rescale_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 3);
+  Tensor sum = *graph_tensor(g, node->input[2]);
+  graph_output(g, node, "", sum.dtype, sum.shape);
+}
+
+// Works on each rank's own partial statistics and gives a partial sum. Made by `lower` alone, with just such operands.
+static void rescale_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule_elementwise(g, node, text, size, "; linear 0+2");
+}
+
+static void rescale_reference(const KernelCall *call) {
+  int64_t n = operand_elements(&call->input[0]);
+  for (int64_t i = 0; i < n; i++) {
+    double factor = exp(operand_load(&call->input[0], i) - operand_load(&call->input[1], i)); // 0 for an empty shard
+    operand_store(&call->output[0], i, operand_load(&call->input[2], i) * factor);
+  }
+}
+
+const OpDef op_def_cross_entropy_rescale = {
+    .name = "cross_entropy_rescale",
+    .meaning = "local maximum, maximum, local sum (b, s) → sum exp(local maximum - maximum) (b, s)",
+    .shape = rescale_shape,
+    .rule = rescale_rule,
+    .reference = rescale_reference,
+};
+
+// x, w, targets, seed, and maximum, sum, target (b, s) of the whole vocabulary → loss_sum (), dx (b, s, e), dw (v, e)
+static void apply_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 7);
+  check_operands(g, node);
+  loss_outputs(g, node);
+}
+
+static void apply_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs", "", "bs", "bs", "bs"}, 7, (const char *[]){"", "bse", "ve"},
+          node->noutput, "; whole e ; complete 0 v");
+}
+
+static void apply_reference(const KernelCall *call) {
+  Head h = head_of(call);
+  Statistics s = statistics_of(h.rows);
+  for (int64_t row = 0; row < h.rows; row++) {
+    s.maximum[row] = operand_load(&call->input[4], row);
+    s.sum[row] = operand_load(&call->input[5], row);
+    s.target[row] = operand_load(&call->input[6], row);
+  }
+  finish(&h, &s);
+}
+
+const OpDef op_def_cross_entropy_apply = {
+    .name = "cross_entropy_apply",
+    .meaning = "x, w, targets, seed, maximum, sum, target → loss_sum (), on every shard of the vocabulary; dx, partial over them; dw",
+    .shape = apply_shape,
+    .rule = apply_rule,
+    .reference = apply_reference,
+    .flops = loss_flops,
+};
+
+int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient) {
+  CrossEntropyAttr attr = {.gradient = gradient};
+  int n = graph_node(g, OP_LINEAR_CROSS_ENTROPY, name, (int[]){x, w, targets, seed}, 4, &attr, sizeof attr);
+  return g->node.data[n].output[0];
+}
