@@ -1,0 +1,250 @@
+// The public functions of communication: check the arguments, then hand the call to the back end or to a stream.
+#include "comm/comm.h"
+#include "base/dtype.h"
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)PLAIT_FP64 == DTYPE_F64 && (int)PLAIT_FP32 == DTYPE_F32 && (int)PLAIT_BF16 == DTYPE_BF16, "dtypes.def");
+_Static_assert((int)PLAIT_FP16 == DTYPE_F16 && (int)PLAIT_INT64 == DTYPE_I64 && (int)PLAIT_INT32 == DTYPE_I32, "dtypes.def");
+_Static_assert((int)PLAIT_UINT16 == DTYPE_U16 && (int)PLAIT_UINT8 == DTYPE_U8, "dtypes.def");
+_Static_assert((int)PLAIT_DTYPE_COUNT == DTYPE_COUNT, "dtypes.def");
+
+const CommTraits comm_traits[COMM_KIND_COUNT] = {
+#define CALL(id, ...) {__VA_ARGS__},
+#include "comm/calls.def"
+#undef CALL
+};
+
+static const char *const op_names[] = {"sum", "max", "min", "mean"};
+
+size_t comm_dtype_size(PlaitDtype dtype) { return dtype_size((Dtype)dtype); }
+
+size_t comm_total(const CommCall *call) {
+  size_t total = 0;
+  for (size_t b = 0; b < call->nbuffers; b++) total += call->buffers[b].count;
+  return total;
+}
+
+void comm_describe(const CommCall *call, char *text, size_t size) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  char root[32] = "", buffers[48] = "";
+  if (call->kind == COMM_BARRIER) {
+    snprintf(text, size, "barrier");
+    return;
+  }
+  if (traits->rooted) snprintf(root, sizeof root, " with root %d", call->root);
+  if (call->kind == COMM_SEND || call->kind == COMM_RECV)
+    snprintf(root, sizeof root, " %s %d", call->kind == COMM_SEND ? "to" : "from", call->root);
+  if (call->nbuffers != 1) snprintf(buffers, sizeof buffers, " in %zu buffers", call->nbuffers);
+  snprintf(text, size, "%s%s%s of %zu %s%s%s", traits->name, traits->reduces ? " " : "",
+           traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
+}
+
+// Worlds and communicators ------------------------------------------------------------------------------------------
+
+void plait_world_destroy(PlaitWorld *world) {
+  if (world) world->backend->world_destroy(world);
+}
+int plait_world_size(const PlaitWorld *world) { return world->ranks; }
+void plait_world_abort(PlaitWorld *world, const char *message) { abort_all(&world->abort, PLAIT_FAILED, message); }
+
+int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
+  *comm = NULL;
+  if (rank < 0 || rank >= world->ranks)
+    return error_set(error, PLAIT_BAD_INPUT, "rank %d is not in a world of %d ranks", rank, world->ranks);
+  return world->backend->comm_world(world, rank, comm, error);
+}
+
+int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, PlaitError *error) {
+  int me = any->ranks[any->rank], found = 0;
+  *comm = NULL;
+  for (int i = 0; i < n; i++) {
+    if (ranks[i] < 0 || ranks[i] >= any->world->ranks)
+      return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d, but the world has ranks 0 to %d", ranks[i],
+                       any->world->ranks - 1);
+    for (int k = 0; k < i; k++)
+      if (ranks[k] == ranks[i]) return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d twice", ranks[i]);
+    found |= ranks[i] == me;
+  }
+  if (!found) return error_set(error, PLAIT_BAD_INPUT, "rank %d creates a communicator that it is not in", me);
+  return any->backend->comm_create(any, ranks, n, comm, error);
+}
+
+void plait_comm_destroy(PlaitComm *comm) {
+  if (comm) comm->backend->comm_destroy(comm);
+}
+int plait_comm_rank(const PlaitComm *comm) { return comm->rank; }
+int plait_comm_size(const PlaitComm *comm) { return comm->size; }
+int plait_comm_world_rank(const PlaitComm *comm, int rank) { return comm->ranks[rank]; }
+const char *plait_comm_error(const PlaitComm *comm) {
+  return abort_code(&comm->world->abort) ? comm->world->abort.error.message : "";
+}
+
+int plait_event_wait(PlaitEvent event) {
+  return event.timeline ? event.timeline->wait(event.timeline, event.value) : PLAIT_OK;
+}
+int plait_event_done(PlaitEvent event) {
+  return event.timeline ? event.timeline->done(event.timeline, event.value) : 1;
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+// Why a buffer cannot be used by this rank, or NULL. Memory may overlap only where the call says "in place".
+static const char *buffer_problem(const PlaitComm *comm, const CommCall *call, const PlaitBuffer *buffer) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  int is_root = call->root == comm->rank;
+  int sends = call->kind != COMM_RECV && (!traits->root_sends || is_root);
+  int receives = call->kind != COMM_SEND && (!traits->root_receives || is_root);
+  size_t n = (size_t)comm->size, rank = (size_t)comm->rank, size = comm_dtype_size(call->dtype);
+  if (buffer->count > SIZE_MAX / 16 / n / n) return "has an impossible count";
+  if (!buffer->count) return NULL;
+  if (call->kind == COMM_BROADCAST && is_root && !buffer->recv) receives = 0;
+  if (sends && !buffer->send) return "has no send memory";
+  if (receives && !buffer->recv) return "has no recv memory";
+  if (!sends || !receives) return NULL;
+  size_t part = buffer->count * size;
+  uintptr_t send = (uintptr_t)buffer->send, recv = (uintptr_t)buffer->recv;
+  uintptr_t send_end = send + part * (traits->send_parts ? n : 1), recv_end = recv + part * (traits->recv_parts ? n : 1);
+  if (send_end <= recv || recv_end <= send) return NULL;
+  uintptr_t send_place = traits->recv_parts ? recv + rank * part : send;
+  uintptr_t recv_place = traits->send_parts ? send + rank * part : traits->recv_parts ? recv : send;
+  if (traits->send_parts && traits->recv_parts) return "overlaps, and this call does not work in place";
+  return send == send_place && recv == recv_place ? NULL : "overlaps otherwise than in place";
+}
+
+static const char *problem_v(const PlaitComm *comm, const CommCall *call) {
+  size_t received = 0;
+  if (call->kind == COMM_ALL_TO_ALL_V && !call->send_counts) return "has no send counts";
+  if (!call->recv_counts) return "has no receive counts";
+  for (int p = 0; p < comm->size; p++) {
+    if (call->recv_counts[p] > SIZE_MAX / 16 / (size_t)comm->size) return "has an impossible count";
+    received += call->recv_counts[p];
+  }
+  if (call->buffers->count && !call->buffers->send) return "has no send memory";
+  return received && !call->buffers->recv ? "has no recv memory" : NULL;
+}
+
+static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStream *stream, size_t *index) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  int is_v = call->kind == COMM_ALL_GATHER_V || call->kind == COMM_ALL_TO_ALL_V;
+  *index = 0;
+  if ((unsigned)call->dtype >= PLAIT_DTYPE_COUNT) return "has an unknown dtype";
+  if (traits->reduces && (unsigned)call->op >= PLAIT_OP_COUNT) return "has an unknown operation";
+  if (traits->reduces && call->op == PLAIT_MEAN && !dtype_is_float((Dtype)call->dtype)) return "takes a mean of integers";
+  if (call->root < 0 || call->root >= comm->size) return "names a rank that is not in the communicator";
+  if (call->kind == COMM_SEND && call->rendezvous && !stream && call->root == comm->rank)
+    return "to itself without an event would wait forever";
+  if (call->nbuffers && !call->buffers) return "has no buffers";
+  if (is_v) return problem_v(comm, call);
+  for (*index = 0; *index < call->nbuffers; ++*index) {
+    const char *text = buffer_problem(comm, call, &call->buffers[*index]);
+    if (text) return text;
+  }
+  return NULL;
+}
+
+// A bad argument fails the world: the other ranks would wait for this call forever.
+static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const char *text) {
+  char message[256];
+  snprintf(message, sizeof message, "rank %d: %s %s (buffer %zu, dtype %d, op %d, root or peer %d)",
+           comm->ranks[comm->rank], comm_traits[call->kind].name, text, index, (int)call->dtype, (int)call->op, call->root);
+  return abort_all(&comm->world->abort, PLAIT_BAD_INPUT, message);
+}
+
+static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEvent *event) {
+  size_t index;
+  const char *text = problem(comm, call, stream, &index);
+  if (event) *event = (PlaitEvent){0};
+  if (text) return refuse(comm, call, index, text);
+  PlaitEvent *sent = call->kind == COMM_SEND ? event : NULL;
+  comm->backend->issue(comm, call, sent);
+  if (!stream) return comm->backend->run(comm, call);
+  stream_push(stream, comm, call, sent ? NULL : event);
+  return PLAIT_OK;
+}
+
+int plait_all_reduce(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op,
+                     PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_ALL_REDUCE, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .op = op};
+  return start(comm, &call, stream, event);
+}
+
+int plait_reduce_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op,
+                         PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_REDUCE_SCATTER, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .op = op};
+  return start(comm, &call, stream, event);
+}
+
+int plait_all_gather(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype,
+                     PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_ALL_GATHER, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype};
+  return start(comm, &call, stream, event);
+}
+
+int plait_broadcast(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int root,
+                    PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_BROADCAST, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .root = root};
+  return start(comm, &call, stream, event);
+}
+
+int plait_reduce(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op, int root,
+                 PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {
+      .kind = COMM_REDUCE, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .op = op, .root = root};
+  return start(comm, &call, stream, event);
+}
+
+int plait_gather(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int root,
+                 PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_GATHER, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .root = root};
+  return start(comm, &call, stream, event);
+}
+
+int plait_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int root,
+                  PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_SCATTER, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .root = root};
+  return start(comm, &call, stream, event);
+}
+
+int plait_all_to_all(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype,
+                     PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_ALL_TO_ALL, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype};
+  return start(comm, &call, stream, event);
+}
+
+int plait_all_gather_v(PlaitComm *comm, const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+                       const size_t *recv_offsets, PlaitDtype dtype, PlaitStream *stream, PlaitEvent *event) {
+  PlaitBuffer buffer = {send, recv, send_count};
+  CommCall call = {.kind = COMM_ALL_GATHER_V, .buffers = &buffer, .nbuffers = 1, .dtype = dtype,
+                   .recv_counts = recv_counts, .recv_offsets = recv_offsets};
+  return start(comm, &call, stream, event);
+}
+
+int plait_all_to_all_v(PlaitComm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,
+                       void *recv, const size_t *recv_counts, const size_t *recv_offsets, PlaitDtype dtype,
+                       PlaitStream *stream, PlaitEvent *event) {
+  PlaitBuffer buffer = {send, recv, 0};
+  for (int p = 0; send_counts && p < comm->size; p++) buffer.count += send_counts[p];
+  CommCall call = {.kind = COMM_ALL_TO_ALL_V, .buffers = &buffer, .nbuffers = 1, .dtype = dtype,
+                   .send_counts = send_counts, .send_offsets = send_offsets,
+                   .recv_counts = recv_counts, .recv_offsets = recv_offsets};
+  return start(comm, &call, stream, event);
+}
+
+int plait_barrier(PlaitComm *comm, PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_BARRIER};
+  return start(comm, &call, stream, event);
+}
+
+int plait_send(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int peer,
+               PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_SEND, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .root = peer,
+                   .rendezvous = !event};
+  return start(comm, &call, stream, event);
+}
+
+int plait_recv(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int peer,
+               PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_RECV, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype, .root = peer};
+  return start(comm, &call, stream, event);
+}

@@ -1,0 +1,69 @@
+// What a communication back end implements, and the call that the public functions hand to it.
+#pragma once
+#include "base/error.h"
+#include "comm/gate.h"
+#include "plait/comm.h"
+
+typedef enum CommKind {
+#define CALL(id, ...) COMM_##id,
+#include "comm/calls.def"
+#undef CALL
+  COMM_KIND_COUNT
+} CommKind;
+
+typedef struct CommTraits {
+  const char *name;
+  int reduces, rooted, root_sends, root_receives, send_parts, recv_parts; // as in calls.def
+} CommTraits;
+extern const CommTraits comm_traits[COMM_KIND_COUNT];
+
+// One call of one rank. Arrays belong to the caller and live as long as the call.
+typedef struct CommCall {
+  CommKind kind;
+  PlaitDtype dtype;
+  PlaitOp op;
+  int root;        // of a rooted collective; the peer of a send or recv
+  int rendezvous;  // a send that is done when the receiver has copied, not when it is posted
+  uint64_t ticket; // its place in the order of issue; the back end's
+  const PlaitBuffer *buffers;
+  size_t nbuffers; // 1 for the _v calls
+  const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
+} CommCall;
+
+size_t comm_dtype_size(PlaitDtype dtype);
+size_t comm_total(const CommCall *call); // sum of the buffers' counts
+// "all_reduce of 17 fp32 in 2 buffers (sum)", for messages.
+void comm_describe(const CommCall *call, char *text, size_t size);
+
+// A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may block.
+typedef struct CommBackend {
+  const char *name;
+  void (*world_destroy)(PlaitWorld *world);
+  int (*comm_world)(PlaitWorld *world, int rank, PlaitComm **comm, Error *error);
+  int (*comm_create)(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error); // arguments are checked
+  void (*comm_destroy)(PlaitComm *comm);
+  void (*issue)(PlaitComm *comm, CommCall *call, PlaitEvent *sent); // sets ticket; for a send, when it will be received
+  int (*run)(PlaitComm *comm, const CommCall *call);
+} CommBackend;
+
+// The common heads of every back end's own structs.
+struct PlaitWorld {
+  const CommBackend *backend;
+  int ranks;
+  Abort abort;
+};
+struct PlaitComm {
+  const CommBackend *backend;
+  PlaitWorld *world;
+  int rank, size;   // of this communicator
+  const int *ranks; // (size) world ranks; the back end's
+};
+
+// What an event waits on. `wait` blocks until `value` is reached, `done` polls (1, 0 or a negative code).
+typedef struct PlaitTimeline {
+  int (*wait)(struct PlaitTimeline *timeline, uint64_t value);
+  int (*done)(struct PlaitTimeline *timeline, uint64_t value);
+} PlaitTimeline;
+
+// Queues a call that has been issued (its arrays are copied); the event may be NULL.
+void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event);

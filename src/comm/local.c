@@ -1,0 +1,277 @@
+// The local back end: ranks are threads of one process, collectives read and write each other's memory directly.
+#include "comm/local.h"
+#include "comm/share.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Below this it costs less that the last rank to arrive does all parts than to wake the others twice.
+enum { SHARED_BYTES = 32768 };
+
+// What a rank that waits in comm_create waits for; n 0: it does not.
+typedef struct Wish { const int *ranks; int n; } Wish;
+
+typedef struct LocalWorld {
+  PlaitWorld base;
+  LocalGroup *everyone;
+  Gate creation;       // guards the rest
+  LocalGroup *forming; // groups that wait for ranks
+  Wish *wishes;        // (ranks)
+  char *taken;         // (ranks) who has its handle of the communicator of all
+} LocalWorld;
+
+// Groups and communicators ------------------------------------------------------------------------------------------
+
+static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
+  LocalGroup *g = xcalloc(1, sizeof *g);
+  size_t count = (size_t)n;
+  g->world = world;
+  g->n = n;
+  g->ranks = xcalloc(count, sizeof *g->ranks);
+  for (int i = 0; i < n; i++) g->ranks[i] = ranks ? ranks[i] : i;
+  g->calls = xcalloc(count, sizeof *g->calls);
+  g->inbox = xcalloc(count, sizeof *g->inbox);
+  g->mail = xcalloc(count * count, sizeof *g->mail);
+  gate_init(&g->gate, &world->abort);
+  for (int i = 0; i < n; i++) gate_init(&g->inbox[i], &world->abort);
+  for (int i = 0; i < n * n; i++) local_mail_init(&g->mail[i], &g->inbox[i / n]);
+  atomic_init(&g->handles, n);
+  return g;
+}
+
+static void group_free(LocalGroup *g) {
+  for (int i = 0; i < g->n * g->n; i++) local_mail_free(&g->mail[i]);
+  for (int i = 0; i < g->n; i++) gate_destroy(&g->inbox[i]);
+  gate_destroy(&g->gate);
+  free(g->mail);
+  free(g->inbox);
+  free(g->calls);
+  free(g->ranks);
+  free(g);
+}
+
+static PlaitComm *handle_create(LocalGroup *g, int world_rank, const CommBackend *backend) {
+  LocalComm *comm = xcalloc(1, sizeof *comm);
+  comm->base = (PlaitComm){.backend = backend, .world = g->world, .size = g->n, .ranks = g->ranks};
+  while (g->ranks[comm->base.rank] != world_rank) comm->base.rank++;
+  comm->group = g;
+  return &comm->base;
+}
+
+static void local_comm_destroy(PlaitComm *base) {
+  LocalGroup *g = ((LocalComm *)base)->group;
+  free(base);
+  if (atomic_fetch_sub(&g->handles, 1) == 1) group_free(g);
+}
+
+static int contains(Wish wish, int rank) {
+  for (int i = 0; i < wish.n; i++)
+    if (wish.ranks[i] == rank) return 1;
+  return 0;
+}
+static int same(Wish a, Wish b) { return a.n == b.n && !memcmp(a.ranks, b.ranks, (size_t)a.n * sizeof(int)); }
+
+static void print_list(Wish wish, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "[");
+  for (int i = 0; i < wish.n && used + 16 < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", wish.ranks[i]);
+  snprintf(text + used, size - used, "]");
+}
+
+// Another rank of my list that waits for another list with me in it will never come; nor shall I.
+static int find_conflict(LocalWorld *world, int me, Wish mine, char *message, size_t size) {
+  for (int i = 0; i < mine.n; i++) {
+    int rank = mine.ranks[i];
+    Wish other = world->wishes[rank];
+    if (rank == me || !other.n || same(other, mine) || !contains(other, me)) continue;
+    char first[256], second[256];
+    print_list(mine, first, sizeof first);
+    print_list(other, second, sizeof second);
+    snprintf(message, size, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", me, first,
+             rank, second);
+    return 1;
+  }
+  return 0;
+}
+
+// With the creation gate held: joins the group of my list that its first rank has put up; waits until all have joined.
+static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
+  LocalGroup *g;
+  for (;;) {
+    for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
+    if (g || abort_code(&world->base.abort)) break;
+    gate_wait(&world->creation);
+  }
+  if (!g) return NULL;
+  if (++g->joined == g->n) {
+    LocalGroup **link = &world->forming;
+    while (*link != g) link = &(*link)->next;
+    *link = g->next;
+    for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
+    gate_open(&world->creation);
+  }
+  while (g->joined < g->n && !abort_code(&world->base.abort)) gate_wait(&world->creation);
+  return g->joined == g->n ? g : NULL;
+}
+
+static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error) {
+  LocalWorld *world = (LocalWorld *)any->world;
+  int me = any->ranks[any->rank];
+  Wish mine = {ranks, n};
+  char message[1024];
+  LocalGroup *g = me == ranks[0] ? group_create(any->world, ranks, n) : NULL; // not under the gate
+  gate_lock(&world->creation);
+  int conflict = find_conflict(world, me, mine, message, sizeof message);
+  if (g) {
+    g->next = world->forming;
+    world->forming = g;
+    gate_open(&world->creation);
+  }
+  world->wishes[me] = mine;
+  g = conflict ? NULL : join(world, me, mine);
+  if (!g) world->wishes[me] = (Wish){0};
+  gate_unlock(&world->creation);
+  if (conflict) abort_all(&any->world->abort, PLAIT_FAILED, message);
+  if (!g) return error_set(error, abort_code(&any->world->abort), "%s", plait_comm_error(any));
+  *comm = handle_create(g, me, any->backend);
+  return PLAIT_OK;
+}
+
+static int local_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *error) {
+  LocalWorld *world = (LocalWorld *)base;
+  gate_lock(&world->creation);
+  int taken = world->taken[rank];
+  world->taken[rank] = 1;
+  gate_unlock(&world->creation);
+  if (taken) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
+  atomic_fetch_add(&world->everyone->handles, 1);
+  *comm = handle_create(world->everyone, rank, base->backend);
+  return PLAIT_OK;
+}
+
+static void local_world_destroy(PlaitWorld *base) {
+  LocalWorld *world = (LocalWorld *)base;
+  for (LocalGroup *g = world->forming, *next; g; g = next) { // left over when the world failed
+    next = g->next;
+    group_free(g);
+  }
+  group_free(world->everyone);
+  gate_destroy(&world->creation);
+  free(world->wishes);
+  free(world->taken);
+  abort_destroy(&base->abort);
+  free(world);
+}
+
+// Collectives -------------------------------------------------------------------------------------------------------
+
+// With the gate held, by the last rank to arrive: is this one collective, and who does the work?
+static void judge(LocalGroup *g, Error *error) {
+  g->verdict = share_check(g->calls, g->n, g->ranks, error);
+  g->done_by_last = g->verdict < 0 || g->n == 1 || share_bytes(g->calls, g->n) <= SHARED_BYTES;
+  for (int r = 0; g->verdict == PLAIT_OK && g->done_by_last && r < g->n; r++) share_run(g->calls, g->n, r);
+}
+
+// With the gate held. A rank leaves without the others only before all have arrived: after that they use its memory.
+static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
+  LocalGroup *g = comm->group;
+  int code = PLAIT_OK;
+  while (comm->finished != call->ticket && !(code = abort_code(&g->world->abort))) gate_wait(&g->gate);
+  if (code < 0 || (code = abort_code(&g->world->abort)) < 0) return code;
+  g->calls[comm->base.rank] = call;
+  if (++g->arrived == g->n) {
+    g->arrived = 0;
+    judge(g, error);
+    g->phase++;
+    gate_open(&g->gate);
+    return g->verdict;
+  }
+  unsigned phase = g->phase;
+  while (g->phase == phase) {
+    if ((code = abort_code(&g->world->abort)) < 0) return code;
+    gate_wait(&g->gate);
+  }
+  return g->verdict;
+}
+
+// With the gate held: nobody returns while another still uses its memory.
+static void finish(LocalGroup *g) {
+  unsigned phase = g->phase;
+  if (++g->finished == g->n) {
+    g->finished = 0;
+    g->phase++;
+    gate_open(&g->gate);
+  }
+  while (g->phase == phase) gate_wait(&g->gate);
+}
+
+// The rank that found the mismatch is about to fail the world; whoever returns an error can already read why.
+static int await_abort(LocalGroup *g) {
+  gate_lock(&g->gate);
+  while (!abort_code(&g->world->abort)) gate_wait(&g->gate);
+  gate_unlock(&g->gate);
+  return abort_code(&g->world->abort);
+}
+
+static int collective(LocalComm *comm, const CommCall *call) {
+  LocalGroup *g = comm->group;
+  Error error = {0};
+  gate_lock(&g->gate);
+  int code = arrive(comm, call, &error);
+  if (code == PLAIT_OK && !g->done_by_last) {
+    gate_unlock(&g->gate);
+    share_run(g->calls, g->n, comm->base.rank);
+    gate_lock(&g->gate);
+    finish(g);
+  }
+  comm->finished = call->ticket + 1;
+  if (comm->issued != comm->finished) gate_open(&g->gate); // a later call of this rank may wait for its turn
+  gate_unlock(&g->gate);
+  if (error.code) return abort_all(&g->world->abort, error.code, error.message);
+  return code < 0 ? await_abort(g) : code;
+}
+
+static int local_run(PlaitComm *base, const CommCall *call) {
+  LocalComm *comm = (LocalComm *)base;
+  if (call->kind == COMM_SEND) return local_mail_send(comm, call);
+  if (call->kind == COMM_RECV) return local_mail_receive(comm, call);
+  return collective(comm, call);
+}
+
+static void local_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
+  LocalComm *comm = (LocalComm *)base;
+  if (call->kind == COMM_SEND || call->kind == COMM_RECV) {
+    local_mail_issue(comm, call, sent);
+    return;
+  }
+  gate_lock(&comm->group->gate);
+  call->ticket = comm->issued++;
+  gate_unlock(&comm->group->gate);
+}
+
+static const CommBackend local_backend = {
+    .name = "local",
+    .world_destroy = local_world_destroy,
+    .comm_world = local_comm_world,
+    .comm_create = local_comm_create,
+    .comm_destroy = local_comm_destroy,
+    .issue = local_issue,
+    .run = local_run,
+};
+
+int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) {
+  *result = NULL;
+  if (ranks < 1 || ranks > 4096)
+    return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to 4096", ranks);
+  LocalWorld *world = xcalloc(1, sizeof *world);
+  world->base.backend = &local_backend;
+  world->base.ranks = ranks;
+  abort_init(&world->base.abort, ranks);
+  gate_init(&world->creation, &world->base.abort);
+  world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);
+  world->taken = xcalloc((size_t)ranks, 1);
+  world->everyone = group_create(&world->base, NULL, ranks);
+  atomic_store(&world->everyone->handles, 1); // the world's own
+  *result = &world->base;
+  return PLAIT_OK;
+}

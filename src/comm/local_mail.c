@@ -1,0 +1,144 @@
+// Point-to-point messages between threads: the sender leaves a letter with pointers, the receiver copies and says so.
+#include "comm/local.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_LETTERS = 4, FIRST_BUFFERS = 8 };
+
+// A sender must not leave while its memory is being read, not even when the world has failed.
+static int mail_wait(PlaitTimeline *timeline, uint64_t value) {
+  LocalMail *mail = (LocalMail *)timeline;
+  int code = PLAIT_OK;
+  gate_lock(mail->gate);
+  while (mail->done < value && (mail->copying || !(code = abort_code(mail->gate->abort)))) gate_wait(mail->gate);
+  if (mail->done >= value) code = PLAIT_OK;
+  gate_unlock(mail->gate);
+  return code;
+}
+
+static int mail_done(PlaitTimeline *timeline, uint64_t value) {
+  LocalMail *mail = (LocalMail *)timeline;
+  gate_lock(mail->gate);
+  int state = mail->done >= value ? 1 : mail->copying ? 0 : abort_code(mail->gate->abort);
+  gate_unlock(mail->gate);
+  return state;
+}
+
+void local_mail_init(LocalMail *mail, Gate *inbox) {
+  mail->timeline = (PlaitTimeline){mail_wait, mail_done};
+  mail->gate = inbox;
+}
+
+void local_mail_free(LocalMail *mail) {
+  for (size_t i = 0; i < mail->capacity; i++) {
+    free(mail->ring[i]->buffers);
+    free(mail->ring[i]);
+  }
+  free(mail->ring);
+}
+
+// Doubles the ring, which is full or empty.
+static void grow(LocalMail *mail) {
+  size_t capacity = mail->capacity ? 2 * mail->capacity : FIRST_LETTERS;
+  LocalLetter **ring = xcalloc(capacity, sizeof(LocalLetter *));
+  for (uint64_t i = mail->done; i < mail->done + mail->capacity; i++)
+    ring[i % capacity] = mail->ring[i % mail->capacity];
+  for (size_t i = 0; i < capacity; i++) {
+    if (ring[i]) continue;
+    ring[i] = xcalloc(1, sizeof *ring[i]);
+    ring[i]->buffers = xcalloc(ring[i]->capacity = FIRST_BUFFERS, sizeof *ring[i]->buffers);
+  }
+  free(mail->ring);
+  mail->ring = ring;
+  mail->capacity = capacity;
+}
+
+static LocalMail *mail_of(LocalComm *comm, const CommCall *call) {
+  int receiver = call->kind == COMM_SEND ? call->root : comm->base.rank;
+  int sender = call->kind == COMM_SEND ? comm->base.rank : call->root;
+  return &comm->group->mail[receiver * comm->group->n + sender];
+}
+
+void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
+  LocalMail *mail = mail_of(comm, call);
+  gate_lock(mail->gate);
+  if (call->kind == COMM_RECV) {
+    call->ticket = mail->receives++;
+  } else {
+    if (mail->sends - mail->done == mail->capacity) grow(mail);
+    LocalLetter *letter = mail->ring[mail->sends % mail->capacity];
+    if (call->nbuffers > letter->capacity)
+      letter->buffers = xrealloc(letter->buffers, (letter->capacity = call->nbuffers) * sizeof *letter->buffers);
+    if (call->nbuffers) memcpy(letter->buffers, call->buffers, call->nbuffers * sizeof *letter->buffers);
+    call->ticket = mail->sends++;
+    letter->call = *call;
+    letter->call.buffers = letter->buffers;
+    letter->ready = 0;
+    if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
+  }
+  gate_unlock(mail->gate);
+}
+
+int local_mail_send(LocalComm *comm, const CommCall *call) {
+  LocalMail *mail = mail_of(comm, call);
+  gate_lock(mail->gate);
+  mail->ring[call->ticket % mail->capacity]->ready = 1;
+  gate_open(mail->gate);
+  gate_unlock(mail->gate);
+  if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1);
+  return abort_code(mail->gate->abort);
+}
+
+// Both lists hold the same number of elements, cut in their own ways.
+static void copy_list(const CommCall *to, const CommCall *from) {
+  size_t size = comm_dtype_size(to->dtype), i = 0, k = 0, i_at = 0, k_at = 0;
+  while (i < to->nbuffers && k < from->nbuffers) {
+    size_t to_left = to->buffers[i].count - i_at, from_left = from->buffers[k].count - k_at;
+    size_t count = to_left < from_left ? to_left : from_left;
+    if (count)
+      memmove((char *)to->buffers[i].recv + i_at * size, (const char *)from->buffers[k].send + k_at * size, count * size);
+    i_at += count;
+    k_at += count;
+    if (i_at == to->buffers[i].count) i++, i_at = 0;
+    if (k_at == from->buffers[k].count) k++, k_at = 0;
+  }
+}
+
+static int refuse(LocalComm *comm, const CommCall *call, const CommCall *sent) {
+  char message[512], first[160], second[160];
+  comm_describe(sent, first, sizeof first);
+  comm_describe(call, second, sizeof second);
+  snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s (message %llu between them)",
+           comm->group->ranks[call->root], first, comm->group->ranks[comm->base.rank], second,
+           (unsigned long long)call->ticket + 1);
+  return abort_all(&comm->base.world->abort, PLAIT_FAILED, message);
+}
+
+int local_mail_receive(LocalComm *comm, const CommCall *call) {
+  LocalMail *mail = mail_of(comm, call);
+  gate_lock(mail->gate);
+  for (;;) {
+    int code = abort_code(mail->gate->abort);
+    if (code < 0) {
+      gate_unlock(mail->gate);
+      return code;
+    }
+    if (mail->done == call->ticket && mail->sends > call->ticket &&
+        mail->ring[call->ticket % mail->capacity]->ready)
+      break;
+    gate_wait(mail->gate);
+  }
+  const CommCall *sent = &mail->ring[call->ticket % mail->capacity]->call;
+  mail->copying = 1;
+  gate_unlock(mail->gate);
+  int fits = sent->dtype == call->dtype && comm_total(sent) == comm_total(call);
+  if (fits) copy_list(call, sent);
+  int code = fits ? PLAIT_OK : refuse(comm, call, sent);
+  gate_lock(mail->gate);
+  mail->copying = 0;
+  if (fits) mail->done++;
+  gate_open(mail->gate);
+  gate_unlock(mail->gate);
+  return code;
+}

@@ -1,0 +1,21 @@
+// Runs one function on every rank of a fresh local world, each in a thread of its own.
+#pragma once
+#include "plait/comm.h"
+
+typedef struct Ranks {
+  int n;
+  PlaitWorld *world;
+  void *context;
+  int codes[64];          // what each rank returned
+  char messages[64][512]; // plait_comm_error, or what fail() left
+} Ranks;
+
+typedef int (*RankFunction)(Ranks *ranks, PlaitComm *comm, int rank);
+
+// Returns the number of ranks that returned anything but 0 (the first one's message is printed unless quiet).
+int ranks_run(Ranks *ranks, int n, RankFunction function, void *context, int quiet);
+
+// For a rank: leaves a message and returns 1. Only the main thread asserts.
+int ranks_fail(Ranks *ranks, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define EXPECT(condition)                                                                                              \
+  do { if (!(condition)) return ranks_fail(ranks, rank, "%s:%d: %s", __FILE__, __LINE__, #condition); } while (0)
