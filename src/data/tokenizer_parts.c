@@ -219,16 +219,13 @@ static int decode_byte_level(const char *text, int bytes, ByteVector *out) {
   return 0;
 }
 
-static void decode_token(const Tokenizer *t, int32_t id, ByteVector *out) {
+static void decode_token(const Tokenizer *t, const char *text, int bytes, int added, ByteVector *out) {
   const TokenizerDecoder *d = &t->decoder;
-  const char *text = t->token_text[id];
-  int bytes = t->token_bytes[id];
   unsigned byte;
   char closing;
   if (d->byte_level) {
     // Added tokens stand in the text as they are; Hugging Face reads their letters as bytes, which mangles accents.
-    int added = bpe_find(&t->bpe, text, (size_t)bytes) != id;
-    if (added || t->token_special[id] || decode_byte_level(text, bytes, out) < 0) bytes_append(out, text, (size_t)bytes);
+    if (added || decode_byte_level(text, bytes, out) < 0) bytes_append(out, text, (size_t)bytes);
     return;
   }
   if (d->byte_fallback && bytes == 6 && sscanf(text, "<0x%2X%c", &byte, &closing) == 2 && closing == '>') {
@@ -252,22 +249,25 @@ static void decode_token(const Tokenizer *t, int32_t id, ByteVector *out) {
   }
 }
 
+static void set_decoded(const TokenizerReader *r, int32_t id, const char *token, int bytes, int added) {
+  ByteVector text = {0};
+  decode_token(r->t, token, bytes, added, &text);
+  r->t->decoded[id].text = reader_copy(r, text.data ? text.data : "", text.count);
+  r->t->decoded[id].bytes = text.count;
+  vec_free(&text);
+}
+
 int reader_finish_decoder(const TokenizerReader *r) {
   Tokenizer *t = r->t;
-  ByteVector text = {0};
   if (t->bpe.byte_level) t->decoder.byte_level = 1; // also where the file names no decoder
   if (t->bpe.byte_level && t->bpe.byte_fallback)
     for (int b = 0; b < 256; b++)
       if (t->bpe.byte_id[b] < 0) return reader_refuse(r, "model.byte_fallback", "is set, which ByteLevel does not support");
   t->decoded = arena_alloc(&t->arena, (size_t)t->vocab_size * sizeof *t->decoded);
-  for (int32_t id = 0; id < t->vocab_size; id++) {
-    if (!t->token_text[id]) continue;
-    text.count = 0;
-    decode_token(t, id, &text);
-    t->decoded[id].text = reader_copy(r, text.data ? text.data : "", text.count);
-    t->decoded[id].bytes = text.count;
-  }
-  vec_free(&text);
+  for (int32_t id = 0; id < t->vocab_size; id++)
+    if (t->token_text[id]) set_decoded(r, id, t->token_text[id], t->token_bytes[id], 0);
+  for (int i = 0; i < t->added_count; i++) // what they match in normalized text, so that it comes back
+    set_decoded(r, t->added[i].id, t->added[i].text, t->added[i].bytes, 1);
   return PLAIT_OK;
 }
 
