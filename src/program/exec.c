@@ -1,0 +1,332 @@
+// Running a Program: binding at load, then actions, bodies, instructions.
+#include "program/exec.h"
+#include "program/memory.h"
+#include <string.h>
+#include <time.h>
+
+typedef struct Piece { int64_t send, recv, count; int input, output; } Piece; // byte offsets into operands; count in elements
+
+typedef struct Bound {
+  const Node *node;
+  Kernel kernel;          // NULL for a collective
+  int ninput;             // terms that live here, see stage
+  const int *tensor;      // (ninput) their tensors
+  Operand *input, *output;
+  uint64_t name;
+  PlaitComm *comm;        // collectives
+  int pieces;
+  Piece *piece;
+  PlaitBuffer *buffer;    // (pieces) scratch for the call
+} Bound;
+
+typedef struct BoundBody { int count; Bound *bound; } BoundBody;
+typedef struct GroupComm { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } GroupComm;
+
+struct Executor {
+  const Program *program;
+  State *state;
+  const Backend *backend;
+  Team *team;
+  PlaitComm *world;
+  CallParameters parameters;
+  int64_t microbatch_samples; // over all data ranks
+  const StepInput *inputs;
+  int *variable;              // Variable of this graph → of the State's graph
+  BoundBody begin, end, (*micro)[PHASE_COUNT];
+  Vec(GroupComm) group;
+  PlaitComm *pipe[2];         // backward and forward direction over the pp axis
+  PlaitEvent *sent;           // (slots × sends per microbatch)
+  int sends;                  // per microbatch, at most
+  int *sent_count;            // (slots)
+  double comm_seconds;
+  Arena arena;
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static char *pointer(const Executor *e, int tensor, int microbatch) {
+  const Program *p = e->program;
+  const Place *place = &p->place[tensor];
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  const Program *owner = e->state->program;
+  switch (place->space) {
+  case SPACE_VARIABLE: {
+    int v = e->variable[t->variable];
+    return e->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
+  }
+  case SPACE_INPUT: return (char *)e->inputs[t->input].base + microbatch * e->inputs[t->input].stride;
+  case SPACE_SLOT: return e->state->work + microbatch % p->slots * p->slot_bytes + place->offset;
+  case SPACE_WORK: return e->state->work + p->slots * p->slot_bytes + place->offset;
+  case SPACE_NONE: break;
+  }
+  return NULL;
+}
+
+const void *executor_tensor(const Executor *e, int tensor) { return pointer(e, tensor, 0); }
+double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
+
+// Communicators -----------------------------------------------------------------------------------------------------
+
+static PlaitComm *find_group(const Executor *e, const CommAttr *attr) {
+  for (int i = 0; i < e->group.count; i++)
+    if (e->group.data[i].axes == attr->axes && e->group.data[i].coordinates == attr->stages) return e->group.data[i].comm;
+  return NULL;
+}
+
+// Every rank goes through the collectives of the whole graph in the same order, and makes the groups that it is in.
+static int create_groups(Executor *e, Error *error) {
+  const Graph *g = e->program->graph;
+  const Mesh *mesh = &e->program->mesh;
+  int *ranks = arena_array(&e->arena, int, mesh->ranks), code = PLAIT_OK;
+  for (int i = 0; i < g->node.count && !code; i++) {
+    const Node *n = &g->node.data[i];
+    if (!op_def(n->op)->communicates) continue;
+    const CommAttr *attr = node_attr(n, CommAttr);
+    int seen = 0, pp = mesh_axis(mesh, "pp");
+    for (int k = 0; k < e->group.count; k++) seen |= e->group.data[k].axes == attr->axes && e->group.data[k].coordinates == attr->stages;
+    if (seen) continue;
+    GroupComm group = {attr->axes, attr->stages, NULL};
+    int member = !attr->stages || attr->stages >> mesh_coordinate(mesh, e->state->rank, pp) & 1;
+    int count = mesh_group(mesh, e->state->rank, attr->axes, attr->stages, ranks);
+    if (member) code = plait_comm_create(e->world, ranks, count, &group.comm, error);
+    vec_push(&e->group, group);
+  }
+  int pp = mesh_axis(mesh, "pp");
+  for (int direction = 0; direction < 2 && !code && mesh->axis[pp].size > 1; direction++) {
+    int count = mesh_group(mesh, e->state->rank, 1u << pp, 0, ranks);
+    code = plait_comm_create(e->world, ranks, count, &e->pipe[direction], error);
+  }
+  return code;
+}
+
+// Binding -----------------------------------------------------------------------------------------------------------
+
+static int lives_here(const Executor *e, int tensor) {
+  const Graph *g = e->program->graph;
+  const Tensor *t = graph_tensor(g, tensor);
+  uint64_t stages = t->variable >= 0 ? g->variable.data[t->variable].stages : t->producer >= 0 ? t->stages : ~0ull;
+  return stage_coordinates(&e->program->mesh, stages) >> e->program->coordinate & 1;
+}
+
+static int64_t extent(const Tensor *t, int from, int to) {
+  int64_t n = 1;
+  for (int d = from; d < to; d++) n *= t->local[d];
+  return n;
+}
+
+// The buffers of a collective: one a tensor, or one for each block of the dims outside the gathered or scattered dim.
+static void bind_pieces(Executor *e, Bound *b) {
+  const Graph *g = e->program->graph;
+  const Node *n = b->node;
+  for (int pass = 0; pass < 2; pass++) {
+    int count = 0;
+    for (int k = 0; k < n->ninput; k++) {
+      const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+      const Tensor *whole = n->op == OP_REDUCE_SCATTER ? in : out, *shard = n->op == OP_REDUCE_SCATTER ? out : in;
+      int d = 0, rank = in->shape.rank;
+      while (d < rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
+      int64_t blocks = n->op == OP_ALL_REDUCE ? 1 : extent(shard, 0, d), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = n->op == OP_ALL_REDUCE ? extent(in, 0, rank) : extent(shard, d, rank);
+      int64_t shards = n->op == OP_ALL_REDUCE ? 1 : mesh_size(&e->program->mesh, node_attr(n, CommAttr)->axes);
+      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
+            (long long)(blocks * shards * elements));
+      for (int64_t i = 0; i < blocks; i++, count++) {
+        if (!pass) continue;
+        int64_t wide = i * shards * elements * size, narrow = i * elements * size;
+        b->piece[count] = (Piece){n->op == OP_REDUCE_SCATTER ? wide : narrow, n->op == OP_ALL_GATHER ? wide : narrow, elements, k, k};
+      }
+    }
+    if (pass) continue;
+    b->pieces = count;
+    b->piece = arena_array(&e->arena, Piece, count);
+    b->buffer = arena_array(&e->arena, PlaitBuffer, count);
+  }
+}
+
+static void bind_node(Executor *e, const Node *n, Bound *b) {
+  const Program *p = e->program;
+  b->node = n;
+  b->name = philox_name(n->name);
+  b->input = arena_array(&e->arena, Operand, n->ninput + 1);
+  b->output = arena_array(&e->arena, Operand, n->noutput + 1);
+  program_operands(p, n, e->state->rank, b->input, b->output);
+  int *tensor = arena_array(&e->arena, int, n->ninput + 1);
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] >= 0 && !lives_here(e, n->input[k])) continue;
+    b->input[b->ninput] = b->input[k];
+    tensor[b->ninput++] = n->input[k];
+  }
+  b->tensor = tensor;
+  if (op_def(n->op)->communicates) {
+    b->comm = find_group(e, node_attr(n, CommAttr));
+    bind_pieces(e, b);
+    return;
+  }
+  const KernelEntry *entry = e->backend->find(e->backend, n->op, node_dtype(p->graph, n));
+  b->kernel = entry ? entry->kernel : op_def(n->op)->reference;
+  CHECK(b->kernel, "op %s has no kernel", op_name(n->op));
+}
+
+static BoundBody bind_body(Executor *e, const Body *body) {
+  BoundBody b = {body->count, arena_array(&e->arena, Bound, body->count + 1)};
+  for (int i = 0; i < body->count; i++) bind_node(e, &e->program->graph->node.data[body->instruction[i].node], &b.bound[i]);
+  return b;
+}
+
+static int bind_variables(Executor *e, Error *error) {
+  const Graph *g = e->program->graph, *owner = e->state->program->graph;
+  e->variable = arena_array(&e->arena, int, g->variable.count + 1);
+  for (int i = 0; i < g->variable.count; i++) {
+    int v = e->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
+    if (e->program->variable_offset[i] < 0) continue;
+    if (v < 0 || e->state->program->variable_offset[v] < 0 || owner->variable.data[v].allocated < g->variable.data[i].allocated ||
+        owner->variable.data[v].copies < g->variable.data[i].copies)
+      return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in", g->variable.data[i].name);
+  }
+  return PLAIT_OK;
+}
+
+static void find_microbatch_samples(Executor *e) {
+  const Graph *g = e->program->graph;
+  for (int i = 0; i < g->input.count; i++) {
+    const Tensor *t = graph_tensor(g, g->input.data[i].tensor);
+    if (g->input.data[i].region == REGION_MICRO && t->shape.rank && t->shape.dim[0] == DIM_BATCH) e->microbatch_samples = t->shape.size[0];
+  }
+}
+
+int executor_create(const Program *p, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
+                    Executor **out, Error *error) {
+  Executor *e = xcalloc(1, sizeof *e);
+  *e = (Executor){.program = p, .state = state, .backend = backend, .team = team, .world = world, .parameters = {.seed = seed}};
+  find_microbatch_samples(e);
+  int code = bind_variables(e, error);
+  if (!code && p->mesh.ranks > 1) code = create_groups(e, error);
+  if (code) {
+    executor_destroy(e);
+    return code;
+  }
+  e->begin = bind_body(e, &p->begin);
+  e->end = bind_body(e, &p->end);
+  e->micro = arena_alloc(&e->arena, sizeof *e->micro * (size_t)p->graph->stages);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      e->micro[s][phase] = bind_body(e, &p->micro[s][phase]);
+      e->sends += p->segments->micro[s][phase].send.count;
+    }
+  e->sent = arena_array(&e->arena, PlaitEvent, p->slots * (e->sends + 1));
+  e->sent_count = arena_array(&e->arena, int, p->slots + 1);
+  *out = e;
+  return PLAIT_OK;
+}
+
+void executor_destroy(Executor *e) {
+  if (!e) return;
+  for (int i = 0; i < e->group.count; i++) plait_comm_destroy(e->group.data[i].comm);
+  for (int i = 0; i < 2; i++) plait_comm_destroy(e->pipe[i]);
+  vec_free(&e->group);
+  arena_free(&e->arena);
+  free(e);
+}
+
+// Running -----------------------------------------------------------------------------------------------------------
+
+static int run_collective(Executor *e, Bound *b) {
+  for (int i = 0; i < b->pieces; i++) {
+    const Piece *p = &b->piece[i];
+    b->buffer[i] = (PlaitBuffer){(char *)b->input[p->input].data + p->send, (char *)b->output[p->output].data + p->recv, (size_t)p->count};
+  }
+  PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
+  PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
+  double start = now();
+  int code = PLAIT_FAILED;
+  if (b->node->op == OP_ALL_REDUCE) code = plait_all_reduce(b->comm, b->buffer, (size_t)b->pieces, dtype, op, NULL, NULL);
+  if (b->node->op == OP_ALL_GATHER) code = plait_all_gather(b->comm, b->buffer, (size_t)b->pieces, dtype, NULL, NULL);
+  if (b->node->op == OP_REDUCE_SCATTER) code = plait_reduce_scatter(b->comm, b->buffer, (size_t)b->pieces, dtype, op, NULL, NULL);
+  e->comm_seconds += now() - start;
+  return code;
+}
+
+static int run_body(Executor *e, BoundBody *body, int microbatch, Error *error) {
+  e->parameters.microbatch = microbatch;
+  e->parameters.sample_base = microbatch * e->microbatch_samples;
+  char *scratch = e->state->work + e->program->slots * e->program->slot_bytes + e->program->work_bytes;
+  for (int i = 0; i < body->count; i++) {
+    Bound *b = &body->bound[i];
+    for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : pointer(e, b->tensor[k], microbatch);
+    for (int k = 0; k < b->node->noutput; k++) b->output[k].data = pointer(e, b->node->output[k], microbatch);
+    if (b->comm) {
+      if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
+      continue;
+    }
+    KernelCall call = {.ninput = b->ninput, .noutput = b->node->noutput, .input = b->input, .output = b->output, .attr = b->node->attr,
+                       .name = b->name, .parameters = &e->parameters, .workspace = scratch,
+                       .workspace_size = (size_t)e->program->scratch_bytes, .team = e->team};
+    b->kernel(&call);
+  }
+  return PLAIT_OK;
+}
+
+static int wait_sends(Executor *e, int slot) {
+  int code = PLAIT_OK;
+  for (int i = 0; i < e->sent_count[slot] && !code; i++) code = plait_event_wait(e->sent[slot * e->sends + i]);
+  e->sent_count[slot] = 0;
+  return code;
+}
+
+static int run_transfer(Executor *e, const Action *a) {
+  const Tensor *t = graph_tensor(e->program->graph, a->tensor);
+  int slot = a->microbatch % e->program->slots, peer = a->peer % e->program->schedule->coordinates;
+  char *data = pointer(e, a->tensor, a->microbatch);
+  PlaitBuffer buffer = {data, data, (size_t)extent(t, 0, t->shape.rank)};
+  if (a->kind == ACTION_SEND) {
+    CHECK(e->sent_count[slot] < e->sends);
+    return plait_send(e->pipe[a->peer > a->stage], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[slot * e->sends + e->sent_count[slot]++]);
+  }
+  double start = now();
+  int code = plait_recv(e->pipe[a->stage > a->peer], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
+  e->comm_seconds += now() - start;
+  return code;
+}
+
+static int run_action(Executor *e, const Action *a, Error *error) {
+  int slot = a->microbatch % e->program->slots;
+  switch (a->kind) {
+  case ACTION_BEGIN: return run_body(e, &e->begin, 0, error);
+  case ACTION_END: return run_body(e, &e->end, 0, error);
+  case ACTION_BACKWARD: return run_body(e, &e->micro[a->stage][PHASE_BACKWARD], a->microbatch, error);
+  case ACTION_FORWARD: return run_body(e, &e->micro[a->stage][PHASE_FORWARD], a->microbatch, error);
+  case ACTION_RECV: // the first thing that happens to a slot may be a receive
+  case ACTION_SEND:
+    if (run_transfer(e, a)) return error_set(error, PLAIT_FAILED, "stage %d, microbatch %d, slot %d: %s", a->stage, a->microbatch, slot, plait_comm_error(e->world));
+    return PLAIT_OK;
+  case ACTION_COUNT: break;
+  }
+  return PLAIT_OK;
+}
+
+// Before a microbatch enters a slot, what its predecessor there sent must have arrived.
+static int reuse_slot(Executor *e, const Action *a, int *entered) {
+  int slot = a->microbatch % e->program->slots;
+  if ((a->kind != ACTION_FORWARD && a->kind != ACTION_RECV) || a->microbatch <= entered[slot]) return PLAIT_OK;
+  entered[slot] = a->microbatch;
+  return wait_sends(e, slot);
+}
+
+int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error) {
+  e->inputs = inputs;
+  e->parameters.step = step;
+  const ActionList *list = &e->program->schedule->list[e->program->coordinate];
+  int entered[e->program->slots], code = PLAIT_OK;
+  for (int i = 0; i < e->program->slots; i++) entered[i] = -1;
+  for (int i = 0; i < list->count && !code; i++) {
+    if (reuse_slot(e, &list->data[i], entered)) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
+    code = run_action(e, &list->data[i], error);
+  }
+  for (int s = 0; s < e->program->slots && !code; s++)
+    if (wait_sends(e, s)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
+  return code;
+}

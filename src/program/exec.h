@@ -1,0 +1,23 @@
+// The executor: runs a Program on one rank. It knows no parallelism, only actions, bodies, kernels and collectives.
+#pragma once
+#include "plait/comm.h"
+#include "program/state.h"
+
+typedef struct Executor Executor;
+
+// Memory of a graph input for one step: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
+typedef struct StepInput { const void *base; int64_t stride; } StepInput;
+
+// Binds a Program to a rank: pointers, IndexMaps, kernels, communicators. Collective over all ranks of `world` when the
+// mesh has more than one (all create their executors in the same order). Everything is borrowed. team may be NULL.
+int executor_create(const Program *program, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
+                    Executor **out, Error *error);
+void executor_destroy(Executor *e);
+
+// Runs one step. inputs[i] belongs to graph input i. `first_sample` is the global batch position of microbatch 0's first
+// sample (usually 0), `samples` how many a microbatch has over all data ranks.
+int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error);
+// Seconds spent in collectives and receives since the executor was made.
+double executor_comm_seconds(const Executor *e);
+// The memory of a tensor after a run (slot 0); for tests and for reading logits.
+const void *executor_tensor(const Executor *e, int tensor);

@@ -1,0 +1,166 @@
+// The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in slots,
+// everything else in one workspace that all bodies share.
+#include "program/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+static int64_t tensor_bytes(const Tensor *t) {
+  return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), BUFFER_ALIGNMENT);
+}
+
+static int here(const Program *p, uint64_t stages) { return stage_coordinates(&p->mesh, stages) >> p->coordinate & 1; }
+
+void memory_place_variables(Program *p) {
+  const Graph *g = p->graph;
+  p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
+  p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
+  int64_t at = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    p->variable_offset[i] = -1;
+    if (!here(p, v->stages)) continue;
+    int64_t start = at;
+    p->variable_offset[i] = at;
+    at += round_up(v->allocated * (int64_t)dtype_size(v->dtype), BUFFER_ALIGNMENT);
+    for (int c = 0; c < v->copies; c++) {
+      p->copy_offset[i][c] = at;
+      at += round_up(v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), BUFFER_ALIGNMENT);
+    }
+    int64_t *category = v->kind == VARIABLE_PARAMETER   ? &p->memory.parameters
+                        : v->kind == VARIABLE_GRADIENT  ? &p->memory.gradients
+                        : v->kind == VARIABLE_OPTIMIZER ? &p->memory.optimizer
+                                                        : &p->memory.other;
+    *category += at - start;
+  }
+  p->state_bytes = at;
+}
+
+typedef struct Life { int tensor; int64_t bytes, offset; int first, last; } Life;
+
+static int by_size(const void *a, const void *b) {
+  const Life *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->tensor - y->tensor;
+}
+
+static int by_offset(const void *a, const void *b) {
+  const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
+  return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+// Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
+static int64_t pack(Life *life, int n) {
+  qsort(life, (size_t)n, sizeof *life, by_size);
+  Life **live = xcalloc((size_t)n + 1, sizeof *live);
+  int64_t end = 0;
+  for (int i = 0; i < n; i++) {
+    int count = 0;
+    for (int k = 0; k < i; k++)
+      if (life[k].first <= life[i].last && life[i].first <= life[k].last) live[count++] = &life[k];
+    qsort(live, (size_t)count, sizeof *live, by_offset);
+    int64_t at = 0;
+    for (int k = 0; k < count; k++) {
+      if (live[k]->offset - at >= life[i].bytes) break;
+      if (live[k]->offset + live[k]->bytes > at) at = live[k]->offset + live[k]->bytes;
+    }
+    life[i].offset = at;
+    if (at + life[i].bytes > end) end = at + life[i].bytes;
+  }
+  free(live);
+  return end;
+}
+
+// Collectives' results in BEGIN and END are counted as communication.
+static void count_communication(Program *p, const Body *body) {
+  int64_t bytes = 0;
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &p->graph->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->noutput && op_def(n->op)->communicates; k++)
+      if (p->place[n->output[k]].space == SPACE_WORK) bytes += tensor_bytes(graph_tensor(p->graph, n->output[k]));
+  }
+  if (bytes > p->memory.communication) p->memory.communication = bytes;
+}
+
+void memory_place_body(Program *p, const Body *body) {
+  Vec(Life) life = {0};
+  int *index = xcalloc((size_t)p->graph->tensor.count, sizeof(int));
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &p->graph->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->noutput + n->ninput; k++) {
+      int t = k < n->noutput ? n->output[k] : n->input[k - n->noutput];
+      if (t < 0 || p->place[t].space != SPACE_WORK) continue;
+      if (!index[t]) {
+        vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(graph_tensor(p->graph, t)), .first = i, .last = i});
+        index[t] = life.count;
+      }
+      life.data[index[t] - 1].last = i;
+    }
+  }
+  int64_t end = pack(life.data, life.count);
+  for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
+  if (end > p->work_bytes) p->work_bytes = end;
+  free(index);
+  vec_free(&life);
+}
+
+// What a stage's forward body leaves to its backward body, receives or sends.
+static void mark_slots(Program *p, int stage) {
+  const Graph *g = p->graph;
+  for (int phase = 0; phase < PHASE_COUNT; phase++) {
+    const Segment *s = &p->segments->micro[stage][phase];
+    for (int i = 0; i < s->node.count; i++) {
+      const Node *n = &g->node.data[s->node.data[i]];
+      for (int k = 0; k < n->ninput; k++) {
+        const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+        if (!t || t->producer < 0 || p->place[t->id].space != SPACE_WORK) continue;
+        const Node *maker = &g->node.data[t->producer];
+        if (maker->stage != n->stage || maker->phase != n->phase) p->place[t->id].space = SPACE_SLOT;
+      }
+    }
+    for (int i = 0; i < s->send.count; i++) p->place[s->send.data[i].tensor].space = SPACE_SLOT;
+    for (int i = 0; i < s->receive.count; i++) p->place[s->receive.data[i].tensor].space = SPACE_SLOT;
+  }
+}
+
+static int on_this_coordinate(const Program *p, const Tensor *t) {
+  if (t->producer < 0) return 0;
+  return p->graph->node.data[t->producer].stage % p->mesh.axis[mesh_axis(&p->mesh, "pp")].size == p->coordinate;
+}
+
+void memory_place_tensors(Program *p) {
+  const Graph *g = p->graph;
+  p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
+  for (int i = 0; i < g->tensor.count; i++) {
+    const Tensor *t = &g->tensor.data[i];
+    p->place[i].space = t->variable >= 0 ? SPACE_VARIABLE : t->input >= 0 ? SPACE_INPUT : SPACE_WORK;
+    if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
+  }
+  for (int s = 0; s < g->stages; s++)
+    if (s % p->schedule->coordinates == p->coordinate) mark_slots(p, s);
+  int64_t at = 0;
+  for (int i = 0; i < g->tensor.count; i++) {
+    const Tensor *t = &g->tensor.data[i];
+    if (p->place[i].space != SPACE_SLOT) continue;
+    int received = 0;
+    for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates)
+      for (int phase = 0; phase < PHASE_COUNT; phase++)
+        for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++) received |= p->segments->micro[s][phase].receive.data[k].tensor == i;
+    if (!received && !on_this_coordinate(p, t)) continue;
+    p->place[i].offset = at;
+    at += tensor_bytes(t);
+  }
+  p->slot_bytes = at;
+}
+
+void memory_total(Program *p) {
+  MemoryPlan *m = &p->memory;
+  count_communication(p, &p->begin);
+  count_communication(p, &p->end);
+  int64_t work = p->work_bytes + p->scratch_bytes;
+  if (m->communication > work) m->communication = work; // it shares the workspace with bodies that run at other times
+  m->activations = p->slots * p->slot_bytes;
+  m->workspace = work - m->communication;
+  m->total = p->state_bytes + m->activations + work;
+}

@@ -1,0 +1,9 @@
+// Steps of the memory plan, in the order in which program_create takes them.
+#pragma once
+#include "pass/pass.h"
+#include "program/program.h"
+
+void memory_place_variables(Program *p);
+void memory_place_tensors(Program *p);                    // spaces, and offsets in slots
+void memory_place_body(Program *p, const Body *body);     // offsets in the workspace
+void memory_total(Program *p);

@@ -1,0 +1,58 @@
+// A Program, readably.
+#include "program/program.h"
+
+static void print_place(const Program *p, int tensor, FILE *out) {
+  if (tensor < 0) {
+    fputs(" -", out);
+    return;
+  }
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  const Place *place = &p->place[tensor];
+  fprintf(out, " %%%d", tensor);
+  if (place->space == SPACE_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
+  if (place->space == SPACE_INPUT) fprintf(out, "=<%s>", t->name);
+  if (place->space == SPACE_SLOT) fprintf(out, "=slot+%lld", (long long)place->offset);
+  if (place->space == SPACE_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
+  fputc('(', out);
+  for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
+  fputc(')', out);
+}
+
+static void print_group(const Program *p, const Node *n, FILE *out) {
+  if (!op_def(n->op)->communicates) return;
+  uint32_t axes = node_attr(n, CommAttr)->axes;
+  fprintf(out, " over");
+  for (int a = 0; a < p->mesh.naxis; a++)
+    if (axes >> a & 1) fprintf(out, " %s", p->mesh.axis[a].name);
+  if (node_attr(n, CommAttr)->maximum) fprintf(out, " (max)");
+}
+
+static void print_body(const Program *p, const char *title, const Body *b, FILE *out) {
+  if (!b->count) return;
+  fprintf(out, "%s\n", title);
+  for (int i = 0; i < b->count; i++) {
+    const Node *n = &p->graph->node.data[b->instruction[i].node];
+    fprintf(out, "  %4d ", i);
+    for (int k = 0; k < n->noutput; k++) print_place(p, n->output[k], out);
+    fprintf(out, " = %s", op_name(n->op));
+    print_group(p, n, out);
+    for (int k = 0; k < n->ninput; k++) print_place(p, n->input[k], out);
+    fprintf(out, "   # %s\n", n->name);
+  }
+}
+
+void program_print(const Program *p, FILE *out) {
+  fprintf(out, "Program of pipeline rank %d of %d: %d slots of %lld bytes, workspace %lld, kernel scratch %lld, Variables %lld\n",
+          p->coordinate, p->schedule->coordinates, p->slots, (long long)p->slot_bytes, (long long)p->work_bytes,
+          (long long)p->scratch_bytes, (long long)p->state_bytes);
+  fprintf(out, "actions\n");
+  schedule_print(p->schedule, p->graph, p->coordinate, out);
+  print_body(p, "body BEGIN", &p->begin, out);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      char title[64];
+      snprintf(title, sizeof title, "body %s stage %d", phase ? "B" : "F", s);
+      print_body(p, title, &p->micro[s][phase], out);
+    }
+  print_body(p, "body END", &p->end, out);
+}

@@ -1,0 +1,92 @@
+// The arena of a rank, and the init rules of Variables.
+#include "program/state.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+int64_t program_work_bytes(const Program *p) { return p->slots * p->slot_bytes + p->work_bytes + p->scratch_bytes; }
+
+int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error) {
+  State *s = xcalloc(1, sizeof *s);
+  s->program = program;
+  s->rank = rank;
+  s->bytes = round_up(program->state_bytes + work_bytes + BUFFER_ALIGNMENT, HUGE_PAGE);
+  char *raw = mmap(NULL, (size_t)s->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) {
+    int why = errno;
+    error_set(error, PLAIT_NO_MEMORY, "rank %d: cannot get the %lld bytes of its memory plan: %s", rank, (long long)s->bytes, strerror(why));
+    free(s);
+    return PLAIT_NO_MEMORY;
+  }
+  char *aligned = (char *)round_up((int64_t)(intptr_t)raw, HUGE_PAGE);
+  if (aligned > raw) munmap(raw, (size_t)(aligned - raw));
+  if (aligned - raw < HUGE_PAGE) munmap(aligned + s->bytes, (size_t)(HUGE_PAGE - (aligned - raw)));
+  s->memory = aligned;
+  madvise(s->memory, (size_t)s->bytes, MADV_HUGEPAGE);
+  memset(s->memory, 0, (size_t)s->bytes);
+  s->work = s->memory + round_up(program->state_bytes, BUFFER_ALIGNMENT);
+  *out = s;
+  return PLAIT_OK;
+}
+
+void state_destroy(State *s) {
+  if (!s) return;
+  munmap(s->memory, (size_t)s->bytes);
+  free(s);
+}
+
+void *state_variable(const State *s, const char *name, int copy) {
+  int v = graph_find_variable(s->program->graph, name);
+  if (v < 0 || s->program->variable_offset[v] < 0) return NULL;
+  return s->memory + (copy < 0 ? s->program->variable_offset[v] : s->program->copy_offset[v][copy]);
+}
+
+double state_scalar(const State *s, const char *name) {
+  const double *x = state_variable(s, name, -1);
+  return x ? *x : 0;
+}
+
+void state_set_scalar(State *s, const char *name, double value) {
+  double *x = state_variable(s, name, -1);
+  CHECK(x, "no scalar Variable %s", name);
+  *x = value;
+}
+
+// Global linear index of a local element, or -1 when it is padding.
+static int64_t global_index(const Variable *v, const IndexMap *map, int64_t local) {
+  int64_t index[MAX_RANK], linear = 0;
+  for (int d = v->shape.rank - 1; d >= 0; d--) {
+    index[d] = local % map[d].local;
+    local /= map[d].local;
+  }
+  for (int d = 0; d < v->shape.rank; d++) {
+    if (index[d] >= map[d].valid) return -1;
+    linear = linear * v->shape.size[d] + index_map(&map[d], index[d]);
+  }
+  return linear;
+}
+
+static void init_variable(State *s, const Variable *v, uint64_t seed) {
+  void *data = s->memory + s->program->variable_offset[v->id];
+  IndexMap map[MAX_RANK];
+  int64_t n = 1;
+  for (int d = 0; d < v->shape.rank; d++) {
+    map[d] = axis_list_map(&s->program->mesh, &v->storage->dim[d], v->shape.size[d], s->rank);
+    n *= map[d].local;
+  }
+  PhiloxKey key = philox_key(seed, 0, philox_name(v->name));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t g = global_index(v, map, i);
+    double x = v->init.kind == INIT_ZERO ? 0 : v->init.value;
+    if (v->init.kind == INIT_NORMAL) x *= philox_normal(key, (uint64_t)g);
+    dtype_store(data, v->dtype, i, g < 0 ? 0 : x);
+  }
+}
+
+void state_init(State *s, uint64_t seed) {
+  const Graph *g = s->program->graph;
+  for (int i = 0; i < g->variable.count; i++)
+    if (s->program->variable_offset[i] >= 0 && g->variable.data[i].init.kind != INIT_ZERO) init_variable(s, &g->variable.data[i], seed);
+}

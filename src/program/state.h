@@ -1,0 +1,27 @@
+// State owns all Variables of one rank, in one arena together with the memory in which Programs work. Train, evaluation
+// and generation Programs borrow it: their Variables are found by name.
+#pragma once
+#include "program/program.h"
+
+typedef struct State {
+  const Program *program; // whose Variables these are; borrowed
+  int rank;
+  char *memory;           // the arena: 2 MiB aligned, huge pages asked for, every page touched
+  int64_t bytes;
+  char *work;             // slots, workspace and scratch of whichever Program runs
+} State;
+
+// Bytes that a Program needs beside the Variables.
+int64_t program_work_bytes(const Program *p);
+// Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero.
+int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error);
+void state_destroy(State *s);
+
+// The memory of a Variable (copy -1) or one of its Copies on this rank; NULL when it does not live here.
+void *state_variable(const State *s, const char *name, int copy);
+// Scalar Variables as numbers: "loss", "grad_norm", "skip", "target_count", "optimizer_step".
+double state_scalar(const State *s, const char *name);
+void state_set_scalar(State *s, const char *name, double value);
+
+// Init rules, addressed by (seed, name, global index): the same bits under every layout. Variables that no rule fills are zero.
+void state_init(State *s, uint64_t seed);
