@@ -72,10 +72,23 @@ static int check_piece(const char *path, const CheckpointTensor *t, Error *error
                    t->rank >= 0 && t->rank <= BOX_MAX_RANK ? shape_text(t->rank, t->global, text) : "(impossible rank)");
 }
 
-// An empty piece says nothing, except of a tensor that has no elements at all: that one is kept by name.
-static int is_written(const CheckpointTensor *t) {
+// Appends a piece that this part stores. Empty ones are left out, except of a tensor that has no elements at all: that
+// one is kept whole, once, so that its name is not lost.
+static int add_piece(CheckpointTensor *pieces, int count, const CheckpointTensor *t) {
   Box box = checkpoint_box(t);
-  return t->primary && (box_elements(&box) > 0 || shape_equal(t->rank, t->local, t->global));
+  int64_t elements = 0;
+  if (!t->primary) return count;
+  shape_elements(t->rank, t->global, &elements);
+  if (elements) {
+    if (box_elements(&box)) pieces[count++] = *t;
+    return count;
+  }
+  for (int i = 0; i < count; i++)
+    if (!strcmp(pieces[i].name, t->name)) return count;
+  pieces[count] = *t;
+  memset(pieces[count].offset, 0, sizeof t->offset);
+  memcpy(pieces[count].local, t->global, sizeof t->local);
+  return count + 1;
 }
 
 static SafetensorsEntry piece_entry(const CheckpointTensor *t, const char *name, const int64_t *dims) {
@@ -98,13 +111,13 @@ static int write_checksum(const char *path, const SafetensorsWriter *w, Error *e
   return code;
 }
 
-static int write_pieces(const char *path, const CheckpointTensor **pieces, int count, Error *error) {
+static int write_pieces(const char *path, const CheckpointTensor *pieces, int count, Error *error) {
   SafetensorsEntry *entries = xcalloc((size_t)count, sizeof *entries);
   char **names = xcalloc((size_t)count, sizeof *names);
   json_t *boxes = json_object();
   SafetensorsWriter w = {0};
   for (int i = 0; i < count; i++) {
-    const CheckpointTensor *t = pieces[i];
+    const CheckpointTensor *t = &pieces[i];
     Box box = checkpoint_box(t);
     names[i] = manifest_entry_name(t->name, t->global, &box);
     entries[i] = piece_entry(t, names[i], t->local);
@@ -115,7 +128,7 @@ static int write_pieces(const char *path, const CheckpointTensor **pieces, int c
   char *text = json_dumps(boxes, JSON_COMPACT);
   const char *metadata[] = {"format", "plait checkpoint part", MANIFEST_BOXES, text, NULL};
   int code = safetensors_write_begin(&w, path, entries, count, metadata, error);
-  for (int i = 0; i < count && !code; i++) code = stream_piece(&w, pieces[i], error);
+  for (int i = 0; i < count && !code; i++) code = stream_piece(&w, &pieces[i], error);
   if (!code) code = safetensors_write_finish(&w, error);
   if (!code) code = write_checksum(path, &w, error);
   for (int i = 0; i < count; i++) free(names[i]);
@@ -128,11 +141,11 @@ static int write_pieces(const char *path, const CheckpointTensor **pieces, int c
 
 int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count, Error *error) {
   char *folder = step_folder(dir, step, ".tmp"), *file = manifest_part_file(part), *path = xformat("%s/%s", folder, file);
-  const CheckpointTensor **pieces = xcalloc((size_t)count, sizeof *pieces);
+  CheckpointTensor *pieces = xcalloc((size_t)count, sizeof *pieces);
   int n = 0, code = PLAIT_OK;
   for (int i = 0; i < count && !code; i++) {
     code = check_piece(path, &tensors[i], error);
-    if (!code && is_written(&tensors[i])) pieces[n++] = &tensors[i];
+    if (!code) n = add_piece(pieces, n, &tensors[i]);
   }
   if (!code) code = write_pieces(path, pieces, n, error);
   free(pieces);
@@ -267,7 +280,7 @@ static int parse_step(const char *name, int64_t *step) {
   return !*end && !strcmp(again, name);
 }
 
-// Calls nothing an error that is merely not there. With `stale`, the names of unfinished folders come too.
+// The steps that there are, newest first (none when there is no folder); removes unfinished ones where asked to.
 static int list_steps(const char *dir, Steps *steps, int remove_stale, Error *error) {
   DIR *d = opendir(dir);
   if (!d) return errno == ENOENT ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s: cannot be listed: %s", dir, strerror(errno));
@@ -370,49 +383,55 @@ int checkpoint_prune(const char *dir, int keep, Error *error) {
 static int widest_then_name(const void *a, const void *b) {
   const CheckpointTensor *x = *(const CheckpointTensor *const *)a, *y = *(const CheckpointTensor *const *)b;
   size_t p = dtype_size(x->dtype), q = dtype_size(y->dtype);
-  return p != q ? (p < q ? 1 : -1) : strcmp(x->name, y->name);
+  if (p != q) return p < q ? 1 : -1;
+  int order = strcmp(x->name, y->name);
+  return order ? order : (y->primary != 0) - (x->primary != 0); // a tensor's primary pieces first
 }
 
-// One tensor's pieces, which lie side by side in a sorted list.
-static int check_group(const char *path, const CheckpointTensor *const *pieces, int count, Error *error) {
-  const CheckpointTensor *first = pieces[0];
-  Box *boxes = xcalloc((size_t)count, sizeof *boxes);
+// One tensor: its primary pieces, which lie side by side in the sorted list; `end` is behind its other pieces too.
+typedef struct Group { const CheckpointTensor *const *pieces; int count, end; } Group;
+
+static Group group_at(const CheckpointTensor *const *pieces, int count, int begin) {
+  Group group = {.pieces = pieces + begin, .end = begin};
+  for (; group.end < count && !strcmp(pieces[group.end]->name, pieces[begin]->name); group.end++)
+    group.count += pieces[group.end]->primary != 0;
+  return group;
+}
+
+static int check_group(const char *path, const Group *group, Error *error) {
+  const CheckpointTensor *first = group->pieces[0];
+  Box *boxes = xcalloc((size_t)group->count, sizeof *boxes);
   int code = PLAIT_OK;
-  for (int i = 0; i < count && !code; i++) {
-    const CheckpointTensor *t = pieces[i];
+  for (int i = 0; i < group->count && !code; i++) {
+    const CheckpointTensor *t = group->pieces[i];
     boxes[i] = checkpoint_box(t);
     if (t->dtype != first->dtype || t->rank != first->rank || !shape_equal(t->rank, t->global, first->global))
       code = error_set(error, PLAIT_FAILED, "tensor %.100s: ranks disagree on its dtype or global shape", t->name);
   }
-  if (!code) code = boxes_cover(first->name, boxes, count, first->rank, first->global, error);
+  if (!code) code = boxes_cover(first->name, boxes, group->count, first->rank, first->global, error);
   if (code) error_prefix(error, "%s", path);
   free(boxes);
   return code;
 }
 
-static int write_group(SafetensorsWriter *w, const CheckpointTensor *const *pieces, int count, Error *error) {
-  const CheckpointTensor *first = pieces[0];
+static int write_group(SafetensorsWriter *w, const Group *group, Error *error) {
+  const CheckpointTensor *first = group->pieces[0];
   Box whole = {.rank = first->rank};
   int64_t to[BOX_MAX_RANK], from[BOX_MAX_RANK];
   memcpy(whole.local, first->global, sizeof whole.local);
   box_strides(&whole, to);
-  if (count == 1) return stream_piece(w, first, error);
+  if (group->count == 1) return stream_piece(w, first, error); // it covers the tensor
   size_t bytes = (size_t)box_elements(&whole) * dtype_size(first->dtype);
   char *data = xcalloc(bytes, 1);
-  for (int i = 0; i < count; i++) {
-    Box box = checkpoint_box(pieces[i]);
-    checkpoint_strides(pieces[i], from);
-    box_copy(&box, data, &whole, to, first->dtype, pieces[i]->data, &box, from, first->dtype);
+  for (int i = 0; i < group->count; i++) {
+    const CheckpointTensor *t = group->pieces[i];
+    Box box = checkpoint_box(t);
+    checkpoint_strides(t, from);
+    box_copy(&box, data, &whole, to, first->dtype, t->data, &box, from, first->dtype);
   }
   int code = safetensors_write_data(w, data, bytes, error);
   free(data);
   return code;
-}
-
-static int group_end(const CheckpointTensor *const *pieces, int count, int begin) {
-  int end = begin + 1;
-  while (end < count && !strcmp(pieces[end]->name, pieces[begin]->name)) end++;
-  return end;
 }
 
 static int write_groups(const char *path, const CheckpointTensor *const *pieces, int count, Error *error) {
@@ -420,15 +439,17 @@ static int write_groups(const char *path, const CheckpointTensor *const *pieces,
   SafetensorsEntry *entries = xcalloc((size_t)count, sizeof *entries);
   SafetensorsWriter w = {0};
   int n = 0, code = PLAIT_OK;
-  for (int i = 0, end; i < count && !code; i = end) {
-    end = group_end(pieces, count, i);
-    code = check_group(path, pieces + i, end - i, error);
+  for (int i = 0; i < count && !code;) {
+    Group group = group_at(pieces, count, i);
+    code = check_group(path, &group, error);
     entries[n++] = piece_entry(pieces[i], pieces[i]->name, pieces[i]->global);
+    i = group.end;
   }
   if (!code) code = safetensors_write_begin(&w, path, entries, n, metadata, error);
-  for (int i = 0, end; i < count && !code; i = end) {
-    end = group_end(pieces, count, i);
-    code = write_group(&w, pieces + i, end - i, error);
+  for (int i = 0; i < count && !code;) {
+    Group group = group_at(pieces, count, i);
+    code = write_group(&w, &group, error);
+    i = group.end;
   }
   if (!code) code = safetensors_write_finish(&w, error);
   free(entries);
@@ -437,13 +458,13 @@ static int write_groups(const char *path, const CheckpointTensor *const *pieces,
 
 int safetensors_write_gathered(const char *path, const CheckpointTensor *all, int count, Error *error) {
   const CheckpointTensor **pieces = xcalloc((size_t)count, sizeof *pieces);
-  int n = 0, code = PLAIT_OK;
+  int code = PLAIT_OK;
   for (int i = 0; i < count && !code; i++) {
     code = check_piece(path, &all[i], error);
-    if (!code && all[i].primary) pieces[n++] = &all[i];
+    pieces[i] = &all[i];
   }
-  if (!code && n) qsort(pieces, (size_t)n, sizeof *pieces, widest_then_name);
-  if (!code) code = write_groups(path, pieces, n, error);
+  if (!code && count) qsort(pieces, (size_t)count, sizeof *pieces, widest_then_name);
+  if (!code) code = write_groups(path, pieces, count, error);
   free(pieces);
   return code;
 }
