@@ -1,0 +1,222 @@
+// The graphs of both families: parameters, roles, layers, dropout; logits and loss as transformers computes them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "checkpoint/huggingface.h"
+#include "checkpoint/safetensors.h"
+#include "evaluate.h"
+#include "model/model.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
+enum { CASES = 4, BATCH = 3, SEQ = 24 };
+
+static char *golden(const char *name) { return xformat("%s/model/golden/%s", TESTS_FOLDER, name); }
+
+static void load(const char *name, ModelConfig *c) {
+  char *path = golden(name);
+  Error error = {0};
+  if (model_config_load(c, path, &error)) fail_msg("%s", error.message);
+  free(path);
+}
+
+static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
+  Graph *g = graph_create();
+  Error error = {0};
+  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = mode}, outputs, &error)) fail_msg("%s", error.message);
+  if (graph_verify(g, "model", &error)) fail_msg("%s", error.message);
+  return g;
+}
+
+static int count_op(const Graph *g, Op op) {
+  int n = 0;
+  for (int i = 0; i < g->node.count; i++) n += g->node.data[i].op == op;
+  return n;
+}
+
+static void test_parameters(void **state) {
+  for (int i = 0; i < CASES; i++) {
+    ModelConfig c;
+    ModelOutputs outputs;
+    load(cases[i], &c);
+    Graph *g = build(&c, MODEL_TRAIN, &outputs);
+    char **names;
+    int count = huggingface_variables(&c, &names), parameters = 0;
+    int64_t total = 0;
+    for (int k = 0; k < g->variable.count; k++) {
+      const Variable *v = &g->variable.data[k];
+      if (v->kind != VARIABLE_PARAMETER) {
+        assert_string_equal(v->name, "gradient_seed");
+        assert_true(v->dtype == DTYPE_F64 && v->shape.rank == 0 && v->kind == VARIABLE_METRIC);
+        continue;
+      }
+      HuggingfaceView view;
+      if (huggingface_view(&c, v->name, &view)) fail_msg("%s: no view of %s", cases[i], v->name);
+      assert_int_equal(shape_elements(&v->shape), view.rows * (view.columns ? view.columns : 1));
+      assert_int_equal(v->decay, view.columns > 0); // matrices decay; biases and gains do not, whatever their rank
+      int gain = strstr(v->name, "norm.weight") != NULL;
+      assert_int_equal(v->init.kind, view.columns ? INIT_NORMAL : gain ? INIT_CONSTANT : INIT_ZERO);
+      if (gain) assert_true(v->init.value == 1);
+      int smaller = c.family == MODEL_GPT2 && (strstr(v->name, "output.weight") || strstr(v->name, "down.weight"));
+      if (view.columns) assert_true(fabs(v->init.value - 0.02 / (smaller ? 2 : 1)) < 1e-15); // sqrt(2 · 2 layers)
+      total += shape_elements(&v->shape);
+      parameters++;
+    }
+    for (int k = 0; k < count; k++) assert_true(graph_find_variable(g, names[k]) >= 0);
+    assert_int_equal(parameters, count);
+    assert_int_equal(total, model_config_parameters(&c));
+    huggingface_variables_free(names, count);
+    graph_destroy(g);
+    model_config_free(&c);
+  }
+}
+
+static void test_structure(void **state) {
+  for (int i = 0; i < CASES; i++) {
+    ModelConfig c;
+    ModelOutputs outputs;
+    load(cases[i], &c);
+    c.attention_dropout = 0.1;
+    if (c.family == MODEL_GPT2) c.residual_dropout = c.embedding_dropout = 0.2;
+    for (int mode = MODEL_TRAIN; mode <= MODEL_GENERATE; mode++) {
+      Graph *g = build(&c, mode, &outputs);
+      assert_int_equal(g->layers, 2);
+      assert_int_equal(count_op(g, OP_DROPOUT), mode == MODEL_TRAIN && c.family == MODEL_GPT2 ? 5 : 0);
+      assert_int_equal(count_op(g, OP_ATTENTION), 2);
+      assert_int_equal(count_op(g, OP_ROPE), c.family == MODEL_LLAMA ? 4 : 0);
+      assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
+      assert_int_equal(graph_find_variable(g, "gradient_seed") >= 0, mode == MODEL_TRAIN);
+      assert_int_equal(g->input.count, 4);
+      int layer = -1;
+      for (int k = 0; k < g->node.count; k++) {
+        const Node *n = &g->node.data[k];
+        assert_true(n->region == REGION_MICRO && n->phase == PHASE_FORWARD && n->layer >= layer && n->layer <= layer + 1);
+        layer = n->layer;
+        if (n->op == OP_ATTENTION)
+          assert_true(node_attr(n, AttentionAttr)->dropout == (mode == MODEL_TRAIN ? 0.1 : 0) && node_attr(n, AttentionAttr)->causal);
+        // What blocks add to, and what they add, is the residual stream; what is inside of them is not.
+        int stream = n->layer < 2 && (n->op == OP_ADD || n->op == OP_DROPOUT || n->op == OP_EMBEDDING || strstr(n->name, ".output") || strstr(n->name, ".down"));
+        assert_int_equal(graph_tensor(g, n->output[0])->role, stream ? ROLE_RESIDUAL : outputs.loss_sum == n->output[0] ? ROLE_SCALAR : ROLE_INTERIOR);
+        for (int other = 0; other < k; other++) assert_string_not_equal(n->name, g->node.data[other].name); // masks differ by name
+      }
+      assert_int_equal(layer, 2);
+      if (mode == MODEL_GENERATE) {
+        const Shape *s = &graph_tensor(g, outputs.logits)->shape;
+        assert_true(outputs.loss_sum == -1 && s->rank == 2 && s->size[0] == BATCH && s->size[1] == c.vocab && s->dim[1] == DIM_VOCAB);
+      } else {
+        assert_true(outputs.logits == -1 && graph_tensor(g, outputs.loss_sum)->shape.rank == 0);
+      }
+      graph_destroy(g);
+    }
+    model_config_free(&c);
+  }
+}
+
+static void test_too_long(void **state) {
+  ModelConfig c;
+  ModelOutputs outputs;
+  load("gpt2-tied", &c);
+  Graph *g = graph_create();
+  Error error = {0};
+  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 33}, &outputs, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "n_positions is 32"));
+  graph_destroy(g);
+  model_config_free(&c);
+}
+
+// --- against transformers ------------------------------------------------------------------------------------------------
+
+static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const Safetensors *data) {
+  CheckpointTensor wanted[64];
+  int count = 0;
+  for (int i = 0; i < e->graph->variable.count; i++) {
+    const Variable *v = &e->graph->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER) continue;
+    assert_true(count < 64);
+    CheckpointTensor *w = &wanted[count++];
+    *w = (CheckpointTensor){.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = e->variable[i]};
+    for (int d = 0; d < w->rank; d++) w->global[d] = w->local[d] = v->shape.size[d];
+  }
+  Error error = {0};
+  if (huggingface_load(folder, c, wanted, count, &error)) fail_msg("%s", error.message);
+  static const char *const inputs[] = {"tokens", "positions", "documents", "targets"};
+  for (int i = 0; i < 4; i++) {
+    int32_t *to = evaluation_input(e, inputs[i]);
+    const SafetensorsEntry *entry = safetensors_find(data, inputs[i]);
+    assert_true(entry && entry->dtype == DTYPE_I32 && entry->dims[1] == BATCH && entry->dims[2] == SEQ);
+    if (to) memcpy(to, entry->data, sizeof(int32_t) * BATCH * SEQ); // step 0
+  }
+}
+
+static void compare_logits(const char *folder, const ModelConfig *c, const Safetensors *data) {
+  static const int positions[] = {0, 1, 7, 15, 23};
+  ModelOutputs outputs;
+  Graph *g = build(c, MODEL_GENERATE, &outputs);
+  Evaluation e;
+  evaluation_begin(&e, g);
+  fill(&e, folder, c, data);
+  const SafetensorsEntry *logits = safetensors_find(data, "logits");
+  double worst = 0;
+  for (int p = 0; p < 5; p++) {
+    int32_t *index = evaluation_input(&e, "index");
+    for (int b = 0; b < BATCH; b++) index[b] = (positions[p] + 5 * b) % SEQ;
+    evaluation_run(&e);
+    const float *ours = e.tensor[outputs.logits];
+    for (int b = 0; b < BATCH; b++)
+      for (int64_t v = 0; v < c->vocab; v++)
+        worst = fmax(worst, fabs(ours[b * c->vocab + v] - dtype_load(logits->data, DTYPE_F32, (b * SEQ + index[b]) * c->vocab + v)));
+  }
+  if (!(worst < 1e-4)) fail_msg("%s: logits differ by %g", folder, worst);
+  print_message("%s: logits differ by %.2g\n", folder, worst);
+  evaluation_end(&e);
+  graph_destroy(g);
+}
+
+static void compare_loss(const char *folder, const ModelConfig *c, const Safetensors *data, int mode) {
+  ModelOutputs outputs;
+  Graph *g = build(c, mode, &outputs);
+  Evaluation e;
+  evaluation_begin(&e, g);
+  fill(&e, folder, c, data);
+  if (mode == MODEL_TRAIN) *(double *)evaluation_variable(&e, "gradient_seed") = 1;
+  evaluation_run(&e);
+  const int32_t *targets = evaluation_input(&e, "targets");
+  int count = 0;
+  for (int i = 0; i < BATCH * SEQ; i++) count += targets[i] >= 0;
+  double loss = dtype_load(e.tensor[outputs.loss_sum], graph_tensor(g, outputs.loss_sum)->dtype, 0) / count;
+  double expected = dtype_load(safetensors_find(data, "loss")->data, DTYPE_F64, 0);
+  if (!(fabs(loss - expected) < 1e-5 * expected)) fail_msg("%s: loss %.9g, expected %.9g", folder, loss, expected);
+  evaluation_end(&e);
+  graph_destroy(g);
+}
+
+static void test_golden(void **state) {
+  for (int i = 0; i < CASES; i++) {
+    ModelConfig c;
+    Safetensors data;
+    Error error = {0};
+    load(cases[i], &c);
+    char *folder = golden(cases[i]), *file = xformat("%s/golden.safetensors", folder);
+    if (safetensors_open(&data, file, &error)) fail_msg("%s", error.message);
+    compare_logits(folder, &c, &data);
+    compare_loss(folder, &c, &data, MODEL_EVALUATE);
+    compare_loss(folder, &c, &data, MODEL_TRAIN);
+    safetensors_close(&data);
+    model_config_free(&c);
+    free(folder);
+    free(file);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_parameters),
+      cmocka_unit_test(test_structure),
+      cmocka_unit_test(test_too_long),
+      cmocka_unit_test(test_golden),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
