@@ -5,20 +5,23 @@
 
 enum { CASE_INPUTS = 12, CASE_OUTPUTS = 4 };
 
-// One row, filled for one dtype. Its node is the only one of its graph; maps of operands are those of one rank.
+// One row, filled for one dtype. Maps of operands are those of a single rank.
 typedef struct OpCase {
   const char *name; // "layer_norm no bias"
   Op op;
   Graph *graph;
-  int node;
+  int node;    // of the graph
+  int storage; // works on Variables' storage: any dim may be padded (else only vocab and position)
   int ninput, noutput;
-  Operand input[CASE_INPUTS], output[CASE_OUTPUTS]; // 64-byte aligned memory; outputs hold NaN before a call. The outputs
-                                                    // of in-place updates (accumulate, adamw …) are their inputs' memory
+  // 64-byte aligned memory. Outputs hold NaN before a call, but those of in-place updates (accumulate, adamw, matmul with
+  // accumulate …) are their inputs' memory: to compare two kernels, get the case twice.
+  Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
   CallParameters parameters;
 } OpCase;
 
 int op_cases_count(void);
-// Fills row i; `dtype` is that of its floating-point operands (statistics and scalars keep theirs). op_case_free after.
+// Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64). The numbers are
+// the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
 void op_case_free(OpCase *c);
 // The call of the case, without workspace and team (set them if wanted). Points into c.

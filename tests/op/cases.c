@@ -1,0 +1,247 @@
+// The rows, and how their operands are filled.
+#include "cases.h"
+#include "evaluate.h"
+#include "base/philox.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// An operand in a few letters: what it holds, then dims as letter and size.
+//   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
+//   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents   - absent
+typedef struct Row {
+  const char *name;
+  Op op;
+  const char *input[8];
+  const void *attr;
+  size_t attr_size;
+  int backward; // the case is the node that the op's gradient appends
+  int storage, update;
+} Row;
+
+#define ATTR(type, ...) .attr = &(const type){__VA_ARGS__}, .attr_size = sizeof(type)
+#define NONE .attr = NULL
+
+static const Row rows[] = {
+    {"embedding", OP_EMBEDDING, {"f v37 e6", "i37 b2 s5"}, NONE},
+    {"embedding positions", OP_EMBEDDING, {"f p9 e5", "p b3 s7"}, NONE},
+    {"embedding heads", OP_EMBEDDING, {"f v12 g2 d3", "i12 b2 s3"}, NONE},
+    {"embedding_grad", OP_EMBEDDING, {"f v37 e6", "i37 b4 s6"}, NONE, .backward = 1},
+    {"embedding_grad positions", OP_EMBEDDING, {"f p9 e5", "p b3 s7"}, NONE, .backward = 1},
+    {"matmul nt", OP_MATMUL, {"f b2 s5 e7", "f f9 e7"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nt square", OP_MATMUL, {"f b2 s3 e8", "f e8 e8"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nt to heads", OP_MATMUL, {"f b2 s5 e7", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, MATMUL_NT, 2, 3, 1, 0)},
+    {"matmul nt from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 3, 0)},
+    {"matmul nt large", OP_MATMUL, {"f b2 s67 e70", "f f133 e70"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nt one row", OP_MATMUL, {"f b1 s1 e33", "f f17 e33"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nt depth one", OP_MATMUL, {"f b3 s5 e1", "f f4 e1"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nn", OP_MATMUL, {"f b2 s5 f9", "f f9 e7"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
+    {"matmul nn to heads", OP_MATMUL, {"f b2 s5 e7", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 3, 0)},
+    {"matmul nn from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, MATMUL_NN, 2, 3, 1, 0)},
+    {"matmul nn large", OP_MATMUL, {"f b2 s67 f133", "f f133 e70"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
+    {"matmul tn", OP_MATMUL, {"f b2 s5 f9", "f b2 s5 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
+    {"matmul tn heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f b2 s5 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 3, 1, 0)},
+    {"matmul tn large", OP_MATMUL, {"f b2 s67 f133", "f b2 s67 e70"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
+    {"matmul tn accumulate", OP_MATMUL, {"f b2 s9 f13", "f b2 s9 e7", "f f13 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 1), .update = 1},
+    {"bias", OP_BIAS, {"f b2 s5 e7", "f e7"}, NONE},
+    {"bias heads", OP_BIAS, {"f b2 s5 g2 r3 d4", "f g2 r3 d4"}, NONE},
+    {"reduce", OP_REDUCE, {"f b3 s5 e7"}, ATTR(ReduceAttr, 2)},
+    {"reduce all", OP_REDUCE, {"f b3 s5"}, ATTR(ReduceAttr, 2)},
+    {"reduce heads", OP_REDUCE, {"f b3 s17 g2 d5"}, ATTR(ReduceAttr, 2)},
+    {"layer_norm", OP_LAYER_NORM, {"f b2 s5 e7", "f e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm no bias", OP_LAYER_NORM, {"f b3 s4 e33", "f e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm_grad", OP_LAYER_NORM, {"f b2 s5 e7", "f e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"layer_norm_grad no bias", OP_LAYER_NORM, {"f b3 s4 e33", "f e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"rms_norm", OP_RMS_NORM, {"f b2 s5 e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-6)},
+    {"rms_norm heads", OP_RMS_NORM, {"f b2 s3 g2 d18", "f d18"}, ATTR(NormAttr, .epsilon = 1e-6)},
+    {"rms_norm_grad", OP_RMS_NORM, {"f b2 s5 e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
+    {"rms_norm_grad wide", OP_RMS_NORM, {"f b3 s4 e33", "f e33"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
+    {"rope", OP_ROPE, {"f b2 s7 g2 r3 d6", "p b2 s7"}, ATTR(RopeAttr, .theta = 10000)},
+    {"rope keys inverse", OP_ROPE, {"f b3 s4 g2 d8", "p b3 s4"}, ATTR(RopeAttr, .theta = 500000, .inverse = 1)},
+    {"rope llama 3", OP_ROPE, {"f b2 s6 g2 d16", "p b2 s6"}, ATTR(RopeAttr, 500, 0, 1, 8, 1, 4, 64)},
+    {"rope linear", OP_ROPE, {"f b2 s6 g2 d4", "p b2 s6"}, ATTR(RopeAttr, .theta = 10000, .scaling = 2, .factor = 4)},
+#define ATTENTION_ROWS(name, backward_flag)                                                                      \
+  {name " causal documents", OP_ATTENTION, {"f b2 s7 g2 r3 d5", "f b2 s7 g2 d5", "f b2 s7 g2 d5", "t b2 s7"}, ATTR(AttentionAttr, 0.4, 0, 1, 7), .backward = backward_flag}, \
+  {name " full", OP_ATTENTION, {"f b3 s6 g1 r2 d4", "f b3 s6 g1 d4", "f b3 s6 g1 d4", "t b3 s6"}, ATTR(AttentionAttr, 0.5, 0, 0, 7), .backward = backward_flag}, \
+  {name " dropout", OP_ATTENTION, {"f b2 s9 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s9"}, ATTR(AttentionAttr, 0.6, 0.3, 1, 77), .backward = backward_flag}, \
+  {name " dropout full", OP_ATTENTION, {"f b2 s5 g2 r2 d3", "f b2 s5 g2 d3", "f b2 s5 g2 d3", "t b2 s5"}, ATTR(AttentionAttr, 0.6, 0.5, 0, 78), .backward = backward_flag}, \
+  {name " long", OP_ATTENTION, {"f b1 s83 g2 r1 d17", "f b1 s83 g2 d17", "f b1 s83 g2 d17", "t b1 s83"}, ATTR(AttentionAttr, 0.25, 0, 1, 7), .backward = backward_flag}, \
+  {name " one token", OP_ATTENTION, {"f b3 s1 g1 r1 d2", "f b3 s1 g1 d2", "f b3 s1 g1 d2", "t b3 s1"}, ATTR(AttentionAttr, 1, 0, 1, 7), .backward = backward_flag}
+    ATTENTION_ROWS("attention", 0),
+    ATTENTION_ROWS("attention_grad", 1),
+#undef ATTENTION_ROWS
+#define ACTIVATION_ROWS(kind, text)                                                                                    \
+  {"activation " text, OP_ACTIVATION, {"f b2 s5 f7"}, ATTR(ActivationAttr, kind)},                                     \
+  {"activation_grad " text, OP_ACTIVATION, {"f b2 s5 f7"}, ATTR(ActivationAttr, kind), .backward = 1},                 \
+  {"gated " text, OP_GATED, {"f b2 s3 f7", "f b2 s3 f7"}, ATTR(ActivationAttr, kind)},                                 \
+  {"gated_grad " text, OP_GATED, {"f b2 s3 f7", "f b2 s3 f7"}, ATTR(ActivationAttr, kind), .backward = 1}
+    ACTIVATION_ROWS(ACTIVATION_GELU, "gelu"),
+    ACTIVATION_ROWS(ACTIVATION_GELU_TANH, "gelu_tanh"),
+    ACTIVATION_ROWS(ACTIVATION_SILU, "silu"),
+    ACTIVATION_ROWS(ACTIVATION_RELU, "relu"),
+#undef ACTIVATION_ROWS
+    {"add", OP_ADD, {"f b2 s5 e7", "f b2 s5 e7"}, NONE},
+    {"add three", OP_ADD, {"f b2 s5 e7", "f b2 s5 e7", "f b2 s5 e7"}, NONE},
+    {"add one", OP_ADD, {"f b3 s5"}, NONE},
+    {"add scalars", OP_ADD, {"D", "D", "D", "D"}, NONE},
+    {"mul", OP_MUL, {"f b2 s5 e7", "f b2 s5 e7"}, NONE},
+    {"scale", OP_SCALE, {"f b2 s5 e7"}, ATTR(ScaleAttr, -1.75)},
+    {"identity", OP_IDENTITY, {"f v7 e5"}, NONE, .storage = 1},
+    {"cast to fp32", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_F32), .storage = 1},
+    {"cast to bf16", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_BF16), .storage = 1},
+    {"cast from ids", OP_CAST, {"i9 b2 s5"}, ATTR(CastAttr, DTYPE_F64)},
+    {"dropout", OP_DROPOUT, {"f b4 s6 e7"}, ATTR(DropoutAttr, 0.3, 91)},
+    {"dropout heads", OP_DROPOUT, {"f b2 s4 g2 d6"}, ATTR(DropoutAttr, 0.5, 92)},
+    {"dropout no features", OP_DROPOUT, {"f b4 s9"}, ATTR(DropoutAttr, 0.5, 93)},
+    {"take", OP_TAKE, {"f b3 s6 e5", "i6 b3"}, NONE},
+    {"linear_cross_entropy", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D"}, ATTR(CrossEntropyAttr, 1)},
+    {"linear_cross_entropy many rows", OP_LINEAR_CROSS_ENTROPY, {"f b3 s45 e19", "f v71 e19", "i71 b3 s45", "D"}, ATTR(CrossEntropyAttr, 1)},
+    {"linear_cross_entropy no target", OP_LINEAR_CROSS_ENTROPY, {"f b2 s2 e3", "f v5 e3", "i0 b2 s2", "D"}, ATTR(CrossEntropyAttr, 1)},
+    {"linear_cross_entropy loss only", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-"}, ATTR(CrossEntropyAttr, 0)},
+    {"cross_entropy_statistics", OP_CROSS_ENTROPY_STATISTICS, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5"}, NONE},
+    {"cross_entropy_rescale", OP_CROSS_ENTROPY_RESCALE, {"S b2 s5", "R b2 s5", "R b2 s5"}, NONE},
+    {"cross_entropy_apply", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, 1)},
+    {"cross_entropy_apply loss only", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, 0)},
+    {"count_targets", OP_COUNT_TARGETS, {"i3 b4 s7"}, NONE},
+    {"gradient_seed", OP_GRADIENT_SEED, {"D", "-"}, NONE},
+    {"gradient_seed loss scale", OP_GRADIENT_SEED, {"D", "D"}, NONE},
+    {"gradient_seed no target", OP_GRADIENT_SEED, {"Z", "D"}, NONE},
+    {"mean_loss", OP_MEAN_LOSS, {"D", "D"}, NONE},
+    {"fill zero", OP_FILL, {"f v7 e5"}, ATTR(FillAttr, 0), .storage = 1, .update = 1},
+    {"fill", OP_FILL, {"f v7 e5"}, ATTR(FillAttr, 0.5), .storage = 1, .update = 1},
+    {"accumulate", OP_ACCUMULATE, {"f v7 e5", "f v7 e5"}, NONE, .storage = 1, .update = 1},
+    {"accumulate scalar", OP_ACCUMULATE, {"D", "D"}, NONE, .update = 1},
+    {"sum_squares", OP_SUM_SQUARES, {"f v37 e19"}, NONE, .storage = 1},
+    {"clip", OP_CLIP, {"D"}, ATTR(ClipAttr, 0.25)},
+    {"clip small", OP_CLIP, {"D"}, ATTR(ClipAttr, 100)},
+    {"clip none", OP_CLIP, {"D"}, ATTR(ClipAttr, 0)},
+    {"adamw", OP_ADAMW, {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
+    {"adamw skip", OP_ADAMW, {"f e35", "f e35", "+ e35", "f e35", "D", "D", "O", "Z"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
+    {"sgd", OP_SGD, {"f v7 e5", "-", "f v7 e5", "D", "D", "Z"}, ATTR(SgdAttr, 0, 0.1), .storage = 1, .update = 1},
+    {"sgd momentum", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z"}, ATTR(SgdAttr, 0.9, 0), .storage = 1, .update = 1},
+    {"sgd skip", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O"}, ATTR(SgdAttr, 0.9, 0.1), .storage = 1, .update = 1},
+    {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
+    {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
+    {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
+};
+
+int op_cases_count(void) { return (int)(sizeof rows / sizeof rows[0]); }
+
+static DimName dim_of(char letter) {
+  static const char letters[] = "-bsegrdfvpx";
+  const char *at = strchr(letters + 1, letter);
+  CHECK(at, "dim letter %c", letter);
+  return (DimName)(at - letters); // the order of dims.def
+}
+
+// Adds an input as the text says.
+static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
+  if (*text == '-') return -1;
+  Shape s = {0};
+  for (const char *p = strchr(text, ' '); p; p = strchr(p + 1, ' '), s.rank++) {
+    s.dim[s.rank] = dim_of(p[1]);
+    s.size[s.rank] = strtol(p + 2, NULL, 10);
+  }
+  char name[16];
+  snprintf(name, sizeof name, "input%d", k);
+  Dtype of = strchr("ipt", *text) ? DTYPE_I32 : strchr("DZO", *text) ? DTYPE_F64 : strchr("SR", *text) ? op_statistics_dtype(dtype) : dtype;
+  return graph_input(g, name, of, s);
+}
+
+static double number(const char *text, const Operand *x, PhiloxKey key, int64_t i) {
+  double normal = philox_normal(key, (uint64_t)i), positive = fabs(normal) + 0.1;
+  int64_t width = x->rank ? x->size[x->rank - 1] : 1, column = i % width, row = i / width;
+  uint32_t r[4];
+  philox4x32(key, (uint32_t)i, 0, 1, 0, r);
+  switch (*text) {
+  case '+': case 'R': case 'D': return positive;
+  case 'Z': return 0;
+  case 'O': return 1;
+  case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
+  case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
+  case 't': return (double)(column < 1 + row * 2 ? 0 : column < 1 + row * 2 + width / 2 ? 1 : 2);
+  default: return normal;
+  }
+}
+
+static void fill(const Row *row, int k, Operand *x) {
+  char name[96];
+  snprintf(name, sizeof name, "%s %d", row->input[k] ? row->name : "doutput", k);
+  PhiloxKey key = philox_key(1, 0, philox_name(name));
+  int64_t n = operand_elements(x);
+  for (int64_t i = 0; i < n; i++) operand_store(x, i, number(row->input[k] ? row->input[k] : "f", x, key, i));
+}
+
+static Operand copy_of(const Operand *x) {
+  Operand y = *x;
+  if (!x->data) return y;
+  operand_allocate(&y);
+  memcpy(y.data, x->data, (size_t)operand_elements(x) * dtype_size(x->dtype));
+  return y;
+}
+
+// Appends the gradient of the forward node and finds the node that it is about; computes what that node reads.
+static int backward_node(const Row *row, Graph *g, Values *v, const CallParameters *parameters) {
+  Node forward = op_node(g, 0);
+  int doutput[CASE_OUTPUTS], dinput[CASE_INPUTS];
+  for (int k = 0; k < CASE_OUTPUTS; k++) doutput[k] = -1;
+  const Tensor y = *graph_tensor(g, forward.output[0]);
+  doutput[0] = graph_input(g, "doutput", y.dtype, y.shape);
+  values_run(v, 0, 1, parameters);
+  v->tensor[doutput[0]] = operand_create(y.dtype, &y.shape);
+  fill(row, 7, &v->tensor[doutput[0]]);
+  op_def(row->op)->gradient(g, 0, doutput, dinput);
+  return g->node.count - 1;
+}
+
+void op_case_get(int i, Dtype dtype, OpCase *c) {
+  const Row *row = &rows[i];
+  *c = (OpCase){.name = row->name, .graph = graph_create(), .storage = row->storage};
+  c->parameters = (CallParameters){.seed = 5, .step = 3, .microbatch = 1, .sample_base = 8};
+  Graph *g = c->graph;
+  int input[CASE_INPUTS], n = 0;
+  for (; n < 8 && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
+  c->node = graph_node(g, row->op, row->name, input, n, row->attr, row->attr_size);
+  Values v;
+  values_start(&v, g);
+  for (int k = 0; k < n; k++) {
+    if (input[k] < 0) continue;
+    v.tensor[input[k]] = operand_create(graph_tensor(g, input[k])->dtype, &graph_tensor(g, input[k])->shape);
+    fill(row, k, &v.tensor[input[k]]);
+  }
+  if (row->backward) c->node = backward_node(row, g, &v, &c->parameters);
+  const Node *node = &g->node.data[c->node];
+  c->op = node->op;
+  c->ninput = node->ninput;
+  c->noutput = node->noutput;
+  for (int k = 0; k < node->ninput; k++)
+    if (node->input[k] >= 0) c->input[k] = copy_of(&v.tensor[node->input[k]]);
+  for (int k = 0; k < node->noutput; k++) {
+    const Tensor *t = graph_tensor(g, node->output[k]);
+    if (row->update) {
+      c->output[k] = c->input[node->op == OP_MATMUL ? 2 : k];
+      continue;
+    }
+    c->output[k] = operand_create(t->dtype, &t->shape);
+    for (int64_t e = operand_elements(&c->output[k]) - 1; e >= 0; e--) operand_store(&c->output[k], e, NAN);
+  }
+  values_free(&v);
+}
+
+void op_case_free(OpCase *c) {
+  for (int k = 0; k < c->noutput; k++) {
+    int shared = 0;
+    for (int i = 0; i < c->ninput; i++) shared |= c->output[k].data == c->input[i].data;
+    if (!shared) free(c->output[k].data);
+  }
+  for (int k = 0; k < c->ninput; k++) free(c->input[k].data);
+  graph_destroy(c->graph);
+  *c = (OpCase){0};
+}
+
+KernelCall op_case_call(const OpCase *c) {
+  const Node *node = &c->graph->node.data[c->node];
+  return (KernelCall){.ninput = c->ninput, .noutput = c->noutput, .input = c->input, .output = c->output, .attr = node->attr,
+                      .name = philox_name(node->name), .parameters = &c->parameters};
+}
