@@ -182,15 +182,6 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add
   return code;
 }
 
-static int is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 size_t tokenizer_cut(const Tokenizer *t, const char *text, size_t bytes, size_t from) {
-  if (!t->cuttable) return bytes;
-  for (size_t i = from ? from : 1; i + 1 < bytes; i++) {
-    const char *space = memchr(text + i, ' ', bytes - i - 1);
-    if (!space) break;
-    i = (size_t)(space - text);
-    if (is_letter(space[-1]) && is_letter(space[1])) return i;
-  }
-  return bytes;
+  return split_cut(text, bytes, from, t->cuttable);
 }

@@ -67,7 +67,7 @@ typedef struct Tokenizer {
   IdVector before, after; // what the post-processor puts around a text
   int32_t eot;
   char marker[8];   // "▁" where words may be cut before it without changing ids; "" else
-  int cuttable;     // tokenizer_cut may cut documents
+  int cuttable;     // where tokenizer_cut may cut documents: CUT_SPACES | CUT_LINES
 } Tokenizer;
 
 // What one thread needs to encode: buffers, a word cache, PCRE2 match state. Reuse it from text to text: that is fast.

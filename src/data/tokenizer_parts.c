@@ -375,17 +375,20 @@ static int token_spans_cut(const AddedToken *token, const char *marker) {
 
 void reader_finish_cuts(const TokenizerReader *r) {
   Tokenizer *t = r->t;
-  int cuts = 0;
+  int cuts = 0, lines = 0;
   find_marker(t);
   for (int i = 0; i < t->normalizer_count; i++)
     if (t->normalizer[i].from && (!is(t->normalizer[i].from, " ") || !t->marker[0])) return;
   for (int i = 0; i < t->split_count; i++) {
     const SplitStep *step = &t->split[i];
     if (step->kind == SPLIT_METASPACE) cuts |= step->split || t->marker[0];
-    else if (step->known && (step->behavior == SPLIT_ISOLATED || (step->behavior == SPLIT_REMOVED && step->invert))) cuts = 1;
+    else if (step->known && (step->behavior == SPLIT_ISOLATED || (step->behavior == SPLIT_REMOVED && step->invert)))
+      cuts = 1, lines = CUT_LINES;
     else if (step->kind != SPLIT_NOTHING && !step->digits) return;
   }
   for (int i = 0; i < t->added_count; i++)
     if (token_spans_cut(&t->added[i], t->marker)) return;
-  t->cuttable = cuts || (t->marker[0] && !t->bpe.byte_level);
+  for (int i = 0; i < t->added_count; i++)
+    if (t->added[i].lstrip || memchr(t->added[i].text, '\n', (size_t)t->added[i].bytes)) lines = 0;
+  if (cuts || t->marker[0]) t->cuttable = CUT_SPACES | lines;
 }

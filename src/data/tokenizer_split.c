@@ -6,8 +6,8 @@
 
 const char SPLIT_GPT2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-// Expressions in wide use for which it is known that a text may be cut before a space between two ASCII letters: the
-// match before ends with the letter, the next begins with the space, and none looks back.
+// Expressions in wide use for which it is known that a match starts at every split_cut: none looks back, and what ends
+// there ends whether or not more follows.
 #define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define SUFFIX "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -239,4 +239,26 @@ int utf8_space_before(const char *text, size_t bytes) {
   for (size_t n = 1; n <= 3 && n <= bytes; n++)
     if ((text[bytes - n] & 0xC0) != 0x80) return utf8_space(text + bytes - n, n) == (int)n ? (int)n : 0;
   return 0;
+}
+
+static int is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+static int is_cut(const char *text, size_t bytes, size_t i, int cuts) {
+  if (text[i] == ' ') return (cuts & CUT_SPACES) && is_letter(text[i - 1]) && is_letter(text[i + 1]);
+  if (text[i - 1] != '\n' || !(cuts & CUT_LINES) || i < 2 || text[i] == '/') return 0;
+  uint32_t code;
+  char before = text[i - 2];
+  if (!utf8_get(text + i, bytes - i, &code) || utf8_space(text + i, bytes - i)) return 0;
+  if ((before & 0x80) == 0) return before > ' ' && before != 0x7F;
+  for (size_t n = 2; n <= 4 && n < i; n++)
+    if ((text[i - 1 - n] & 0xC0) != 0x80)
+      return utf8_get(text + i - 1 - n, n, &code) == (int)n && !utf8_space(text + i - 1 - n, n);
+  return 0;
+}
+
+size_t split_cut(const char *text, size_t bytes, size_t from, int cuts) {
+  if (cuts)
+    for (size_t i = from ? from : 1; i + 1 < bytes; i++)
+      if ((text[i] == ' ' || text[i - 1] == '\n') && is_cut(text, bytes, i, cuts)) return i;
+  return bytes;
 }

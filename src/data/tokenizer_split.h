@@ -18,7 +18,7 @@ typedef struct SplitStep {
   int string_bytes;
   PrependScheme prepend; // SPLIT_METASPACE
   int digits;         // SPLIT_REGEX: it looks at digits only, so it never cuts or joins anything else
-  int known;          // SPLIT_REGEX: it is known to cut before " x" between ASCII letters, whatever is around
+  int known;          // SPLIT_REGEX: it is known to match from every split_cut on
   int split;          // SPLIT_METASPACE: also cut before the character
 } SplitStep;
 
@@ -35,6 +35,11 @@ typedef struct SplitScratch {
 void split_scratch_free(SplitScratch *scratch);
 
 enum { SPLIT_AT_START = 1, SPLIT_CONTINUES = 2 }; // the piece starts the text; nothing may be put before the piece
+
+// Where a text may be cut (bits). At a cut before " x" between ASCII letters every known expression starts a match, and
+// so it does behind a line's end between characters that are no white space ("/" aside, which o200k joins to it).
+enum { CUT_SPACES = 1, CUT_LINES = 2 };
+size_t split_cut(const char *text, size_t bytes, size_t from, int cuts); // first such position >= from, else bytes
 
 // Bytes of the Unicode white space that the text begins with; 0: none. The other: of the one it ends with.
 int utf8_space(const char *text, size_t bytes);

@@ -1,0 +1,245 @@
+// Slices of text files, and their encoding on all cores in bounded memory.
+#include "data/tokenizer_corpus.h"
+#include "base/team.h"
+#include <jansson.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SLICE_LIMIT = 4096, FINISHED_LIMIT = 2048 }; // of one batch; every finished file is a map of the kernel's
+
+static int is_lines(const char *path) {
+  size_t n = strlen(path);
+  return n > 6 && !strcmp(path + n - 6, ".jsonl");
+}
+
+static void release(Corpus *c) {
+  for (int i = 0; i < c->finished.count; i++) file_unmap(&c->finished.data[i]);
+  c->finished.count = c->slices.count = 0;
+  // What is behind in a file that goes on need not stay resident.
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = c->done / page * page;
+  if (c->open && behind) madvise((void *)(uintptr_t)c->map.data, behind, MADV_DONTNEED);
+}
+
+static size_t take_slice(Corpus *c) {
+  const char *path = c->paths[c->next - 1], *data = (const char *)c->map.data + c->done;
+  size_t left = c->map.size - c->done, bytes = left;
+  CorpusSlice slice = {path, data, 0, is_lines(path), c->done == 0, 0};
+  if (left > c->slice_bytes) {
+    if (slice.lines) {
+      const char *end = memchr(data + c->slice_bytes, '\n', left - c->slice_bytes);
+      if (end) bytes = (size_t)(end - data) + 1;
+    } else bytes = split_cut(data, left, c->slice_bytes, c->cuts);
+  }
+  slice.bytes = bytes;
+  slice.ends = bytes == left;
+  vec_push(&c->slices, slice);
+  c->done += bytes;
+  if (slice.ends) {
+    vec_push(&c->finished, c->map);
+    c->map = (FileMap){0};
+    c->open = 0;
+  }
+  return bytes;
+}
+
+int corpus_next(Corpus *c, Error *error) {
+  size_t bytes = 0;
+  release(c);
+  while (bytes < c->batch_bytes && c->slices.count < SLICE_LIMIT && c->finished.count < FINISHED_LIMIT) {
+    if (!c->open) {
+      if (c->next == c->count) break;
+      int code = file_map(c->paths[c->next], &c->map, error);
+      if (code < 0) return code;
+      c->open = 1;
+      c->done = 0;
+      c->next++;
+    }
+    bytes += take_slice(c);
+  }
+  return c->slices.count > 0;
+}
+
+void corpus_close(Corpus *c) {
+  c->done = 0;
+  release(c);
+  file_unmap(&c->map);
+  vec_free(&c->finished);
+  vec_free(&c->slices);
+}
+
+size_t corpus_take_line(const char **data, size_t *bytes, const char **line) {
+  const char *end = memchr(*data, '\n', *bytes);
+  size_t n = end ? (size_t)(end - *data) : *bytes;
+  *line = *data;
+  *data += n + (end != NULL);
+  *bytes -= n + (end != NULL);
+  return n;
+}
+
+int corpus_blank(const char *line, size_t bytes) {
+  size_t i = 0;
+  while (i < bytes && (line[i] == ' ' || line[i] == '\t' || line[i] == '\r')) i++;
+  return i == bytes;
+}
+
+int corpus_line_text(const char *line, size_t bytes, json_t **holder, const char **text, size_t *text_bytes,
+                     Error *error) {
+  json_error_t why;
+  *holder = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+  if (!*holder) return error_set(error, PLAIT_BAD_INPUT, "no valid JSON: %s", why.text);
+  const json_t *value = json_object_get(*holder, "text");
+  if (json_is_string(value)) {
+    *text = json_string_value(value);
+    *text_bytes = json_string_length(value);
+    return PLAIT_OK;
+  }
+  int object = json_is_object(*holder);
+  json_decref(*holder);
+  *holder = NULL;
+  return error_set(error, PLAIT_BAD_INPUT, !object ? "not a JSON object" : value ? "the key \"text\" is not a string"
+                                                                                : "the key \"text\" is missing");
+}
+
+// ---- encoding ------------------------------------------------------------------------------------------------------
+
+typedef struct SliceResult {
+  IdVector ids, ends; // ends[k]: ids up to the end of the slice's document k
+  int64_t lines, empty, bytes;
+  Error error;
+} SliceResult;
+
+typedef struct Encoding {
+  const Tokenizer *t;
+  const CorpusSlice *slices;
+  SliceResult *results;
+  pthread_mutex_t lock;
+  Vec(TokenizerScratch *) idle; // scratch that no task uses
+} Encoding;
+
+static TokenizerScratch *borrow_scratch(Encoding *e) {
+  TokenizerScratch *scratch = NULL;
+  pthread_mutex_lock(&e->lock);
+  if (e->idle.count) scratch = e->idle.data[--e->idle.count];
+  pthread_mutex_unlock(&e->lock);
+  return scratch ? scratch : tokenizer_scratch_create(e->t);
+}
+
+static void return_scratch(Encoding *e, TokenizerScratch *scratch) {
+  pthread_mutex_lock(&e->lock);
+  vec_push(&e->idle, scratch);
+  pthread_mutex_unlock(&e->lock);
+}
+
+static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line, size_t bytes, SliceResult *result) {
+  json_t *holder;
+  const char *text;
+  size_t text_bytes;
+  if (corpus_blank(line, bytes)) return PLAIT_OK;
+  int code = corpus_line_text(line, bytes, &holder, &text, &text_bytes, &result->error);
+  if (code < 0) return code;
+  if (!text_bytes) result->empty++;
+  else {
+    result->bytes += (int64_t)text_bytes;
+    code = tokenizer_encode_with(e->t, scratch, text, text_bytes, 0, &result->ids, &result->error);
+    vec_push(&result->ends, result->ids.count);
+  }
+  json_decref(holder);
+  return code;
+}
+
+static void encode_lines(Encoding *e, TokenizerScratch *scratch, const CorpusSlice *slice, SliceResult *result) {
+  const char *data = slice->data, *line;
+  size_t left = slice->bytes;
+  while (left) {
+    size_t bytes = corpus_take_line(&data, &left, &line);
+    result->lines++;
+    if (encode_line(e, scratch, line, bytes, result) < 0) return;
+  }
+}
+
+static void encode_document(Encoding *e, TokenizerScratch *scratch, const CorpusSlice *slice, SliceResult *result) {
+  result->bytes = (int64_t)slice->bytes;
+  if (!slice->bytes) {
+    result->empty = 1;
+    return;
+  }
+  tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes, slice->begins ? 0 : ENCODE_CONTINUES, &result->ids,
+                        &result->error);
+  if (slice->ends) vec_push(&result->ends, result->ids.count);
+}
+
+static void encode_slice(void *argument, int i) {
+  Encoding *e = argument;
+  SliceResult *result = &e->results[i];
+  TokenizerScratch *scratch = borrow_scratch(e);
+  result->ids.count = result->ends.count = 0;
+  result->lines = result->empty = result->bytes = 0;
+  result->error = (Error){0};
+  (e->slices[i].lines ? encode_lines : encode_document)(e, scratch, &e->slices[i], result);
+  return_scratch(e, scratch);
+}
+
+// Hands the ids of a slice on; *line counts the lines of its file so far.
+static int write_slice(const CorpusSlice *slice, const SliceResult *result, const CorpusOptions *options, int64_t *line,
+                       CorpusCounts *counts, Error *error) {
+  if (slice->begins) *line = 0;
+  if (result->error.code < 0) {
+    if (slice->lines)
+      return error_set(error, result->error.code, "%s: line %lld: %s", slice->path, (long long)(*line + result->lines),
+                       result->error.message);
+    return error_set(error, result->error.code, "%s: %s", slice->path, result->error.message);
+  }
+  int start = 0, code = PLAIT_OK;
+  for (int k = 0; code >= 0 && k < result->ends.count; k++) {
+    code = options->write(options->argument, result->ids.data + start, result->ends.data[k] - start, 1, error);
+    start = result->ends.data[k];
+  }
+  if (code >= 0 && result->ids.count > start)
+    code = options->write(options->argument, result->ids.data + start, result->ids.count - start, 0, error);
+  *line += result->lines;
+  counts->documents += result->ends.count;
+  counts->empty += result->empty;
+  counts->tokens += result->ids.count;
+  counts->bytes += result->bytes;
+  return code;
+}
+
+int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
+                  CorpusCounts *counts, Error *error) {
+  int threads = options->threads > 1 ? options->threads : 1, code, results = 0;
+  Corpus corpus = {.paths = paths, .count = count, .cuts = t->cuttable};
+  corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
+  corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
+  Encoding e = {.t = t, .lock = PTHREAD_MUTEX_INITIALIZER};
+  Team *team = team_create(threads);
+  int64_t line = 0;
+  *counts = (CorpusCounts){0};
+  while ((code = corpus_next(&corpus, error)) > 0) {
+    int n = corpus.slices.count;
+    if (n > results) {
+      e.results = xrealloc(e.results, (size_t)n * sizeof *e.results);
+      memset(e.results + results, 0, (size_t)(n - results) * sizeof *e.results);
+      results = n;
+    }
+    e.slices = corpus.slices.data;
+    team_run(team, n, encode_slice, &e);
+    for (int i = 0; i < n; i++) {
+      if (code >= 0) code = write_slice(&corpus.slices.data[i], &e.results[i], options, &line, counts, error);
+      if (e.results[i].ids.capacity > 64 << 10) vec_free(&e.results[i].ids); // many results, few of them large
+    }
+    if (code >= 0 && options->progress) code = options->progress(options->argument, counts, error);
+    if (code < 0) break;
+  }
+  for (int i = 0; i < results; i++) {
+    vec_free(&e.results[i].ids);
+    vec_free(&e.results[i].ends);
+  }
+  for (int i = 0; i < e.idle.count; i++) tokenizer_scratch_destroy(e.idle.data[i]);
+  free(e.results);
+  vec_free(&e.idle);
+  team_destroy(team);
+  corpus_close(&corpus);
+  return code < 0 ? code : PLAIT_OK;
+}

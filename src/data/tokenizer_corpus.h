@@ -1,0 +1,55 @@
+// Text files as slices of work: documents (one file each, or a line of a .jsonl each) read, encoded on all cores, in order.
+#pragma once
+#include "base/file.h"
+#include "data/tokenizer.h"
+
+// A piece of a mapped file: whole lines of a .jsonl, or a document or a part of one.
+typedef struct CorpusSlice {
+  const char *path, *data;
+  size_t bytes;
+  int lines;        // of JSON
+  int begins, ends; // the document does (not for lines)
+} CorpusSlice;
+
+typedef struct Corpus {
+  const char *const *paths; // (count)
+  int count, next;
+  size_t slice_bytes, batch_bytes;
+  int cuts; // where documents may be cut, as split_cut takes it
+  FileMap map;
+  size_t done; // of the map; the file is open while next > 0 and it is not at its end
+  int open;
+  Vec(FileMap) finished;    // maps that the slices of the last batch point into
+  Vec(CorpusSlice) slices;  // of the last batch
+} Corpus;
+
+// The next slices in order, valid until the next call: 1 there are some, 0 none are left, negative: a file is unreadable.
+// What a batch holds depends on batch_bytes and slice_bytes only.
+int corpus_next(Corpus *corpus, Error *error);
+void corpus_close(Corpus *corpus);
+
+// The text of a line of JSON, to be released with json_decref(*holder); PLAIT_BAD_INPUT where it has no string `text`.
+struct json_t;
+int corpus_line_text(const char *line, size_t bytes, struct json_t **holder, const char **text, size_t *text_bytes,
+                     Error *error);
+// Takes the next line off [*data, *data + *bytes): its length without the line end.
+size_t corpus_take_line(const char **data, size_t *bytes, const char **line);
+int corpus_blank(const char *line, size_t bytes); // such lines are skipped
+
+typedef struct CorpusCounts { int64_t documents, empty, tokens, bytes; } CorpusCounts; // tokens without end-of-text
+
+typedef struct CorpusOptions {
+  int threads;        // 0: one
+  size_t slice_bytes; // about what one task encodes; 0: 256 KiB. Results do not depend on it
+  // Called in order for the ids of documents, maybe in parts; `ends` with the last part. May be called with count 0.
+  int (*write)(void *argument, const int32_t *ids, int64_t count, int ends, Error *error);
+  // Called after each batch; a negative code stops. May be NULL.
+  int (*progress)(void *argument, const CorpusCounts *counts, Error *error);
+  void *argument;
+} CorpusOptions;
+
+// Encodes files without special tokens around the texts. Empty documents are left out and counted. Memory: a batch of
+// slices (16 MiB or 2 MiB a thread) and its ids; a document that the tokenizer cannot cut is one slice. Errors name
+// the file, and the line in a .jsonl.
+int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
+                  CorpusCounts *counts, Error *error);
