@@ -30,18 +30,21 @@ void evaluation_begin(Evaluation *e, Graph *g) {
       e->tensor[i] = xcalloc((size_t)shape_elements(&graph_tensor(g, i)->shape), dtype_size(graph_tensor(g, i)->dtype));
 }
 
-void evaluation_run(Evaluation *e) {
+static void run_node(Evaluation *e, const Node *n) {
   CallParameters parameters = {.seed = 1, .step = 1};
-  for (int i = 0; i < e->graph->node.count; i++) {
-    const Node *n = &e->graph->node.data[i];
-    Operand input[16], output[8];
-    CHECK(n->ninput <= 16 && n->noutput <= 8 && n->region == REGION_MICRO);
-    for (int k = 0; k < n->ninput; k++) input[k] = operand_of(e, n->input[k]);
-    for (int k = 0; k < n->noutput; k++) output[k] = operand_of(e, n->output[k]);
-    KernelCall call = {.ninput = n->ninput, .noutput = n->noutput, .input = input, .output = output, .attr = n->attr,
-                       .name = philox_name(n->name), .parameters = &parameters};
-    op_def(n->op)->reference(&call);
-  }
+  Operand input[128], output[8];
+  CHECK(n->ninput <= 128 && n->noutput <= 8);
+  for (int k = 0; k < n->ninput; k++) input[k] = operand_of(e, n->input[k]);
+  for (int k = 0; k < n->noutput; k++) output[k] = operand_of(e, n->output[k]);
+  KernelCall call = {.ninput = n->ninput, .noutput = n->noutput, .input = input, .output = output, .attr = n->attr,
+                     .name = philox_name(n->name), .parameters = &parameters};
+  op_def(n->op)->reference(&call);
+}
+
+void evaluation_run(Evaluation *e) {
+  for (int region = 0; region < REGION_COUNT; region++)
+    for (int i = 0; i < e->graph->node.count; i++)
+      if ((int)e->graph->node.data[i].region == region) run_node(e, &e->graph->node.data[i]);
 }
 
 void evaluation_end(Evaluation *e) {

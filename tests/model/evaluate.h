@@ -1,4 +1,5 @@
-// Runs the MICRO nodes of a graph on one rank with the reference kernels: what the graph means, without passes.
+// Runs a graph on one rank with the reference kernels, its regions in order: what the graph means, without placing,
+// partition, Program and executor.
 #pragma once
 #include "op/op.h"
 

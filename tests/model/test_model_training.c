@@ -1,0 +1,140 @@
+// 20 AdamW steps of the graph after autodiff and update, by the reference kernels, against PyTorch's.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "checkpoint/huggingface.h"
+#include "checkpoint/safetensors.h"
+#include "evaluate.h"
+#include "model/model.h"
+#include "pass/pass.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
+enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
+#define SUCCEED(call)                                                                                                  \
+  do {                                                                                                                 \
+    Error error = {0};                                                                                                 \
+    if ((call) < 0) fail_msg("%s", error.message);                                                                     \
+  } while (0)
+
+static Graph *training_graph(const ModelConfig *c, Dtype dtype) {
+  Graph *g = graph_create();
+  ModelOutputs outputs;
+  UpdateOptions update = {.samples = BATCH, .seq = SEQ, .optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1};
+  SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
+  SUCCEED(pass_autodiff(g, outputs.loss_sum, &error));
+  SUCCEED(pass_update(g, outputs.loss_sum, &update, &error));
+  SUCCEED(pass_precision(g, dtype, &error));
+  SUCCEED(graph_verify(g, "update", &error));
+  return g;
+}
+
+static void load_weights(Evaluation *e, const char *folder, const ModelConfig *c) {
+  CheckpointTensor wanted[64];
+  int count = 0;
+  for (int i = 0; i < e->graph->variable.count; i++) {
+    const Variable *v = &e->graph->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER) continue;
+    assert_true(count < 64);
+    CheckpointTensor *w = &wanted[count++];
+    *w = (CheckpointTensor){.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = e->variable[i]};
+    for (int d = 0; d < w->rank; d++) w->global[d] = w->local[d] = v->shape.size[d];
+  }
+  SUCCEED(huggingface_load(folder, c, wanted, count, &error));
+}
+
+static void feed(Evaluation *e, const Safetensors *data, int step) {
+  static const char *const inputs[][2] = {
+      {"tokens", "tokens"}, {"positions", "positions"}, {"documents", "documents"}, {"targets", "targets"}, {"step_targets", "targets"}};
+  for (int i = 0; i < 5; i++) {
+    const int32_t *from = safetensors_find(data, inputs[i][1])->data;
+    memcpy(evaluation_input(e, inputs[i][0]), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
+  }
+  *(double *)evaluation_input(e, "learning_rate") = 1e-3;
+}
+
+// For huggingface_save: the weights after training.
+static int read_variable(void *context, const char *name, int64_t elements, float *out, Error *error) {
+  Evaluation *e = context;
+  int id = graph_find_variable(e->graph, name);
+  assert_int_equal(shape_elements(&e->graph->variable.data[id].shape), elements);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
+  return PLAIT_OK;
+}
+
+// Weights whose names begin with "after." in the golden file, exported and compared.
+static double compare_weights(Evaluation *e, const ModelConfig *c, const Safetensors *data) {
+  char folder[] = "/tmp/plait-training-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_variable, .context = e};
+  SUCCEED(huggingface_save(&save, c, &error));
+  Safetensors written;
+  SUCCEED(safetensors_open_folder(&written, folder, &error));
+  double worst = 0;
+  int compared = 0;
+  for (int i = 0; i < data->count; i++) {
+    const SafetensorsEntry *x = &data->entries[i];
+    if (strncmp(x->name, "after.", 6)) continue;
+    const SafetensorsEntry *y = safetensors_find(&written, x->name + 6);
+    assert_true(y && y->bytes == x->bytes);
+    for (int64_t k = 0; k < safetensors_elements(x); k++)
+      worst = fmax(worst, fabs(dtype_load(x->data, DTYPE_F32, k) - dtype_load(y->data, DTYPE_F32, k)));
+    compared++;
+  }
+  assert_int_equal(compared, 3);
+  safetensors_close(&written);
+  SUCCEED(folder_remove(folder, &error));
+  return worst;
+}
+
+static void train(const char *name, Dtype dtype, const char *loss_key, const char *norm_key, double tolerance) {
+  ModelConfig c;
+  Safetensors data;
+  Evaluation e;
+  char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder);
+  SUCCEED(model_config_load(&c, folder, &error));
+  SUCCEED(safetensors_open(&data, file, &error));
+  const SafetensorsEntry *loss = safetensors_find(&data, loss_key), *norm = safetensors_find(&data, norm_key);
+  if (loss) {
+    Graph *g = training_graph(&c, dtype);
+    evaluation_begin(&e, g);
+    load_weights(&e, folder, &c);
+    double worst = 0;
+    for (int step = 0; step < STEPS; step++) {
+      feed(&e, &data, step);
+      evaluation_run(&e);
+      double got[2] = {*(double *)evaluation_variable(&e, "loss"), *(double *)evaluation_variable(&e, "grad_norm")};
+      double expected[2] = {dtype_load(loss->data, DTYPE_F64, step), dtype_load(norm->data, DTYPE_F64, step)};
+      for (int k = 0; k < 2; k++) {
+        double off = fabs(got[k] - expected[k]) / expected[k];
+        if (!(off < tolerance)) fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
+        worst = fmax(worst, off);
+      }
+    }
+    double weights = compare_weights(&e, &c, &data);
+    print_message("%s %s: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype), worst, weights);
+    assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
+    evaluation_end(&e);
+    graph_destroy(g);
+  }
+  safetensors_close(&data);
+  model_config_free(&c);
+  free(folder);
+  free(file);
+}
+
+static void test_fp32(void **state) {
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, "loss", "grad_norm", 1e-4);
+}
+
+static void test_fp64(void **state) {
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, "loss64", "grad_norm64", 1e-7); // PyTorch clips by norm + 1e-6
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_fp64)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
