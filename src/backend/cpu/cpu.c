@@ -72,3 +72,35 @@ void cpu_parallel(Team *team, int64_t units, void (*body)(void *, int, int64_t),
   Parallel p = {body, argument, units, 0};
   team_run(team, units < slots ? (int)units : slots, parallel_slot, &p);
 }
+
+int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {
+  for (int i = 0; i < call->ninput + call->noutput; i++) {
+    const Operand *x = i < call->ninput ? &call->input[i] : &call->output[i - call->ninput];
+    if (i >= call->ninput && op == OP_CAST) break;
+    if (x->data && x->rank && dtype_is_float(x->dtype) && x->dtype != dtype) return 0;
+  }
+  return 1;
+}
+
+int operand_is_whole(const Operand *x) {
+  for (int i = 0; i < x->rank; i++)
+    if (x->map[i].valid < x->size[i]) return 0;
+  return 1;
+}
+
+int64_t operand_valid_prefix(const Operand *x) {
+  for (int i = 1; i < x->rank; i++)
+    if (x->map[i].valid < x->size[i]) return -1;
+  return x->rank ? x->map[0].valid * operand_extent(x, 1, x->rank) : 1;
+}
+
+int64_t dropout_first_feature(const Operand *x) {
+  int64_t stride = 1;
+  for (int i = x->rank - 1; i > 2; i--) {
+    const IndexMap *m = &x->map[i];
+    if (m->runs > 1 || m->run[0].global || m->global != x->size[i]) return -1;
+    stride *= m->global;
+  }
+  if (x->rank < 3) return 0;
+  return x->map[2].runs > 1 ? -1 : x->map[2].run[0].global * stride;
+}

@@ -16,3 +16,29 @@ extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx51
 // Calls body(argument, slot, unit) for every unit; units are taken off a counter by at most team_size slots, and one slot
 // is never in two threads at once, so it may own a part of the workspace.
 void cpu_parallel(Team *team, int64_t units, void (*body)(void *argument, int slot, int64_t unit), void *argument);
+
+// Work in units: rows of about 8192 elements together, or 16384 elements of a flat array. Never by the number of threads.
+typedef struct RowRange { int64_t from, to; } RowRange;
+static inline int64_t row_unit(int64_t width) { return width >= 8192 || width < 1 ? 1 : 8192 / width; }
+static inline int64_t row_units(int64_t rows, int64_t width) { return (rows + row_unit(width) - 1) / row_unit(width); }
+static inline RowRange row_range(int64_t rows, int64_t width, int64_t unit) {
+  int64_t from = unit * row_unit(width), to = from + row_unit(width);
+  return (RowRange){from, to < rows ? to : rows};
+}
+static inline int64_t chunk_units(int64_t n) { return (n + 16383) / 16384; }
+static inline RowRange chunk_range(int64_t n, int64_t unit) {
+  return (RowRange){unit * 16384, (unit + 1) * 16384 < n ? (unit + 1) * 16384 : n};
+}
+
+// Element i of an operand of ids or positions.
+static inline int64_t integer_load(const Operand *x, int64_t i) {
+  if (x->dtype == DTYPE_I32) return ((const int32_t *)x->data)[i];
+  if (x->dtype == DTYPE_I64) return ((const int64_t *)x->data)[i];
+  return (int64_t)operand_load(x, i);
+}
+
+// Whether all floating-point operands but scalars have this dtype (a cast's output may have any).
+int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);
+int operand_is_whole(const Operand *x);           // no padding
+int64_t operand_valid_prefix(const Operand *x);   // elements before the padding; -1 when padding lies between valid elements
+int64_t dropout_first_feature(const Operand *x);  // global feature of a position's first element; -1 when they do not follow each other

@@ -169,6 +169,7 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
     for (int64_t i = 0; i < g->m; i++) memset(g->c + i * g->c_row, 0, sizeof(REAL) * (size_t)g->n);
   int64_t nc = TYPED(gemm_columns)(g->n, g->k), kc = TYPED(gemm_depth)(g->k);
   job.row_blocks = (g->m + MC - 1) / MC;
+  if (!job.row_blocks) return;
   for (job.j0 = 0; job.j0 < g->n; job.j0 += nc) {
     job.columns = g->n - job.j0 < nc ? g->n - job.j0 : nc;
     job.panels = (job.columns + NR - 1) / NR;

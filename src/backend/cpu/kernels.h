@@ -1,9 +1,14 @@
 // The kernels of one SIMD level and one real type, in the order in which they use each other.
-#define no_workspace_f32 NULL
-#define no_workspace_f64 NULL
 #include "backend/cpu/simd.h"
+#include "backend/cpu/vmath.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/attention.h"
+#include "backend/cpu/cross_entropy.h"
+#include "backend/cpu/norm.h"
+#include "backend/cpu/elementwise.h"
+#include "backend/cpu/token.h"
+#include "backend/cpu/update.h"
 
 #undef V
 #undef I
@@ -15,3 +20,11 @@
 #undef KC
 #undef KA
 #undef PACKED_B
+#undef ATTENTION
+#undef TILE
+#undef TILE_STATE
+#undef NORM
+#undef HEAD
+#undef CHUNK_OF
+#undef INPUT
+#undef OUTPUT

@@ -1,5 +1,6 @@
 // All kernels of one SIMD level; a level_*.c defines LEVEL_BYTES (vector size) and LEVEL (suffix) and includes this.
 #include "backend/cpu/cpu.h"
+#include "op/formula.h"
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -21,8 +22,10 @@
 
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define IVDEP _Pragma("clang loop vectorize(assume_safety)") // iterations touch only their own elements
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define IVDEP _Pragma("GCC ivdep")
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define JOIN_(a, b) a##b
@@ -49,12 +52,35 @@ INLINE void transpose4_f64(double *to, int64_t to_row, const double *from, int64
     for (int j = 0; j < 4; j++) to[i * to_row + j] = from[j * from_row + i];
 }
 
-#define TYPED(name) JOIN(name, _f32)
-#define REAL float
-#define INTEGER int32_t
-#define UNSIGNED uint32_t
-#define BITS 32
-#define DTYPE_REAL DTYPE_F32
+// 1 / k!
+static const double inverse_factorial[] = {1.0,
+                                           1.0,
+                                           1.0 / 2,
+                                           1.0 / 6,
+                                           1.0 / 24,
+                                           1.0 / 120,
+                                           1.0 / 720,
+                                           1.0 / 5040,
+                                           1.0 / 40320,
+                                           1.0 / 362880,
+                                           1.0 / 3628800,
+                                           1.0 / 39916800,
+                                           1.0 / 479001600,
+                                           1.0 / 6227020800,
+                                           1.0 / 87178291200,
+                                           1.0 / 1307674368000,
+                                           1.0 / 20922789888000,
+                                           1.0 / 355687428096000};
+
+#include "backend/cpu/random.h"
+
+#define WIDTH_F64 (LEVEL_BYTES / 8)
+#define TYPED(name) JOIN(name, _f64)
+#define REAL double
+#define INTEGER int64_t
+#define UNSIGNED uint64_t
+#define BITS 64
+#define DTYPE_REAL DTYPE_F64
 #include "backend/cpu/kernels.h"
 #undef TYPED
 #undef REAL
@@ -63,16 +89,30 @@ INLINE void transpose4_f64(double *to, int64_t to_row, const double *from, int64
 #undef BITS
 #undef DTYPE_REAL
 
-#define TYPED(name) JOIN(name, _f64)
-#define REAL double
-#define INTEGER int64_t
-#define UNSIGNED uint64_t
-#define BITS 64
-#define DTYPE_REAL DTYPE_F64
+#define TYPED(name) JOIN(name, _f32)
+#define REAL float
+#define INTEGER int32_t
+#define UNSIGNED uint32_t
+#define BITS 32
+#define DTYPE_REAL DTYPE_F32
 #include "backend/cpu/kernels.h"
 
+#define no_workspace_f32 NULL
+#define no_workspace_f64 NULL
+// Kernels work in one dtype; calls that mix dtypes go to the reference.
+#define ENTRY(op, kernel, workspace)                                                                                   \
+  static void checked_##kernel##_f32(const KernelCall *call) {                                                         \
+    (cpu_one_dtype(call, op, DTYPE_F32) ? kernel##_f32 : op_def(op)->reference)(call);                                 \
+  }                                                                                                                    \
+  static void checked_##kernel##_f64(const KernelCall *call) {                                                         \
+    (cpu_one_dtype(call, op, DTYPE_F64) ? kernel##_f64 : op_def(op)->reference)(call);                                 \
+  }
+#include "backend/cpu/entries.def"
+#undef ENTRY
+
 const KernelEntry JOIN(cpu_table_, LEVEL)[] = {
-#define ENTRY(op, kernel, workspace) {op, DTYPE_F32, kernel##_f32, workspace##_f32}, {op, DTYPE_F64, kernel##_f64, workspace##_f64},
+#define ENTRY(op, kernel, workspace)                                                                                   \
+  {op, DTYPE_F32, checked_##kernel##_f32, workspace##_f32}, {op, DTYPE_F64, checked_##kernel##_f64, workspace##_f64},
 #include "backend/cpu/entries.def"
 #undef ENTRY
     {OP_COUNT, DTYPE_COUNT, NULL, NULL},

@@ -3,7 +3,8 @@
 
 typedef REAL TYPED(Vector) __attribute__((vector_size(LEVEL_BYTES)));
 typedef REAL TYPED(Unaligned) __attribute__((vector_size(LEVEL_BYTES), may_alias, aligned(sizeof(REAL))));
-typedef INTEGER TYPED(Lanes) __attribute__((vector_size(LEVEL_BYTES))); // masks (0 or -1) and exponents
+typedef INTEGER TYPED(Lanes) __attribute__((vector_size(LEVEL_BYTES))); // masks: 0 or -1
+typedef UNSIGNED TYPED(Bits) __attribute__((vector_size(LEVEL_BYTES)));
 
 #define V TYPED(Vector)
 #define I TYPED(Lanes)
@@ -37,29 +38,25 @@ INLINE REAL TYPED(sum)(V v) {
 INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 INLINE V TYPED(max)(V a, V b) { return (V)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE V TYPED(min)(V a, V b) { return (V)_mm512_min_ps((__m512)a, (__m512)b); }
-INLINE V TYPED(sqrt)(V a) { return (V)_mm512_sqrt_ps((__m512)a); }
 #elif LEVEL_BYTES == 64
 INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
 INLINE V TYPED(max)(V a, V b) { return (V)_mm512_max_pd((__m512d)a, (__m512d)b); }
 INLINE V TYPED(min)(V a, V b) { return (V)_mm512_min_pd((__m512d)a, (__m512d)b); }
-INLINE V TYPED(sqrt)(V a) { return (V)_mm512_sqrt_pd((__m512d)a); }
 #elif LEVEL_BYTES == 32 && BITS == 32
 INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE V TYPED(max)(V a, V b) { return (V)_mm256_max_ps((__m256)a, (__m256)b); }
 INLINE V TYPED(min)(V a, V b) { return (V)_mm256_min_ps((__m256)a, (__m256)b); }
-INLINE V TYPED(sqrt)(V a) { return (V)_mm256_sqrt_ps((__m256)a); }
 #elif LEVEL_BYTES == 32
 INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
 INLINE V TYPED(max)(V a, V b) { return (V)_mm256_max_pd((__m256d)a, (__m256d)b); }
 INLINE V TYPED(min)(V a, V b) { return (V)_mm256_min_pd((__m256d)a, (__m256d)b); }
-INLINE V TYPED(sqrt)(V a) { return (V)_mm256_sqrt_pd((__m256d)a); }
 #else
 INLINE V TYPED(fma)(V a, V b, V c) { return a * b + c; }
 INLINE V TYPED(max)(V a, V b) { return TYPED(select)(a > b, a, b); }
 INLINE V TYPED(min)(V a, V b) { return TYPED(select)(a < b, a, b); }
-INLINE V TYPED(sqrt)(V a) {
-  union { V v; REAL x[WIDTH]; } u = {.v = a};
-  for (int i = 0; i < WIDTH; i++) u.x[i] = (REAL)sqrt((double)u.x[i]);
-  return u.v;
-}
+#endif
+#if BITS == 32
+INLINE float TYPED(root)(float x) { return __builtin_sqrtf(x); }
+#else
+INLINE double TYPED(root)(double x) { return __builtin_sqrt(x); }
 #endif

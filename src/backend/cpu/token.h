@@ -1,0 +1,80 @@
+// Ops that look at tokens' ids or positions: EMBEDDING, EMBEDDING_GRAD, ROPE.
+
+static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
+  const KernelCall *call = argument;
+  const Operand *table = &call->input[0], *ids = &call->input[1];
+  int64_t width = operand_extent(table, 1, table->rank);
+  RowRange range = row_range(operand_elements(ids), width, unit);
+  for (int64_t i = range.from; i < range.to; i++) {
+    int64_t row = index_local(&table->map[0], integer_load(ids, i));
+    REAL *to = (REAL *)call->output[0].data + i * width;
+    if (row < 0) memset(to, 0, sizeof(REAL) * (size_t)width);
+    else memcpy(to, (const REAL *)table->data + row * width, sizeof(REAL) * (size_t)width);
+  }
+}
+static void TYPED(embedding)(const KernelCall *call) {
+  const Operand *table = &call->input[0];
+  cpu_parallel(call->team, row_units(operand_elements(&call->input[1]), operand_extent(table, 1, table->rank)), TYPED(embedding_unit),
+               (void *)(uintptr_t)call);
+}
+
+// A range of the table's rows: reads all ids, adds the tokens of its rows in their order.
+static void TYPED(embedding_grad_unit)(void *argument, int slot, int64_t unit) {
+  const KernelCall *call = argument;
+  const Operand *ids = &call->input[0], *out = &call->output[0];
+  int64_t tokens = operand_elements(ids), width = operand_extent(out, 1, out->rank);
+  int64_t from = out->size[0] * unit / 16, to = out->size[0] * (unit + 1) / 16;
+  REAL *sum = out->data;
+  memset(sum + from * width, 0, sizeof(REAL) * (size_t)((to - from) * width));
+  for (int64_t i = 0; i < tokens; i++) {
+    int64_t row = index_local(&out->map[0], integer_load(ids, i));
+    if (row < from || row >= to) continue;
+    const REAL *restrict dy = (const REAL *)call->input[1].data + i * width;
+    REAL *restrict at = sum + row * width;
+    for (int64_t e = 0; e < width; e++) at[e] += dy[e];
+  }
+}
+static void TYPED(embedding_grad)(const KernelCall *call) {
+  cpu_parallel(call->team, 16, TYPED(embedding_grad_unit), (void *)(uintptr_t)call);
+}
+
+// Workspace: frequencies (d / 2, padded) in double, then for each slot cos and sin in double and in REAL.
+static int64_t TYPED(rope_pairs)(const Operand *x) { return (x->size[x->rank - 1] / 2 + 15) / 16 * 16; }
+static size_t TYPED(rope_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return sizeof(double) * (size_t)(TYPED(rope_pairs)(&input[0]) * (1 + 4 * threads));
+}
+
+// A position's angles once, for all its heads.
+static void TYPED(rope_unit)(void *argument, int slot, int64_t unit) {
+  const KernelCall *call = argument;
+  const Operand *x = &call->input[0];
+  int64_t d = x->size[x->rank - 1], half = d / 2, width = operand_extent(x, 2, x->rank), pairs = TYPED(rope_pairs)(x);
+  const double *frequency = call->workspace;
+  double *cosine = (double *)call->workspace + pairs * (1 + 4 * slot), *sine = cosine + pairs;
+  REAL *restrict c = (REAL *)(void *)(sine + pairs), *restrict s = c + pairs, sign = ((const RopeAttr *)call->attr)->inverse ? -1 : 1;
+  RowRange range = row_range(operand_extent(x, 0, 2), width, unit);
+  for (int64_t t = range.from; t < range.to; t++) {
+    double position = (double)integer_load(&call->input[1], t);
+    for (int64_t i = 0; i < pairs; i += WIDTH_F64) sincos_f64(splat_f64(position) * load_f64(frequency + i), sine + i, cosine + i);
+    for (int64_t i = 0; i < half; i++) {
+      c[i] = (REAL)cosine[i];
+      s[i] = sign * (REAL)sine[i];
+    }
+    for (int64_t h = 0; h < width; h += d) {
+      const REAL *restrict a = (const REAL *)x->data + t * width + h;
+      REAL *restrict y = (REAL *)call->output[0].data + t * width + h;
+      for (int64_t i = 0; i < half; i++) {
+        y[i] = a[i] * c[i] - a[i + half] * s[i];
+        y[i + half] = a[i + half] * c[i] + a[i] * s[i];
+      }
+    }
+  }
+}
+
+static void TYPED(rope)(const KernelCall *call) {
+  const Operand *x = &call->input[0];
+  int64_t d = x->size[x->rank - 1], pairs = TYPED(rope_pairs)(x);
+  double *frequency = call->workspace;
+  for (int64_t i = 0; i < pairs; i++) frequency[i] = i < d / 2 ? rope_frequency(call->attr, i, d) : 0;
+  cpu_parallel(call->team, row_units(operand_extent(x, 0, 2), operand_extent(x, 2, x->rank)), TYPED(rope_unit), (void *)(uintptr_t)call);
+}

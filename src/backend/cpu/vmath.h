@@ -1,0 +1,149 @@
+// Vector exp, sigmoid, normal distribution and activations of one SIMD level and real type; a few ulp.
+
+// e^x: 2^n · e^r with |r| <= ln 2 / 2, Taylor in r. 0 below the range of normal numbers, infinite above.
+INLINE V TYPED(exp)(V x) {
+#if BITS == 32
+  enum { DEGREE = 7, FRACTION = 23 };
+  const float magic = 0x1.8p23f, high = 0x1.62e4p-1f, low = 0x1.7f7d1cp-20f, least = -87.0f, most = 88.72f;
+#else
+  enum { DEGREE = 13, FRACTION = 52 };
+  const double magic = 0x1.8p52, high = 0x1.62e42fefap-1, low = 0x1.cf79abc9e3b4p-40, least = -708.0, most = 709.7;
+#endif
+  V clamped = TYPED(max)(TYPED(min)(x, TYPED(splat)(most)), TYPED(splat)(least));
+  // Adding 1.5 · 2^FRACTION leaves the rounded n in the low bits.
+  V shifted = TYPED(fma)(clamped, TYPED(splat)((REAL)1.44269504088896340736), TYPED(splat)(magic));
+  V n = shifted - TYPED(splat)(magic);
+  V r = TYPED(fma)(n, TYPED(splat)(-low), TYPED(fma)(n, TYPED(splat)(-high), clamped));
+  V p = TYPED(splat)((REAL)inverse_factorial[DEGREE]);
+  UNROLL for (int k = DEGREE - 1; k >= 0; k--) p = TYPED(fma)(p, r, TYPED(splat)((REAL)inverse_factorial[k]));
+  p = (V)((TYPED(Bits))p + ((TYPED(Bits))shifted << FRACTION));
+  p = TYPED(select)(x < TYPED(splat)(least), (V){0}, p);
+  p = TYPED(select)(x > TYPED(splat)(most), TYPED(splat)((REAL)INFINITY), p);
+  return TYPED(select)(x == x, p, x); // NaN stays
+}
+
+INLINE V TYPED(sigmoid)(V x) { return TYPED(splat)(1) / (TYPED(splat)(1) + TYPED(exp)(-x)); }
+
+// Φ(x) = (1 + erf(x / √2)) / 2.
+INLINE V TYPED(normal_cdf)(V x) {
+#if BITS == 32
+  // |z| < 1: erf(z) / z as a polynomial in z²; beyond: erfc(z) e^{z²} (1 + z) as one in 1 / (1 + z). Chebyshev fits.
+  static const float small[] = {0.965468739f, -0.140536097f, 0.0198524971f, -0.00228541954f, 0.000217513542f, -1.7669068e-05f,
+                                1.23060548e-06f};
+  static const float large[] = {0.7437004f, 0.123066967f, -0.008060002f, -0.00442819343f, 0.000802174568f, 0.000166897586f,
+                                -8.97865087e-05f, 2.39776213e-06f, 6.25112984e-06f};
+  V one = TYPED(splat)(1), z = x * TYPED(splat)(0.70710678f), zz = z * z, a = TYPED(max)(z, -z);
+  V u = zz + zz - one, p = TYPED(splat)(small[6]);
+  UNROLL for (int k = 5; k >= 0; k--) p = TYPED(fma)(p, u, TYPED(splat)(small[k]));
+  V near = TYPED(fma)(z * p, TYPED(splat)(0.5f), TYPED(splat)(0.5f));
+  V t = one / (one + a), q = TYPED(splat)(large[8]);
+  u = TYPED(fma)(t, TYPED(splat)(44.0f / 9), TYPED(splat)(-13.0f / 9)); // [1/11, 1/2] → [-1, 1]
+  UNROLL for (int k = 7; k >= 0; k--) q = TYPED(fma)(q, u, TYPED(splat)(large[k]));
+  V tail = TYPED(splat)(0.5f) * q * t * TYPED(exp)(-zz);
+  return TYPED(select)(a < one, near, TYPED(select)(x < (V){0}, tail, one - tail));
+#else
+  union { V v; REAL x[WIDTH]; } w = {.v = x};
+  for (int i = 0; i < WIDTH; i++) w.x[i] = 0.5 * erfc(-0.70710678118654752440 * w.x[i]);
+  return w.v;
+#endif
+}
+
+INLINE V TYPED(act)(int kind, V x) {
+  if (kind == ACTIVATION_SILU) return x * TYPED(sigmoid)(x);
+  if (kind == ACTIVATION_GELU) return x * TYPED(normal_cdf)(x);
+  if (kind == ACTIVATION_GELU_TANH) { // (1 + tanh u) / 2 = sigmoid(2u)
+    V u = TYPED(splat)((REAL)1.59576912160573071176) * x * TYPED(fma)(TYPED(splat)((REAL)0.044715) * x, x, TYPED(splat)(1));
+    return x * TYPED(sigmoid)(u);
+  }
+  return TYPED(select)(x > (V){0}, x, (V){0});
+}
+
+INLINE V TYPED(act_slope)(int kind, V x) {
+  V one = TYPED(splat)(1);
+  if (kind == ACTIVATION_SILU) {
+    V s = TYPED(sigmoid)(x);
+    return s * TYPED(fma)(x, one - s, one);
+  }
+  if (kind == ACTIVATION_GELU) {
+    V density = TYPED(splat)((REAL)0.39894228040143267794) * TYPED(exp)(TYPED(splat)((REAL)-0.5) * x * x);
+    return TYPED(fma)(x, density, TYPED(normal_cdf)(x));
+  }
+  if (kind == ACTIVATION_GELU_TANH) {
+    V c = TYPED(splat)((REAL)1.59576912160573071176), xx = x * x;
+    V s = TYPED(sigmoid)(c * x * TYPED(fma)(TYPED(splat)((REAL)0.044715), xx, one));
+    V du = c * TYPED(fma)(TYPED(splat)((REAL)(3 * 0.044715)), xx, one);
+    return TYPED(fma)(x * s * (one - s), du, s);
+  }
+  return TYPED(select)(x > (V){0}, one, (V){0});
+}
+
+// Sums over an array, in an order that only its length gives.
+static REAL TYPED(dot)(const REAL *a, const REAL *b, int64_t n) {
+  V s0 = {0}, s1 = {0};
+  int64_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+    s0 = TYPED(fma)(TYPED(load)(a + i), TYPED(load)(b + i), s0);
+    s1 = TYPED(fma)(TYPED(load)(a + i + WIDTH), TYPED(load)(b + i + WIDTH), s1);
+  }
+  REAL tail = 0;
+  for (; i < n; i++) tail += a[i] * b[i];
+  return TYPED(sum)(s0 + s1) + tail;
+}
+static REAL TYPED(total)(const REAL *a, int64_t n) {
+  V s0 = {0}, s1 = {0};
+  int64_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+    s0 += TYPED(load)(a + i);
+    s1 += TYPED(load)(a + i + WIDTH);
+  }
+  REAL tail = 0;
+  for (; i < n; i++) tail += a[i];
+  return TYPED(sum)(s0 + s1) + tail;
+}
+static REAL TYPED(greatest)(const REAL *a, int64_t n) {
+  V most = TYPED(splat)((REAL)-INFINITY);
+  int64_t i = 0;
+  for (; i + WIDTH <= n; i += WIDTH) most = TYPED(max)(most, TYPED(load)(a + i));
+  union { V v; REAL x[WIDTH]; } u = {.v = most};
+  REAL m = u.x[0];
+  for (int k = 1; k < WIDTH; k++) m = u.x[k] > m ? u.x[k] : m;
+  for (; i < n; i++) m = a[i] > m ? a[i] : m;
+  return m;
+}
+
+// a[i] = e^(a[i] + shift); returns the sum. One partial vector at the end.
+static REAL TYPED(exp_sum)(REAL *a, int64_t n, REAL shift) {
+  V sum = {0};
+  int64_t i = 0;
+  for (; i + WIDTH <= n; i += WIDTH) {
+    V e = TYPED(exp)(TYPED(load)(a + i) + TYPED(splat)(shift));
+    TYPED(store)(a + i, e);
+    sum += e;
+  }
+  REAL tail = 0;
+  if (i < n) {
+    TYPED(store_part)(a + i, TYPED(exp)(TYPED(load_part)(a + i, n - i) + TYPED(splat)(shift)), n - i);
+    for (; i < n; i++) tail += a[i];
+  }
+  return TYPED(sum)(sum) + tail;
+}
+
+#if BITS == 64
+// sin and cos of up to about 10^6: reduced by multiples of π/2 in three parts, Taylor in |r| <= π/4.
+INLINE void TYPED(sincos)(V x, double *sine, double *cosine) {
+  V shifted = TYPED(fma)(x, TYPED(splat)(0.63661977236758134308), TYPED(splat)(0x1.8p52));
+  V n = shifted - TYPED(splat)(0x1.8p52);
+  V r = TYPED(fma)(n, TYPED(splat)(-0x1.921fb544p0), x);
+  r = TYPED(fma)(n, TYPED(splat)(-0x4.2d18469p-36), r);
+  r = TYPED(fma)(n, TYPED(splat)(-0x8.98cc51701b839p-68), r);
+  V rr = r * r, s = TYPED(splat)(inverse_factorial[17]), c = TYPED(splat)(inverse_factorial[16]);
+  UNROLL for (int k = 15; k >= 1; k -= 2) s = TYPED(splat)(inverse_factorial[k]) - rr * s;
+  UNROLL for (int k = 14; k >= 0; k -= 2) c = TYPED(splat)(inverse_factorial[k]) - rr * c;
+  s *= r;
+  TYPED(Bits) bits = (TYPED(Bits))shifted;
+  I odd = (I)((TYPED(Bits)){0} - (bits & 1));
+  V sin_x = TYPED(select)(odd, c, s), cos_x = TYPED(select)(odd, s, c);
+  TYPED(store)(sine, (V)((TYPED(Bits))sin_x ^ (bits & 2) << 62));
+  TYPED(store)(cosine, (V)((TYPED(Bits))cos_x ^ ((bits + 1) & 2) << 62));
+}
+#endif
