@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int shape_elements(int rank, const int64_t *dims, int64_t *elements) {
+int dims_elements(int rank, const int64_t *dims, int64_t *elements) {
   int64_t n = 1;
   int zero = 0;
   for (int d = 0; d < rank; d++) {
@@ -16,13 +16,13 @@ int shape_elements(int rank, const int64_t *dims, int64_t *elements) {
   return 0;
 }
 
-int shape_equal(int rank, const int64_t *a, const int64_t *b) {
+int dims_equal(int rank, const int64_t *a, const int64_t *b) {
   for (int d = 0; d < rank; d++)
     if (a[d] != b[d]) return 0;
   return 1;
 }
 
-const char *shape_text(int rank, const int64_t *dims, char text[200]) {
+const char *dims_text(int rank, const int64_t *dims, char text[200]) {
   size_t n = (size_t)snprintf(text, 200, "[");
   for (int d = 0; d < rank; d++) n += (size_t)snprintf(text + n, 200 - n, d ? ", %lld" : "%lld", (long long)dims[d]);
   snprintf(text + n, 200 - n, "]");
@@ -31,7 +31,7 @@ const char *shape_text(int rank, const int64_t *dims, char text[200]) {
 
 int64_t box_elements(const Box *box) {
   int64_t n = 0;
-  return shape_elements(box->rank, box->local, &n) ? 0 : n;
+  return dims_elements(box->rank, box->local, &n) ? 0 : n;
 }
 
 int box_inside(const Box *box, const int64_t *global) {
@@ -73,13 +73,13 @@ static int by_offset(const void *a, const void *b) {
 int boxes_cover(const char *name, Box *boxes, int count, int rank, const int64_t *global, Error *error) {
   char text[200], other[200];
   int64_t total = 0, sum = 0;
-  if (shape_elements(rank, global, &total))
-    return error_set(error, PLAIT_FAILED, "tensor %s: impossible shape %s", name, shape_text(rank, global, text));
+  if (dims_elements(rank, global, &total))
+    return error_set(error, PLAIT_FAILED, "tensor %s: impossible shape %s", name, dims_text(rank, global, text));
   if (count) qsort(boxes, (size_t)count, sizeof *boxes, by_offset);
   for (int i = 0; i < count; i++) {
     if (boxes[i].rank != rank || !box_inside(&boxes[i], global))
       return error_set(error, PLAIT_FAILED, "tensor %s: a piece of shape %s does not lie inside the global shape %s", name,
-                       shape_text(boxes[i].rank, boxes[i].local, other), shape_text(rank, global, text));
+                       dims_text(boxes[i].rank, boxes[i].local, other), dims_text(rank, global, text));
     if (!box_elements(&boxes[i])) continue;
     // Sorted by offset: once a box starts behind this one in dim 0, so do all that follow.
     for (int j = i + 1; j < count; j++) {
@@ -87,13 +87,13 @@ int boxes_cover(const char *name, Box *boxes, int count, int rank, const int64_t
       if (rank && boxes[j].offset[0] >= boxes[i].offset[0] + boxes[i].local[0]) break;
       if (boxes[j].rank == rank && box_inside(&boxes[j], global) && box_intersect(&boxes[i], &boxes[j], &both))
         return error_set(error, PLAIT_FAILED, "tensor %s %s: two pieces hold the elements at %s", name,
-                         shape_text(rank, global, text), shape_text(rank, both.offset, other));
+                         dims_text(rank, global, text), dims_text(rank, both.offset, other));
     }
     sum += box_elements(&boxes[i]); // disjoint so far, so it cannot pass total
   }
   if (sum != total)
     return error_set(error, PLAIT_FAILED, "tensor %s %s: the pieces hold %lld of %lld elements", name,
-                     shape_text(rank, global, text), (long long)sum, (long long)total);
+                     dims_text(rank, global, text), (long long)sum, (long long)total);
   return PLAIT_OK;
 }
 

@@ -13,9 +13,9 @@ int64_t box_elements(const Box *box);                          // 0 for an empty
 int box_inside(const Box *box, const int64_t *global);         // 1 when 0 <= offset, 0 <= local, offset + local <= global
 int box_intersect(const Box *a, const Box *b, Box *both);      // 1 and *both when they share an element, else 0
 void box_strides(const Box *box, int64_t *stride);             // row-major strides over local, in elements
-int shape_elements(int rank, const int64_t *dims, int64_t *elements); // 0, or -1 when negative or over 2^63-1
-int shape_equal(int rank, const int64_t *a, const int64_t *b);
-const char *shape_text(int rank, const int64_t *dims, char text[200]); // "[3, 4]"; returns text
+int dims_elements(int rank, const int64_t *dims, int64_t *elements); // 0, or -1 when negative or over 2^63-1
+int dims_equal(int rank, const int64_t *a, const int64_t *b);
+const char *dims_text(int rank, const int64_t *dims, char text[200]); // "[3, 4]"; returns text
 
 // Do the boxes hold each element of `global` exactly once? If not, PLAIT_FAILED with a sentence on tensor `name`.
 // Sorts the boxes by offset. Empty boxes are ignored.

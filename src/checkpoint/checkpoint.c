@@ -82,7 +82,7 @@ static int find_box(Checkpoint *c, const ManifestTensor *t, const ManifestBox *b
   char *name = manifest_entry_name(t->entry.name, t->entry.global, &box->box);
   const SafetensorsEntry *found = safetensors_find(&c->parts[box->part].tensors, name);
   if (!found || found->dtype != (int)t->entry.dtype || found->rank != t->entry.rank ||
-      !shape_equal(found->rank, found->dims, box->box.local))
+      !dims_equal(found->rank, found->dims, box->box.local))
     code = error_set(error, PLAIT_BAD_INPUT, "%s/%s: holds no %.200s of the dtype and shape in the manifest", c->path,
                      c->manifest.parts[box->part].file, name);
   else *data = found->data;
@@ -164,12 +164,12 @@ int checkpoint_compare_names(const Checkpoint *c, const char *const *names, int 
 static int check_wanted(const Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *t, int convert, Error *error) {
   char here[200], there[200];
   Box box = checkpoint_box(w);
-  if (w->rank != t->entry.rank || !shape_equal(w->rank, w->global, t->entry.global))
+  if (w->rank != t->entry.rank || !dims_equal(w->rank, w->global, t->entry.global))
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s is %s in the checkpoint but %s here", c->path, w->name,
-                     shape_text(t->entry.rank, t->entry.global, there), shape_text(w->rank, w->global, here));
+                     dims_text(t->entry.rank, t->entry.global, there), dims_text(w->rank, w->global, here));
   if (!box_inside(&box, w->global))
     return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece at %s was asked for, outside of its shape %s", c->path, w->name,
-                     shape_text(w->rank, w->offset, here), shape_text(w->rank, w->global, there));
+                     dims_text(w->rank, w->offset, here), dims_text(w->rank, w->global, there));
   if (w->dtype != t->entry.dtype && !(convert && dtype_is_float(w->dtype) && dtype_is_float(t->entry.dtype)))
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s is %s in the checkpoint but %s here", c->path, w->name,
                      dtype_name(t->entry.dtype), dtype_name(w->dtype));

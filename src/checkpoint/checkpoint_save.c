@@ -69,7 +69,7 @@ static int check_piece(const char *path, const CheckpointTensor *t, Error *error
   char text[200];
   if (t->rank >= 0 && t->rank <= BOX_MAX_RANK && box_inside(&box, t->global)) return PLAIT_OK;
   return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece that does not lie inside its shape %s", path, t->name,
-                   t->rank >= 0 && t->rank <= BOX_MAX_RANK ? shape_text(t->rank, t->global, text) : "(impossible rank)");
+                   t->rank >= 0 && t->rank <= BOX_MAX_RANK ? dims_text(t->rank, t->global, text) : "(impossible rank)");
 }
 
 // Appends a piece that this part stores. Empty ones are left out, except of a tensor that has no elements at all: that
@@ -78,7 +78,7 @@ static int add_piece(CheckpointTensor *pieces, int count, const CheckpointTensor
   Box box = checkpoint_box(t);
   int64_t elements = 0;
   if (!t->primary) return count;
-  shape_elements(t->rank, t->global, &elements);
+  dims_elements(t->rank, t->global, &elements);
   if (elements) {
     if (box_elements(&box)) pieces[count++] = *t;
     return count;
@@ -405,7 +405,7 @@ static int check_group(const char *path, const Group *group, Error *error) {
   for (int i = 0; i < group->count && !code; i++) {
     const CheckpointTensor *t = group->pieces[i];
     boxes[i] = checkpoint_box(t);
-    if (t->dtype != first->dtype || t->rank != first->rank || !shape_equal(t->rank, t->global, first->global))
+    if (t->dtype != first->dtype || t->rank != first->rank || !dims_equal(t->rank, t->global, first->global))
       code = error_set(error, PLAIT_FAILED, "tensor %.100s: ranks disagree on its dtype or global shape", t->name);
   }
   if (!code) code = boxes_cover(first->name, boxes, group->count, first->rank, first->global, error);

@@ -15,7 +15,7 @@ static void write_prefix(char prefix[PREFIX + 1], uint64_t checksum) {
 char *manifest_part_file(int part) { return xformat("part-%05d.safetensors", part); }
 
 char *manifest_entry_name(const char *name, const int64_t *global, const Box *box) {
-  if (shape_equal(box->rank, box->local, global)) return xstrdup(name);
+  if (dims_equal(box->rank, box->local, global)) return xstrdup(name);
   char range[BOX_MAX_RANK * 44] = "";
   size_t n = 0;
   for (int d = 0; d < box->rank; d++)
@@ -113,7 +113,7 @@ static int parse_tensor(Manifest *m, const char *name, const json_t *json, const
   int rank = manifest_parse_dims(json_object_get(json, "shape"), t->entry.global);
   int64_t elements = 0;
   t->entry.name = name;
-  if (known < 0 || rank < 0 || shape_elements(rank, t->entry.global, &elements) || elements > INT64_MAX / 8)
+  if (known < 0 || rank < 0 || dims_elements(rank, t->entry.global, &elements) || elements > INT64_MAX / 8)
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s: dtype or shape is missing or impossible", path, name);
   t->entry.dtype = (Dtype)known;
   t->entry.rank = rank;

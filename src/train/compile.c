@@ -1,0 +1,88 @@
+// Runs the passes in order, verifying between them.
+#include "train/compile.h"
+#include <string.h>
+
+const char *const *compile_passes(void) {
+  static const char *const names[] = {
+#define X(name) #name,
+      PASSES(X)
+#undef X
+          NULL};
+  return names;
+}
+
+typedef struct Compile {
+  const ModelConfig *config;
+  const CompileOptions *o;
+  Graph *g;
+  ModelOutputs outputs;
+} Compile;
+
+static int run_autodiff(Compile *c, Error *error) {
+  const CompileOptions *o = c->o;
+  if (o->mode == MODEL_GENERATE) return PLAIT_OK;
+  if (o->mode == MODEL_EVALUATE) return pass_evaluate(c->g, c->outputs.loss_sum, o->step_samples, o->seq, error);
+  int code = pass_autodiff(c->g, c->outputs.loss_sum, error);
+  UpdateOptions update = o->update;
+  update.samples = o->step_samples;
+  update.seq = o->seq;
+  return code ? code : pass_update(c->g, c->outputs.loss_sum, &update, error);
+}
+
+static int run_stage(Compile *c, Error *error) { return pass_stage(c->g, c->o->stages, error); }
+static int run_precision(Compile *c, Error *error) { return pass_precision(c->g, c->o->precision, error); }
+static int run_place(Compile *c, Error *error) { return pass_place(c->g, &c->o->mesh, &c->o->layout, error); }
+static int run_zero(Compile *c, Error *error) { return pass_zero(c->g, &c->o->mesh, &c->o->layout, error); }
+
+static int replace(Compile *c, int code, Graph *next) {
+  if (code) return code;
+  graph_destroy(c->g);
+  c->g = next;
+  return PLAIT_OK;
+}
+
+static int run_partition(Compile *c, Error *error) {
+  Graph *next = NULL;
+  return replace(c, pass_partition(c->g, &c->o->mesh, &next, error), next);
+}
+
+static int run_fuse(Compile *c, Error *error) {
+  Graph *next = NULL;
+  return replace(c, pass_fuse(c->g, &next, error), next);
+}
+
+static int run_bucket(Compile *c, Error *error) {
+  Graph *next = NULL;
+  return replace(c, pass_bucket(c->g, c->o->layout.bucket_bytes, &next, error), next);
+}
+
+static const struct { const char *name; int (*run)(Compile *, Error *); } passes[] = {
+#define X(name) {#name, run_##name},
+    PASSES(X)
+#undef X
+};
+
+// The tensor that took the place of one of the model's after passes that rebuild the graph: found by its name.
+static int find_output(const Graph *g, const char *name) {
+  for (int i = g->node.count - 1; i >= 0; i--)
+    for (int k = 0; k < g->node.data[i].noutput; k++)
+      if (!strncmp(graph_tensor(g, g->node.data[i].output[k])->name, name, strlen(name))) return g->node.data[i].output[k];
+  return -1;
+}
+
+int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, int *logits, Error *error) {
+  Compile c = {config, o, graph_create(), {-1, -1}};
+  ModelOptions model = {.batch = o->micro_samples, .seq = o->seq, .mode = o->mode};
+  int code = model_build(c.g, config, &model, &c.outputs, error);
+  char *name = c.outputs.logits >= 0 && !code ? xstrdup(graph_tensor(c.g, c.outputs.logits)->name) : NULL;
+  for (size_t i = 0; i < sizeof passes / sizeof *passes && !code; i++) {
+    code = passes[i].run(&c, error);
+    if (!code) code = graph_verify(c.g, passes[i].name, error);
+    if (o->after && !strcmp(o->after, passes[i].name)) break;
+  }
+  if (logits) *logits = name && !code ? find_output(c.g, name) : -1;
+  free(name);
+  if (code) graph_destroy(c.g);
+  else *out = c.g;
+  return code;
+}

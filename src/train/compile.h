@@ -1,0 +1,24 @@
+// From a model and a layout to a partitioned graph: all passes in order.
+#pragma once
+#include "model/model.h"
+#include "pass/pass.h"
+
+typedef struct CompileOptions {
+  int mode;              // ModelMode
+  int64_t micro_samples; // sequences of a microbatch over all data ranks
+  int64_t step_samples;  // sequences of a step (global batch)
+  int64_t seq;
+  Dtype precision;
+  Mesh mesh;
+  Layout layout;
+  int stages;            // virtual pipeline stages
+  UpdateOptions update;  // MODEL_TRAIN; samples and seq are filled in
+  const char *after;     // stop behind this pass, for `plait explain`; NULL: all
+} CompileOptions;
+
+// The graph that programs are made from (or, with `after`, as that pass left it). *logits (may be NULL) becomes the graph
+// input position of … the tensor of the logits in MODEL_GENERATE, else -1.
+int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, int *logits, Error *error);
+
+// The names of the passes, in order, for help texts and errors; NULL ends the list.
+const char *const *compile_passes(void);

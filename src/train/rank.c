@@ -1,0 +1,155 @@
+// Ranks: what a job compiles once, and what each rank does with it.
+#include "train/rank.h"
+#include <string.h>
+
+static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *schedule, int microbatches, Program ***out, Error *error) {
+  int pp = j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size, code = PLAIT_OK;
+  *out = xcalloc((size_t)pp, sizeof **out);
+  for (int c = 0; c < pp && !code; c++) {
+    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads, &(*out)[c], error);
+    if (!code && program_work_bytes((*out)[c]) > j->work_bytes) j->work_bytes = program_work_bytes((*out)[c]);
+  }
+  return code;
+}
+
+int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
+               int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error) {
+  Job *j = xcalloc(1, sizeof *j);
+  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .seed = seed, .evaluate_samples = evaluate_samples};
+  j->microbatches = (int)(options->step_samples / options->micro_samples);
+  int code = compile_graph(config, options, &j->train, NULL, error);
+  if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
+  if (!code && evaluate_samples) {
+    CompileOptions o = *options;
+    o.mode = MODEL_EVALUATE;
+    o.step_samples = evaluate_samples;
+    j->evaluate_microbatches = (int)(evaluate_samples / o.micro_samples);
+    code = compile_graph(config, &o, &j->evaluate, NULL, error);
+    if (!code) code = create_programs(j, j->evaluate, &schedule_forward, j->evaluate_microbatches, &j->evaluation, error);
+  }
+  if (code) job_destroy(j);
+  else *out = j;
+  return code;
+}
+
+static void destroy_programs(const Job *j, Program **programs) {
+  if (!programs) return;
+  for (int c = 0; c < j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; c++) program_destroy(programs[c]);
+  free(programs);
+}
+
+void job_destroy(Job *j) {
+  if (!j) return;
+  destroy_programs(j, j->program);
+  destroy_programs(j, j->evaluation);
+  graph_destroy(j->train);
+  graph_destroy(j->evaluate);
+  free(j);
+}
+
+// The rank's place among those that share out the batch.
+static void find_data_rank(Rank *r) {
+  const Mesh *mesh = &r->job->options.mesh;
+  r->data_ranks = 1;
+  for (int a = 0; a < mesh->naxis; a++) {
+    if (!(r->job->options.layout.data_axes >> a & 1)) continue;
+    r->data_rank = r->data_rank * mesh->axis[a].size + mesh_coordinate(mesh, r->rank, a);
+    r->data_ranks *= mesh->axis[a].size;
+  }
+}
+
+int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *error) {
+  Rank *r = xcalloc(1, sizeof *r);
+  *r = (Rank){.job = job, .rank = rank, .world = world};
+  find_data_rank(r);
+  const Mesh *mesh = &job->options.mesh;
+  int c = mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp"));
+  r->team = job->threads > 1 ? team_create(job->threads) : NULL;
+  int code = state_create(job->program[c], job->work_bytes, rank, &r->state, error);
+  if (!code) state_init(r->state, job->seed);
+  if (!code) code = executor_create(job->program[c], r->state, job->backend, r->team, world, job->seed, &r->train, error);
+  if (!code && job->evaluate) code = executor_create(job->evaluation[c], r->state, job->backend, r->team, world, job->seed, &r->evaluate, error);
+  if (code) rank_destroy(r);
+  else *out = r;
+  return code;
+}
+
+void rank_destroy(Rank *r) {
+  if (!r) return;
+  loader_close(r->loader);
+  executor_destroy(r->evaluate);
+  executor_destroy(r->train);
+  state_destroy(r->state);
+  team_destroy(r->team);
+  free(r);
+}
+
+static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, int64_t global_batch) {
+  LoaderConfig c = *config;
+  c.data_rank = r->data_rank;
+  c.data_ranks = r->data_ranks;
+  c.global_batch = global_batch;
+  c.micro_batch_global = r->job->options.micro_samples;
+  return c;
+}
+
+int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error) {
+  LoaderConfig c = for_rank(r, config, r->job->options.step_samples);
+  return loader_open(&c, first_step, &r->loader, error);
+}
+
+// Points every graph input at the batch; `other` is the value of the remaining scalar input.
+static void bind_inputs(const Graph *g, const Batch *b, int microbatches, int64_t seq, const double *learning_rate, StepInput *inputs) {
+  int64_t stride = b->samples / microbatches * seq * (int64_t)sizeof(int32_t);
+  const struct { const char *name; const void *base; int64_t stride; } table[] = {
+      {"tokens", b->tokens, stride},     {"targets", b->targets, stride},   {"positions", b->positions, stride},
+      {"documents", b->documents, stride}, {"step_targets", b->targets, 0}, {"learning_rate", learning_rate, 0},
+  };
+  for (int i = 0; i < g->input.count; i++)
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
+      if (!strcmp(g->input.data[i].name, table[k].name)) inputs[i] = (StepInput){table[k].base, table[k].stride};
+}
+
+enum { MAX_INPUTS = 16 };
+
+int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
+  Batch *batch;
+  int code = loader_next(r->loader, &batch, &result->waited, error);
+  if (code) return code;
+  StepInput inputs[MAX_INPUTS];
+  CHECK(r->job->train->input.count <= MAX_INPUTS);
+  bind_inputs(r->job->train, batch, r->job->microbatches, r->job->options.seq, &learning_rate, inputs);
+  code = executor_run(r->train, (uint64_t)step, inputs, error);
+  loader_release(r->loader, batch);
+  result->loss = state_scalar(r->state, "loss");
+  result->grad_norm = state_scalar(r->state, "grad_norm");
+  result->tokens = state_scalar(r->state, "target_count");
+  result->skipped = state_scalar(r->state, "skip") != 0;
+  return code;
+}
+
+int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, double *loss, double *tokens, Error *error) {
+  LoaderConfig c = for_rank(r, config, r->job->evaluate_samples);
+  c.evaluation = 1;
+  Loader *loader;
+  int code = loader_open(&c, 0, &loader, error);
+  if (code) return code;
+  double sum = 0, count = 0;
+  for (int64_t i = 0; !batches || i < batches; i++) {
+    Batch *batch;
+    code = loader_next(loader, &batch, NULL, error);
+    if (code) break;
+    StepInput inputs[MAX_INPUTS];
+    bind_inputs(r->job->evaluate, batch, r->job->evaluate_microbatches, r->job->options.seq, NULL, inputs);
+    code = executor_run(r->evaluate, 0, inputs, error);
+    loader_release(loader, batch);
+    if (code) break;
+    double n = state_scalar(r->state, "target_count");
+    if (n > 0) sum += state_scalar(r->state, "loss") * n;
+    count += n;
+  }
+  loader_close(loader);
+  *loss = count > 0 ? sum / count : 0;
+  *tokens = count;
+  return code < 0 ? code : PLAIT_OK;
+}

@@ -1,0 +1,51 @@
+// A rank at work: its State, its Programs for training and evaluation, its loader. One per thread or process.
+#pragma once
+#include "data/loader.h"
+#include "program/exec.h"
+#include "train/compile.h"
+
+// What all ranks share: compiled once, read by everybody.
+typedef struct Job {
+  CompileOptions options;       // of training
+  const ScheduleGenerator *schedule;
+  Graph *train, *evaluate;      // partitioned; evaluate may be NULL
+  int microbatches, evaluate_microbatches;
+  Program **program, **evaluation; // per pp coordinate
+  int64_t work_bytes;           // the most that any Program of a rank needs beside the Variables
+  const Backend *backend;
+  int threads;                  // of each rank
+  uint64_t seed;
+  int64_t evaluate_samples;     // global batch of an evaluation step
+} Job;
+
+// Compiles the graphs and one Program per pipeline rank. evaluate_samples 0: no evaluation.
+int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
+               int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error);
+void job_destroy(Job *job);
+
+typedef struct StepResult {
+  double loss, grad_norm, tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
+  int skipped;                    // a non-finite norm: nothing was updated
+  double waited;                  // seconds that this rank waited for data
+} StepResult;
+
+typedef struct Rank {
+  const Job *job;
+  int rank, data_rank, data_ranks;
+  PlaitComm *world;
+  Team *team;
+  State *state;
+  Executor *train, *evaluate;
+  Loader *loader;
+} Rank;
+
+// Allocates and binds; the parameters are initialised from the seed. world may be NULL for a mesh of one rank.
+int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *error);
+void rank_destroy(Rank *r);
+
+// Opens the loader; config's layout fields (data_rank …) are filled in.
+int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
+// One optimizer step, number `step` (1 …), on the loader's next batch.
+int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
+// Mean loss and target tokens over at most `batches` global batches of the given data, from its start (0: all).
+int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, double *loss, double *tokens, Error *error);
