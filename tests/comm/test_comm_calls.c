@@ -169,6 +169,33 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
+// Two receives on two streams: the first issued gets the first message, though its stream starts later.
+static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
+  int x[2] = {1, 2}, code = 0;
+  PlaitEvent sent[2];
+  if (rank == 0) {
+    for (int i = 0; i < 2 && !code; i++)
+      code = plait_send(comm, &(PlaitBuffer){&x[i], NULL, 1}, 1, PLAIT_INT32, 1, NULL, &sent[i]);
+    usleep(20000); // by now the second stream has both to choose from
+    int early = plait_event_done(sent[0]) != 0;
+    if (!code) code = plait_barrier(comm, NULL, NULL);
+    if (!code) code = plait_event_wait(sent[0]);
+    if (!code) code = plait_event_wait(sent[1]);
+    EXPECT(!early);
+    return code;
+  }
+  PlaitStream *late, *early;
+  if ((code = plait_stream_create(comm, &late, NULL)) || (code = plait_stream_create(comm, &early, NULL))) return code;
+  plait_barrier(comm, late, NULL);
+  plait_recv(comm, &(PlaitBuffer){NULL, &x[1], 1}, 1, PLAIT_INT32, 0, late, NULL);
+  plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, NULL);
+  code = plait_stream_synchronize(early);
+  plait_stream_destroy(early);
+  plait_stream_destroy(late);
+  EXPECT(x[1] == 1 && x[0] == 2);
+  return code;
+}
+
 static int wrong_message(Ranks *ranks, PlaitComm *comm, int rank) {
   float x[8] = {0};
   PlaitBuffer list = {x, x, rank ? 7 : 8};
@@ -188,6 +215,7 @@ static void test_messages(void **state) {
   expect_pass(3, many_messages);
   expect_pass(2, pipeline);
   expect_pass(5, pipeline);
+  expect_pass(2, issue_order);
   EXPECT_FAILURE(2, wrong_message, "rank 0 calls send of 8 fp32 to 1", "rank 1 calls recv of 7 fp32 from 0");
   EXPECT_FAILURE(1, letter_to_myself, "rank 0: send to itself");
 }
@@ -371,6 +399,30 @@ static int abort_in_the_middle(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
+// A sender's memory is its own again only when nobody reads it any more, also when the world fails during the copy.
+static int abort_while_copying(Ranks *ranks, PlaitComm *comm, int rank) {
+  enum { LARGE = 8 << 20 };
+  PlaitEvent sent;
+  int code = plait_barrier(comm, NULL, NULL), mixed = 0;
+  char *x = xcalloc(LARGE, 1);
+  memset(x, 1, LARGE); // touched by all, so that the copy begins at once
+  if (rank == 0 && !code) {
+    code = plait_send(comm, &(PlaitBuffer){x, NULL, LARGE}, 1, PLAIT_UINT8, 1, NULL, &sent);
+    int waited = plait_event_wait(sent);
+    if (!code) code = waited;
+    memset(x, 2, LARGE);
+  } else if (rank == 1 && !code) {
+    code = plait_recv(comm, &(PlaitBuffer){NULL, x, LARGE}, 1, PLAIT_UINT8, 0, NULL, NULL);
+    for (int i = 0; i < LARGE; i++) mixed += x[i] != 1;
+  } else if (!code) {
+    usleep(*(unsigned *)ranks->context);
+    plait_world_abort(ranks->world, "enough");
+  }
+  free(x);
+  EXPECT(!mixed);
+  return 0;
+}
+
 static void test_failures(void **state) {
   EXPECT_FAILURE(4, wrong_kind, "rank 0 calls all_reduce sum of 5 fp32", "rank 2 calls all_gather of 5 fp32", "call 2");
   EXPECT_FAILURE(3, wrong_dtype, "of 4 fp64 with root 0", "rank 1 calls broadcast of 4 fp32");
@@ -385,6 +437,10 @@ static void test_failures(void **state) {
   EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory");
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
+  for (unsigned delay = 500; delay < 12000; delay += 500) {
+    Ranks ranks;
+    assert_int_equal(ranks_run(&ranks, 3, abort_while_copying, &delay, 0), 0);
+  }
 }
 
 // Numbers -----------------------------------------------------------------------------------------------------------
