@@ -120,14 +120,29 @@ static int refuse_second(const char *name, yaml_parser_t *parser, Error *error) 
   return code;
 }
 
+// libyaml's time grows with the square of the depth of brackets, so very many are refused before it sees them. Brackets
+// in quotes and comments are counted too; nothing real has hundreds that are never closed.
+static int refuse_brackets(const char *name, const char *text, size_t size, Error *error) {
+  enum { MOST = 200 };
+  int depth = 0, line = 1;
+  for (size_t i = 0; i < size; i++) {
+    if (text[i] == '\n') line++;
+    if (text[i] == '[' || text[i] == '{') depth++;
+    if ((text[i] == ']' || text[i] == '}') && depth) depth--;
+    if (depth > MOST) return error_set(error, PLAIT_BAD_INPUT, "%s:%d:1: nested too deeply", name, line);
+  }
+  return PLAIT_OK;
+}
+
 int yaml_tree_parse(const char *name, const char *text, size_t size, Arena *arena, YamlNode **root, Error *error) {
   if (size > YAML_MAX_BYTES)
     return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed here", name, YAML_MAX_BYTES);
+  int code = refuse_brackets(name, text, size, error);
+  if (code < 0) return code;
   yaml_parser_t parser;
   yaml_document_t document;
   if (!yaml_parser_initialize(&parser)) return error_set(error, PLAIT_NO_MEMORY, "%s: out of memory", name);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-  int code;
   if (!yaml_parser_load(&parser, &document)) {
     code = syntax_error(name, &parser, error);
     yaml_parser_delete(&parser);

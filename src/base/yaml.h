@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include <stdbool.h>
 
-enum { YAML_MAX_DEPTH = 16, YAML_MAX_BYTES = 1 << 20 };
+enum { YAML_MAX_DEPTH = 16, YAML_MAX_BYTES = 256 << 10 };
 
 typedef enum YamlKind { YAML_SCALAR, YAML_LIST, YAML_MAP } YamlKind;
 

@@ -34,26 +34,26 @@ static int run_precision(Compile *c, Error *error) { return pass_precision(c->g,
 static int run_place(Compile *c, Error *error) { return pass_place(c->g, &c->o->mesh, &c->o->layout, error); }
 static int run_zero(Compile *c, Error *error) { return pass_zero(c->g, &c->o->mesh, &c->o->layout, error); }
 
-static int replace(Compile *c, int code, Graph *next) {
+static int replace(Compile *c, int code, Graph **next) {
   if (code) return code;
   graph_destroy(c->g);
-  c->g = next;
+  c->g = *next;
   return PLAIT_OK;
 }
 
 static int run_partition(Compile *c, Error *error) {
   Graph *next = NULL;
-  return replace(c, pass_partition(c->g, &c->o->mesh, &next, error), next);
+  return replace(c, pass_partition(c->g, &c->o->mesh, &next, error), &next);
 }
 
 static int run_fuse(Compile *c, Error *error) {
   Graph *next = NULL;
-  return replace(c, pass_fuse(c->g, &next, error), next);
+  return replace(c, pass_fuse(c->g, &next, error), &next);
 }
 
 static int run_bucket(Compile *c, Error *error) {
   Graph *next = NULL;
-  return replace(c, pass_bucket(c->g, c->o->layout.bucket_bytes, &next, error), next);
+  return replace(c, pass_bucket(c->g, c->o->layout.bucket_bytes, &next, error), &next);
 }
 
 static const struct { const char *name; int (*run)(Compile *, Error *); } passes[] = {

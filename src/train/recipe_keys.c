@@ -30,6 +30,7 @@ static const RecipeWord backend_words[] = {
     {"auto", RECIPE_BACKEND_AUTO, false}, {"cpu", RECIPE_BACKEND_CPU, false}, {"cuda", RECIPE_BACKEND_CUDA, true}, {0}};
 
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
+#define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
 
 #define KEY(path, kind, field, ...) {path, kind, offsetof(Recipe, field), __VA_ARGS__}
 #define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
@@ -103,14 +104,14 @@ const RecipeKey recipe_keys[] = {
                "(wsd), or flat."),
     KEY("schedule.warmup", RECIPE_LONG, schedule.warmup, "0", .least = 0, .most = INFINITY, .example = "100",
         .doc = "Steps of warm-up; step n of w trains with lr · (n + 1) / w."),
-    KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = 1e15, .example = "2000",
+    KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = STEPS, .example = "2000",
         .doc = "Steps of the run."),
     KEY("schedule.min_lr", RECIPE_REAL, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "3e-5",
         .doc = "The learning rate at the end; at most optimizer.lr."),
-    KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = 1e15, .has_auto = true,
+    KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = STEPS, .has_auto = true,
         .automatic = -1, .doc = "Last steps, over which wsd goes down to min_lr; auto: a tenth of schedule.steps."),
 
-    KEY("checkpoint.every", RECIPE_LONG, checkpoint.every, "500", .least = 0, .most = 1e15, .example = "500",
+    KEY("checkpoint.every", RECIPE_LONG, checkpoint.every, "500", .least = 0, .most = STEPS, .example = "500",
         .doc = "Steps between checkpoints; 0: only one, at the end. A signal saves one too."),
     KEY("checkpoint.keep", RECIPE_INT, checkpoint.keep, "3", .least = 0, .most = INT_MAX, .example = "3",
         .doc = "How many of the newest stay; 0: all."),
@@ -118,7 +119,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "`auto` goes on from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a "
                "folder goes on from that checkpoint."),
 
-    KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = 1e15, .example = "200",
+    KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = STEPS, .example = "200",
         .doc = "Steps between evaluations on data.valid; 0: never."),
     KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
         .doc = "Global batches of an evaluation."),
@@ -133,11 +134,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .doc = "Threads of all local ranks together; auto: the cores that this process may use."),
-    KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = 1e15,
+    KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
         .doc = "A folder for the gathered gradients of the first steps, `step-N.safetensors`."),
-    KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = 1e15,
+    KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
         .doc = "How many first steps run.dump_gradients writes."),
 
     LATER("parallel.reshard"), LATER("parallel.sequence"), LATER("parallel.context"), LATER("parallel.ep"),
@@ -171,7 +172,7 @@ bool recipe_section_exists(const char *name) {
 }
 
 static void range_text(const RecipeKey *key, char *out, size_t size) {
-  if (isinf(key->most)) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
+  if (key->most >= INT_MAX) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
   else if (key->above || key->below)
     snprintf(out, size, "in %c%.15g, %.15g%c", key->above ? '(' : '[', key->least, key->most, key->below ? ')' : ']');
   else snprintf(out, size, "from %.15g to %.15g", key->least, key->most);

@@ -35,8 +35,14 @@ static void print_text(const char *text, FILE *out) {
   fputc('"', out);
 }
 
+static bool is_single(const RecipeCorpora *corpora) { return corpora->count == 1 && corpora->items[0].weight == 1; }
+
+static bool is_list(const Recipe *recipe, const RecipeKey *key) {
+  return key->kind == RECIPE_CORPORA && !is_single((const RecipeCorpora *)((const char *)recipe + key->offset));
+}
+
 static void print_corpora(const RecipeCorpora *corpora, FILE *out) {
-  if (corpora->count == 1 && corpora->items[0].weight == 1) {
+  if (is_single(corpora)) {
     print_text(corpora->items[0].prefix, out);
     return;
   }
@@ -103,7 +109,7 @@ static bool same_section(const RecipeKey *a, const RecipeKey *b) {
 static void print_key(const RecipeKey *key, const RecipeKey *before, FILE *out) {
   int length = recipe_key_section_length(key);
   if (length && (!before || !same_section(before, key))) fprintf(out, "%.*s:\n", length, key->path);
-  fprintf(out, "%s%s: ", length ? "  " : "", recipe_key_leaf(key));
+  fprintf(out, "%s%s:", length ? "  " : "", recipe_key_leaf(key));
 }
 
 void recipe_print(const Recipe *recipe, FILE *out) {
@@ -112,6 +118,7 @@ void recipe_print(const Recipe *recipe, FILE *out) {
     const RecipeKey *key = &recipe_keys[i];
     if (is_absent(recipe, key)) continue;
     print_key(key, before, out);
+    if (!is_list(recipe, key)) fputc(' ', out);
     print_value(recipe, key, out);
     fputc('\n', out);
     before = key;
@@ -199,8 +206,8 @@ static void print_row(const RecipeKey *key, FILE *out) {
 void recipe_print_docs(FILE *out) {
   fputs("<!-- Made from the key table in src/train/recipe_keys.c by `plait recipe --docs`; a test compares. -->\n"
         "# Recipes\n\n"
-        "A recipe is a YAML file that says what is trained, on what, and how. All keys, with their defaults:\n"
-        "see the tables below. A usual one:\n\n",
+        "A recipe is a YAML file that says what is trained, on what, and how. The tables below list every key and its\n"
+        "default. A usual recipe:\n\n",
         out);
   print_example(out);
   fputs("\n- Sections may be written over several lines as well; the order of keys does not matter.\n"

@@ -1,0 +1,64 @@
+// The command plait: finds the subcommand in commands.def and calls it.
+#include "base/nearest.h"
+#include "cmd/cmd.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Command { const char *name; int (*run)(int argc, char **argv); const char *summary; } Command;
+
+static const Command commands[] = {
+#define COMMAND(name, function, summary) {name, function, summary},
+#include "cmd/commands.def"
+#undef COMMAND
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static int print_help(FILE *out) {
+  fputs("plait trains transformers: one recipe, any number of ranks.\n\n"
+        "usage: plait COMMAND [options] …\n\ncommands:\n", out);
+  for (int i = 0; i < COMMANDS; i++)
+    if (*commands[i].summary) fprintf(out, "  %-10s  %s\n", commands[i].name, commands[i].summary);
+  fputs("\nplait COMMAND --help   what the command does, its options and examples\n"
+        "plait --version        plait's version\n", out);
+  return 0;
+}
+
+static const Command *find(const char *name) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(commands[i].name, name)) return &commands[i];
+  return NULL;
+}
+
+static int unknown(const char *name) {
+  const char *names[COMMANDS + 1] = {"help"};
+  for (int i = 0; i < COMMANDS; i++) names[i + 1] = commands[i].name;
+  const char *nearest = nearest_word(name, names, COMMANDS + 1);
+  fprintf(stderr, "plait: unknown command \"%.100s\"%s%s%s (see plait --help)\n", name,
+          nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+  return 2;
+}
+
+static int help_of(const char *name) {
+  const Command *command = find(name);
+  char *arguments[] = {(char *)name, "--help", NULL};
+  return command ? command->run(2, arguments) : unknown(name);
+}
+
+// Output that could not be written (a full disk behind a redirection) is a failure, not a success.
+static int finish(int status) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  if (errno == EPIPE) return status; // the reader had enough
+  fprintf(stderr, "plait: the output cannot be written: %s\n", strerror(errno));
+  return status ? status : 1;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return print_help(stderr), 2;
+  const char *name = argv[1];
+  if (!strcmp(name, "--version") || !strcmp(name, "version")) return finish((printf("plait %s\n", PLAIT_VERSION), 0));
+  if (!strcmp(name, "--help") || !strcmp(name, "-h")) return finish(print_help(stdout));
+  if (!strcmp(name, "help")) return finish(argc > 2 ? help_of(argv[2]) : print_help(stdout));
+  const Command *command = find(name);
+  return command ? finish(command->run(argc - 1, argv + 1)) : unknown(name);
+}

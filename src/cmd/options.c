@@ -1,0 +1,167 @@
+// The option parser that the subcommands share, and their --help.
+#include "cmd/options.h"
+#include "base/nearest.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OPTIONS = 64 };
+
+typedef struct Parse {
+  const CommandHelp *help;
+  const Option *options;
+  int count;
+  bool seen[MAX_OPTIONS];
+} Parse;
+
+static int wrong(const Parse *parse, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int wrong(const Parse *parse, const char *format, ...) {
+  fprintf(stderr, "plait %s: ", parse->help->name);
+  va_list arguments;
+  va_start(arguments, format);
+  vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, " (see plait %s --help)\n", parse->help->name);
+  return 2;
+}
+
+static void print_option(const Option *option, int width) {
+  char left[64];
+  snprintf(left, sizeof left, "--%s%s%s", option->name, option->argument ? " " : "",
+           option->argument ? option->argument : "");
+  printf("  %-*s  %s", width, left, option->help);
+  if (option->required) printf(" (must be given)");
+  else if (option->kind == OPTION_INTEGER) printf(" (default %lld)", (long long)*(int64_t *)option->value);
+  else if (option->kind == OPTION_REAL) printf(" (default %.15g)", *(double *)option->value);
+  else if (option->kind == OPTION_TEXT && *(const char **)option->value)
+    printf(" (default %s)", *(const char **)option->value);
+  putchar('\n');
+}
+
+static int print_help(const Parse *parse) {
+  int width = 9;
+  for (int i = 0; i < parse->count; i++) {
+    const Option *option = &parse->options[i];
+    int n = 2 + (int)strlen(option->name) + (option->argument ? 1 + (int)strlen(option->argument) : 0);
+    if (n > width) width = n;
+  }
+  printf("usage: plait %s %s\n\n%s\n\noptions:\n", parse->help->name, parse->help->operands, parse->help->summary);
+  for (int i = 0; i < parse->count; i++) print_option(&parse->options[i], width);
+  printf("  %-*s  print this and stop\n  %-*s  print plait's version and stop\n", width, "--help", width, "--version");
+  if (parse->help->examples) printf("\nexamples:\n%s", parse->help->examples);
+  if (fflush(stdout) == 0) return 0;
+  fprintf(stderr, "plait: the help cannot be printed: %s\n", strerror(errno));
+  return 1;
+}
+
+static int unknown(const Parse *parse, const char *name, int length) {
+  char word[64];
+  const char *names[MAX_OPTIONS + 2];
+  snprintf(word, sizeof word, "%.*s", length, name);
+  for (int i = 0; i < parse->count; i++) names[i] = parse->options[i].name;
+  names[parse->count] = "help";
+  names[parse->count + 1] = "version";
+  const char *nearest = nearest_word(word, names, parse->count + 2);
+  if (nearest) return wrong(parse, "unknown option --%s; did you mean --%s?", word, nearest);
+  return wrong(parse, "unknown option --%s", word);
+}
+
+static bool in_range(const Option *option, double value) {
+  return (option->least == 0 && option->most == 0) || (value >= option->least && value <= option->most);
+}
+
+static int wrong_number(const Parse *parse, const Option *option, const char *text) {
+  const char *kind = option->kind == OPTION_INTEGER ? "an integer" : "a number";
+  if (option->least == 0 && option->most == 0)
+    return wrong(parse, "--%s must be %s, not \"%.100s\"", option->name, kind, text);
+  if (option->most >= 2147483647.0)
+    return wrong(parse, "--%s must be %s of at least %.15g, not \"%.100s\"", option->name, kind, option->least, text);
+  return wrong(parse, "--%s must be %s from %.15g to %.15g, not \"%.100s\"", option->name, kind, option->least,
+               option->most, text);
+}
+
+static int set_value(const Parse *parse, const Option *option, const char *text) {
+  char *end;
+  errno = 0;
+  if (option->kind == OPTION_TEXT) {
+    *(const char **)option->value = text;
+  } else if (option->kind == OPTION_INTEGER) {
+    long long value = strtoll(text, &end, 10);
+    if (!*text || *end || errno || strspn(text, "+-0123456789") != strlen(text) || !in_range(option, (double)value))
+      return wrong_number(parse, option, text);
+    *(int64_t *)option->value = value;
+  } else {
+    double value = strtod(text, &end);
+    if (!*text || *end || !isfinite(value) || strspn(text, "+-.eE0123456789") != strlen(text) ||
+        !in_range(option, value))
+      return wrong_number(parse, option, text);
+    *(double *)option->value = value;
+  }
+  return OPTIONS_OK;
+}
+
+// argv[*at] starts with "--". Advances *at when the value is the next word.
+static int take_option(Parse *parse, int argc, char **argv, int *at) {
+  const char *name = argv[*at] + 2, *equals = strchr(name, '=');
+  int length = equals ? (int)(equals - name) : (int)strlen(name), found = -1;
+  for (int i = 0; i < parse->count; i++)
+    if ((int)strlen(parse->options[i].name) == length && !strncmp(parse->options[i].name, name, (size_t)length))
+      found = i;
+  if (found < 0) return unknown(parse, name, length);
+  const Option *option = &parse->options[found];
+  if (parse->seen[found]) return wrong(parse, "--%s is given twice", option->name);
+  parse->seen[found] = true;
+  if (option->given) *option->given = true;
+  if (option->kind == OPTION_FLAG) {
+    if (equals) return wrong(parse, "--%s takes no value", option->name);
+    *(bool *)option->value = true;
+    return OPTIONS_OK;
+  }
+  if (equals) return set_value(parse, option, equals + 1);
+  if (*at + 1 >= argc) return wrong(parse, "--%s needs a value, %s", option->name, option->argument);
+  return set_value(parse, option, argv[++*at]);
+}
+
+static int check_given(const Parse *parse, const Operands *operands, int least, int most) {
+  for (int i = 0; i < parse->count; i++)
+    if (parse->options[i].required && !parse->seen[i])
+      return wrong(parse, "--%s %s must be given", parse->options[i].name, parse->options[i].argument);
+  if (operands->count < least) return wrong(parse, "too few words; the form is: plait %s %s", parse->help->name, parse->help->operands);
+  if (operands->count > most)
+    return wrong(parse, "\"%.100s\" is one word too many; the form is: plait %s %s", operands->words[most],
+                 parse->help->name, parse->help->operands);
+  return OPTIONS_OK;
+}
+
+int options_parse(const CommandHelp *help, const Option *options, int option_count, int least_operands,
+                  int most_operands, int argc, char **argv, Operands *operands) {
+  CHECK(option_count <= MAX_OPTIONS);
+  Parse parse = {.help = help, .options = options, .count = option_count};
+  *operands = (Operands){argv + 1, 0};
+  // --help wins over every mistake, and shows defaults, so it is looked for before any value is written.
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(&parse);
+    if (!strcmp(argv[i], "--version")) return printf("plait %s\n", PLAIT_VERSION), 0;
+  }
+  bool ended = false;
+  for (int i = 1; i < argc; i++) {
+    if (!ended && !strcmp(argv[i], "--")) {
+      ended = true;
+    } else if (!ended && !strncmp(argv[i], "--", 2)) {
+      int status = take_option(&parse, argc, argv, &i);
+      if (status != OPTIONS_OK) return status;
+    } else if (!ended && argv[i][0] == '-' && argv[i][1]) {
+      return wrong(&parse, "unknown option %.100s; options start with two dashes", argv[i]);
+    } else {
+      operands->words[operands->count++] = argv[i];
+    }
+  }
+  return check_given(&parse, operands, least_operands, most_operands);
+}
+
+int command_fail(const char *name, const Error *error) {
+  if (error->message[0]) fprintf(stderr, "plait %s: %s\n", name, error->message);
+  return error_exit_status(error->code);
+}

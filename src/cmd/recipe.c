@@ -1,0 +1,29 @@
+// plait recipe: checks a recipe and prints the effective one; --docs prints docs/recipes.md.
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "train/recipe.h"
+#include <limits.h>
+
+int cmd_recipe(int argc, char **argv) {
+  bool docs = false;
+  const Option options[] = {{.name = "docs", .value = &docs, .help = "print the reference of all keys (docs/recipes.md)"}};
+  const CommandHelp help = {
+      "recipe", "RECIPE [key=value …]",
+      "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute.",
+      "  plait recipe recipes/demo.yaml\n"
+      "  plait recipe recipes/demo.yaml mesh.dp=4 batch.micro=2\n"
+      "  plait recipe --docs > docs/recipes.md\n"};
+  Operands operands;
+  int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  Error error = {0};
+  if (docs && operands.count == 0) return recipe_print_docs(stdout), 0;
+  if (docs || operands.count == 0)
+    return error_set(&error, PLAIT_BAD_INPUT, "give either a recipe or --docs"), command_fail("recipe", &error);
+  Recipe recipe;
+  int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (code < 0) return command_fail("recipe", &error);
+  recipe_print(&recipe, stdout);
+  recipe_free(&recipe);
+  return 0;
+}
