@@ -82,8 +82,12 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
     const int *of = operand < 2 ? &halves[attr->kind][2 * operand] : result[attr->kind];
     snprintf(side[operand], sizeof side[operand], "%s%s", group[of[0]], group[of[1]]);
   }
-  op_rule(text, size, (const char *[]){side[0], side[1], side[2]}, node->ninput, (const char *[]){side[2]}, 1,
-          attr->accumulate ? "" : "; linear 0 1");
+  char clauses[32] = "; linear 0 1";
+  if (attr->accumulate) { // c would be added once a rank; `fuse` makes it after partition, where c is as partial as the product
+    int at = snprintf(clauses, sizeof clauses, "; whole");
+    for (const char *m = group[0]; *m; m++) at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
+  }
+  op_rule(text, size, (const char *[]){side[0], side[1], side[2]}, node->ninput, (const char *[]){side[2]}, 1, clauses);
 }
 
 // Rows, columns and depth of the product that the kind means, and the strides of its operands.

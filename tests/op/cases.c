@@ -126,7 +126,37 @@ static const Row rows[] = {
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
 };
 
-int op_cases_count(void) { return (int)(sizeof rows / sizeof rows[0]); }
+// Beyond the tiles, chunks and blocks of fast kernels; too slow for finite differences.
+static const Row large_rows[] = {
+    {"matmul nt blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nn blocks", OP_MATMUL, {"f b2 s125 f521", "f f521 e70"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
+    {"matmul tn blocks", OP_MATMUL, {"f b2 s161 f250", "f b2 s161 e66"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
+    {"matmul tn accumulate blocks", OP_MATMUL, {"f b2 s161 f121", "f b2 s161 e67", "f f121 e67"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 1), .update = 1},
+    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4500", "f f300 e4500"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"reduce blocks", OP_REDUCE, {"f b3 s451 e37"}, ATTR(ReduceAttr, 2)},
+    {"bias blocks", OP_BIAS, {"f b2 s151 e67", "f e67"}, NONE},
+    {"layer_norm blocks", OP_LAYER_NORM, {"f b2 s151 e67", "f e67", "f e67"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm_grad blocks", OP_LAYER_NORM, {"f b2 s151 e67", "f e67", "f e67"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"rms_norm_grad blocks", OP_RMS_NORM, {"f b2 s651 e39", "f e39"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"rope blocks", OP_ROPE, {"f b2 s57 g2 r3 d66", "p b2 s57"}, ATTR(RopeAttr, .theta = 10000)},
+#define ATTENTION_ROWS(name, backward_flag)                                                                      \
+  {name " blocks", OP_ATTENTION, {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150"}, ATTR(AttentionAttr, 0.2, 0.1, 1, 7), .backward = backward_flag}, \
+  {name " full blocks", OP_ATTENTION, {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130"}, ATTR(AttentionAttr, 0.1, 0, 0, 7), .backward = backward_flag}
+    ATTENTION_ROWS("attention", 0),
+    ATTENTION_ROWS("attention_grad", 1),
+#undef ATTENTION_ROWS
+    {"activation blocks", OP_ACTIVATION, {"f b3 s31 f403"}, ATTR(ActivationAttr, ACTIVATION_GELU_TANH)},
+    {"dropout blocks", OP_DROPOUT, {"f b3 s31 e403"}, ATTR(DropoutAttr, 0.1, 91)},
+    {"embedding_grad blocks", OP_EMBEDDING, {"f v37 e67", "i37 b4 s61"}, NONE, .backward = 1},
+    {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, 1)},
+    {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
+    {"adamw blocks", OP_ADAMW, {"f v377 e51", "f v377 e51", "+ v377 e51", "f v377 e51", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
+};
+
+enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };
+int op_cases_count(void) { return ROWS; }
+int op_cases_with_large(void) { return ROWS + LARGE_ROWS; }
+static const Row *row_at(int i) { return i < ROWS ? &rows[i] : &large_rows[i - ROWS]; }
 
 static DimName dim_of(char letter) {
   static const char letters[] = "-bsegrdfvpx";
@@ -196,7 +226,7 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
 }
 
 void op_case_get(int i, Dtype dtype, OpCase *c) {
-  const Row *row = &rows[i];
+  const Row *row = row_at(i);
   *c = (OpCase){.name = row->name, .graph = graph_create(), .storage = row->storage};
   c->parameters = (CallParameters){.seed = 5, .step = 3, .microbatch = 1, .sample_base = 8};
   Graph *g = c->graph;

@@ -1,0 +1,276 @@
+// Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, fp32 and
+// fp64, sharded and padded operands, in place, and the same bits for any number of threads.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "cases.h"
+#include "backend/cpu/cpu.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum Variant { WHOLE, SHARDED, IN_PLACE, VARIANTS } Variant;
+static const char *const variant_name[] = {"", " sharded", " in place"};
+
+// ---- variants of a case
+
+static void zero_tail(Operand *x, int64_t valid) {
+  int64_t row = operand_extent(x, 1, x->rank);
+  for (int64_t i = valid * row; i < x->size[0] * row; i++) operand_store(x, i, 0);
+}
+
+// The table of an embedding or head as one shard of a larger, padded one.
+static void shard_rows(Operand *x, int zero) {
+  int64_t n = x->size[0];
+  x->map[0] = (IndexMap){.local = n, .valid = n - 2, .global = 2 * n, .runs = 1, .run = {{0, 3}}};
+  if (zero) zero_tail(x, n - 2);
+}
+
+// A sequence dim as one of two shards in zigzag order.
+static void zigzag(Operand *x, int dim) {
+  int64_t n = x->size[dim];
+  x->map[dim] = (IndexMap){.local = n, .valid = n, .global = 2 * n, .runs = n > 1 ? 2 : 1, .run = {{0, n}, {n / 2, 2 * n + 3}}};
+}
+
+// 0: the op has no such variant.
+static int make_sharded(OpCase *c) {
+  switch (c->op) {
+  case OP_EMBEDDING: shard_rows(&c->input[0], 1); return 1;
+  case OP_EMBEDDING_GRAD: shard_rows(&c->output[0], 0); return 1;
+  case OP_LINEAR_CROSS_ENTROPY:
+  case OP_CROSS_ENTROPY_STATISTICS:
+  case OP_CROSS_ENTROPY_APPLY: shard_rows(&c->input[1], 1); return 1;
+  case OP_ATTENTION:
+  case OP_ATTENTION_GRAD:
+    for (int k = 0; k < 3; k++) zigzag(&c->input[k], 1);
+    c->input[0].map[2].run[0].global = 5;
+    c->input[0].map[2].global = 9;
+    return 1;
+  case OP_DROPOUT:
+    zigzag(&c->input[0], 1);
+    if (c->input[0].rank > 2) {
+      c->input[0].map[2].run[0].global = 3;
+      c->input[0].map[2].global = c->input[0].size[2] + 9;
+    }
+    return 1;
+  case OP_FILL:
+  case OP_SUM_SQUARES:
+    c->input[0].map[0].valid = c->output[0].map[0].valid = c->input[0].size[0] - 1; // the garbage behind must not count
+    return 1;
+  default: return 0;
+  }
+}
+
+static int make_in_place(OpCase *c) {
+  int pairs = op_def(c->op)->in_place;
+  if (!pairs || c->op == OP_CAST) return 0;
+  for (int k = 0; k < pairs && k < c->noutput; k++) {
+    if (c->output[k].data == c->input[k].data || c->output[k].dtype != c->input[k].dtype) return 0;
+    free(c->output[k].data);
+    c->output[k].data = c->input[k].data;
+  }
+  return 1;
+}
+
+static int get(int i, Dtype dtype, Variant variant, OpCase *c) {
+  op_case_get(i, dtype, c);
+  if (variant == WHOLE || (variant == SHARDED ? make_sharded(c) : make_in_place(c))) return 1;
+  op_case_free(c);
+  return 0;
+}
+
+// ---- comparison
+
+// About how many terms the sums of the case have.
+static double reduction(const OpCase *c) {
+  const Operand *a = &c->input[0], *b = &c->input[1];
+  double n = (double)operand_elements(a);
+  switch (c->op) {
+  case OP_MATMUL: return sqrt(n * (double)operand_elements(b) / (double)operand_elements(&c->output[0]));
+  case OP_ATTENTION:
+  case OP_ATTENTION_GRAD: return (double)(a->size[1] * a->size[3] + a->size[4]);
+  case OP_LINEAR_CROSS_ENTROPY:
+  case OP_CROSS_ENTROPY_STATISTICS:
+  case OP_CROSS_ENTROPY_APPLY: return (double)(a->size[0] * a->size[1] + b->size[0] + b->size[1]);
+  case OP_REDUCE: return n / (double)operand_elements(&c->output[0]);
+  case OP_EMBEDDING_GRAD: return n;
+  case OP_LAYER_NORM:
+  case OP_RMS_NORM:
+  case OP_LAYER_NORM_GRAD:
+  case OP_RMS_NORM_GRAD: return n;
+  default: return 1;
+  }
+}
+
+// Rounding errors of a sum of n terms grow like its square root; they are relative to the largest element.
+static void compare(const OpCase *fast, const OpCase *slow, const char *where) {
+  for (int k = 0; k < slow->noutput; k++) {
+    const Operand *x = &fast->output[k], *y = &slow->output[k];
+    if (!y->data) continue;
+    double unit = x->dtype == DTYPE_BF16 ? 0x1p-8 : slow->input[0].dtype == DTYPE_F64 || !dtype_is_float(slow->input[0].dtype) ? 2e-14 : 0x1p-23;
+    if (slow->op == OP_EMBEDDING_GRAD && y->dtype == DTYPE_F32) unit = 0x1p-23;
+    double tolerance = unit * (8 + 4 * sqrt(reduction(slow))), largest = 0;
+    int64_t n = operand_elements(y);
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(operand_load(y, i)));
+    for (int64_t i = 0; i < n; i++) {
+      double got = operand_load(x, i), expected = operand_load(y, i);
+      if (!(fabs(got - expected) <= tolerance * (fabs(expected) + largest)))
+        fail_msg("%s output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", where, k, (long long)i, got, expected, largest, tolerance);
+    }
+  }
+}
+
+static void same_bits(const OpCase *a, const OpCase *b, const char *where) {
+  for (int k = 0; k < a->noutput; k++)
+    if (a->output[k].data && memcmp(a->output[k].data, b->output[k].data, (size_t)operand_elements(&a->output[k]) * dtype_size(a->output[k].dtype)))
+      fail_msg("%s: output %d has other bits with %s", where, k, "more threads");
+}
+
+enum { GUARD = 256 };
+
+// Runs with just the workspace that the kernel asked for; nothing behind it may be written.
+static void run(const KernelEntry *entry, OpCase *c, Team *team, const char *where) {
+  KernelCall call = op_case_call(c);
+  call.team = team;
+  call.workspace_size = entry->workspace ? entry->workspace(c->input, c->output, call.attr, team_size(team)) : 0;
+  size_t bytes = (call.workspace_size + GUARD + 63) / 64 * 64;
+  unsigned char *workspace = aligned_alloc(64, bytes);
+  memset(workspace, 0xFF, bytes); // NaN, if read before it is written
+  call.workspace = workspace;
+  entry->kernel(&call);
+  for (size_t i = call.workspace_size; i < bytes; i++)
+    if (workspace[i] != 0xFF) fail_msg("%s writes behind its workspace", where);
+  free(workspace);
+}
+
+static Dtype kernel_dtype(const OpCase *c) {
+  for (int k = 0; k < c->ninput; k++)
+    if (c->input[k].data && dtype_is_float(c->input[k].dtype)) return c->input[k].dtype;
+  return c->output[0].dtype;
+}
+
+// 0 when the back end has no kernel for it.
+static int check_case(const Backend *backend, const char *level, int i, Dtype dtype, Variant variant, Team **team) {
+  OpCase slow, fast[3];
+  char where[160];
+  if (!get(i, dtype, variant, &slow)) return 0;
+  const KernelEntry *entry = backend->find(backend, slow.op, kernel_dtype(&slow));
+  snprintf(where, sizeof where, "%s %s %s%s", level, slow.name, dtype_name(dtype), variant_name[variant]);
+  if (entry) {
+    KernelCall call = op_case_call(&slow);
+    op_def(slow.op)->reference(&call);
+    for (int t = 0; t < 3; t++) {
+      assert_true(get(i, dtype, variant, &fast[t]));
+      run(entry, &fast[t], team[t], where);
+      if (t == 0) compare(&fast[0], &slow, where);
+      else same_bits(&fast[0], &fast[t], where);
+    }
+    for (int t = 0; t < 3; t++) op_case_free(&fast[t]);
+  }
+  op_case_free(&slow);
+  return entry != NULL;
+}
+
+static void check_level(CpuLevel level) {
+  if (!cpu_level_available(level)) skip();
+  const Backend *backend = backend_cpu_at(level);
+  Team *team[3] = {NULL, team_create(2), team_create(3)};
+  int done[VARIANTS] = {0};
+  for (int i = 0; i < op_cases_with_large(); i++)
+    for (int variant = 0; variant < VARIANTS; variant++)
+      for (int dtype = DTYPE_F64; dtype <= DTYPE_F32; dtype++)
+        done[variant] += check_case(backend, cpu_level_name(level), i, (Dtype)dtype, (Variant)variant, team);
+  for (int t = 0; t < 3; t++) team_destroy(team[t]);
+  assert_true(done[WHOLE] >= 180);
+  assert_true(done[SHARDED] >= 40);
+  assert_true(done[IN_PLACE] >= 20);
+}
+
+static void portable_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE); }
+static void avx2_kernels_match_the_reference(void **state) { check_level(CPU_AVX2); }
+static void avx512_kernels_match_the_reference(void **state) { check_level(CPU_AVX512); }
+
+// ---- functions over their whole range
+
+static void check_activation(const Backend *backend, Dtype dtype, int kind) {
+  enum { N = 4001 };
+  double x[N], y[N];
+  float xf[N], yf[N];
+  ActivationAttr attr = {.kind = kind};
+  for (int i = 0; i < N; i++) xf[i] = (float)(x[i] = (double)(float)((i - N / 2) * 0.0101));
+  Operand in = {.data = dtype == DTYPE_F64 ? (void *)x : xf, .dtype = dtype, .rank = 1, .size = {N}, .map = {index_whole(N)}}, out = in;
+  out.data = dtype == DTYPE_F64 ? (void *)y : yf;
+  KernelCall call = {.ninput = 1, .noutput = 1, .input = &in, .output = &out, .attr = &attr};
+  backend->find(backend, OP_ACTIVATION, dtype)->kernel(&call);
+  double got[N];
+  for (int i = 0; i < N; i++) got[i] = operand_load(&out, i);
+  op_def(OP_ACTIVATION)->reference(&call);
+  for (int i = 0; i < N; i++) {
+    double expected = operand_load(&out, i), unit = dtype == DTYPE_F64 ? 0x1p-52 : 0x1p-23;
+    if (!(fabs(got[i] - expected) <= 6 * unit * fabs(expected) + 6 * unit * fmin(1, fabs(x[i]))))
+      fail_msg("%s activation %d of %g: %.12g, expected %.12g", dtype_name(dtype), kind, x[i], got[i], expected);
+  }
+}
+
+static void activations_are_exact_to_a_few_ulp(void **state) {
+  for (int level = 0; level < CPU_LEVELS; level++)
+    for (int kind = ACTIVATION_GELU; kind <= ACTIVATION_RELU; kind++)
+      if (cpu_level_available((CpuLevel)level)) {
+        check_activation(backend_cpu_at((CpuLevel)level), DTYPE_F32, kind);
+        check_activation(backend_cpu_at((CpuLevel)level), DTYPE_F64, kind);
+      }
+}
+
+// A NaN or an infinity must come out, not vanish: the skip flag depends on it.
+static void not_a_number_stays(void **state) {
+  for (int level = 0; level < CPU_LEVELS; level++) {
+    if (!cpu_level_available((CpuLevel)level)) continue;
+    float x[40], y[40];
+    for (int i = 0; i < 40; i++) x[i] = NAN;
+    for (int kind = ACTIVATION_GELU; kind <= ACTIVATION_SILU; kind++) {
+      ActivationAttr attr = {.kind = kind};
+      Operand in = {.data = x, .dtype = DTYPE_F32, .rank = 1, .size = {40}, .map = {index_whole(40)}}, out = in;
+      out.data = y;
+      KernelCall call = {.ninput = 1, .noutput = 1, .input = &in, .output = &out, .attr = &attr};
+      const Backend *backend = backend_cpu_at((CpuLevel)level);
+      backend->find(backend, OP_ACTIVATION, DTYPE_F32)->kernel(&call);
+      for (int i = 0; i < 40; i++) assert_true(isnan(y[i]));
+    }
+  }
+}
+
+// ---- choosing
+
+static void back_ends_have_names(void **state) {
+  const Backend *backend = NULL;
+  Error error = {0};
+  assert_int_equal(backend_by_name("auto", &backend, &error), PLAIT_OK);
+  assert_ptr_equal(backend, backend_cpu());
+  assert_int_equal(backend_by_name("reference", &backend, &error), PLAIT_OK);
+  assert_null(backend->find(backend, OP_MATMUL, DTYPE_F32));
+  assert_int_equal(backend_by_name("cuda", &backend, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "reference"));
+}
+
+static void plait_simd_chooses_the_level(void **state) {
+  setenv("PLAIT_SIMD", "reference", 1);
+  assert_ptr_equal(backend_cpu(), backend_reference());
+  setenv("PLAIT_SIMD", "portable", 1);
+  assert_int_equal(cpu_simd_level(), CPU_PORTABLE);
+  setenv("PLAIT_SIMD", "avx2", 1);
+  assert_int_equal(cpu_simd_level(), cpu_level_available(CPU_AVX2) ? CPU_AVX2 : CPU_PORTABLE);
+  unsetenv("PLAIT_SIMD");
+  for (int level = 0; level < CPU_LEVELS; level++) assert_true(!cpu_level_available((CpuLevel)level) || (int)cpu_simd_level() >= level);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(portable_kernels_match_the_reference), cmocka_unit_test(avx2_kernels_match_the_reference),
+      cmocka_unit_test(avx512_kernels_match_the_reference),   cmocka_unit_test(activations_are_exact_to_a_few_ulp),
+      cmocka_unit_test(not_a_number_stays),                   cmocka_unit_test(back_ends_have_names),
+      cmocka_unit_test(plait_simd_chooses_the_level),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

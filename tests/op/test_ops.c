@@ -1,0 +1,437 @@
+// Ops against their meaning: gradients against central finite differences in double, values against formulas written a
+// second time, rules that parse, builders that bind Variables.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "cases.h"
+#include "evaluate.h"
+#include "dist/rule.h"
+#include "op/build.h"
+#include "op/formula.h"
+
+static void close_to(double got, double expected, double tolerance, const char *what, int64_t i) {
+  if (!(fabs(got - expected) <= tolerance)) fail_msg("%s [%lld]: %.17g, expected %.17g", what, (long long)i, got, expected);
+}
+
+// ---- gradients
+
+typedef struct Difference {
+  OpCase c;
+  Values v;
+  int doutput[CASE_OUTPUTS], dinput[CASE_INPUTS];
+} Difference;
+
+static int differentiable(const OpCase *c) {
+  const Node *node = &c->graph->node.data[c->node];
+  if (!op_def(c->op)->gradient || c->node != 0 || c->op == OP_CAST) return 0;
+  if (c->op == OP_MATMUL) return node_attr(node, MatmulAttr)->kind == MATMUL_NT;
+  if (c->op == OP_LINEAR_CROSS_ENTROPY) return node_attr(node, CrossEntropyAttr)->gradient;
+  return 1;
+}
+
+// The scalar whose gradient is taken: Σ doutput · output 0, or seed · loss.
+static double scalar_of(Difference *d) {
+  values_run(&d->v, 0, 1, &d->c.parameters);
+  const Node *node = &d->c.graph->node.data[0];
+  const Operand *y = &d->v.tensor[node->output[0]];
+  if (d->c.op == OP_LINEAR_CROSS_ENTROPY) return operand_load(y, 0) * operand_load(&d->v.tensor[node->input[3]], 0);
+  double sum = 0;
+  for (int64_t i = operand_elements(y) - 1; i >= 0; i--) sum += operand_load(y, i) * operand_load(&d->v.tensor[d->doutput[0]], i);
+  return sum;
+}
+
+static void build_backward(Difference *d) {
+  Graph *g = d->c.graph;
+  Node node = g->node.data[0];
+  values_start(&d->v, g);
+  for (int k = 0; k < node.ninput; k++)
+    if (node.input[k] >= 0) {
+      d->v.tensor[node.input[k]] = d->c.input[k];
+      d->c.input[k].data = NULL;
+    }
+  for (int k = 0; k < CASE_OUTPUTS; k++) d->doutput[k] = -1;
+  const Tensor y = *graph_tensor(g, node.output[0]);
+  int dy = graph_input(g, "doutput", y.dtype, y.shape);
+  if (d->c.op != OP_LINEAR_CROSS_ENTROPY) d->doutput[0] = dy;
+  g->phase = PHASE_BACKWARD;
+  g->scope = arena_format(&g->arena, "grad.%s", node.name);
+  op_def(node.op)->gradient(g, 0, d->doutput, d->dinput);
+  values_run(&d->v, 0, 0, NULL); // room for the new tensors
+  d->v.tensor[dy] = operand_create(y.dtype, &y.shape);
+  for (int64_t i = operand_elements(&d->v.tensor[dy]) - 1; i >= 0; i--)
+    operand_store(&d->v.tensor[dy], i, philox_normal((PhiloxKey){{9, 9}}, (uint64_t)i));
+  values_run(&d->v, 0, g->node.count, &d->c.parameters);
+}
+
+// Central difference of fourth order: rounding of large sums stays small beside it.
+static double difference_at(Difference *d, Operand *in, int64_t i) {
+  const double h = 3e-4, old = operand_load(in, i);
+  double f[4];
+  for (int k = 0; k < 4; k++) {
+    operand_store(in, i, old + h * (k < 2 ? k - 2 : k - 1));
+    f[k] = scalar_of(d);
+  }
+  operand_store(in, i, old);
+  return (8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h);
+}
+
+static void check_input(Difference *d, int k) {
+  Graph *g = d->c.graph;
+  int x = g->node.data[0].input[k];
+  const Tensor *t = graph_tensor(g, x), *dt = graph_tensor(g, d->dinput[k]);
+  assert_true(op_same_sizes(g, x, d->dinput[k]));
+  assert_int_equal(t->dtype, dt->dtype);
+  Operand *in = &d->v.tensor[x];
+  int64_t n = operand_elements(in), samples = n > 2000 ? 12 : 60, stride = n > samples ? n / samples : 1;
+  double *gradient = xcalloc((size_t)n + 1, sizeof *gradient), largest = 1;
+  for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(gradient[i] = operand_load(&d->v.tensor[d->dinput[k]], i)));
+  for (int64_t i = 0; i < n; i += stride) {
+    double difference = difference_at(d, in, i);
+    if (!(fabs(difference - gradient[i]) <= 3e-8 * largest))
+      fail_msg("%s: gradient of input %d [%lld] is %.12g, finite difference %.12g", d->c.name, k, (long long)i, gradient[i], difference);
+  }
+  free(gradient);
+}
+
+static void gradients_match_finite_differences(void **state) {
+  int tested = 0;
+  for (int i = 0; i < op_cases_count(); i++) {
+    Difference d = {0};
+    op_case_get(i, DTYPE_F64, &d.c);
+    if (differentiable(&d.c)) {
+      build_backward(&d);
+      for (int k = 0; k < d.c.ninput; k++) {
+        int x = d.c.graph->node.data[0].input[k];
+        int wanted = x >= 0 && dtype_is_float(graph_tensor(d.c.graph, x)->dtype) && !(d.c.op == OP_LINEAR_CROSS_ENTROPY && k == 3);
+        if (wanted != (d.dinput[k] >= 0)) fail_msg("%s: input %d has gradient %d", d.c.name, k, d.dinput[k]);
+        if (wanted) check_input(&d, k);
+      }
+      tested++;
+      values_free(&d.v);
+    }
+    op_case_free(&d.c);
+  }
+  assert_true(tested >= 40);
+}
+
+// ---- every row: the rule parses, all outputs are written, low precision is the rounded result
+
+static void every_case_has_a_rule_and_runs(void **state) {
+  int seen[OP_COUNT] = {0};
+  for (int i = 0; i < op_cases_count(); i++) {
+    OpCase c;
+    op_case_get(i, DTYPE_F32, &c);
+    Arena arena = {0};
+    rule_of(&arena, c.graph, &c.graph->node.data[c.node]);
+    arena_free(&arena);
+    KernelCall call = op_case_call(&c);
+    op_def(c.op)->reference(&call);
+    for (int k = 0; k < c.noutput; k++)
+      for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--)
+        if (!isfinite(operand_load(&c.output[k], e))) fail_msg("%s: output %d [%lld] is not finite", c.name, k, (long long)e);
+    if (op_def(c.op)->flops) assert_true(op_def(c.op)->flops(c.input, c.output, call.attr) > 0);
+    seen[c.op] = 1;
+    op_case_free(&c);
+  }
+  for (int op = 0; op < OP_COUNT; op++)
+    if (!seen[op] && !op_def((Op)op)->communicates) fail_msg("no case for %s", op_name((Op)op));
+}
+
+static void bf16_is_the_rounded_result(void **state) {
+  for (int i = 0; i < op_cases_count(); i++) {
+    OpCase c, exact;
+    op_case_get(i, DTYPE_BF16, &c);
+    op_case_get(i, DTYPE_F64, &exact);
+    for (int k = 0; k < c.ninput; k++) // the same numbers into both
+      for (int64_t e = c.input[k].data ? operand_elements(&c.input[k]) - 1 : -1; e >= 0; e--)
+        operand_store(&exact.input[k], e, operand_load(&c.input[k], e));
+    KernelCall call = op_case_call(&c), exact_call = op_case_call(&exact);
+    op_def(c.op)->reference(&call);
+    op_def(c.op)->reference(&exact_call);
+    for (int k = 0; k < c.noutput; k++)
+      for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--) {
+        double x = operand_load(&exact.output[k], e), unit = c.output[k].dtype == DTYPE_F64 ? 1e-14 : c.output[k].dtype == DTYPE_F32 ? 1e-6 : 0x1p-8;
+        close_to(operand_load(&c.output[k], e), x, unit * (fabs(x) + 1e-30), c.name, e);
+      }
+    op_case_free(&c);
+    op_case_free(&exact);
+  }
+}
+
+// ---- values
+
+static OpCase case_named(const char *name) {
+  for (int i = 0; i < op_cases_count(); i++) {
+    OpCase c;
+    op_case_get(i, DTYPE_F64, &c);
+    if (!strcmp(c.name, name)) return c;
+    op_case_free(&c);
+  }
+  fail_msg("no case %s", name);
+  abort();
+}
+
+static void run_case(OpCase *c) {
+  KernelCall call = op_case_call(c);
+  op_def(c->op)->reference(&call);
+}
+
+static void activations_have_their_values(void **state) {
+  static const struct { int kind; double x, y; } expected[] = {
+      {ACTIVATION_GELU, 1, 0.84134474606854293},      {ACTIVATION_GELU, -2, -0.045500263896358417},
+      {ACTIVATION_GELU_TANH, 1, 0.84119199060827676}, {ACTIVATION_SILU, 1, 0.73105857863000487},
+      {ACTIVATION_SILU, -3, -0.14227761953270035},    {ACTIVATION_RELU, -1, 0},
+      {ACTIVATION_RELU, 2, 2},
+  };
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+    close_to(activation_value(expected[i].kind, expected[i].x), expected[i].y, 1e-14, "activation", (int64_t)i);
+}
+
+static void layer_norm_normalises(void **state) {
+  OpCase c = case_named("layer_norm");
+  double *x = c.input[0].data, *gain = c.input[1].data, *bias = c.input[2].data, *y = c.output[0].data;
+  run_case(&c);
+  for (int r = 0; r < 10; r++) {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 7; i++) {
+      double n = (y[r * 7 + i] - bias[i]) / gain[i];
+      sum += n;
+      squares += n * n;
+    }
+    close_to(sum, 0, 1e-12, "sum", r);
+    close_to(squares / 7, 1, 1e-3, "variance", r);
+    close_to((x[r * 7] - ((double *)c.output[1].data)[r]) * ((double *)c.output[2].data)[r] * gain[0] + bias[0], y[r * 7], 1e-12, "y", r);
+  }
+  op_case_free(&c);
+}
+
+// Hugging Face's formulation: x cos + rotate_half(x) sin with cos, sin of the frequencies twice over.
+static void rope_rotates_halves(void **state) {
+  OpCase c = case_named("rope");
+  run_case(&c);
+  const double *x = c.input[0].data, *y = c.output[0].data;
+  const int32_t *positions = c.input[1].data;
+  for (int t = 0; t < 14; t++)
+    for (int h = 0; h < 6; h++)
+      for (int i = 0; i < 6; i++) {
+        int at = (t * 6 + h) * 6;
+        double angle = positions[t] / pow(10000, 2 * (i % 3) / 6.0), rotated = i < 3 ? -x[at + i + 3] : x[at + i - 3];
+        close_to(y[at + i], x[at + i] * cos(angle) + rotated * sin(angle), 1e-12, "rope", at + i);
+      }
+  op_case_free(&c);
+}
+
+static void rope_scales_as_llama_3(void **state) {
+  RopeAttr a = {500000, 0, 1, 8, 1, 4, 8192};
+  int kinds[3] = {0};
+  for (int i = 0; i < 64; i++) {
+    double f = 1 / pow(500000, 2 * i / 128.0), wavelength = 2 * acos(-1) / f, expected;
+    if (wavelength > 8192 / 1.0) expected = f / 8, kinds[0]++;
+    else if (wavelength < 8192 / 4.0) expected = f, kinds[1]++;
+    else {
+      double smooth = (8192 / wavelength - 1) / (4 - 1);
+      expected = (1 - smooth) * f / 8 + smooth * f, kinds[2]++;
+    }
+    close_to(rope_frequency(&a, i, 128), expected, 1e-14 * expected, "frequency", i);
+  }
+  assert_true(kinds[0] && kinds[1] && kinds[2]);
+}
+
+static void attention_is_a_masked_softmax(void **state) {
+  OpCase c = case_named("attention causal documents");
+  run_case(&c);
+  const double *q = c.input[0].data, *k = c.input[1].data, *v = c.input[2].data, *out = c.output[0].data;
+  const int32_t *documents = c.input[3].data;
+  int masked = 0;
+  for (int b = 0; b < 2; b++)
+    for (int s = 0; s < 7; s++)
+      for (int h = 0; h < 6; h++) { // h = g * 3 + r
+        double p[7], total = 0;
+        for (int t = 0; t < 7; t++) {
+          double dot = 0;
+          for (int i = 0; i < 5; i++) dot += q[((b * 7 + s) * 6 + h) * 5 + i] * k[((b * 7 + t) * 2 + h / 3) * 5 + i];
+          int visible = t <= s && documents[b * 7 + t] == documents[b * 7 + s];
+          masked += t <= s && !visible;
+          total += p[t] = visible ? exp(0.4 * dot) : 0;
+        }
+        for (int i = 0; i < 5; i++) {
+          double expected = 0;
+          for (int t = 0; t < 7; t++) expected += p[t] / total * v[((b * 7 + t) * 2 + h / 3) * 5 + i];
+          close_to(out[((b * 7 + s) * 6 + h) * 5 + i], expected, 1e-12, "attention", s);
+        }
+        close_to(((double *)c.output[1].data)[(b * 6 + h) * 7 + s], log(total), 1e-12, "logsumexp", s);
+      }
+  assert_true(masked > 0);
+  op_case_free(&c);
+}
+
+static void cross_entropy_is_the_sum_over_targets(void **state) {
+  OpCase c = case_named("linear_cross_entropy");
+  run_case(&c);
+  const double *x = c.input[0].data, *w = c.input[1].data;
+  const int32_t *targets = c.input[2].data;
+  double loss = 0;
+  for (int r = 0; r < 10; r++) {
+    double total = 0, chosen = 0;
+    for (int v = 0; v < 37; v++) {
+      double dot = 0;
+      for (int i = 0; i < 6; i++) dot += x[r * 6 + i] * w[v * 6 + i];
+      total += exp(dot);
+      if (v == targets[r]) chosen = dot;
+    }
+    if (targets[r] >= 0) loss += log(total) - chosen;
+  }
+  close_to(*(double *)c.output[0].data, loss, 1e-11, "loss", 0);
+  op_case_free(&c);
+  c = case_named("linear_cross_entropy no target");
+  run_case(&c);
+  assert_true(*(double *)c.output[0].data == 0);
+  for (int i = 0; i < 12; i++) assert_true(((double *)c.output[1].data)[i] == 0);
+  for (int i = 0; i < 15; i++) assert_true(((double *)c.output[2].data)[i] == 0);
+  op_case_free(&c);
+}
+
+// Two steps of torch.optim.AdamW on one weight, by its documented update.
+static void adamw_updates_as_pytorch(void **state) {
+  const double g[2] = {0.5, -0.25}, lr = 0.1, b1 = 0.9, b2 = 0.95, decay = 0.1, epsilon = 1e-8;
+  double w = 1, m = 0, v = 0, expected = 1, em = 0, ev = 0;
+  AdamwAttr attr = {b1, b2, epsilon, decay};
+  for (int t = 1; t <= 2; t++) {
+    double doubled = 2 * g[t - 1], half = 0.5, zero = 0, step = t, rate = lr;
+    double *data[] = {&w, &m, &v, &doubled, &rate, &half, &zero, &step};
+    Operand in[8] = {{0}};
+    for (int k = 0; k < 8; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
+    KernelCall call = {.ninput = 8, .noutput = 3, .input = in, .output = in, .attr = &attr};
+    op_def(OP_ADAMW)->reference(&call);
+    em = b1 * em + (1 - b1) * g[t - 1];
+    ev = b2 * ev + (1 - b2) * g[t - 1] * g[t - 1];
+    double mhat = em / (1 - pow(b1, t)), vhat = ev / (1 - pow(b2, t));
+    expected = expected * (1 - lr * decay) - lr * mhat / (sqrt(vhat) + epsilon);
+    close_to(w, expected, 1e-14, "adamw", t);
+    double before = w;
+    zero = 1, doubled = NAN; // a skipped step changes nothing, whatever the gradient is
+    op_def(OP_ADAMW)->reference(&call);
+    assert_true(w == before && m == m && v == v);
+  }
+  assert_true(fabs(w - 0.88) < 0.03);
+}
+
+static double clip_of(double squares, double limit, double *factor, double *skip) {
+  double norm;
+  Operand in = {.data = &squares, .dtype = DTYPE_F64};
+  Operand out[3] = {{.data = &norm, .dtype = DTYPE_F64}, {.data = factor, .dtype = DTYPE_F64}, {.data = skip, .dtype = DTYPE_F64}};
+  ClipAttr attr = {limit};
+  KernelCall call = {.ninput = 1, .noutput = 3, .input = &in, .output = out, .attr = &attr};
+  op_def(OP_CLIP)->reference(&call);
+  return norm;
+}
+
+static void clip_scales_and_skips(void **state) {
+  double factor, skip;
+  assert_true(clip_of(16, 1, &factor, &skip) == 4 && factor == 0.25 && skip == 0);
+  assert_true(clip_of(16, 8, &factor, &skip) == 4 && factor == 1 && skip == 0);
+  assert_true(clip_of(16, 0, &factor, &skip) == 4 && factor == 1 && skip == 0);
+  clip_of(INFINITY, 1, &factor, &skip);
+  assert_true(skip == 1);
+  clip_of(NAN, 0, &factor, &skip);
+  assert_true(skip == 1);
+}
+
+static void fill_leaves_padding_zero(void **state) {
+  double data[6] = {9, 9, 9, 9, 9, 9};
+  Operand x = {.data = data, .dtype = DTYPE_F64, .rank = 1, .size = {6}, .map = {{.local = 6, .valid = 4, .global = 10, .runs = 1, .run = {{0, 6}}}}};
+  FillAttr attr = {2};
+  KernelCall call = {.ninput = 1, .noutput = 1, .input = &x, .output = &x, .attr = &attr};
+  op_def(OP_FILL)->reference(&call);
+  for (int i = 0; i < 6; i++) assert_true(data[i] == (i < 4 ? 2 : 0));
+}
+
+// ---- builders
+
+static void updates_bind_their_variables(void **state) {
+  Graph *g = graph_create();
+  Shape s = shape_of(1, (int64_t[]){4}, (DimName[]){DIM_EMBED}), scalar = {0};
+  int w = graph_variable(g, "w", VARIABLE_PARAMETER, DTYPE_F32, s, (Init){0});
+  int m = graph_variable(g, "m", VARIABLE_OPTIMIZER, DTYPE_F32, s, (Init){0});
+  int v = graph_variable(g, "v", VARIABLE_OPTIMIZER, DTYPE_F32, s, (Init){0});
+  int step = graph_variable(g, "step", VARIABLE_COUNTER, DTYPE_F64, scalar, (Init){0});
+  int accumulator = graph_variable(g, "accumulator", VARIABLE_GRADIENT, DTYPE_F32, s, (Init){0});
+  int x = graph_input(g, "x", DTYPE_F32, s), lr = graph_input(g, "lr", DTYPE_F64, scalar), norm, factor, skip;
+  op_fill(g, "zero", accumulator, 0);
+  int sum = op_accumulate(g, "accumulate", graph_read(g, accumulator), x);
+  assert_int_equal(graph_tensor(g, sum)->variable, accumulator);
+  assert_int_equal(graph_read(g, accumulator), sum);
+  op_clip(g, "clip", op_sum_squares(g, "squares", sum), 1, &norm, &factor, &skip);
+  int now = op_advance(g, "advance", graph_read(g, step), skip);
+  int old = graph_read(g, w);
+  op_adamw(g, "adamw", old, graph_read(g, m), graph_read(g, v), sum, lr, factor, skip, now, &(AdamwAttr){0.9, 0.95, 1e-8, 0});
+  assert_int_not_equal(graph_read(g, w), old);
+  assert_int_equal(graph_tensor(g, graph_read(g, w))->variable, w);
+  assert_int_equal(graph_tensor(g, graph_read(g, w))->role, graph_tensor(g, old)->role);
+  assert_int_equal(graph_tensor(g, graph_read(g, v))->variable, v);
+  assert_int_equal(graph_tensor(g, now)->variable, step);
+  op_sgd(g, "sgd", graph_read(g, w), -1, sum, lr, factor, skip, &(SgdAttr){0, 0});
+  Error error = {0};
+  assert_int_equal(graph_verify(g, "test", &error), PLAIT_OK);
+  graph_destroy(g);
+}
+
+static void dropout_streams_follow_the_name(void **state) {
+  Graph *g = graph_create();
+  int x = graph_input(g, "x", DTYPE_F32, shape_of(3, (int64_t[]){2, 3, 4}, (DimName[]){DIM_BATCH, DIM_SEQ, DIM_EMBED}));
+  assert_int_equal(op_dropout(g, "none", x, 0), x);
+  g->scope = "layer.1";
+  int y = op_dropout(g, "dropout", x, 0.5), dx;
+  const Node *node = &g->node.data[graph_tensor(g, y)->producer];
+  uint64_t stream = node_attr(node, DropoutAttr)->stream;
+  assert_true(stream == philox_name("layer.1.dropout"));
+  op_def(OP_DROPOUT)->gradient(g, node->id, &(int){graph_input(g, "dy", DTYPE_F32, graph_tensor(g, y)->shape)}, &dx);
+  const Node *back = &g->node.data[graph_tensor(g, dx)->producer];
+  assert_true(node_attr(back, DropoutAttr)->stream == stream);
+  assert_string_equal(back->name, "layer.1.dropout.dx");
+  graph_destroy(g);
+}
+
+static void matmul_rules_name_their_groups(void **state) {
+  static const struct { const char *name, *rule; } expected[] = {
+      {"matmul nt", "b s e, f e -> b s f ; linear 0 1"},
+      {"matmul nt square", "b s a, e a -> b s e ; linear 0 1"},
+      {"matmul nt from heads", "b s g r d, e g r d -> b s e ; linear 0 1"},
+      {"matmul nn from heads", "b s g r d, g r d e -> b s e ; linear 0 1"},
+      {"matmul tn heads", "b s g r d, b s e -> g r d e ; linear 0 1"},
+      {"embedding", "v e, b s -> b s e ; linear 0"},
+      {"add three", "b s e, b s e, b s e -> b s e ; linear 0+1+2"},
+      {"sum_squares", "v e -> "},
+      {"layer_norm no bias", "b s e, e,  -> b s e, b s, b s ; whole e"},
+  };
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+    OpCase c = case_named(expected[i].name);
+    char text[256];
+    op_def(c.op)->rule(c.graph, &c.graph->node.data[c.node], text, sizeof text);
+    if (i == 1) assert_int_equal(strlen(text), strlen(expected[i].rule)); // which letter stands for the second e is free
+    else assert_string_equal(text, expected[i].rule);
+    op_case_free(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_case_has_a_rule_and_runs),
+      cmocka_unit_test(gradients_match_finite_differences),
+      cmocka_unit_test(bf16_is_the_rounded_result),
+      cmocka_unit_test(activations_have_their_values),
+      cmocka_unit_test(layer_norm_normalises),
+      cmocka_unit_test(rope_rotates_halves),
+      cmocka_unit_test(rope_scales_as_llama_3),
+      cmocka_unit_test(attention_is_a_masked_softmax),
+      cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
+      cmocka_unit_test(adamw_updates_as_pytorch),
+      cmocka_unit_test(clip_scales_and_skips),
+      cmocka_unit_test(fill_leaves_padding_zero),
+      cmocka_unit_test(updates_bind_their_variables),
+      cmocka_unit_test(dropout_streams_follow_the_name),
+      cmocka_unit_test(matmul_rules_name_their_groups),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
