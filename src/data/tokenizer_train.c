@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { WORD_LIMIT = 1024, WORDS_KEPT = 4 << 20, TEXT_KEPT = 512 << 20 };
+enum { WORD_LIMIT = 1024, WORDS_KEPT = 4 << 20, TEXT_KEPT = 128 << 20 };
 
 // What one slice's words were: a table for each slice of a batch, so that adding them up has one order.
 typedef struct Counting {
