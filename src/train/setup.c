@@ -1,0 +1,82 @@
+// Recipe and model config → compile options, job, loader.
+#include "train/setup.h"
+#include <sched.h>
+#include <unistd.h>
+
+int setup_cores(void) {
+  cpu_set_t set;
+  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? n : 1;
+}
+
+int setup_threads(const Recipe *recipe) {
+  int threads = (recipe->run.threads > 0 ? recipe->run.threads : setup_cores()) / recipe_rank_count(recipe);
+  return threads > 0 ? threads : 1;
+}
+
+static UpdateOptions update_options(const Recipe *r) {
+  return (UpdateOptions){.optimizer = r->optimizer.name == RECIPE_SGD ? "sgd" : "adamw",
+                         .beta1 = r->optimizer.betas[0],
+                         .beta2 = r->optimizer.betas[1],
+                         .epsilon = r->optimizer.epsilon,
+                         .decay = r->optimizer.weight_decay,
+                         .momentum = r->optimizer.momentum,
+                         .clip = r->optimizer.clip,
+                         .dump_gradients = r->run.dump_gradients != NULL};
+}
+
+int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
+                          const ScheduleGenerator **schedule, Error *error) {
+  if (recipe->mesh.pp > config->layers)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, but the model of %s has only %lld layers to share out",
+                     recipe->mesh.pp, config->path, (long long)config->layers);
+  if (recipe->mesh.tp > 1 && config->kv_heads % recipe->mesh.tp)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the %lld key and value heads of %s",
+                     recipe->mesh.tp, (long long)config->kv_heads, config->path);
+  if (recipe->mesh.tp > 1 && config->ffn % recipe->mesh.tp)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the feed-forward width %lld of %s",
+                     recipe->mesh.tp, (long long)config->ffn, config->path);
+  Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
+                          (int[]){recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp});
+  *out = (CompileOptions){.mode = MODEL_TRAIN,
+                          .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
+                          .step_samples = recipe->batch.global,
+                          .seq = recipe->data.seq_len,
+                          .precision = (Dtype)recipe->precision,
+                          .mesh = mesh,
+                          .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
+                          .stages = recipe->mesh.pp,
+                          .update = update_options(recipe)};
+  *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE ? "gpipe" : "1f1b");
+  return PLAIT_OK;
+}
+
+static int find_backend(const Recipe *recipe, const Backend **backend, Error *error) {
+  static const char *const names[] = {[RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
+  int code = backend_by_name(names[recipe->run.backend], backend, error);
+  return code ? error_prefix(error, "run.backend") : PLAIT_OK;
+}
+
+int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
+  CompileOptions options;
+  const ScheduleGenerator *schedule;
+  const Backend *backend;
+  int code = setup_compile_options(recipe, config, &options, &schedule, error);
+  if (!code) code = find_backend(recipe, &backend, error);
+  if (code) return code;
+  return job_create(config, &options, schedule, backend, setup_threads(recipe), (uint64_t)recipe->run.seed,
+                    recipe->data.valid.count ? recipe->batch.global : 0, job, error);
+}
+
+LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
+  const RecipeCorpora *list = validation ? &recipe->data.valid : &recipe->data.train;
+  for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
+  return (LoaderConfig){.sources = sources,
+                        .source_count = list->count,
+                        .seq_len = recipe->data.seq_len,
+                        .document_mask = recipe->data.document_mask,
+                        .vocab_size = (int)config->vocab,
+                        .evaluation = validation,
+                        .seed = (uint64_t)recipe->run.seed,
+                        .prefetch_steps = recipe->data.prefetch};
+}

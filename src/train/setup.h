@@ -1,0 +1,24 @@
+// From what a user wrote to what a run is made of: compile options, job and loader of a recipe. For all commands.
+#pragma once
+#include "train/rank.h"
+#include "train/recipe.h"
+
+// Cores that this process may use (its CPU affinity), at least 1.
+int setup_cores(void);
+// Threads of one rank: run.threads (auto: all cores) shared out over the ranks of this machine, at least 1.
+int setup_threads(const Recipe *recipe);
+
+// Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
+// *schedule is the generator of parallel.pipeline. Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
+// alone or with the model's config cannot be.
+int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
+                          const ScheduleGenerator **schedule, Error *error);
+
+// Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
+// data.valid is given. Touches no data and allocates no memory of ranks. The caller frees *job (job_destroy).
+int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
+
+// The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
+// items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for rank_open_data
+// and rank_evaluate to fill in.
+LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources);
