@@ -173,7 +173,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
     s.dim[s.rank] = dim_of(p[1]);
     s.size[s.rank] = strtol(p + 2, NULL, 10);
   }
-  char name[16];
+  char name[32];
   snprintf(name, sizeof name, "input%d", k);
   Dtype of = strchr("ipt", *text) ? DTYPE_I32 : strchr("DZO", *text) ? DTYPE_F64 : strchr("SR", *text) ? op_statistics_dtype(dtype) : dtype;
   return graph_input(g, name, of, s);
