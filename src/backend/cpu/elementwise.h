@@ -129,7 +129,8 @@ static void TYPED(cast_unit)(void *argument, int slot, int64_t unit) {
 }
 static void TYPED(cast)(const KernelCall *call) {
   Dtype to = call->output[0].dtype;
-  if (to == DTYPE_F32 || to == DTYPE_F64 || (to == DTYPE_BF16 && DTYPE_REAL == DTYPE_F32)) TYPED(each_chunk)(call, TYPED(cast_unit));
+  if (call->input[0].dtype != DTYPE_REAL) op_def(OP_CAST)->reference(call); // from ids
+  else if (to == DTYPE_F32 || to == DTYPE_F64 || (to == DTYPE_BF16 && DTYPE_REAL == DTYPE_F32)) TYPED(each_chunk)(call, TYPED(cast_unit));
   else op_def(OP_CAST)->reference(call);
 }
 
