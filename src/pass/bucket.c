@@ -1,6 +1,7 @@
 // bucket: collectives of the same kind over the same group become one call with a list of buffers.
 #include "op/op.h"
 #include "pass/pass.h"
+#include "pass/place_node.h"
 #include <string.h>
 
 static int64_t node_bytes(const Graph *g, const Node *n) {
@@ -112,6 +113,7 @@ int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error)
   vec_free(&buckets);
   free(bucket_at);
   free(is_member);
+  placements_adopt(h);
   *out = h;
   return PLAIT_OK;
 }

@@ -1,6 +1,7 @@
 // fuse: joins nodes after partition. Gradient products add into their accumulators, identities vanish.
 #include "op/op.h"
 #include "pass/pass.h"
+#include "pass/place_node.h"
 #include <string.h>
 
 typedef struct Fuse {
@@ -95,6 +96,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   free(f.replaced);
   free(f.dropped);
   free(f.joined);
+  placements_adopt(h);
   *out = h;
   return PLAIT_OK;
 }

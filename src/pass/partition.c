@@ -229,26 +229,19 @@ int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) 
   for (int i = 0; i < g->variable.count; i++) {
     vec_push(&h->variable, g->variable.data[i]);
     h->variable.data[i].name = arena_strdup(&h->arena, g->variable.data[i].name);
-    h->variable.data[i].storage = placement_new(h, g->variable.data[i].storage);
-    for (int c = 0; c < g->variable.data[i].copies; c++)
-      h->variable.data[i].copy[c].placement = placement_new(h, g->variable.data[i].copy[c].placement);
   }
   localize_variables(h, mesh);
   for (int i = 0; i < g->tensor.count; i++) { // what no node produces: inputs, and Variables as a region finds them
     const Tensor *t = &g->tensor.data[i];
     if (t->producer >= 0 || !t->placement) continue;
     p.map[i] = graph_add_tensor(h, t);
-    graph_tensor(h, p.map[i])->placement = placement_new(h, t->placement);
     localize(mesh, graph_tensor(h, p.map[i]));
   }
   for (int i = 0; i < g->input.count; i++)
     vec_push(&h->input, (GraphInput){arena_strdup(&h->arena, g->input.data[i].name), g->input.data[i].region, p.map[g->input.data[i].tensor]});
   int code = PLAIT_OK;
   for (int i = 0; i < g->node.count && code == PLAIT_OK; i++) code = partition_node(&p, &g->node.data[i]);
-  for (int i = 0; i < h->tensor.count; i++) { // placements of g's arena must not outlive it
-    Tensor *t = &h->tensor.data[i];
-    if (t->placement) t->placement = placement_new(h, t->placement);
-  }
+  placements_adopt(h);
   free(p.map);
   vec_free(&p.moved);
   if (code) graph_destroy(h);

@@ -9,6 +9,16 @@ const Placement *placement_new(Graph *g, const Placement *p) {
   return copy;
 }
 
+void placements_adopt(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++)
+    if (g->tensor.data[i].placement) g->tensor.data[i].placement = placement_new(g, g->tensor.data[i].placement);
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->storage) v->storage = placement_new(g, v->storage);
+    for (int c = 0; c < v->copies; c++) v->copy[c].placement = placement_new(g, v->copy[c].placement);
+  }
+}
+
 typedef struct Factors {
   const Rule *rule;
   AxisList axes[MAX_FACTORS];

@@ -10,3 +10,6 @@ void place_node(Graph *g, int node, const Mesh *mesh);
 
 // A copy in the graph's arena.
 const Placement *placement_new(Graph *g, const Placement *p);
+
+// Copies every placement that the graph points at into its own arena, so that the graph it was made from may go.
+void placements_adopt(Graph *g);

@@ -156,7 +156,8 @@ static void bind_node(Executor *e, const Node *n, Bound *b) {
   program_operands(p, n, e->state->rank, b->input, b->output);
   int *tensor = arena_array(&e->arena, int, n->ninput + 1);
   for (int k = 0; k < n->ninput; k++) {
-    if (n->input[k] >= 0 && !lives_here(e, n->input[k])) continue;
+    // Terms of a sum in BEGIN or END that live on other stages; within MICRO they would have been received.
+    if (n->region != REGION_MICRO && n->input[k] >= 0 && !lives_here(e, n->input[k])) continue;
     b->input[b->ninput] = b->input[k];
     tensor[b->ninput++] = n->input[k];
   }
