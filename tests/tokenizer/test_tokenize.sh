@@ -1,0 +1,55 @@
+#!/bin/sh
+# The command plait tokenize: files in, files out, its errors and exit statuses. PLAIT: the binary, SOURCE: the repository.
+set -u
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+fail() { echo "FAILED: $*" >&2; exit 1; }
+# expect STATUS PATTERN ARGUMENTS…: the exit status, and what the output must say.
+expect() {
+  status=$1 pattern=$2; shift 2
+  "$PLAIT" tokenize "$@" >out 2>&1; got=$?
+  [ $got -eq "$status" ] || { cat out; fail "tokenize $*: exit $got, not $status"; }
+  grep -q -- "$pattern" out || { cat out; fail "tokenize $*: does not say: $pattern"; }
+}
+
+find "$SOURCE/src" -name '*.[ch]' | sort >list
+printf 'struct point { int x; };\n' >a.txt
+printf '{"text": "struct a"}\n{"text": "int b", "id": 7}\n' >b.jsonl
+: >empty.txt
+
+expect 0 'usage: plait tokenize' --help
+expect 0 'vocabulary 400' --train --vocab-size 400 --out t.json --files-from list
+expect 0 'vocabulary 400' --train --vocab-size 400 --out t1.json --threads 1 --files-from list
+cmp t.json t1.json || fail "training depends on the threads"
+expect 0 '3 documents' --tokenizer t.json --out one --threads 1 a.txt b.jsonl
+expect 0 '3 documents' --tokenizer t.json --out three --threads 3 a.txt b.jsonl
+cmp one.bin three.bin && cmp one.idx three.idx || fail "ids depend on the threads"
+[ "$(od -An -tu2 -v one.bin | tr -s ' ' '\n' | grep -cx 0)" -eq 3 ] || fail "not three end-of-text tokens"
+expect 0 'documents' --tokenizer t.json --out all --files-from list
+sort -r list | "$PLAIT" tokenize --tokenizer t.json --out piped --files-from - >/dev/null || fail "a list from a pipe"
+[ "$(wc -c <all.bin)" -eq "$(wc -c <piped.bin)" ] || fail "a list from a pipe has other ids"
+expect 0 '1 empty documents' --tokenizer t.json --out with-empty a.txt empty.txt
+expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --out l2 a.txt
+expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --eot '<pad>' --out l2 a.txt
+expect 0 '1 documents' --tokenizer t.json --eot none --out without a.txt
+[ $(($(wc -c <without.bin) + 2)) -eq "$(wc -c <with-empty.bin)" ] || fail "--eot none writes an end"
+
+expect 2 'FILES' --tokenizer t.json --out x
+expect 2 '--tokenizer is missing' --out x a.txt
+expect 2 '--out' --tokenizer t.json a.txt
+expect 2 'takes no --tokenizer' --train --tokenizer t.json --out x a.txt
+expect 2 '--vocab-size' --tokenizer t.json --vocab-size 300 --out x a.txt
+expect 2 '257' --train --vocab-size 10 --out x a.txt
+expect 2 'nosuch.txt' --tokenizer t.json --out x a.txt nosuch.txt
+expect 2 'not a regular file' --tokenizer t.json --out x "$folder"
+expect 2 'no text' --tokenizer t.json --out x empty.txt
+expect 2 'no such token' --tokenizer t.json --eot '<nope>' --out x a.txt
+expect 2 'nosuch.json' --tokenizer nosuch.json --out x a.txt
+expect 2 'WordPiece' --tokenizer "$(echo '{"model":{"type":"WordPiece"}}' >w.json; echo w.json)" --out x a.txt
+printf '{"text": "ok"}\n{"text": 3}\n' >bad.jsonl
+expect 2 'bad.jsonl: line 2: ' --tokenizer t.json --out x a.txt bad.jsonl
+expect 1 'nosuch/x' --tokenizer t.json --out nosuch/x a.txt
+expect 1 'nosuch/t.json' --train --vocab-size 300 --out nosuch/t.json a.txt
+ls | grep -E '^x|tmp' && fail "a failed run left files behind"
+exit 0
