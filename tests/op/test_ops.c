@@ -318,6 +318,53 @@ static void adamw_updates_as_pytorch(void **state) {
   assert_true(fabs(w - 0.88) < 0.03);
 }
 
+// Two steps of torch.optim.SGD with momentum and weight decay.
+static void sgd_updates_as_pytorch(void **state) {
+  const double g[2] = {0.5, -0.25}, decay = 0.1, momentum = 0.9;
+  double w = 1, m = 0, lr = 0.1, factor = 1, zero = 0, expected = 1, buffer = 0, plain = 1;
+  SgdAttr attr = {momentum, decay};
+  for (int t = 0; t < 2; t++) {
+    double gradient = g[t];
+    double *data[] = {&w, &m, &gradient, &lr, &factor, &zero};
+    Operand in[6] = {{0}};
+    for (int k = 0; k < 6; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
+    KernelCall call = {.ninput = 6, .noutput = 2, .input = in, .output = in, .attr = &attr};
+    op_def(OP_SGD)->reference(&call);
+    buffer = momentum * buffer + g[t] + decay * expected;
+    expected -= lr * buffer;
+    close_to(w, expected, 1e-14, "sgd", t);
+    in[0].data = &plain, in[1].data = NULL; // without momentum
+    double before = plain;
+    call.noutput = 1;
+    op_def(OP_SGD)->reference(&call);
+    close_to(plain, before - lr * (g[t] + decay * before), 1e-14, "sgd without momentum", t);
+  }
+}
+
+static double scalars_to_scalar(Op op, double a, double b) {
+  double y = NAN;
+  Operand in[2] = {{.data = &a, .dtype = DTYPE_F64}, {.data = isnan(b) ? NULL : &b, .dtype = DTYPE_F64}}, out = {.data = &y, .dtype = DTYPE_F64};
+  KernelCall call = {.ninput = 2, .noutput = 1, .input = in, .output = &out};
+  op_def(op)->reference(&call);
+  return y;
+}
+
+static void loss_scalars_divide_by_the_count(void **state) {
+  assert_true(scalars_to_scalar(OP_GRADIENT_SEED, 8, NAN) == 0.125);
+  assert_true(scalars_to_scalar(OP_GRADIENT_SEED, 8, 16) == 2);
+  assert_true(scalars_to_scalar(OP_GRADIENT_SEED, 0, NAN) == 1);
+  assert_true(scalars_to_scalar(OP_MEAN_LOSS, 12, 8) == 1.5);
+  assert_true(scalars_to_scalar(OP_MEAN_LOSS, 0, 0) == 0);
+  assert_true(scalars_to_scalar(OP_ADVANCE, 4, 0) == 5);
+  assert_true(scalars_to_scalar(OP_ADVANCE, 4, 1) == 4);
+  OpCase c = case_named("count_targets");
+  int count = 0;
+  for (int i = 0; i < 28; i++) count += ((int32_t *)c.input[0].data)[i] >= 0;
+  run_case(&c);
+  assert_true(count > 0 && count < 28 && *(double *)c.output[0].data == count);
+  op_case_free(&c);
+}
+
 static double clip_of(double squares, double limit, double *factor, double *skip) {
   double norm;
   Operand in = {.data = &squares, .dtype = DTYPE_F64};
@@ -428,6 +475,8 @@ int main(void) {
       cmocka_unit_test(attention_is_a_masked_softmax),
       cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
       cmocka_unit_test(adamw_updates_as_pytorch),
+      cmocka_unit_test(sgd_updates_as_pytorch),
+      cmocka_unit_test(loss_scalars_divide_by_the_count),
       cmocka_unit_test(clip_scales_and_skips),
       cmocka_unit_test(fill_leaves_padding_zero),
       cmocka_unit_test(updates_bind_their_variables),
