@@ -4,7 +4,7 @@
 //   const Option options[] = {
 //     {"vocab-size", OPTION_INTEGER, &size, "N", "entries of the vocabulary", .least = 257, .most = 1 << 24},
 //     {"out", OPTION_TEXT, &out, "PREFIX", "where the files go", .required = true},
-//     {"train", OPTION_FLAG, &train, NULL, "train a tokenizer"},
+//     {.name = "train", .kind = OPTION_FLAG, .value = &train, .help = "train a tokenizer"},
 //   };
 //   const CommandHelp help = {"tokenize", "[options] FILE…", "Turns text into token files.", "  plait tokenize …\n"};
 //   Operands operands;

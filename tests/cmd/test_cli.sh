@@ -1,0 +1,74 @@
+#!/bin/bash
+# The command line as a user meets it: help, versions, exit statuses, one-sentence errors, recipes checked and printed.
+# PLAIT: the binary, SOURCE: the repository.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# expect STATUS PATTERN COMMAND…: the exit status, and an extended regular expression in stdout + stderr
+expect() {
+  local status=$1 pattern=$2 got output
+  shift 2
+  output=$("$@" 2>&1)
+  got=$?
+  if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" <<<"$output"; then
+    printf 'FAILED: %s\n  status %s, expected %s; expected to match: %s\n%s\n' "$*" "$got" "$status" "$pattern" "$output"
+    failures=$((failures + 1))
+  fi
+}
+# the same, and the message is one line
+refuse() {
+  expect "$@"
+  shift 2
+  local lines
+  lines=$("$@" 2>&1 | wc -l)
+  [ "$lines" -eq 1 ] || { echo "FAILED: $* prints $lines lines"; failures=$((failures + 1)); }
+}
+
+expect 2 '^usage: plait COMMAND' "$PLAIT"
+expect 0 '^usage: plait COMMAND' "$PLAIT" --help
+expect 0 '^usage: plait COMMAND' "$PLAIT" help
+expect 0 '^plait [0-9]+\.[0-9]+\.[0-9]+$' "$PLAIT" --version
+expect 0 '^usage: plait recipe' "$PLAIT" help recipe
+refuse 2 'unknown command "recpe"; did you mean recipe\?' "$PLAIT" recpe
+refuse 2 'unknown command "xyzzy-plugh"' "$PLAIT" xyzzy-plugh
+refuse 2 'unknown command "recpe"; did you mean recipe\?' "$PLAIT" help recpe
+
+# every command in the list has help with examples, and a version
+for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+  expect 0 "^usage: plait $command" "$PLAIT" "$command" --help
+  expect 0 '^examples:' "$PLAIT" "$command" --help
+  expect 0 '^plait [0-9]' "$PLAIT" "$command" --version
+  refuse 2 "^plait $command: unknown option --no-such-thing" "$PLAIT" "$command" --no-such-thing
+done
+
+if [ -e /dev/full ]; then
+  expect 1 'cannot be written' sh -c '"$1" --help >/dev/full' sh "$PLAIT"
+  expect 1 'cannot be (written|printed)' sh -c '"$1" recipe --help >/dev/full' sh "$PLAIT"
+fi
+
+mkdir folder
+cat >folder/r.yaml <<'YAML'
+model: {config: m.json}
+data: {train: t}
+run: {dir: out}
+YAML
+expect 0 "config: $work/folder/m.json" "$PLAIT" recipe folder/r.yaml
+expect 0 "dir: $work/here" "$PLAIT" recipe folder/r.yaml run.dir=here
+"$PLAIT" recipe folder/r.yaml batch.micro=2 optimizer.lr=0.30000000000000004 >effective.yaml
+"$PLAIT" recipe effective.yaml >again.yaml
+cmp effective.yaml again.yaml || failures=$((failures + 1))
+refuse 2 'batch.mikro=2: batch.mikro: unknown key; did you mean batch.micro\?' "$PLAIT" recipe folder/r.yaml batch.mikro=2
+refuse 2 'nowhere.yaml: cannot be read' "$PLAIT" recipe nowhere.yaml
+refuse 2 'give either a recipe or --docs' "$PLAIT" recipe
+"$PLAIT" recipe --docs | cmp - "$SOURCE/docs/recipes.md" || failures=$((failures + 1))
+
+# the recipes that come with plait are good ones
+for recipe in "$SOURCE"/recipes/*.yaml; do
+  [ -e "$recipe" ] && expect 0 '^model:' "$PLAIT" recipe "$recipe"
+done
+
+[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
+echo "all passed"
