@@ -1,0 +1,162 @@
+// Tells checkpoints, runs and Hugging Face folders apart, and reads weights from any of them.
+#include "infer/model_source.h"
+#include "base/file.h"
+#include "checkpoint/huggingface.h"
+#include "model/model.h"
+#include "train/state_tensors.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int has(const char *folder, const char *name) {
+  char *path = xformat("%s/%s", folder, name);
+  int exists = file_exists(path);
+  free(path);
+  return exists;
+}
+
+static char *if_exists(char *path) { // takes the string; NULL when there is no such file
+  if (path && file_exists(path)) return path;
+  free(path);
+  return NULL;
+}
+
+// ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+// A text that a checkpoint's `extra` must hold: config.json or the recipe. The caller frees it.
+static char *extra_text(const Checkpoint *checkpoint, const char *key) {
+  const json_t *value = json_object_get(checkpoint_extra(checkpoint), key);
+  if (json_is_string(value)) return xstrdup(json_string_value(value));
+  return json_is_object(value) ? json_dumps(value, JSON_COMPACT) : NULL;
+}
+
+static int read_config(ModelSource *s, Error *error) {
+  char *text = extra_text(s->checkpoint, "config");
+  if (!text) return error_set(error, PLAIT_BAD_INPUT, "%s: checkpoint.json has no \"config\", so it is not of a training run of plait", s->path);
+  char *name = xformat("%s/checkpoint.json, key config", s->path);
+  int code = model_config_parse(&s->config, text, strlen(text), name, error);
+  free(name);
+  free(text);
+  return code;
+}
+
+static int read_recipe(ModelSource *s, Error *error) {
+  char *text = extra_text(s->checkpoint, "recipe");
+  if (!text) return PLAIT_OK;
+  char *name = xformat("%s/checkpoint.json, key recipe", s->path);
+  int code = recipe_parse(name, text, strlen(text), s->path, 0, NULL, &s->recipe, error);
+  s->has_recipe = !code;
+  free(name);
+  free(text);
+  return code;
+}
+
+// The run may have moved or its tokenizer may lie beside it: the checkpoint, the run, then the recipe's path.
+static char *find_tokenizer(const ModelSource *s) {
+  char *path = if_exists(xformat("%s/tokenizer.json", s->path));
+  if (!path && s->has_recipe && s->recipe.data.tokenizer) path = if_exists(xstrdup(s->recipe.data.tokenizer));
+  return path ? path : if_exists(xformat("%s/../../tokenizer.json", s->path));
+}
+
+static int open_checkpoint(ModelSource *s, Error *error) {
+  int code = s->checkpoint ? PLAIT_OK : checkpoint_open(&s->checkpoint, s->path, error);
+  if (!code) code = read_config(s, error);
+  if (!code) code = read_recipe(s, error);
+  if (!code) s->tokenizer = find_tokenizer(s);
+  return code;
+}
+
+// 1 when the folder has checkpoints (step-N) in it.
+static int holds_checkpoints(const char *folder) {
+  DIR *d = opendir(folder);
+  int found = 0;
+  for (struct dirent *e; d && (e = readdir(d));) found |= !strncmp(e->d_name, "step-", 5);
+  if (d) closedir(d);
+  return found;
+}
+
+static int open_newest(ModelSource *s, const char *folder, Error *error) {
+  int64_t step;
+  char *warnings = NULL;
+  int found = checkpoint_latest_valid(folder, &step, &s->checkpoint, &warnings, error);
+  if (warnings) fprintf(stderr, "%s%s", warnings, warnings[0] && warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
+  free(warnings);
+  if (found < 0) return found;
+  if (!found) return error_set(error, PLAIT_BAD_INPUT, "%s has no valid checkpoint yet", folder);
+  free(s->path);
+  s->path = xstrdup(checkpoint_path(s->checkpoint));
+  return open_checkpoint(s, error);
+}
+
+// ---- all kinds -----------------------------------------------------------------------------------------------------
+
+static int open_huggingface(ModelSource *s, Error *error) {
+  s->tokenizer = if_exists(xformat("%s/tokenizer.json", s->path));
+  return model_config_load(&s->config, s->path, error);
+}
+
+int model_source_open(ModelSource *source, const char *path, Error *error) {
+  *source = (ModelSource){.path = xstrdup(path)};
+  for (size_t n = strlen(path); n > 1 && source->path[n - 1] == '/'; n--) source->path[n - 1] = 0;
+  path = source->path;
+  if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
+  if (has(path, "checkpoint.json")) return open_checkpoint(source, error);
+  if (has(path, "config.json") && (has(path, "model.safetensors") || has(path, "model.safetensors.index.json")))
+    return open_huggingface(source, error);
+  char *inside = xformat("%s/checkpoints", path);
+  int code;
+  if (file_exists(inside)) code = open_newest(source, inside, error);
+  else if (holds_checkpoints(path)) code = open_newest(source, path, error);
+  else code = error_set(error, PLAIT_BAD_INPUT,
+                        "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
+                        "(config.json and model.safetensors)", path);
+  free(inside);
+  return code;
+}
+
+void model_source_close(ModelSource *source) {
+  checkpoint_close(source->checkpoint);
+  if (source->has_recipe) recipe_free(&source->recipe);
+  model_config_free(&source->config);
+  free(source->path);
+  free(source->tokenizer);
+  *source = (ModelSource){0};
+}
+
+static int load(const ModelSource *s, const CheckpointTensor *wanted, int count, Error *error) {
+  return s->checkpoint ? checkpoint_load(s->checkpoint, wanted, count, 1, error)
+                       : huggingface_load(s->path, &s->config, wanted, count, error);
+}
+
+int model_source_load(const ModelSource *source, const State *state, Error *error) {
+  CheckpointTensor *wanted;
+  int count = state_tensors(state, 1u << VARIABLE_PARAMETER, "", 0, &wanted);
+  int code = load(source, wanted, count, error);
+  free(wanted);
+  return code;
+}
+
+// Global shapes are needed to ask a Hugging Face folder: the model's graph knows them.
+static int find_shape(const ModelConfig *config, const char *name, CheckpointTensor *t, Error *error) {
+  Graph *g = graph_create();
+  ModelOutputs outputs;
+  int code = model_build(g, config, &(ModelOptions){.batch = 1, .seq = 1, .mode = MODEL_EVALUATE}, &outputs, error);
+  int v = code ? -1 : graph_find_variable(g, name);
+  if (!code && v < 0) code = error_set(error, PLAIT_FAILED, "the model has no parameter %s", name);
+  for (int d = 0; !code && d < g->variable.data[v].shape.rank; d++) {
+    t->global[d] = t->local[d] = g->variable.data[v].shape.size[d];
+    t->rank = d + 1;
+  }
+  graph_destroy(g);
+  return code;
+}
+
+int model_source_read(const ModelSource *source, const char *name, int64_t elements, float *out, Error *error) {
+  CheckpointTensor t = {.name = name, .dtype = DTYPE_F32, .data = out};
+  int code = find_shape(&source->config, name, &t, error);
+  int64_t n = 1;
+  for (int d = 0; d < t.rank; d++) n *= t.global[d];
+  if (!code && n != elements) code = error_set(error, PLAIT_FAILED, "%s has %lld elements, not %lld", name, (long long)n, (long long)elements);
+  return code ? code : load(source, &t, 1, error);
+}

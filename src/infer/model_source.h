@@ -1,0 +1,26 @@
+// Where the weights of a model come from, for eval, generate and export: a checkpoint, a run, or a Hugging Face folder.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "model/config.h"
+#include "program/state.h"
+#include "train/recipe.h"
+
+typedef struct ModelSource {
+  char *path;             // the checkpoint that was found, or the Hugging Face folder
+  ModelConfig config;
+  int has_recipe;
+  Recipe recipe;          // of the run that wrote the checkpoint
+  Checkpoint *checkpoint; // NULL: a Hugging Face folder
+  char *tokenizer;        // its tokenizer.json, NULL: none was found
+} ModelSource;
+
+// `path` is a checkpoint (runs/X/checkpoints/step-N), a run (its newest valid checkpoint; what was skipped is said on
+// stderr), or a folder with config.json and safetensors. Anything else is PLAIT_BAD_INPUT with a sentence. Weights are
+// not read yet. The caller closes *source, also after an error.
+int model_source_open(ModelSource *source, const char *path, Error *error);
+void model_source_close(ModelSource *source); // also safe twice
+
+// Fills the parameters that live on this State, converted to its dtypes.
+int model_source_load(const ModelSource *source, const State *state, Error *error);
+// Reads one whole parameter (plait's name, row-major) as fp32 into out.
+int model_source_read(const ModelSource *source, const char *name, int64_t elements, float *out, Error *error);
