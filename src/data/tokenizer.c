@@ -34,6 +34,7 @@ void tokenizer_destroy(Tokenizer *t) {
   if (!t) return;
   bpe_free(&t->bpe);
   for (int i = 0; i < TOKENIZER_STEPS; i++) split_free(&t->split[i]);
+  split_free(&t->added_word);
   vec_free(&t->before);
   vec_free(&t->after);
   free(t->json);

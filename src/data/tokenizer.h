@@ -29,6 +29,7 @@ typedef struct AddedSet {
   int count;
   int first[257];     // tokens that begin with byte b: [first[b], first[b + 1])
   int common[256];    // bytes that all tokens which begin with byte b share
+  const SplitStep *word; // matches a character that is part of a word
 } AddedSet;
 
 typedef struct NormalizerStep { const char *prepend, *from, *to; int prepend_bytes, from_bytes, to_bytes; } NormalizerStep;
@@ -59,6 +60,7 @@ typedef struct Tokenizer {
 
   AddedToken *added; // (added_count)
   int added_count;
+  SplitStep added_word; // for single_word
   AddedSet added_raw, added_normalized;
   int normalizer_count, split_count;
   NormalizerStep normalizer[TOKENIZER_STEPS];

@@ -38,20 +38,23 @@ static const AddedToken *find_at(const AddedSet *set, const char *text, size_t b
   return NULL;
 }
 
-// Whether the character is part of a word; beyond ASCII all but spaces and general punctuation count.
-static int is_word(uint32_t c) {
-  if (c < 128) return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  char text[4];
-  if (c < 0xC0) return c == 0xAA || c == 0xB5 || c == 0xBA;
-  if (c == 0xD7 || c == 0xF7 || (c >= 0x2000 && c <= 0x206F) || (c >= 0x3000 && c <= 0x303F && c != 0x3005)) return 0;
-  return !utf8_space(text, (size_t)utf8_put(c, text));
+// Rust's \w, which Hugging Face asks: letters, marks, digits, joining punctuation and the two joiners.
+void added_compile_word(Tokenizer *t) {
+  static const char word[] = "^[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}]";
+  for (int i = 0; i < t->added_count; i++) {
+    if (!t->added[i].single_word || t->added_word.regex) continue;
+    CHECK(split_compile(&t->added_word, word, sizeof word - 1, NULL) >= 0);
+  }
+  t->added_raw.word = t->added_normalized.word = &t->added_word;
 }
 
-static int stands_alone(const char *text, size_t bytes, size_t start, size_t end) {
+static int stands_alone(const AddedSet *set, const char *text, size_t bytes, size_t start, size_t end) {
   uint32_t code;
-  if (end < bytes && utf8_get(text + end, bytes - end, &code) && is_word(code)) return 0;
+  int after = end < bytes ? utf8_get(text + end, bytes - end, &code) : 0;
+  if (after && split_matches(set->word, text + end, (size_t)after)) return 0;
   for (size_t n = 1; n <= 4 && n <= start; n++)
-    if ((text[start - n] & 0xC0) != 0x80) return !(utf8_get(text + start - n, n, &code) && is_word(code));
+    if ((text[start - n] & 0xC0) != 0x80)
+      return utf8_get(text + start - n, n, &code) != (int)n || !split_matches(set->word, text + start - n, n);
   return 1;
 }
 
@@ -63,7 +66,7 @@ int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done,
     const AddedToken *token = find_at(set, text + i, bytes - i);
     if (!token) continue;
     size_t start = i, end = i + (size_t)token->bytes;
-    if (token->single_word && !stands_alone(text, bytes, start, end)) {
+    if (token->single_word && !stands_alone(set, text, bytes, start, end)) {
       i = end - 1;
       continue;
     }

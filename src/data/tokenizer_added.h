@@ -5,6 +5,8 @@
 // Builds the set of those tokens whose `normalized` is as given.
 void added_set_build(AddedSet *set, Arena *arena, const AddedToken *tokens, int count, int normalized);
 
+void added_compile_word(Tokenizer *t); // what the options single_word need, if there are any
+
 typedef struct AddedMatch { const AddedToken *token; size_t start, end; } AddedMatch; // with the spaces it strips
 
 // The next match, looking from *scan on; `done` is the end of the last one. 0: none. *scan moves behind the match.

@@ -264,7 +264,7 @@ static int check_added(const TokenizerReader *r) {
 
 static int32_t find_eot(const Tokenizer *t) {
   static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]",
-                                      "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // DeepSeek's
+                                      "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // DeepSeek's
                                       "<|eot_id|>", "<|im_end|>"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     int32_t id = tokenizer_id(t, names[i]);
@@ -298,6 +298,7 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
   }
   added_set_build(&t->added_raw, &t->arena, t->added, t->added_count, 0);
   added_set_build(&t->added_normalized, &t->arena, t->added, t->added_count, 1);
+  added_compile_word(t);
   reader_finish_cuts(&r);
   t->eot = find_eot(t);
   t->json = xcalloc(bytes + 1, 1);

@@ -71,6 +71,14 @@ void split_free(SplitStep *step) {
   *step = (SplitStep){0};
 }
 
+int split_matches(const SplitStep *step, const char *text, size_t bytes) {
+  pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+  CHECK(match, "out of memory");
+  int found = pcre2_match(step->regex, (PCRE2_SPTR)text, bytes, 0, PCRE2_NO_UTF_CHECK, match, NULL);
+  pcre2_match_data_free(match);
+  return found >= 0;
+}
+
 void split_scratch_free(SplitScratch *scratch) {
   pcre2_match_data_free(scratch->match);
   pcre2_match_context_free(scratch->context);

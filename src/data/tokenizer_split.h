@@ -27,6 +27,8 @@ extern const char SPLIT_GPT2[]; // GPT-2's expression
 // Compiles an expression (Oniguruma syntax as far as PCRE2 shares it). PLAIT_BAD_INPUT with a reason.
 int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *error);
 void split_free(SplitStep *step);
+// Whether the expression of a step is found in valid UTF-8. Not fast.
+int split_matches(const SplitStep *step, const char *text, size_t bytes);
 
 typedef struct SplitScratch {
   void *match, *context, *stack; // PCRE2 match data, match context, JIT stack

@@ -249,7 +249,7 @@ static void encode_in_parts(const Tokenizer *t, const char *text, size_t bytes, 
 
 // All texts in one, joined by what makes cuts likely.
 static void join_texts(ByteVector *all) {
-  static const char *const joints[] = {" a b ", "\n", "x y", "\nz", "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3", "\xc2\xa0\n" "f", "  g\n"};
+  static const char *const joints[] = {" a b ", "\n", "x y", "\nz", "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3", "\xc2\xa0\n\x66", "  g\n"};
   json_t *cases = load_cases(), *text;
   size_t i;
   for (int round = 0; round < 3; round++)
