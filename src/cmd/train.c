@@ -1,0 +1,24 @@
+// plait train RECIPE [key=value …]
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "train/loop.h"
+#include <limits.h>
+
+int cmd_train(int argc, char **argv) {
+  const CommandHelp help = {
+      "train", "RECIPE [key=value …]",
+      "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys given behind the "
+      "recipe override it. docs/recipes.md lists them all.",
+      "  plait train recipes/demo.yaml\n"
+      "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
+      "  plait train runs/demo/recipe.yaml            # repeats a run\n"};
+  Operands operands;
+  int status = options_parse(&help, NULL, 0, 1, INT_MAX, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  Error error = {0};
+  Recipe recipe;
+  int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (!code) code = train_run(&recipe, stdout, &error);
+  recipe_free(&recipe);
+  return code && code != PLAIT_INTERRUPTED ? command_fail("train", &error) : error_exit_status(code);
+}

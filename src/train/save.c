@@ -1,0 +1,87 @@
+// Saving and loading the State of all ranks.
+#include "train/save.h"
+#include "train/state_tensors.h"
+#include <stdio.h>
+#include <string.h>
+
+int save_extra_create(const Recipe *recipe, const ModelConfig *config, SaveExtra *out, Error *error) {
+  *out = (SaveExtra){0};
+  size_t size;
+  FILE *f = open_memstream(&out->recipe, &size);
+  CHECK(f);
+  recipe_print(recipe, f);
+  fclose(f);
+  char *json = json_dumps(config->json, JSON_INDENT(2));
+  CHECK(json);
+  out->config = json;
+  return PLAIT_OK;
+}
+
+void save_extra_free(SaveExtra *extra) {
+  free(extra->recipe);
+  free(extra->config);
+  json_decref(extra->dtypes);
+  *extra = (SaveExtra){0};
+}
+
+static json_t *as_json(const SaveExtra *e) {
+  json_t *o = json_pack("{s:I, s:f, s:s, s:s}", "step", (json_int_t)e->step, "tokens", e->tokens, "recipe", e->recipe, "config", e->config);
+  CHECK(o);
+  if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
+  return o;
+}
+
+// A rank that fails takes the others along, with its sentence.
+static int fail(Rank *r, Error *error) {
+  if (r->abort) {
+    error_prefix(error, "rank %d", r->rank);
+    char message[sizeof error->message];
+    memcpy(message, error->message, sizeof message);
+    r->abort(r->abort_context, message);
+  }
+  return error->code;
+}
+
+static int barrier(Rank *r, Error *error) {
+  if (!r->world || !plait_barrier(r->world, NULL, NULL)) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+}
+
+int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
+  if (r->rank == 0 && checkpoint_begin(dir, extra->step, error)) return fail(r, error);
+  if (barrier(r, error)) return error->code;
+  CheckpointTensor *tensors;
+  int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
+  int code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
+  free(tensors);
+  if (code) fail(r, error);
+  if (!code) code = barrier(r, error);
+  if (r->rank != 0) return code ? code : barrier(r, error);
+  if (!code) {
+    json_t *object = as_json(extra);
+    code = checkpoint_finish(dir, extra->step, r->job->options.mesh.ranks, object, error);
+    json_decref(object);
+    if (!code) code = checkpoint_prune(dir, keep, error);
+    if (code) fail(r, error);
+  }
+  if (code) {
+    checkpoint_abandon(dir, extra->step);
+    return code;
+  }
+  return barrier(r, error);
+}
+
+int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
+  const Graph *g = r->job->train;
+  const char **names = xcalloc((size_t)g->variable.count + 1, sizeof *names);
+  int n = 0;
+  for (int i = 0; i < g->variable.count; i++)
+    if (CHECKPOINT_KINDS >> g->variable.data[i].kind & 1) names[n++] = g->variable.data[i].name;
+  int code = checkpoint_compare_names(checkpoint, names, n, NULL, NULL, error);
+  free(names);
+  CheckpointTensor *tensors;
+  int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
+  if (!code) code = checkpoint_load(checkpoint, tensors, count, 1, error);
+  free(tensors);
+  return code;
+}

@@ -1,0 +1,21 @@
+// Checkpoints of a run: what is in them, who writes what, and how one is loaded under any layout.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "train/rank.h"
+#include "train/recipe.h"
+
+// What a run keeps in the `extra` of its checkpoints.
+typedef struct SaveExtra {
+  int64_t step;
+  double tokens;        // target tokens trained on so far
+  char *recipe, *config; // texts of the effective recipe and of config.json; owned
+  json_t *dtypes;       // of the Hugging Face folder that the run started from, or NULL; owned
+} SaveExtra;
+
+int save_extra_create(const Recipe *recipe, const ModelConfig *config, SaveExtra *out, Error *error);
+void save_extra_free(SaveExtra *extra);
+
+// Writes DIR/step-N; called by every rank. All ranks return the same outcome: a failure on one aborts the world.
+int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error);
+// Fills the rank's Variables from a checkpoint; names must be exactly those of the model and the optimizer.
+int save_load(Rank *r, Checkpoint *checkpoint, Error *error);
