@@ -27,6 +27,8 @@ static UpdateOptions update_options(const Recipe *r) {
 
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
                           const ScheduleGenerator **schedule, Error *error) {
+  if (recipe->mesh.pp > MAX_STAGES)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, it must be at most %d", recipe->mesh.pp, MAX_STAGES);
   if (recipe->mesh.pp > config->layers)
     return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, but the model of %s has only %lld layers to share out",
                      recipe->mesh.pp, config->path, (long long)config->layers);
@@ -59,8 +61,8 @@ static int find_backend(const Recipe *recipe, const Backend **backend, Error *er
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   CompileOptions options;
-  const ScheduleGenerator *schedule;
-  const Backend *backend;
+  const ScheduleGenerator *schedule = NULL;
+  const Backend *backend = NULL;
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   if (!code) code = find_backend(recipe, &backend, error);
   if (code) return code;

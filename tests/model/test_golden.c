@@ -1,0 +1,237 @@
+// The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch: logits
+// of the first batch, and loss and gradient norm over 20 AdamW steps, for each golden folder (scripts/golden_models.py).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "checkpoint/huggingface.h"
+#include "checkpoint/safetensors.h"
+#include "infer/generator.h"
+#include "train/rank.h"
+#include "train/state_tensors.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
+enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
+#define SUCCEED(call)                                                                                                  \
+  do {                                                                                                                 \
+    Error error = {0};                                                                                                 \
+    if ((call) < 0) fail_msg("%s", error.message);                                                                     \
+  } while (0)
+
+typedef struct Golden { ModelSource source; Safetensors data; } Golden;
+
+static void golden_open(Golden *golden, const char *name) {
+  char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder);
+  SUCCEED(model_source_open(&golden->source, folder, &error));
+  SUCCEED(safetensors_open(&golden->data, file, &error));
+  free(folder);
+  free(file);
+}
+
+static void golden_close(Golden *golden) {
+  safetensors_close(&golden->data);
+  model_source_close(&golden->source);
+}
+
+static const void *golden_find(const Golden *golden, const char *name) {
+  const SafetensorsEntry *entry = safetensors_find(&golden->data, name);
+  return entry ? entry->data : NULL;
+}
+
+// One step's batch, aligned.
+static int32_t *batch_of(const Golden *golden, const char *name, int step) {
+  int32_t *copy = xcalloc(BATCH * SEQ, sizeof *copy);
+  memcpy(copy, (const int32_t *)golden_find(golden, name) + (size_t)step * BATCH * SEQ, sizeof *copy * BATCH * SEQ);
+  return copy;
+}
+
+// ---- logits --------------------------------------------------------------------------------------------------------
+
+static void check_logits(const char *name) {
+  Golden golden;
+  Single single;
+  golden_open(&golden, name);
+  SUCCEED(single_create(&single, &golden.source, MODEL_GENERATE, BATCH, SEQ, THREADS, &error));
+  int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0), *documents = batch_of(&golden, "documents", 0);
+  int64_t vocab = golden.source.config.vocab;
+  const float *expected = golden_find(&golden, "logits");
+  double worst = 0, largest = 0;
+  for (int s = 0; s < SEQ; s++) {
+    int32_t index[BATCH] = {s, s, s};
+    const SingleInput inputs[] = {{"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}};
+    SUCCEED(single_run(&single, inputs, 4, &error));
+    const float *got = executor_tensor(single.executor, single.logits);
+    for (int b = 0; b < BATCH; b++)
+      for (int v = 0; v < vocab; v++) {
+        float wanted;
+        memcpy(&wanted, expected + ((size_t)b * SEQ + (size_t)s) * (size_t)vocab + v, sizeof wanted);
+        double off = fabs((double)got[b * vocab + v] - (double)wanted);
+        worst = off <= worst ? worst : off; // a NaN stays
+        largest = fmax(largest, fabs((double)wanted));
+      }
+  }
+  print_message("%s: logits up to %.3g, off by at most %.2g\n", name, largest, worst);
+  assert_true(worst < 1e-4 && largest > 0.1);
+  free(tokens);
+  free(positions);
+  free(documents);
+  single_destroy(&single);
+  golden_close(&golden);
+}
+
+static void test_logits(void **state) {
+  for (int i = 0; i < CASES; i++) check_logits(cases[i]);
+}
+
+// The generator's first step: a prompt shorter than the window, unpadded positions, one document.
+static void check_generator(const char *name) {
+  Golden golden;
+  Generator g;
+  SampleOptions greedy = {.top_p = 1};
+  golden_open(&golden, name);
+  SUCCEED(generator_create(&g, &golden.source, SEQ, &greedy, THREADS, &error));
+  int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
+  int n = 0;
+  while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
+  SUCCEED(generator_push(&g, tokens, n, &error));
+  const float *logits;
+  SUCCEED(generator_logits(&g, &logits, &error));
+  const float *expected = (const float *)golden_find(&golden, "logits") + (size_t)(n - 1) * (size_t)g.vocab;
+  int best = 0;
+  for (int v = 0; v < g.vocab; v++) {
+    assert_true(fabs((double)logits[v] - (double)expected[v]) < 1e-4);
+    if (expected[v] > expected[best]) best = v;
+  }
+  int32_t id;
+  SUCCEED(generator_next(&g, &id, &error));
+  assert_int_equal(id, best);
+  for (int i = 0; i < 2 * SEQ; i++) { // the window slides
+    SUCCEED(generator_next(&g, &id, &error));
+    assert_in_range(id, 0, g.vocab - 1);
+  }
+  assert_int_equal(g.count, n + 1 + 2 * SEQ);
+  free(tokens);
+  free(documents);
+  generator_destroy(&g);
+  golden_close(&golden);
+}
+
+static void test_generator(void **state) {
+  for (int i = 0; i < CASES; i++) check_generator(cases[i]);
+}
+
+// ---- training ------------------------------------------------------------------------------------------------------
+
+static void load_weights(Rank *r, const Golden *golden) { SUCCEED(model_source_load(&golden->source, r->state, &error)); }
+
+// What the loader would give, and the learning rate.
+static void run_step(Rank *r, const Golden *golden, int step) {
+  static const char *const names[][2] = {
+      {"tokens", "tokens"}, {"positions", "positions"}, {"documents", "documents"}, {"targets", "targets"}, {"step_targets", "targets"}};
+  const Graph *g = r->job->train;
+  double rate = 1e-3;
+  StepInput inputs[16] = {{0}};
+  int32_t *data[5];
+  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->microbatches;
+  for (int k = 0; k < 5; k++) data[k] = batch_of(golden, names[k][1], step);
+  for (int i = 0; i < g->input.count; i++) {
+    if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
+    for (int k = 0; k < 5; k++)
+      if (!strcmp(g->input.data[i].name, names[k][0])) inputs[i] = (StepInput){data[k], k == 4 ? 0 : stride};
+    assert_non_null(inputs[i].base);
+  }
+  SUCCEED(executor_run(r->train, (uint64_t)step + 1, inputs, &error));
+  for (int k = 0; k < 5; k++) free(data[k]);
+}
+
+static double after(const Rank *r, const Golden *golden);
+
+static void train(const char *name, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key, double tolerance) {
+  Golden golden;
+  golden_open(&golden, name);
+  const double *loss = golden_find(&golden, loss_key), *norm = golden_find(&golden, norm_key);
+  if (!loss) return golden_close(&golden);
+  Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, 1, 1, 1});
+  CompileOptions options = {.mode = MODEL_TRAIN, .micro_samples = micro, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
+                            .mesh = mesh, .layout = layout_standard(&mesh, 0, 1000000), .stages = 1,
+                            .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+  Job *job;
+  Rank *r;
+  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 1, 0, &job, &error));
+  SUCCEED(rank_create(job, 0, NULL, &r, &error));
+  load_weights(r, &golden);
+  double worst = 0;
+  for (int step = 0; step < STEPS; step++) {
+    run_step(r, &golden, step);
+    double expected[2], got[2] = {state_scalar(r->state, "loss"), state_scalar(r->state, "grad_norm")};
+    memcpy(&expected[0], loss + step, sizeof(double));
+    memcpy(&expected[1], norm + step, sizeof(double));
+    for (int k = 0; k < 2; k++) {
+      double off = fabs(got[k] - expected[k]) / expected[k];
+      if (!(off < tolerance)) fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
+      worst = fmax(worst, off);
+    }
+  }
+  double weights = after(r, &golden);
+  print_message("%s %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype), (int)micro, worst, weights);
+  assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
+  rank_destroy(r);
+  job_destroy(job);
+  golden_close(&golden);
+}
+
+// For huggingface_save: the weights after training.
+static int read_variable(void *context, const char *name, int64_t elements, float *out, Error *error) {
+  const State *s = context;
+  int id = graph_find_variable(s->program->graph, name);
+  assert_true(id >= 0);
+  const Variable *v = &s->program->graph->variable.data[id];
+  assert_int_equal(shape_elements(&v->shape), elements);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, name, -1), v->dtype, i);
+  return PLAIT_OK;
+}
+
+// Weights whose names begin with "after." in the golden file against an export: the largest difference.
+static double after(const Rank *r, const Golden *golden) {
+  char folder[] = "/tmp/plait-golden-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_variable, .context = r->state};
+  SUCCEED(huggingface_save(&save, &golden->source.config, &error));
+  Safetensors written;
+  SUCCEED(safetensors_open_folder(&written, folder, &error));
+  double worst = 0;
+  int compared = 0;
+  for (int i = 0; i < golden->data.count; i++) {
+    const SafetensorsEntry *x = &golden->data.entries[i];
+    if (strncmp(x->name, "after.", 6)) continue;
+    const SafetensorsEntry *y = safetensors_find(&written, x->name + 6);
+    assert_true(y && y->bytes == x->bytes);
+    for (int64_t k = 0; k < safetensors_elements(x); k++)
+      worst = fmax(worst, fabs(dtype_load(x->data, DTYPE_F32, k) - dtype_load(y->data, DTYPE_F32, k)));
+    compared++;
+  }
+  assert_int_equal(compared, 3);
+  safetensors_close(&written);
+  SUCCEED(folder_remove(folder, &error));
+  return worst;
+}
+
+static void test_training(void **state) {
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, BATCH, "loss", "grad_norm", 1e-4);
+}
+
+static void test_accumulation(void **state) { // three microbatches of one sequence: the same step
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, 1, "loss", "grad_norm", 1e-4);
+}
+
+static void test_training_fp64(void **state) { // PyTorch clips by norm + 1e-6
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_generator), cmocka_unit_test(test_training),
+                                     cmocka_unit_test(test_accumulation), cmocka_unit_test(test_training_fp64)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
