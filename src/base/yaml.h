@@ -1,5 +1,5 @@
-// YAML files as small trees with line and column (libyaml's document API underneath), refusing what recipes do not need:
-// duplicate keys, aliases, tags, deep nesting, several documents, NUL characters.
+// YAML files as small trees with line and column (libyaml's document API underneath), refusing what recipes do not
+// need: duplicate keys, aliases, tags, deep nesting, several documents, NUL characters.
 #pragma once
 #include "base/arena.h"
 #include "base/error.h"

@@ -128,7 +128,8 @@ static int check_given(const Parse *parse, const Operands *operands, int least, 
   for (int i = 0; i < parse->count; i++)
     if (parse->options[i].required && !parse->seen[i])
       return wrong(parse, "--%s %s must be given", parse->options[i].name, parse->options[i].argument);
-  if (operands->count < least) return wrong(parse, "too few words; the form is: plait %s %s", parse->help->name, parse->help->operands);
+  if (operands->count < least)
+    return wrong(parse, "too few words; the form is: plait %s %s", parse->help->name, parse->help->operands);
   if (operands->count > most)
     return wrong(parse, "\"%.100s\" is one word too many; the form is: plait %s %s", operands->words[most],
                  parse->help->name, parse->help->operands);

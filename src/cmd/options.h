@@ -6,7 +6,7 @@
 //     {"out", OPTION_TEXT, &out, "PREFIX", "where the files go", .required = true},
 //     {.name = "train", .kind = OPTION_FLAG, .value = &train, .help = "train a tokenizer"},
 //   };
-//   const CommandHelp help = {"tokenize", "[options] FILE…", "Turns text into token files.", "  plait tokenize …\n"};
+//   const CommandHelp help = {"tokenize", "[options] FILE…", "Tokenizes.", "  plait tokenize …\n"};
 //   Operands operands;
 //   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
 //   if (status != OPTIONS_OK) return status;

@@ -6,7 +6,8 @@
 
 int cmd_recipe(int argc, char **argv) {
   bool docs = false;
-  const Option options[] = {{.name = "docs", .value = &docs, .help = "print the reference of all keys (docs/recipes.md)"}};
+  const Option options[] = {
+      {.name = "docs", .value = &docs, .help = "print the reference of all keys (docs/recipes.md)"}};
   const CommandHelp help = {
       "recipe", "RECIPE [key=value …]",
       "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute.",

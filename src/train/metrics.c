@@ -94,7 +94,7 @@ int metrics_end(Metrics *metrics, Error *error) {
   return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", metrics->path, strerror(why));
 }
 
-// --- reading ----------------------------------------------------------------------------------------------------------
+// --- reading ---------------------------------------------------------------------------------------------------------
 
 // One line as an object that the caller decrefs, or NULL if it is none.
 static json_t *parse_line(const uint8_t *line, size_t size) {

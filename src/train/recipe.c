@@ -61,7 +61,7 @@ static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node,
                    node->kind == YAML_SCALAR ? node->text : "this key", allowed);
 }
 
-// --- values -----------------------------------------------------------------------------------------------------------
+// --- values ----------------------------------------------------------------------------------------------------------
 
 static bool in_range(const RecipeKey *key, double value) {
   return (key->above ? value > key->least : value >= key->least) &&
@@ -126,7 +126,8 @@ static const char *built_words(Loader *loader, const RecipeKey *key) {
   const char *text = NULL;
   for (const RecipeWord *word = key->words; word->name; word++) {
     if (word->later) continue;
-    text = text ? arena_format(&loader->arena, "%s, %s", text, word->name) : arena_format(&loader->arena, "what is: %s", word->name);
+    text = text ? arena_format(&loader->arena, "%s, %s", text, word->name)
+                : arena_format(&loader->arena, "what is: %s", word->name);
   }
   return text;
 }
@@ -227,7 +228,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
                    key->path);
 }
 
-// --- keys -------------------------------------------------------------------------------------------------------------
+// --- keys ------------------------------------------------------------------------------------------------------------
 
 static int set_default(Loader *loader, const RecipeKey *key) {
   loader->where[key - recipe_keys] = NULL;
@@ -312,7 +313,7 @@ static int apply_override(Loader *loader, const char *text, const char *folder) 
   return code < 0 ? code : apply(loader, path, value, value);
 }
 
-// --- checks across keys -------------------------------------------------------------------------------------------------
+// --- checks across keys ----------------------------------------------------------------------------------------------
 
 // Where a key was given; the file where it was not.
 static const char *where_of(const Loader *loader, const char *path) {
@@ -351,8 +352,9 @@ static int check_batch(Loader *loader) {
   const Recipe *r = loader->recipe;
   int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
   if (below == global) return PLAIT_OK;
-  const char *nearest = below ? arena_format(&loader->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
-                              : arena_format(&loader->arena, "%lld", (long long)unit);
+  const char *nearest = below
+                            ? arena_format(&loader->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
+                            : arena_format(&loader->arena, "%lld", (long long)unit);
   return error_set(loader->error, PLAIT_BAD_INPUT,
                    "%s: batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
                    "nearest is %s",
@@ -363,10 +365,12 @@ static int check_batch(Loader *loader) {
 static int check_schedule(Loader *loader) {
   Recipe *r = loader->recipe;
   if (r->schedule.warmup > r->schedule.steps)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
                      where_of(loader, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
   if (r->schedule.min_lr > r->optimizer.lr)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
                      where_of(loader, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
   int64_t rest = r->schedule.steps - r->schedule.warmup;
   if (r->schedule.decay_steps < 0) {
@@ -399,7 +403,7 @@ static int check_all(Loader *loader) {
   return PLAIT_OK;
 }
 
-// --- entry ------------------------------------------------------------------------------------------------------------
+// --- entry -----------------------------------------------------------------------------------------------------------
 
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error) {

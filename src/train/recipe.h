@@ -8,7 +8,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef enum RecipeRecompute { RECIPE_RECOMPUTE_NONE, RECIPE_RECOMPUTE_SELECTIVE, RECIPE_RECOMPUTE_FULL } RecipeRecompute;
+typedef enum RecipeRecompute {
+  RECIPE_RECOMPUTE_NONE,
+  RECIPE_RECOMPUTE_SELECTIVE,
+  RECIPE_RECOMPUTE_FULL
+} RecipeRecompute;
 typedef enum RecipePipeline { RECIPE_GPIPE, RECIPE_1F1B } RecipePipeline;
 typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
@@ -85,7 +89,8 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
                  char **overrides, Recipe *recipe, Error *error);
 void recipe_free(Recipe *recipe);
 
-// The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is atomic.
+// The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
+// atomic.
 void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);

@@ -168,7 +168,7 @@ bool recipe_equal(const Recipe *a, const Recipe *b) {
   return true;
 }
 
-// --- docs/recipes.md ----------------------------------------------------------------------------------------------------
+// --- docs/recipes.md -------------------------------------------------------------------------------------------------
 
 static void print_example(FILE *out) {
   const RecipeKey *before = NULL;

@@ -42,7 +42,8 @@ static int parse_quietly(char **argv, bool required, int least, int most, char *
 }
 
 static void test_good(void **state) {
-  char *argv[] = {"tokenize", "a", "--train", "--out=x=y", "b", "--vocab-size", "500", "--temperature", "-0.5", "-", "--", "--c", NULL};
+  char *argv[] = {"tokenize", "a", "--train", "--out=x=y", "b", "--vocab-size", "500", "--temperature",
+                  "-0.5",     "-", "--",      "--c",       NULL};
   Values v = {0};
   assert_int_equal(parse(&v, true, 1, INT_MAX, argv), OPTIONS_OK);
   assert_true(v.flag && v.given);
@@ -109,7 +110,10 @@ static void test_help(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_good), cmocka_unit_test(test_defaults), cmocka_unit_test(test_bad), cmocka_unit_test(test_help),
+      cmocka_unit_test(test_good),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_bad),
+      cmocka_unit_test(test_help),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

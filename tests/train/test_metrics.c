@@ -128,9 +128,10 @@ static void test_cut(void **state) {
 
 static void test_hostile(void **state) {
   Scratch *s = *state;
-  static const char text[] = "{\"step\": 1, \"loss\": 1}\n\n[1]\nnull\n\xff\xfe\n{\"step\": \"x\", \"loss\": 1}\n{\"step\": 1e300}\n"
-                             "{\"step\": 99999999999999999999, \"loss\": 1}\n{\"step\": 1, \"step\": 2}\n\0\0\n"
-                             "{\"step\": 2, \"loss\": \"wide\"}\n{\"step\": 2, \"loss\": [1]}\n{\"step\": 2, \"loss\": 7}";
+  static const char text[] =
+      "{\"step\": 1, \"loss\": 1}\n\n[1]\nnull\n\xff\xfe\n{\"step\": \"x\", \"loss\": 1}\n{\"step\": 1e300}\n"
+      "{\"step\": 99999999999999999999, \"loss\": 1}\n{\"step\": 1, \"step\": 2}\n\0\0\n"
+      "{\"step\": 2, \"loss\": \"wide\"}\n{\"step\": 2, \"loss\": [1]}\n{\"step\": 2, \"loss\": 7}";
   put(s->path, text, sizeof text - 1);
   Error error = {0};
   MetricsSeries series;

@@ -20,8 +20,14 @@
 #include <cmocka.h>
 
 static ProgressStep step_of(int64_t step) {
-  return (ProgressStep){.step = step, .tokens = 1024, .loss = 2.5, .grad_norm = 0.75, .lr = 1e-3, .flops_per_token = 1e6,
-                        .peak_flops = NAN, .memory = 312000000};
+  return (ProgressStep){.step = step,
+                        .tokens = 1024,
+                        .loss = 2.5,
+                        .grad_norm = 0.75,
+                        .lr = 1e-3,
+                        .flops_per_token = 1e6,
+                        .peak_flops = NAN,
+                        .memory = 312000000};
 }
 
 static void test_plain_lines(void **state) {
@@ -143,12 +149,12 @@ static void test_memory(void **state) {
   int64_t before = memory_usage_anonymous();
   assert_true(before > 0);
   size_t size = 32 << 20;
-  char *block = malloc(size);
-  memset(block, 1, size);
+  volatile char *block = malloc(size); // volatile: or the compiler leaves both out
+  assert_non_null(block);
+  for (size_t i = 0; i < size; i += 1024) block[i] = 1;
   int64_t growth = memory_usage_anonymous() - before;
   assert_true(growth > (int64_t)size * 9 / 10 && growth < (int64_t)size * 3);
-  assert_true(block[size / 2] == 1);
-  free(block);
+  free((void *)block);
   assert_true(memory_usage_available() > 0);
 }
 

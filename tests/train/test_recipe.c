@@ -78,7 +78,8 @@ static const Bad bad[] = {
     {BASE, "run.comm=mpi", "run.comm: mpi is not built yet"},
     {BASE, "run.comm=nccl", "run.comm: nccl is not built yet"},
     {BASE, "run.backend=cuda", "run.backend: cuda is not built yet"},
-    {BASE, "batch.global=60", "is 60, but must be a multiple of batch.micro × mesh.dp = 8 × 1 = 8; the nearest is 56 or 64"},
+    {BASE, "batch.global=60",
+     "is 60, but must be a multiple of batch.micro × mesh.dp = 8 × 1 = 8; the nearest is 56 or 64"},
     {BASE, "mesh.dp=3", "multiple of batch.micro × mesh.dp = 8 × 3 = 24; the nearest is 48 or 72"},
     {BASE, "batch.global=4", "the nearest is 8"},
     {BASE, "mesh.dp=2048", "more than 1024 ranks"},
@@ -284,7 +285,8 @@ static void test_relative_to_recipe(void **state) {
 // Every byte of a good recipe replaced in turn by awkward ones, and cut short: no crash, and an error has a sentence.
 static void test_mutations(void **state) {
   static const char good[] = BASE "batch: {global: 8, micro: [8]}\n? \"q\\x41\" : &a *b\n";
-  static const char awkward[] = {0, '\n', '\t', '[', '{', '}', '"', '\'', '&', '*', '!', '|', '-', ':', '#', '%', (char)0xff};
+  static const char awkward[] = {0,   '\n', '\t', '[', '{', '}', '"', '\'',      '&',
+                                 '*', '!',  '|',  '-', ':', '#', '%', (char)0xff};
   char text[sizeof good];
   for (size_t i = 0; i < sizeof good - 1; i++) {
     for (size_t j = 0; j <= sizeof awkward; j++) {
@@ -301,7 +303,8 @@ static void test_mutations(void **state) {
 
 // Texts as large as allowed, of what costs a parser most: none may take long.
 static void test_large(void **state) {
-  static const char *const units[] = {"[", "{", "- ", "? ", "[]{}", "&a x\n", "a: [", "\"", "'", "|\n ", "- &a x\n", "a: b\n", "%", "!"};
+  static const char *const units[] = {"[",  "{", "- ",   "? ",       "[]{}",   "&a x\n", "a: [",
+                                      "\"", "'", "|\n ", "- &a x\n", "a: b\n", "%",      "!"};
   size_t size = YAML_MAX_BYTES;
   char *text = xcalloc(size + 1, 1);
   Recipe r;
