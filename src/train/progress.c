@@ -15,7 +15,7 @@ static const double SMOOTH = 0.05; // weight of the newest step, once there are 
 
 typedef struct Field {
   const char *label;
-  char text[48];
+  char text[64]; // a bar is BAR × 3 bytes
   int columns;  // on the screen, of text
   int priority; // 0 stays longest
 } Field;
