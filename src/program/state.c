@@ -8,11 +8,15 @@ enum { HUGE_PAGE = 2 << 20 };
 
 int64_t program_work_bytes(const Program *p) { return p->slots * p->slot_bytes + p->work_bytes + p->scratch_bytes; }
 
+int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
+  return round_up(program->state_bytes + work_bytes + BUFFER_ALIGNMENT, HUGE_PAGE);
+}
+
 int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error) {
   State *s = xcalloc(1, sizeof *s);
   s->program = program;
   s->rank = rank;
-  s->bytes = round_up(program->state_bytes + work_bytes + BUFFER_ALIGNMENT, HUGE_PAGE);
+  s->bytes = state_plan_bytes(program, work_bytes);
   char *raw = mmap(NULL, (size_t)s->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) {
     int why = errno;

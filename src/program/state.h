@@ -13,6 +13,8 @@ typedef struct State {
 
 // Bytes that a Program needs beside the Variables.
 int64_t program_work_bytes(const Program *p);
+// Bytes that state_create will allocate: Variables and work, rounded up to whole 2 MiB pages.
+int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
 // Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero.
 int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
