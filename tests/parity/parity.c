@@ -1,23 +1,25 @@
 // Runs tiny models under layouts, with dropout, ragged documents, and random biases and norm weights.
 #include "parity.h"
-#include "data/synthetic.h"
+#include "corpora.h"
 #include "train/state_tensors.h"
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 // All sizes differ, so that no dim can be taken for another; vocab 61 does not divide by 2, so that padding is met.
-static const char gpt_json[] =
-    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": 61,"
-    " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1,"
-    " \"initializer_range\": 0.2}";
-static const char llama_json[] =
-    "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"
-    " \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5,"
-    " \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"attention_dropout\": 0.1,"
-    " \"initializer_range\": 0.2}";
+#define GPT(tied)                                                                                                                 \
+  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": 61,"  \
+  " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"                   \
+  " \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
+#define LLAMA(tied)                                                                                                               \
+  "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"   \
+  " \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5,"         \
+  " \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                  \
+  " \"initializer_range\": 0.2}"
+static const struct { const char *name, *json; } models[] = {
+    {"gpt", GPT("true")}, {"gpt untied", GPT("false")}, {"llama", LLAMA("false")}, {"llama tied", LLAMA("true")}};
 
-enum { SEQ = 17, GLOBAL = 16, EVALUATE = 16 };
+enum { SEQ = PARITY_SEQ, GLOBAL = 16 };
 
 typedef struct Shared {
   const ParityCase *c;
@@ -69,6 +71,9 @@ static int gather(Shared *s, unsigned kinds, const char *prefix, NamedTensor **o
 static int run_steps(Worker *w, Rank *r) {
   Shared *s = w->s;
   ParityResult *out = s->result;
+  pthread_barrier_wait(&s->barrier);
+  if (w->rank == 0) out->tensors[DUMP_INITIAL] = gather(s, 1 << VARIABLE_PARAMETER, "", &out->tensor[DUMP_INITIAL]);
+  pthread_barrier_wait(&s->barrier);
   for (int i = 0; i < s->c->steps; i++) {
     StepResult step;
     int code = rank_step(r, i + 1, 1e-2, &step, &w->error);
@@ -79,14 +84,15 @@ static int run_steps(Worker *w, Rank *r) {
       out->tokens[i] = step.tokens;
     }
     pthread_barrier_wait(&s->barrier);
-    if (w->rank == 0 && i < PARITY_DUMPS) out->tensors[i] = gather(s, 1 << VARIABLE_METRIC, "dump.", &out->tensor[i]);
+    if (w->rank == 0 && i < PARITY_GRADIENTS)
+      out->tensors[DUMP_GRADIENT + i] = gather(s, 1 << VARIABLE_METRIC, "dump.", &out->tensor[DUMP_GRADIENT + i]);
     pthread_barrier_wait(&s->barrier);
   }
   double loss, tokens;
   int code = rank_evaluate(r, &s->data, 2, &loss, &tokens, &w->error);
   if (w->rank == 0) out->eval_loss = loss, out->eval_tokens = tokens;
   pthread_barrier_wait(&s->barrier);
-  if (w->rank == 0) out->tensors[PARITY_DUMPS] = gather(s, CHECKPOINT_KINDS, "", &out->tensor[PARITY_DUMPS]);
+  if (w->rank == 0) out->tensors[DUMP_FINAL] = gather(s, CHECKPOINT_KINDS, "", &out->tensor[DUMP_FINAL]);
   pthread_barrier_wait(&s->barrier);
   return code;
 }
@@ -113,7 +119,7 @@ static void *work(void *argument) {
 
 static CompileOptions options_of(const ParityCase *c) {
   Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){c->pp, c->dp, 1, c->tp});
-  return (CompileOptions){.mode = MODEL_TRAIN, .micro_samples = (int64_t)c->micro * c->dp, .step_samples = GLOBAL, .seq = SEQ,
+  return (CompileOptions){.mode = MODEL_TRAIN, .micro_samples = (int64_t)c->micro * c->dp, .step_samples = c->global ? c->global : GLOBAL, .seq = SEQ,
                           .precision = c->precision, .mesh = mesh, .layout = layout_standard(&mesh, c->zero, 4000), .stages = c->pp,
                           .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0,
                                      .dump_gradients = 1}};
@@ -142,7 +148,10 @@ static int run_ranks(Shared *s) {
 }
 
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error) {
-  const char *json = strcmp(c->model, "llama") ? gpt_json : llama_json;
+  const char *json = NULL;
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    if (!strcmp(models[i].name, c->model)) json = models[i].json;
+  CHECK(json && c->steps <= PARITY_MAX_STEPS);
   ModelConfig config = {0};
   *result = (ParityResult){.steps = c->steps};
   Shared s = {.c = c, .result = result};
@@ -150,7 +159,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   CompileOptions options = options_of(c);
   const ScheduleGenerator *schedule = schedule_by_name(c->schedule ? c->schedule : "1f1b");
   const Backend *backend = c->reference ? backend_reference() : backend_cpu();
-  if (!code) code = job_create(&config, &options, schedule, backend, 1, 1234, EVALUATE, &s.job, error);
+  if (!code) code = job_create(&config, &options, schedule, backend, c->threads ? c->threads : 1, 1234, options.step_samples, &s.job, error);
   if (!code) randomize_inits(s.job->train);
   if (!code) code = plait_world_local_create(options.mesh.ranks, &s.world, error);
   DataSource source = {corpus, 1};
@@ -164,7 +173,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
 }
 
 void parity_free(ParityResult *r) {
-  for (int d = 0; d <= PARITY_DUMPS; d++) {
+  for (int d = 0; d < DUMP_COUNT; d++) {
     for (int i = 0; i < r->tensors[d]; i++) {
       free(r->tensor[d][i].name);
       free(r->tensor[d][i].data);
@@ -178,20 +187,40 @@ static double relative(double a, double b) {
   return isnan(d) ? INFINITY : d;
 }
 
-static double worst_element(const ParityResult *a, const ParityResult *b, int d) {
+static int same_tensors(const ParityResult *a, const ParityResult *b, ParityDump d) {
+  if (a->tensors[d] != b->tensors[d] || !b->tensors[d]) return 0;
+  for (int i = 0; i < b->tensors[d]; i++)
+    if (strcmp(a->tensor[d][i].name, b->tensor[d][i].name) || a->tensor[d][i].elements != b->tensor[d][i].elements) return 0;
+  return 1;
+}
+
+static double worst_element(const ParityResult *a, const ParityResult *b, ParityDump d) {
   double largest = 0, worst = 0;
-  if (a->tensors[d] != b->tensors[d]) return INFINITY;
+  if (!same_tensors(a, b, d)) return INFINITY;
   for (int i = 0; i < b->tensors[d]; i++) {
-    if (strcmp(a->tensor[d][i].name, b->tensor[d][i].name) || a->tensor[d][i].elements != b->tensor[d][i].elements) return INFINITY;
-    if (!strcmp(b->tensor[d][i].name, "optimizer_step")) continue; // a count: would hide all others
+    int count = !strcmp(b->tensor[d][i].name, "optimizer_step"); // must be equal, and would hide all others
     for (int64_t k = 0; k < b->tensor[d][i].elements; k++) {
       double x = a->tensor[d][i].data[k], y = b->tensor[d][i].data[k];
-      if (isnan(x) || isnan(y)) return INFINITY;
-      largest = fmax(largest, fabs(y));
+      if (isnan(x) || isnan(y) || (count && x != y)) return INFINITY;
+      if (!count) largest = fmax(largest, fabs(y));
       worst = fmax(worst, fabs(x - y));
     }
   }
-  return largest > 0 ? worst / largest : INFINITY;
+  return worst > 0 ? worst / largest : 0;
+}
+
+const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump d) {
+  if (!same_tensors(a, b, d)) return "the list of tensors";
+  for (int i = 0; i < b->tensors[d]; i++)
+    if (memcmp(a->tensor[d][i].data, b->tensor[d][i].data, (size_t)b->tensor[d][i].elements * sizeof(double))) return b->tensor[d][i].name;
+  return NULL;
+}
+
+int parity_same_bits(const ParityResult *a, const ParityResult *b) {
+  size_t size = (size_t)b->steps * sizeof(double);
+  int same = a->steps == b->steps && !memcmp(a->loss, b->loss, size) && !memcmp(a->norm, b->norm, size) && a->eval_loss == b->eval_loss;
+  for (int d = 0; d < DUMP_COUNT; d++) same = same && !parity_first_different(a, b, (ParityDump)d);
+  return same;
 }
 
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
@@ -201,8 +230,26 @@ ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
     d.norm = fmax(d.norm, relative(a->norm[i], b->norm[i]));
     if (a->tokens[i] != b->tokens[i]) d.loss = INFINITY;
   }
-  for (int i = 0; i < PARITY_DUMPS; i++) d.gradient = fmax(d.gradient, worst_element(a, b, i));
-  d.parameter = worst_element(a, b, PARITY_DUMPS);
+  for (int i = 0; i < PARITY_GRADIENTS && i < b->steps; i++) d.gradient = fmax(d.gradient, worst_element(a, b, (ParityDump)(DUMP_GRADIENT + i)));
+  d.parameter = worst_element(a, b, DUMP_FINAL);
   d.eval = relative(a->eval_loss, b->eval_loss) + fabs(a->eval_tokens - b->eval_tokens);
   return d;
+}
+
+int parity_steps(int full) {
+  const char *steps = getenv("PARITY_STEPS");
+  if (steps) return atoi(steps) < full ? atoi(steps) : full;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+  if (full > 4) full = 4;
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  if (full > 4) full = 4;
+#endif
+#endif
+  return full;
+}
+
+int parity_wanted(const ParityCase *c) {
+  const char *filter = getenv("PARITY_ONLY");
+  return !filter || strstr(c->name, filter);
 }

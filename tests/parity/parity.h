@@ -2,30 +2,47 @@
 #pragma once
 #include "train/rank.h"
 
-enum { PARITY_MAX_STEPS = 24, PARITY_DUMPS = 2 };
+enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 2 };
+
+// What is gathered: parameters before the first step, gradients of the first steps, and the whole state at the end.
+typedef enum ParityDump { DUMP_INITIAL, DUMP_GRADIENT, DUMP_FINAL = DUMP_GRADIENT + PARITY_GRADIENTS, DUMP_COUNT } ParityDump;
 
 typedef struct ParityCase {
   const char *name;
-  const char *model;   // "gpt" or "llama"
+  const char *model;    // "gpt", "gpt untied", "llama" or "llama tied"
   int pp, dp, tp, zero, micro;
   const char *schedule; // NULL: 1f1b, for pp 1 and more
   Dtype precision;
   int steps;
-  int reference;       // reference kernels instead of the fast ones
+  int reference;        // reference kernels instead of the fast ones
+  int threads;          // of each rank; 0: 1
+  int global;           // sequences of a step; 0: 16
 } ParityCase;
 
-typedef struct NamedTensor { char *name; int64_t elements; double *data; } NamedTensor;
+typedef struct NamedTensor { char *name; int64_t elements; double *data; } NamedTensor; // an element that no rank holds is NaN
 typedef struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
   double eval_loss, eval_tokens;
-  int tensors[PARITY_DUMPS + 1];            // gathered gradients of the first steps; parameters and moments at the end
-  NamedTensor *tensor[PARITY_DUMPS + 1];
+  int tensors[DUMP_COUNT];
+  NamedTensor *tensor[DUMP_COUNT];
 } ParityResult;
 
-// Runs the case on thread ranks; dies (test failure by message) on an error. `corpus` is a prefix made by parity_corpus.
+// Runs the case on thread ranks; an error of a rank ends the program with its message, because the others wait for it.
+// `corpus` is a prefix (see corpora.h). The result is freed by parity_free.
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
-// Largest relative difference of losses and norms; of gradients against the largest element of any; parameters likewise.
+
+// Largest relative difference of losses and of norms, over all steps; of gradients, and of parameters and moments at the end,
+// against the largest element of any; of the evaluation's loss. Infinite where counts of tokens, names or sizes differ.
 typedef struct ParityDifference { double loss, norm, gradient, parameter, eval; } ParityDifference;
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b);
+// The first tensor of a dump whose bits differ, or that one of both lacks; NULL: none.
+const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump dump);
+// Same bits of all losses, norms, gradients, and of the whole state at the end.
+int parity_same_bits(const ParityResult *a, const ParityResult *b);
+
+// Steps to run: `full`, fewer under a sanitizer; environment PARITY_STEPS takes precedence (for scripts/mutants).
+int parity_steps(int full);
+// Environment PARITY_ONLY runs the cases whose name contains it, for work on one of them.
+int parity_wanted(const ParityCase *c);

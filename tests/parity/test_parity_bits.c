@@ -1,0 +1,131 @@
+// Parity to the bit: what must not depend on the layout at all, on a second run, or on the number of threads; and the fast
+// kernels against the reference kernels.
+#include "corpora.h"
+#include "parity.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static void run(const ParityCase *c, ParityResult *result) {
+  Error error = {0};
+  if (parity_run(c, corpus_for(c->model, CORPUS_RAGGED), result, &error)) fail_msg("%s: %s", c->name, error.message);
+}
+
+static const char *const models[] = {"gpt", "gpt untied", "llama", "llama tied"};
+enum { MODELS = 4 };
+
+static const ParityCase layouts[] = {
+    {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
+    {.name = "pp 2", .dp = 1, .pp = 2, .tp = 1, .micro = 4},
+    {.name = "pp 4", .dp = 1, .pp = 4, .tp = 1, .micro = 4},
+    {.name = "dp 4 zero 1", .dp = 4, .pp = 1, .tp = 1, .micro = 4, .zero = 1},
+    {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static ParityCase with(ParityCase c, const char *model, Dtype precision, int steps) {
+  c.model = model;
+  c.precision = precision;
+  c.steps = steps;
+  return c;
+}
+
+// Init is addressed by global index: every element of every parameter has one rank's bits, wherever it lies.
+static void initial_parameters(void **state) {
+  int bad = 0;
+  for (int m = 0; m < MODELS; m++) {
+    ParityCase base = with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F32, 1);
+    ParityResult one, other;
+    run(&base, &one);
+    assert_true(one.tensors[DUMP_INITIAL] > 10);
+    for (int i = 0; i < LAYOUTS; i++) {
+      ParityCase c = with(layouts[i], models[m], DTYPE_F32, 1);
+      if (!parity_wanted(&c)) continue;
+      run(&c, &other);
+      const char *different = parity_first_different(&other, &one, DUMP_INITIAL);
+      if (different) printf("%s, %s: %s begins with other bits  WRONG\n", models[m], c.name, different);
+      bad += different != NULL;
+      parity_free(&other);
+    }
+    parity_free(&one);
+  }
+  assert_int_equal(bad, 0);
+}
+
+static void expect_same_bits(ParityCase a, ParityCase b) {
+  if (!parity_wanted(&a)) return;
+  ParityResult first, second;
+  run(&a, &first);
+  run(&b, &second);
+  int same = parity_same_bits(&first, &second);
+  parity_free(&first);
+  parity_free(&second);
+  if (!same) fail_msg("%s, %s, %s: bits differ", a.model, a.name, dtype_name(a.precision));
+}
+
+static void same_recipe_twice(void **state) {
+  for (int m = 0; m < MODELS; m += 2)
+    for (int i = 0; i < LAYOUTS; i++) {
+      ParityCase c = with(layouts[i], models[m], i % 2 ? DTYPE_F64 : DTYPE_F32, parity_steps(5));
+      expect_same_bits(c, c);
+    }
+}
+
+// Nor may a pipeline's order matter: gpipe and 1f1b add the microbatches up in the same order.
+static void same_bits_under_both_schedules(void **state) {
+  for (int m = 0; m < MODELS; m++) {
+    ParityCase a = with(layouts[1 + m % 2], models[m], DTYPE_F32, parity_steps(5)), b = a;
+    a.schedule = "gpipe";
+    b.schedule = "1f1b";
+    expect_same_bits(a, b);
+  }
+}
+
+static void threads_do_not_matter(void **state) {
+  static const ParityCase few[] = {{.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16},
+                                   {.name = "dp 2 zero 1", .dp = 2, .pp = 1, .tp = 1, .micro = 8, .zero = 1},
+                                   {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8}};
+  for (int m = 0; m < MODELS; m += 2)
+    for (int i = 0; i < 3; i++)
+      for (int threads = 2; threads <= 3; threads++) {
+        ParityCase a = with(few[i], models[m], threads == 2 ? DTYPE_F32 : DTYPE_F64, parity_steps(4)), b = a;
+        b.threads = threads;
+        expect_same_bits(a, b);
+      }
+}
+
+// The kernels that say what ops mean, in a whole model: losses, norms, gradients and parameters of the fast ones.
+static void reference_kernels(void **state) {
+  static const ParityCase few[] = {{.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16},
+                                   {.name = "dp 2 tp 2 zero 1", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 1},
+                                   {.name = "pp 2", .dp = 1, .pp = 2, .tp = 1, .micro = 4}};
+  int bad = 0;
+  for (int m = 0; m < MODELS; m += 2)
+    for (int i = 0; i < 3; i++) {
+      ParityCase fast = with(few[i], models[m], DTYPE_F64, parity_steps(4)), slow = fast;
+      if (!parity_wanted(&fast)) continue;
+      slow.reference = 1;
+      ParityResult a, b;
+      run(&fast, &a);
+      run(&slow, &b);
+      ParityDifference d = parity_compare(&a, &b);
+      int wrong = !(d.loss <= 1e-10 && d.norm <= 1e-10 && d.gradient <= 1e-10 && d.parameter <= 1e-8 && d.eval <= 1e-10);
+      printf("%-10s reference %-22s loss %.1e  norm %.1e  gradients %.1e  parameters %.1e%s\n", models[m], fast.name, d.loss, d.norm,
+             d.gradient, d.parameter, wrong ? "  WRONG" : "");
+      bad += wrong;
+      parity_free(&a);
+      parity_free(&b);
+    }
+  assert_int_equal(bad, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters), cmocka_unit_test(same_recipe_twice),
+                                     cmocka_unit_test(same_bits_under_both_schedules), cmocka_unit_test(threads_do_not_matter),
+                                     cmocka_unit_test(reference_kernels)};
+  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
+}

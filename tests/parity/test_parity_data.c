@@ -1,0 +1,140 @@
+// Parity on data that is hard: windows, microbatches, ranks and whole steps without a target, windows of one document, and
+// all ways to cut a batch into microbatches.
+#include "corpora.h"
+#include "parity.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static void run(const ParityCase *c, CorpusKind corpus, ParityResult *result) {
+  Error error = {0};
+  if (parity_run(c, corpus_for(c->model, corpus), result, &error)) fail_msg("%s: %s", c->name, error.message);
+}
+
+static int differs(const ParityCase *c, CorpusKind corpus, const ParityResult *one) {
+  ParityResult other;
+  run(c, corpus, &other);
+  ParityDifference d = parity_compare(&other, one);
+  int wrong = !(d.loss <= 1e-10 && d.norm <= 1e-10 && d.gradient <= 1e-10 && d.parameter <= 1e-8 && d.eval <= 1e-10);
+  printf("%-10s corpus %d  %-22s loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  eval %.1e%s\n", c->model, corpus, c->name, d.loss,
+         d.norm, d.gradient, d.parameter, d.eval, wrong ? "  WRONG" : "");
+  fflush(stdout);
+  parity_free(&other);
+  return wrong;
+}
+
+static void compare(const char *model, CorpusKind corpus, int global, const ParityCase *cases, size_t count, ParityResult *one) {
+  ParityCase base = {.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = global, .global = global,
+                     .precision = DTYPE_F64, .steps = parity_steps(6)};
+  int bad = 0;
+  run(&base, corpus, one);
+  for (size_t i = 0; i < count; i++) {
+    ParityCase c = cases[i];
+    c.model = model;
+    c.global = global;
+    c.precision = DTYPE_F64;
+    c.steps = base.steps;
+    if (parity_wanted(&c)) bad += differs(&c, corpus, one);
+  }
+  assert_int_equal(bad, 0);
+}
+
+static const ParityCase layouts[] = {
+    {.name = "micro 1", .dp = 1, .pp = 1, .tp = 1, .micro = 1},
+    {.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = 4},
+    {.name = "dp 4 zero 1", .dp = 4, .pp = 1, .tp = 1, .micro = 2, .zero = 1},
+    {.name = "dp 8", .dp = 8, .pp = 1, .tp = 1, .micro = 2},
+    {.name = "dp 8 micro 1", .dp = 8, .pp = 1, .tp = 1, .micro = 1},
+    {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 4},
+    {.name = "pp 2", .dp = 1, .pp = 2, .tp = 1, .micro = 1},
+    {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 1, .zero = 1},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static int64_t targets_in(const Batch *b, int64_t first, int64_t samples) {
+  int64_t n = 0;
+  for (int64_t i = first * PARITY_SEQ; i < (first + samples) * PARITY_SEQ; i++) n += b->targets[i] >= 0;
+  return n;
+}
+
+// How many ranks of dp 8 and how many of their microbatches of one sample have no target in the steps that the cases run.
+static void count_without_target(const char *model, int steps, int *ranks, int *microbatches) {
+  *ranks = *microbatches = 0;
+  for (int r = 0; r < 8; r++) {
+    DataSource source = {corpus_for(model, CORPUS_SPARSE), 1};
+    LoaderConfig config = {.sources = &source, .source_count = 1, .seq_len = PARITY_SEQ, .document_mask = 1, .seed = 99, .global_batch = 16,
+                           .micro_batch_global = 8, .data_rank = r, .data_ranks = 8, .prefetch_steps = 1};
+    Loader *loader;
+    Error error = {0};
+    assert_int_equal(loader_open(&config, 0, &loader, &error), PLAIT_OK);
+    for (int s = 0; s < steps; s++) {
+      Batch *b;
+      assert_int_equal(loader_next(loader, &b, NULL, &error), PLAIT_OK);
+      *ranks += !targets_in(b, 0, b->samples);
+      for (int i = 0; i < b->samples; i++) *microbatches += !targets_in(b, i, 1);
+      loader_release(loader, b);
+    }
+    loader_close(loader);
+  }
+}
+
+static void ranks_without_target(void **state) {
+  static const char *const models[] = {"gpt", "llama"};
+  for (int i = 0; i < 2; i++) {
+    int ranks, microbatches;
+    count_without_target(models[i], parity_steps(6), &ranks, &microbatches);
+    assert_true(ranks > 0 && microbatches > ranks);
+    ParityResult one;
+    compare(models[i], CORPUS_SPARSE, 16, layouts, LAYOUTS, &one);
+    for (int s = 0; s < one.steps; s++) assert_true(one.tokens[s] > 0 && one.tokens[s] < 16 * PARITY_SEQ / 2);
+    parity_free(&one);
+  }
+}
+
+// Nothing to learn from: loss and norm are 0, nothing becomes a NaN, and the weights only decay.
+static void steps_without_target(void **state) {
+  ParityResult one;
+  compare("gpt", CORPUS_EMPTY, 16, layouts, LAYOUTS, &one);
+  for (int s = 0; s < one.steps; s++) assert_true(one.tokens[s] == 0 && one.loss[s] == 0 && one.norm[s] == 0);
+  for (int i = 0; i < one.tensors[DUMP_FINAL]; i++)
+    for (int64_t k = 0; k < one.tensor[DUMP_FINAL][i].elements; k++) assert_true(isfinite(one.tensor[DUMP_FINAL][i].data[k]));
+  parity_free(&one);
+}
+
+static void windows_of_one_document(void **state) {
+  static const char *const models[] = {"gpt", "llama"};
+  for (int i = 0; i < 2; i++) {
+    ParityResult one;
+    compare(models[i], CORPUS_WHOLE, 16, layouts, LAYOUTS, &one);
+    int full = 0;
+    for (int s = 0; s < one.steps; s++) full += one.tokens[s] > 15 * PARITY_SEQ;
+    assert_true(full == one.steps);
+    parity_free(&one);
+  }
+}
+
+// Every size of microbatch from 1 to 8 over two data ranks, in batches that it divides.
+static void microbatches(void **state) {
+  static const struct { int global, micro; } cuts[] = {{16, 1}, {16, 2}, {16, 4}, {16, 8}, {12, 3}, {12, 6}, {20, 5}, {28, 7}};
+  static const char *const models[] = {"gpt untied", "llama tied"};
+  ParityCase c[8];
+  for (int i = 0; i < 8; i++) c[i] = (ParityCase){.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = cuts[i].micro, .zero = i % 2};
+  for (int m = 0; m < 2; m++)
+    for (int i = 0, n; i < 8; i += n) {
+      ParityResult one;
+      for (n = 1; i + n < 8 && cuts[i + n].global == cuts[i].global;) n++;
+      compare(models[m], CORPUS_RAGGED, cuts[i].global, c + i, (size_t)n, &one);
+      parity_free(&one);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_without_target), cmocka_unit_test(steps_without_target),
+                                     cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches)};
+  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
+}
