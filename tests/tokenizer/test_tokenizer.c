@@ -249,12 +249,12 @@ static void encode_in_parts(const Tokenizer *t, const char *text, size_t bytes, 
 
 // All texts in one, joined by what makes cuts likely.
 static void join_texts(ByteVector *all) {
-  static const char *const joints[] = {" a b ", "\n", "x y", "\nz", "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3", "\xc2\xa0\n\x66", "  g\n"};
+  static const char *const joints[] = {" a b ", "\n", "x y", "\nz", "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3", "\xc2\xa0\n\x66", "  g\n", ".\n/x", "k\n  m"};
   json_t *cases = load_cases(), *text;
   size_t i;
   for (int round = 0; round < 3; round++)
     json_array_foreach(json_object_get(cases, "texts"), i, text) {
-      const char *joint = joints[(i + (size_t)round) % 9];
+      const char *joint = joints[(i + (size_t)round) % 11];
       bytes_append(all, json_string_value(text), json_string_length(text));
       bytes_append(all, joint, strlen(joint));
       if (i % 7 == 3) vec_push(all, (char)0xFF);
@@ -286,6 +286,56 @@ static void test_cuts_do_not_change_ids(void **state) {
   vec_free(&whole);
   vec_free(&parts);
   json_decref(cases);
+}
+
+static void collect_word(void *argument, const char *text, size_t bytes) { vec_push((IdVector *)argument, (int32_t)bytes); }
+
+// Words, not ids: these show a wrong cut even where no merge would have crossed it.
+static void test_cuts_are_between_words(void **state) {
+  static const char *const kinds[] = {"gpt2", "llama3", "qwen", "o200k", "digits"};
+  ByteVector text = {0}, valid = {0};
+  join_texts(&text);
+  for (int i = 0; i < text.count; i++)
+    if ((uint8_t)text.data[i] != 0xFF) vec_push(&valid, text.data[i]);
+  for (int k = 0; k < 5; k++) {
+    Tokenizer *t = load(kinds[k]);
+    IdVector whole = {0}, parts = {0};
+    SplitScratch scratch = {0};
+    SplitSink sink = {collect_word, &whole}, part = {collect_word, &parts};
+    Error error = {0};
+    size_t n = (size_t)valid.count, done = 0, cut;
+    assert_int_equal(split_text(t->split, t->split_count, &scratch, valid.data, n, 0, &sink, &error), 0);
+    for (; done < n; done = cut) {
+      cut = split_cut(valid.data, n, done + 1, t->cuttable);
+      assert_int_equal(split_text(t->split, t->split_count, &scratch, valid.data + done, cut - done, 0, &part, &error), 0);
+      if (parts.count > whole.count || memcmp(parts.data, whole.data, sizeof *whole.data * (size_t)parts.count))
+        fail_msg("%s: wrong cut at one end of \"%.*s\"", kinds[k], (int)(cut - done), valid.data + done);
+    }
+    assert_int_equal(parts.count, whole.count);
+    vec_free(&whole);
+    vec_free(&parts);
+    split_scratch_free(&scratch);
+    tokenizer_destroy(t);
+  }
+  vec_free(&text);
+  vec_free(&valid);
+}
+
+// Where merges reach across spaces, words must not be cut there.
+static void test_merges_across_spaces(void **state) {
+  static const char json[] =
+      "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"},\"model\":{\"type\":\"BPE\","
+      "\"vocab\":{\"_\":0,\"a\":1,\"b\":2,\"_b\":3,\"a_b\":4},\"merges\":[\"_ b\",\"a _b\"]}}";
+  Tokenizer *t;
+  Error error = {0};
+  IdVector ids = {0};
+  assert_int_equal(tokenizer_parse(json, sizeof json - 1, "f.json", &t, &error), 0);
+  encode(t, "ba b", 4, 0, &ids);
+  assert_int_equal(ids.count, 2);
+  assert_int_equal(ids.data[1], 4);
+  assert_int_equal(tokenizer_cut(t, "a b", 3, 1), 3);
+  vec_free(&ids);
+  tokenizer_destroy(t);
 }
 
 // A long word takes the heap, a short one the scan: both must be the definition, lowest rank first, leftmost first.
@@ -478,6 +528,8 @@ int main(void) {
       cmocka_unit_test(test_stream_holds_back_incomplete_characters),
       cmocka_unit_test(test_lookups),
       cmocka_unit_test(test_cuts_do_not_change_ids),
+      cmocka_unit_test(test_cuts_are_between_words),
+      cmocka_unit_test(test_merges_across_spaces),
       cmocka_unit_test(test_merging_equals_its_definition),
       cmocka_unit_test(test_save_is_byte_equal),
       cmocka_unit_test(test_hostile_files),
