@@ -1,0 +1,83 @@
+// plait export: a checkpoint as a Hugging Face folder, verified.
+#include "base/file.h"
+#include "base/units.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/safetensors.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "infer/model_source.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct Export {
+  const char *out, *dtype, *tokenizer_path;
+  ModelSource source;
+  json_t *dtypes; // of the folder that the model came from; owned
+} Export;
+
+static int read_parameter(void *context, const char *name, int64_t elements, float *out, Error *error) {
+  return model_source_read(context, name, elements, out, error);
+}
+
+// A model that came from a Hugging Face folder goes out in the same dtypes.
+static int find_dtypes(Export *e, Error *error) {
+  if (!e->source.checkpoint) return huggingface_dtypes(e->source.path, &e->source.config, &e->dtypes, error);
+  json_t *dtypes = json_object_get(checkpoint_extra(e->source.checkpoint), "huggingface_dtypes");
+  if (json_is_object(dtypes)) e->dtypes = json_incref(dtypes);
+  return PLAIT_OK;
+}
+
+static int choose_dtype(const Export *e, int *dtype, Error *error) {
+  *dtype = e->dtype ? dtype_from_name(e->dtype) : -1;
+  if (!e->dtype || *dtype == DTYPE_F32 || *dtype == DTYPE_BF16 || *dtype == DTYPE_F16) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "--dtype is \"%.50s\", it must be one of fp32, bf16, fp16", e->dtype);
+}
+
+static int print_written(const Export *e, Error *error) {
+  Safetensors written;
+  int code = safetensors_open_folder(&written, e->out, error);
+  if (code) return code;
+  double bytes = 0;
+  for (int i = 0; i < written.count; i++) bytes += (double)written.entries[i].bytes;
+  printf("%s: config.json, model.safetensors (%d tensors, %s)%s\n", e->out, written.count, units_bytes(bytes).s,
+         e->tokenizer_path ? ", tokenizer.json" : "; no tokenizer.json: none was found");
+  printf("opened again and verified: names, shapes, every element\n");
+  safetensors_close(&written);
+  return PLAIT_OK;
+}
+
+static int export(Export *e, const char *path, Error *error) {
+  int dtype, code = choose_dtype(e, &dtype, error);
+  if (!code && file_exists(e->out)) code = error_set(error, PLAIT_BAD_INPUT, "--out: %s exists already; give a folder that does not", e->out);
+  if (!code) code = model_source_open(&e->source, path, error);
+  if (!code) code = find_dtypes(e, error);
+  if (code) return code;
+  if (!e->tokenizer_path) e->tokenizer_path = e->source.tokenizer;
+  const HuggingfaceSave save = {.folder = e->out, .tokenizer = e->tokenizer_path, .dtype = dtype, .dtypes = e->dtypes,
+                                .read = read_parameter, .context = &e->source};
+  code = huggingface_save(&save, &e->source.config, error); // verifies before it renames
+  return code ? code : print_written(e, error);
+}
+
+int cmd_export(int argc, char **argv) {
+  Export e = {0};
+  const Option options[] = {
+      {.name = "out", .kind = OPTION_TEXT, .value = &e.out, .argument = "FOLDER", .help = "where to write; must not exist", .required = true},
+      {.name = "dtype", .kind = OPTION_TEXT, .value = &e.dtype, .argument = "NAME", .help = "fp32, bf16 or fp16; else as the model came, or fp32"},
+      {.name = "tokenizer", .kind = OPTION_TEXT, .value = &e.tokenizer_path, .argument = "FILE", .help = "tokenizer.json to put in; else the model's own"},
+  };
+  const CommandHelp help = {
+      "export", "CHECKPOINT|RUN|FOLDER --out FOLDER",
+      "Writes a checkpoint, or the newest checkpoint of a run, as a Hugging Face folder (config.json, model.safetensors,\n"
+      "tokenizer.json), opens it again and compares every element. The folder is complete or does not exist.",
+      "  plait export runs/demo --out exports/demo\n"
+      "  plait export runs/demo/checkpoints/step-3400 --out exports/demo-bf16 --dtype bf16\n"};
+  Operands operands;
+  int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  Error error = {0};
+  int code = export(&e, operands.words[0], &error);
+  json_decref(e.dtypes);
+  model_source_close(&e.source);
+  return code ? command_fail("export", &error) : 0;
+}

@@ -1,0 +1,132 @@
+// plait generate: continues a prompt, token by token.
+#include "base/signals.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "data/tokenizer.h"
+#include "infer/generator.h"
+#include "train/setup.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_WINDOW = 512 }; // by default: every token runs it all
+
+typedef struct Generate {
+  const char *prompt, *tokenizer_path;
+  int64_t max_tokens, window, seed, top_k, threads;
+  double temperature, top_p;
+  bool stop_at_end;
+  ModelSource source;
+  Tokenizer *tokenizer;
+  Generator generator;
+  uint8_t *allowed; // (vocab) ids that stand for something
+} Generate;
+
+static int open_tokenizer(Generate *g, Error *error) {
+  const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
+  if (!path) return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
+  int code = tokenizer_load(path, &g->tokenizer, error);
+  if (code) return code;
+  g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
+  for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
+    g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;
+  return PLAIT_OK;
+}
+
+static int choose_window(Generate *g, Error *error) {
+  const ModelConfig *c = &g->source.config;
+  if (c->family == MODEL_GPT2 && g->window > c->positions)
+    return error_set(error, PLAIT_BAD_INPUT, "--window is %lld, but the model has only %lld positions", (long long)g->window, (long long)c->positions);
+  if (g->window) return PLAIT_OK;
+  g->window = g->source.has_recipe ? g->source.recipe.data.seq_len : c->positions;
+  if (g->window > LONGEST_WINDOW) g->window = LONGEST_WINDOW;
+  return PLAIT_OK;
+}
+
+// The prompt's ids, behind what the tokenizer puts before a text (BOS); an empty one starts behind an end of text.
+static int push_prompt(Generate *g, TokenizerStream *stream, Error *error) {
+  IdVector ids = {0};
+  ByteVector unused = {0};
+  for (int i = 0; i < g->tokenizer->before.count; i++) vec_push(&ids, g->tokenizer->before.data[i]);
+  int code = tokenizer_encode(g->tokenizer, g->prompt, strlen(g->prompt), 0, &ids, error);
+  if (!code && !ids.count && tokenizer_eot(g->tokenizer) >= 0) vec_push(&ids, tokenizer_eot(g->tokenizer));
+  if (!code && !ids.count) code = error_set(error, PLAIT_BAD_INPUT, "--prompt is empty, and the tokenizer has no end-of-text token to start from");
+  if (!code) code = generator_push(&g->generator, ids.data, ids.count, error);
+  // The stream must know what came before: some tokenizers drop the first token's space. The prompt itself is printed as given.
+  for (int i = 0; i < ids.count && *g->prompt; i++) tokenizer_stream_push(stream, ids.data[i], &unused);
+  unused.count = 0;
+  tokenizer_stream_end(stream, &unused);
+  vec_free(&ids);
+  vec_free(&unused);
+  return code;
+}
+
+static void put(ByteVector *text) {
+  if (text->count) fwrite(text->data, 1, (size_t)text->count, stdout);
+  fflush(stdout);
+  text->count = 0;
+}
+
+static int run(Generate *g, Error *error) {
+  TokenizerStream stream;
+  ByteVector text = {0};
+  tokenizer_stream_begin(&stream, g->tokenizer, 0);
+  int code = push_prompt(g, &stream, error);
+  if (!code) fputs(g->prompt, stdout), fflush(stdout);
+  for (int64_t i = 0; !code && i < g->max_tokens && !signals_stop() && !ferror(stdout); i++) {
+    int32_t id;
+    code = generator_next(&g->generator, &id, error);
+    if (code || (g->stop_at_end && id == tokenizer_eot(g->tokenizer))) break;
+    tokenizer_stream_push(&stream, id, &text);
+    put(&text);
+  }
+  tokenizer_stream_end(&stream, &text);
+  put(&text);
+  if (g->generator.count) putchar('\n');
+  vec_free(&text);
+  return code;
+}
+
+static int generate(Generate *g, const char *path, Error *error) {
+  const SampleOptions sample = {.temperature = g->temperature, .top_k = g->top_k, .top_p = g->top_p, .seed = (uint64_t)g->seed};
+  int code = model_source_open(&g->source, path, error);
+  if (!code) code = open_tokenizer(g, error);
+  if (!code) code = choose_window(g, error);
+  if (!code) code = generator_create(&g->generator, &g->source, g->window, &sample, (int)g->threads, error);
+  g->generator.allowed = g->allowed;
+  if (!code) code = run(g, error);
+  generator_destroy(&g->generator);
+  tokenizer_destroy(g->tokenizer);
+  model_source_close(&g->source);
+  free(g->allowed);
+  return code;
+}
+
+int cmd_generate(int argc, char **argv) {
+  Generate g = {.max_tokens = 200, .temperature = 0.8, .top_p = 0.95, .threads = setup_cores()};
+  const Option options[] = {
+      {.name = "prompt", .kind = OPTION_TEXT, .value = &g.prompt, .argument = "TEXT", .help = "what to continue", .required = true},
+      {.name = "max-tokens", .kind = OPTION_INTEGER, .value = &g.max_tokens, .argument = "N", .help = "tokens to generate", .least = 0, .most = 2147483647.0},
+      {.name = "temperature", .kind = OPTION_REAL, .value = &g.temperature, .argument = "T", .help = "0: always the most likely token", .least = 0, .most = 100},
+      {.name = "top-k", .kind = OPTION_INTEGER, .value = &g.top_k, .argument = "K", .help = "draw from the K most likely tokens; 0: from all", .least = 0, .most = 2147483647.0},
+      {.name = "top-p", .kind = OPTION_REAL, .value = &g.top_p, .argument = "P", .help = "draw from the fewest tokens that together have this probability", .least = 1e-9, .most = 1},
+      {.name = "seed", .kind = OPTION_INTEGER, .value = &g.seed, .argument = "N", .help = "the same seed gives the same text", .least = 0, .most = 9007199254740992.0},
+      {.name = "stop-at-end", .kind = OPTION_FLAG, .value = &g.stop_at_end, .help = "stop where the model ends the text"},
+      {.name = "window", .kind = OPTION_INTEGER, .value = &g.window, .argument = "N", .help = "tokens to look back on; 0: as trained, at most 512", .least = 0, .most = 1 << 24},
+      {.name = "tokenizer", .kind = OPTION_TEXT, .value = &g.tokenizer_path, .argument = "FILE", .help = "tokenizer.json; else the model's own"},
+      {.name = "threads", .kind = OPTION_INTEGER, .value = &g.threads, .argument = "N", .help = "threads", .least = 1, .most = 4096},
+  };
+  const CommandHelp help = {
+      "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT",
+      "Continues a text with a checkpoint, the newest checkpoint of a run, or a Hugging Face folder, in fp32 on all cores.",
+      "  plait generate runs/demo --prompt 'struct '\n"
+      "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
+      "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"};
+  Operands operands;
+  int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  Error error = {0};
+  signals_install();
+  int code = generate(&g, operands.words[0], &error);
+  return code ? command_fail("generate", &error) : 0;
+}
