@@ -1,0 +1,168 @@
+#!/bin/bash
+# plan, explain, eval, generate and export as a user meets them: on the golden Hugging Face folders, and on a tiny run.
+# PLAIT: the binary, SOURCE: the repository.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+golden=$SOURCE/tests/model/golden
+failures=0
+
+fail() {
+  printf 'FAILED: %s\n' "$*"
+  failures=$((failures + 1))
+}
+# expect STATUS PATTERN COMMAND…: the exit status, and an extended regular expression in stdout + stderr
+expect() {
+  local status=$1 pattern=$2 got output
+  shift 2
+  output=$("$@" 2>&1)
+  got=$?
+  [ "$got" -eq "$status" ] && grep -qE -e "$pattern" <<<"$output" ||
+    fail "$* status $got, expected $status; expected to match: $pattern"$'\n'"$output"
+}
+# the same, and the message is one line
+refuse() {
+  expect "$@"
+  shift 2
+  [ "$("$@" 2>&1 | wc -l)" -eq 1 ] || fail "$* prints more than one line"
+}
+same() { [ "$2" = "$3" ] || fail "$1:"$'\n'"$2"$'\n'"differs from"$'\n'"$3"; }
+
+# a tiny corpus, tokenizer, model and recipe; the corpus comes after plan and explain, which do not need it
+printf '{"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 48, "vocab_size": 300,
+  "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}' >config.json
+cat >recipe.yaml <<'END'
+model: {config: config.json}
+data: {train: train, valid: valid, tokenizer: tokenizer.json, seq_len: 32, document_mask: true}
+mesh: {dp: 2}
+parallel: {zero: 1}
+batch: {global: 8, micro: 2}
+optimizer: {lr: 1e-2}
+schedule: {steps: 30, warmup: 3}
+eval: {every: 30, batches: 1000}
+run: {dir: run, threads: 2}
+END
+
+# ---- plan
+expect 0 '^= total ' "$PLAIT" plan recipe.yaml
+expect 0 'pp=1 dp=2 cp=1 tp=1: 2 ranks, 1 thread each' "$PLAIT" plan recipe.yaml
+expect 0 '2 microbatches of 2 on each data rank' "$PLAIT" plan recipe.yaml
+expect 0 'memory of a rank +pp 0 +pp 1' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=1
+for key in parameters gradients optimizer activations workspace communication loader 'per token' 'per step'; do
+  expect 0 "^  $key " "$PLAIT" plan recipe.yaml
+done
+"$PLAIT" plan --bytes recipe.yaml >plan.txt
+# the rows above the arena add up to it, it is whole pages, and the total is arena and loader
+awk '/^= arena/ {if (sum != $NF || $NF % 2097152) exit 1; arena = $NF}
+     /^  loader/ {loader = $2} /^= total/ {exit $NF == arena + loader ? 0 : 1}
+     /^  / {sum += $NF}' plan.txt || fail "plan's rows do not add up"$'\n'"$(cat plan.txt)"
+# fp32 without ZeRO: parameters, gradients and twice as much optimizer state, for 2 layers of 32 by hand
+parameters=$((300 * 32 + 48 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32))
+"$PLAIT" plan --bytes recipe.yaml parallel.zero=0 >plan.txt
+same "bytes of parameters" "$(awk '/^  parameters/ {print $2}' plan.txt)" $((4 * parameters))
+same "bytes of gradients" "$(awk '/^  gradients/ {print $2}' plan.txt)" $((4 * parameters))
+same "bytes of the optimizer" "$(awk '/^  optimizer/ {print $2}' plan.txt)" $((8 * parameters))
+# 6·N without wpe, and 6·L·d·T
+same "FLOPs per token" "$(awk '/per token/ {print $3}' plan.txt)" \
+  "$(awk -v f=$((6 * (parameters - 48 * 32) + 6 * 2 * 32 * 32)) 'BEGIN {printf "%.0fk", f / 1000}')"
+refuse 2 'mesh.tp is 4, but it must divide the 2 key and value heads' "$PLAIT" plan recipe.yaml mesh.tp=4
+refuse 2 'mesh.pp is 3, but the model of .* has only 2 layers' "$PLAIT" plan recipe.yaml mesh.pp=3 mesh.dp=1
+refuse 2 'seq' "$PLAIT" plan recipe.yaml data.seq_len=49
+refuse 2 'nothere.json' "$PLAIT" plan recipe.yaml model.config=nothere.json
+refuse 2 'no.yaml' "$PLAIT" plan no.yaml
+refuse 2 'backend' "$PLAIT" plan recipe.yaml run.backend=abacus
+
+# ---- explain
+expect 0 '^BEGIN' "$PLAIT" explain recipe.yaml --after autodiff
+expect 0 'adamw' "$PLAIT" explain recipe.yaml --after autodiff
+for pass in autodiff stage precision place zero partition fuse bucket; do
+  expect 0 "^# after $pass, " "$PLAIT" explain recipe.yaml --after $pass
+done
+"$PLAIT" explain recipe.yaml --after zero | grep -qE '= (all_reduce|reduce_scatter)' && fail "collectives before partition"
+expect 0 '= reduce_scatter' "$PLAIT" explain recipe.yaml --after partition
+expect 0 '= all_reduce' "$PLAIT" explain recipe.yaml parallel.zero=0 --after bucket
+expect 0 'stage 1' "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=1 --after stage
+expect 0 '^Program of pipeline rank 1 of 2' "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=1
+expect 0 'reduce_scatter over dp' "$PLAIT" explain recipe.yaml
+same "Programs of one coordinate" "$("$PLAIT" explain recipe.yaml mesh.pp=2 --rank-coordinate 1 | grep -c '^Program')" 1
+refuse 2 'no such pass \(did you mean partition\?\); the passes are autodiff, stage,' "$PLAIT" explain recipe.yaml --after partion
+refuse 2 'rank-coordinate is 2' "$PLAIT" explain recipe.yaml mesh.pp=2 --rank-coordinate 2
+
+# ---- Hugging Face folders
+for model in gpt2-tied gpt2-untied llama-tied llama-untied; do
+  expect 0 'verified' "$PLAIT" export "$golden/$model" --out "$model"
+  expect 0 'verified' "$PLAIT" export "$model" --out "$model-again"
+  cmp -s "$model/model.safetensors" "$model-again/model.safetensors" || fail "$model does not export to the same bytes"
+  cmp -s "$model/config.json" "$model-again/config.json" || fail "$model does not export to the same config"
+done
+refuse 2 'exists already' "$PLAIT" export "$golden/gpt2-tied" --out gpt2-tied
+refuse 2 'dtype' "$PLAIT" export "$golden/gpt2-tied" --out new --dtype int8
+[ -e new ] && fail "a refused export left a folder"
+refuse 2 'has no tokenizer.json; give --tokenizer' "$PLAIT" generate "$golden/gpt2-tied" --prompt x
+refuse 2 'does not say what to evaluate on; give --data' "$PLAIT" eval "$golden/gpt2-tied"
+refuse 2 'does not exist' "$PLAIT" eval nowhere --data valid
+refuse 2 'is neither a checkpoint' "$PLAIT" eval . --data valid
+expect 2 'no-corpus' "$PLAIT" eval "$golden/gpt2-tied" --data no-corpus
+
+# ---- a run
+for i in $(seq 200); do echo "int add$i(int a, int b) { return a + $i * b; } /* number $i */"; done >text.txt
+head -c 3000 text.txt >held.txt
+"$PLAIT" tokenize --train --vocab-size 300 --out tokenizer.json text.txt >/dev/null || fail tokenizer
+"$PLAIT" tokenize --tokenizer tokenizer.json --out train text.txt >/dev/null || fail tokenize
+"$PLAIT" tokenize --tokenizer tokenizer.json --out valid held.txt >/dev/null || fail tokenize
+"$PLAIT" train recipe.yaml >log.txt 2>&1 || fail "train: $(cat log.txt)"
+result='^loss [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}  bits per byte [0-9]+\.[0-9]{3}  \([0-9]+ tokens, [0-9]+ bytes, [0-9]+\.[0-9] s\)$'
+expect 0 "$result" "$PLAIT" eval run
+numbers() { sed -E 's/, [0-9.]+ s\)//' <<<"$1"; } # without the time
+first=$("$PLAIT" eval run)
+same "the checkpoint named" "$(numbers "$("$PLAIT" eval run/checkpoints/step-30)")" "$(numbers "$first")"
+same "the folder of checkpoints" "$(numbers "$("$PLAIT" eval run/checkpoints)")" "$(numbers "$first")"
+# the held-out loss of the training run, over two ranks, is the same number
+trained=$(sed -n 's/.*"eval_loss": *\([0-9.]*\).*/\1/p' run/metrics.jsonl | tail -1)
+same "eval_loss of the run" "$(printf '%.3f' "${trained:-0}")" "$(printf '%.3f' "$(awk '{print $2}' <<<"$first")")"
+# every token but the first is predicted; all bytes but the first token's count
+bytes=$(sed -E 's/.* ([0-9]+) bytes.*/\1/' <<<"$first")
+{ [ "$bytes" -lt 3000 ] && [ "$bytes" -gt 2980 ]; } || fail "$bytes of 3000 bytes are counted"
+awk '{n = $9; sub(/\(/, "", n); b = $11; r = $2 * n / log(2) / b; exit (r - $8 < 0.002 && $8 - r < 0.002) ? 0 : 1}' <<<"$first" ||
+  fail "bits per byte: $first"
+
+expect 0 'verified' "$PLAIT" export run --out exported
+cmp -s exported/tokenizer.json tokenizer.json || fail "the tokenizer is not in the export"
+same "eval of the export" "$(numbers "$("$PLAIT" eval exported --data valid --seq-len 32)")" "$(numbers "$first")"
+mv tokenizer.json away.json
+expect 0 'bits per byte n/a  \([0-9]+ tokens, [0-9.]+ s\)$' "$PLAIT" eval run
+expect 0 "$result" "$PLAIT" eval run --tokenizer away.json
+mv away.json tokenizer.json
+
+# generate: deterministic, the seed and the temperature matter, the prompt comes first
+text() { "$PLAIT" generate "$@" --prompt 'int add1' --max-tokens 60; }
+same "the same seed" "$(text run --seed 5)" "$(text run --seed 5 --threads 1)"
+[ "$(text run --seed 5)" != "$(text run --seed 6)" ] || fail "the seed does not matter"
+same "temperature 0" "$(text run --temperature 0 --seed 1)" "$(text exported --temperature 0 --seed 2 --window 32)"
+same "top-k 1" "$(text run --temperature 0)" "$(text run --top-k 1 --temperature 3)"
+case $(text run) in 'int add1'*) ;; *) fail "the prompt does not come first" ;; esac
+same "no tokens" "$("$PLAIT" generate run --prompt 'int ' --max-tokens 0)" 'int '
+expect 0 '.' "$PLAIT" generate run --prompt '' --max-tokens 3
+refuse 2 'top-p must be' "$PLAIT" generate run --prompt x --top-p 2
+refuse 2 'prompt TEXT must be given' "$PLAIT" generate run
+refuse 2 'has only 48 positions' "$PLAIT" generate run --prompt x --window 49
+# SIGINT ends it cleanly
+"$PLAIT" generate run --prompt 'int ' --max-tokens 2000000000 >endless.txt 2>&1 &
+pid=$!
+for i in $(seq 100); do [ -s endless.txt ] && break; sleep 0.05; done
+kill -INT $pid
+wait $pid || fail "generate after SIGINT: status $?"
+[ -n "$(tail -c 1 endless.txt | tr -d '\n')" ] && fail "generate after SIGINT does not end its line"
+
+# damage
+cp -r run broken
+rm broken/checkpoints/step-30/*.safetensors
+expect 2 'has no valid checkpoint' "$PLAIT" eval broken
+printf 'x' | dd of=exported/model.safetensors bs=1 seek=0 conv=notrunc status=none
+refuse 2 'model.safetensors' "$PLAIT" eval exported --data valid
+refuse 2 'model.safetensors' "$PLAIT" export exported --out new
+[ -e new ] && fail "a failed export left a folder"
+
+[ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }
+echo "all passed"
