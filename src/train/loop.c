@@ -197,7 +197,7 @@ static int run_steps(Loop *l, Rank *r, Error *error) {
   const Recipe *recipe = l->recipe;
   int64_t last = recipe->schedule.steps;
   for (int64_t step = l->first_step + 1; step <= last; step++) {
-    int stop, code = one_step(l, r, step, error);
+    int stop = 0, code = one_step(l, r, step, error);
     if (!code) code = agree_to_stop(r, &stop, error);
     if (code) return code;
     if (l->job->evaluate && !stop && recipe->eval.every && due(recipe->eval.every, step, last)) code = evaluate(l, r, step, error);
