@@ -132,7 +132,7 @@ static const Row large_rows[] = {
     {"matmul nn blocks", OP_MATMUL, {"f b2 s125 f521", "f f521 e70"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
     {"matmul tn blocks", OP_MATMUL, {"f b2 s161 f250", "f b2 s161 e66"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
     {"matmul tn accumulate blocks", OP_MATMUL, {"f b2 s161 f121", "f b2 s161 e67", "f f121 e67"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 1), .update = 1},
-    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4500", "f f300 e4500"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4200", "f f19 e4200"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
     {"reduce blocks", OP_REDUCE, {"f b3 s451 e37"}, ATTR(ReduceAttr, 2)},
     {"bias blocks", OP_BIAS, {"f b2 s151 e67", "f e67"}, NONE},
     {"layer_norm blocks", OP_LAYER_NORM, {"f b2 s151 e67", "f e67", "f e67"}, ATTR(NormAttr, .epsilon = 1e-5)},
@@ -150,7 +150,7 @@ static const Row large_rows[] = {
     {"embedding_grad blocks", OP_EMBEDDING, {"f v37 e67", "i37 b4 s61"}, NONE, .backward = 1},
     {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, 1)},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
-    {"adamw blocks", OP_ADAMW, {"f v377 e51", "f v377 e51", "+ v377 e51", "f v377 e51", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
+    {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };

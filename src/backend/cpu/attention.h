@@ -13,7 +13,7 @@ typedef struct TYPED(Attention) {
   REAL *dq, *dk, *dv;
   int64_t q_row, k_row; // strides between positions
   PhiloxKey key;
-  uint64_t threshold;
+  uint32_t threshold;
   REAL keep; // 1 / (1 - p)
   size_t slot_bytes;
 } TYPED(Attention);
@@ -25,6 +25,7 @@ typedef struct TYPED(AttentionTile) {
   REAL maximum[TILE], sum[TILE], delta[TILE];
   INTEGER key_position[TILE], key_document[TILE], query_position[TILE], query_document[TILE];
   int64_t b, g, r, s0, rows, t0, columns; // the tile at work
+  int aligned;                            // its keys' positions follow each other from a multiple of 4
   REAL *accumulator;                      // (queries, d)
   void *product;                          // workspace of gemm
 } TYPED(AttentionTile);
@@ -89,6 +90,8 @@ static void TYPED(set_keys)(const ATTENTION *a, TILE_STATE *t, int64_t tile) {
   t->t0 = tile * TILE;
   t->columns = a->s - t->t0 < TILE ? a->s - t->t0 : TILE;
   TYPED(read_positions)(&a->call->input[3], &a->call->input[1].map[1], t->b * a->s, t->t0, t->columns, t->key_position, t->key_document);
+  t->aligned = t->key_position[0] % 4 == 0;
+  for (int64_t j = 1; j < t->columns; j++) t->aligned &= t->key_position[j] == t->key_position[0] + j;
 }
 
 typedef struct TYPED(Extent) { INTEGER least, most; } TYPED(Extent);
@@ -135,16 +138,23 @@ static void TYPED(tile_factors)(const ATTENTION *a, TILE_STATE *t) {
   const Operand *q = &a->call->input[0];
   int64_t sample = a->call->parameters->sample_base + index_map(&q->map[0], t->b);
   int64_t head = index_map(&q->map[2], t->g) * q->map[3].global + index_map(&q->map[3], t->r);
+  uint32_t threshold = a->threshold;
   for (int64_t i = 0; i < t->rows; i++) {
     int64_t first = -1; // position of the batch's first bits
     uint32_t bits[4 * PHILOX_BATCH];
+    _Static_assert(TILE <= 4 * PHILOX_BATCH, "one batch for a row of a tile");
+    if (t->aligned) {
+      philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(t->key_position[0] / 4), 0, 1, bits);
+      for (int64_t j = 0; j < t->columns; j++) t->factor[i * TILE + j] = bits[j] >= threshold ? a->keep : 0;
+      continue;
+    }
     for (int64_t j = 0; j < t->columns; j++) {
       int64_t p = t->key_position[j];
       if (first < 0 || p < first || p >= first + 4 * PHILOX_BATCH) {
         first = p / 4 * 4;
         philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(first / 4), 0, 1, bits);
       }
-      t->factor[i * TILE + j] = bits[p - first] >= a->threshold ? a->keep : 0;
+      t->factor[i * TILE + j] = bits[p - first] >= threshold ? a->keep : 0;
     }
   }
 }

@@ -152,7 +152,7 @@ static void TYPED(dropout_unit)(void *argument, int slot, int64_t unit) {
   const CallParameters *parameters = call->parameters;
   PhiloxKey key = philox_key(parameters->seed, parameters->step, attr->stream);
   int64_t width = operand_extent(x, 2, x->rank), first = dropout_first_feature(x);
-  uint64_t threshold = keep_threshold(attr->probability);
+  uint32_t threshold = keep_threshold(attr->probability);
   REAL keep = (REAL)(1 / (1 - attr->probability));
   RowRange range = row_range(x->size[0] * x->size[1], width, unit);
   for (int64_t r = range.from; r < range.to; r++) {

@@ -65,17 +65,31 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
   }
 }
 
-// A (rows ≤ MR × depth ≤ KC) → tile (MR, KA) when its rows are contiguous, else (depth, MR); missing rows are 0.
+// A (rows ≤ MC × depth ≤ KC) → tiles of MR rows, KA · MR elements apart: (MR, KA) when A's rows are contiguous, else
+// (depth, MR). Missing rows are 0.
 static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+  int64_t whole = rows / MR * MR, padded = (rows + MR - 1) / MR * MR;
   if (column == 1) {
-    for (int64_t i = 0; i < rows; i++) memcpy(to + i * KA, a + i * row, sizeof(REAL) * (size_t)depth);
-    for (int64_t i = rows; i < MR; i++) memset(to + i * KA, 0, sizeof(REAL) * (size_t)depth);
-  } else if (rows == MR && row == 1) {
-    for (int64_t k = 0; k < depth; k++)
-      for (int i = 0; i < MR; i++) to[k * MR + i] = a[k * column + i];
-  } else {
-    for (int64_t k = 0; k < depth; k++)
-      for (int i = 0; i < MR; i++) to[k * MR + i] = i < rows ? a[i * row + k * column] : 0;
+    for (int64_t i = 0; i < rows; i++) {
+      const REAL *from = a + i * row;
+      REAL *at = to + i * KA;
+      int64_t k = 0;
+      for (; k + WIDTH <= depth; k += WIDTH) TYPED(store)(at + k, TYPED(load)(from + k));
+      for (; k < depth; k++) at[k] = from[k];
+    }
+    for (int64_t i = rows; i < padded; i++)
+      for (int64_t k = 0; k < depth; k++) to[i * KA + k] = 0;
+    return;
+  }
+  for (int64_t k = 0; k < depth; k++) { // along the contiguous dim, for all tiles
+    const REAL *from = a + k * column;
+    REAL *at = to + k * MR;
+    if (row == 1)
+      for (int64_t i = 0; i < whole; i += MR, at += MR * KA) memcpy(at, from + i, sizeof(REAL) * MR);
+    else
+      for (int64_t i = 0; i < whole; i += MR, at += MR * KA)
+        for (int r = 0; r < MR; r++) at[r] = from[(i + r) * row];
+    for (int64_t i = whole; i < padded; i++) at[i - whole] = i < rows ? from[i * row] : 0;
   }
 }
 
@@ -145,8 +159,7 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   for (int64_t k = 0; k < job->depth; k += KC) {
     int64_t depth = job->depth - k < KC ? job->depth - k : KC;
     const REAL *a = g->a + (job->k0 + k) * g->a_column;
-    for (int64_t i = 0; i < m; i += MR)
-      TYPED(pack_a)(tiles + i * KA, a + (i0 + i) * g->a_row, g->a_row, g->a_column, m - i < MR ? m - i : MR, depth);
+    TYPED(pack_a)(tiles, a + i0 * g->a_row, g->a_row, g->a_column, m, depth);
     int add = g->add || job->k0 || k;
     for (int64_t p = p0; p < p1; p++) {
       const REAL *b = job->packed_b + (p * job->depth + k) * NR;

@@ -27,8 +27,11 @@ static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint32_t c0, uint32_t c1, 
     for (int word = 0; word < 4; word++) out[4 * i + word] = c[word][i];
 }
 
-// Element i is kept when its 32 bits are at least this: bits · 2^-32 >= probability.
-static uint64_t JOIN(keep_threshold_, LEVEL)(double probability) { return (uint64_t)ceil(probability * 0x1p32); }
+// An element is kept when its 32 bits are at least this: bits · 2^-32 >= probability, which is below 1.
+static uint32_t JOIN(keep_threshold_, LEVEL)(double probability) {
+  double threshold = ceil(probability * 0x1p32);
+  return threshold >= 0x1p32 ? UINT32_MAX : (uint32_t)threshold;
+}
 
 #define philox_batch JOIN(philox_batch_, LEVEL)
 #define keep_threshold JOIN(keep_threshold_, LEVEL)
