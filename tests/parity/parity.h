@@ -17,12 +17,14 @@ typedef struct ParityCase {
   int reference;        // reference kernels instead of the fast ones
   int threads;          // of each rank; 0: 1
   int global;           // sequences of a step; 0: 16
+  int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
 
 typedef struct NamedTensor { char *name; int64_t elements; double *data; } NamedTensor; // an element that no rank holds is NaN
 typedef struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
+  int skipped[PARITY_MAX_STEPS];
   double eval_loss, eval_tokens;
   int tensors[DUMP_COUNT];
   NamedTensor *tensor[DUMP_COUNT];
@@ -37,6 +39,8 @@ void parity_free(ParityResult *result);
 // against the largest element of any; of the evaluation's loss. Infinite where counts of tokens, names or sizes differ.
 typedef struct ParityDifference { double loss, norm, gradient, parameter, eval; } ParityDifference;
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b);
+// The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.
+double parity_norm(const ParityResult *result, int step);
 // The first tensor of a dump whose bits differ, or that one of both lacks; NULL: none.
 const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump dump);
 // Same bits of all losses, norms, gradients, and of the whole state at the end.

@@ -50,6 +50,17 @@ static Tolerance tolerance_of(Dtype precision) {
   return (Tolerance){1e-5, 4 * rounding, rounding, 1e-2};
 }
 
+static int wrong_norm(const ParityCase *c, const ParityResult *r) {
+  int wrong = 0;
+  for (int i = 0; i < PARITY_GRADIENTS && i < c->steps; i++) {
+    double norm = parity_norm(r, i), difference = fabs(r->norm[i] - norm) / norm;
+    if (difference <= (c->precision == DTYPE_F64 ? 1e-12 : 1e-5)) continue;
+    printf("%s, %s: the norm of step %d is off by %.1e from its gradients'  WRONG\n", c->model, c->name, i + 1, difference);
+    wrong = 1;
+  }
+  return wrong;
+}
+
 static int report(const ParityCase *c, const ParityDifference *d, Tolerance t) {
   int wrong = !(d->loss <= t.loss && d->norm <= t.norm && d->gradient <= t.gradient && d->parameter <= t.parameter && d->eval <= t.loss);
   printf("%-10s %-5s %-22s loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  eval %.1e%s\n", c->model, dtype_name(c->precision), c->name,
@@ -68,6 +79,7 @@ static void compare_all(const char *model, Dtype precision) {
   int bad = 0;
   run(&base, &one);
   assert_true(one.loss[0] > 1 && isfinite(one.loss[0]) && one.norm[0] > 0 && one.tensors[DUMP_GRADIENT] > 10);
+  bad += wrong_norm(&base, &one);
   if (base.steps > 1) assert_true(one.loss[base.steps - 1] != one.loss[0]);
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ParityCase c = layouts[i];
@@ -77,7 +89,7 @@ static void compare_all(const char *model, Dtype precision) {
     c.steps = base.steps;
     run(&c, &other);
     ParityDifference d = parity_compare(&other, &one);
-    bad += report(&c, &d, tolerance_of(precision));
+    bad += report(&c, &d, tolerance_of(precision)) + wrong_norm(&c, &other);
     parity_free(&other);
   }
   parity_free(&one);

@@ -97,6 +97,43 @@ static void threads_do_not_matter(void **state) {
       }
 }
 
+static double counter_of(const ParityResult *r, const char *name) {
+  for (int i = 0; i < r->tensors[DUMP_FINAL]; i++)
+    if (!strcmp(r->tensor[DUMP_FINAL][i].name, name)) return r->tensor[DUMP_FINAL][i].data[0];
+  return -1;
+}
+
+// A norm that is not finite, on whichever rank it began: all skip, nothing changes, the count of steps stands, and the steps
+// after it go on as if it had not been. The last step is the poisoned one, or one before.
+static void skipped_steps(void **state) {
+  for (int m = 0; m < MODELS; m += 2) {
+    ParityCase base = with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F64, 2);
+    ParityResult two, one, other;
+    run(&base, &two);
+    base.steps = base.poison = 3;
+    run(&base, &one);
+    assert_true(!one.skipped[0] && !one.skipped[1] && one.skipped[2]);
+    assert_true(counter_of(&one, "optimizer_step") == 2);
+    assert_null(parity_first_different(&one, &two, DUMP_FINAL)); // parameters, moments and counts: as after two steps
+    parity_free(&one);
+    base.steps = 4;
+    run(&base, &one);
+    assert_true(one.skipped[2] && !one.skipped[3] && counter_of(&one, "optimizer_step") == 3);
+    for (int i = 0; i < LAYOUTS; i++) {
+      ParityCase c = with(layouts[i], models[m], DTYPE_F64, 4);
+      if (!parity_wanted(&c)) continue;
+      c.poison = 3;
+      run(&c, &other);
+      ParityDifference d = parity_compare(&other, &one);
+      if (!(d.loss <= 1e-10 && d.norm <= 1e-10 && d.parameter <= 1e-8))
+        fail_msg("%s, %s: loss %g, norm %g, parameters %g after a skipped step", models[m], c.name, d.loss, d.norm, d.parameter);
+      parity_free(&other);
+    }
+    parity_free(&one);
+    parity_free(&two);
+  }
+}
+
 // The kernels that say what ops mean, in a whole model: losses, norms, gradients and parameters of the fast ones.
 static void reference_kernels(void **state) {
   static const ParityCase few[] = {{.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16},
@@ -125,6 +162,7 @@ static void reference_kernels(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters), cmocka_unit_test(same_recipe_twice),
                                      cmocka_unit_test(same_bits_under_both_schedules), cmocka_unit_test(threads_do_not_matter),
+                                     cmocka_unit_test(skipped_steps),
                                      cmocka_unit_test(reference_kernels)};
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
