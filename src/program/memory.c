@@ -52,6 +52,7 @@ static int by_offset(const void *a, const void *b) {
 
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
 static int64_t pack(Life *life, int n) {
+  if (!n) return 0;
   qsort(life, (size_t)n, sizeof *life, by_size);
   Life **live = xcalloc((size_t)n + 1, sizeof *live);
   int64_t end = 0;
