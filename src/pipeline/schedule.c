@@ -67,27 +67,38 @@ static int replay(const Schedule *s, Error *error) {
       code = error_set(error, PLAIT_INFEASIBLE, "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which is never sent before",
                        a->stage, a->microbatch, a->peer);
     }
+  for (int q = 0; q < n * n * 2 && !code; q++)
+    if (sent[q] > got[q])
+      code = error_set(error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received", q / 2 / n, q / 2 % n);
   free(at);
   free(sent);
   free(got);
   return code;
 }
 
-// Most microbatches whose forward has begun and whose backward has not ended, in any stage.
+// Whether a microbatch would enter a slot (microbatch mod slots) that another one of its stage has not left yet.
+static int slot_is_shared(const Schedule *s, const ActionList *list, int slots) {
+  int *holder = xcalloc((size_t)s->stages * slots, sizeof(int)), shared = 0; // microbatch + 1; 0: free
+  for (int i = 0; i < list->count; i++) {
+    const Action *a = &list->data[i];
+    if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD) continue;
+    int *in = &holder[a->stage * slots + a->microbatch % slots];
+    shared |= a->kind == ACTION_FORWARD && *in;
+    *in = a->kind == ACTION_FORWARD ? a->microbatch + 1 : 0;
+  }
+  free(holder);
+  return shared;
+}
+
+// The fewest slots that hold every microbatch from its forward to its backward, in any stage. One for forward alone.
 static int count_slots(const Schedule *s) {
-  int most = 1;
-  int *flight = xcalloc((size_t)s->stages, sizeof(int));
+  int slots = 1;
   for (int c = 0; c < s->coordinates; c++) {
     int backward = 0;
     for (int i = 0; i < s->list[c].count; i++) backward |= s->list[c].data[i].kind == ACTION_BACKWARD;
-    for (int i = 0; i < s->list[c].count && backward; i++) {
-      const Action *a = &s->list[c].data[i];
-      if (a->kind == ACTION_FORWARD && ++flight[a->stage] > most) most = flight[a->stage];
-      if (a->kind == ACTION_BACKWARD) flight[a->stage]--;
-    }
+    while (backward && slots < s->microbatches && slot_is_shared(s, &s->list[c], slots)) slots++;
   }
-  free(flight);
-  return most;
+  return slots;
 }
 
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
