@@ -22,6 +22,7 @@ void signals_install(void) {
   sigaction(SIGTERM, &action, NULL);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, NULL);
+  sigaction(SIGXFSZ, &action, NULL);
 }
 
 bool signals_stop(void) { return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0; }

@@ -1,4 +1,5 @@
 // plait train RECIPE [key=value …]
+#include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "train/loop.h"
@@ -8,7 +9,8 @@ int cmd_train(int argc, char **argv) {
   const CommandHelp help = {
       "train", "RECIPE [key=value …]",
       "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys given behind the "
-      "recipe override it. docs/recipes.md lists them all.",
+      "recipe override it. docs/recipes.md lists them all. Ctrl-C (SIGINT) or SIGTERM ends the step, saves a checkpoint and "
+      "stops with exit status 130 or 143; the same command then goes on from there. A second signal ends it at once.",
       "  plait train recipes/demo.yaml\n"
       "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
       "  plait train runs/demo/recipe.yaml            # repeats a run\n"};
@@ -20,5 +22,6 @@ int cmd_train(int argc, char **argv) {
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = train_run(&recipe, stdout, &error);
   recipe_free(&recipe);
-  return code && code != PLAIT_INTERRUPTED ? command_fail("train", &error) : error_exit_status(code);
+  if (code == PLAIT_INTERRUPTED) return 128 + signals_number(); // not 0: what a script does next wants a finished model
+  return code ? command_fail("train", &error) : 0;
 }

@@ -14,8 +14,10 @@
 #include "train/state_tensors.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct Loop {
   const Recipe *recipe;
@@ -32,18 +34,20 @@ typedef struct Loop {
   int64_t first_step;     // steps done before this run
   PlaitWorld *world;
   Rank **ranks;
+  _Atomic int culprit;    // the rank whose failure came first; the others fail with its words. -1: none
+  int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
+  int evaluate_first;     // the run was stopped before the evaluation of first_step
+  int64_t saving;         // step of the checkpoint being written; 0: none
   int stopped;            // by a signal
 } Loop;
 
-typedef struct Worker { Loop *loop; int rank, code; Error error; pthread_t thread; } Worker;
+typedef struct Worker { Loop *loop; int rank, code; Error error; PlaitComm *world; pthread_t thread; } Worker;
 
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-static void abort_world(void *world, const char *message) { plait_world_abort(world, message); }
 
 // Start -------------------------------------------------------------------------------------------------------------
 
@@ -58,13 +62,45 @@ static int find_resume(Loop *l, Error *error) {
     return code;
   }
   int found = checkpoint_latest_valid(l->checkpoints, &step, strcmp(how, "never") ? &l->resume : NULL, &warnings, error);
-  if (warnings) fprintf(l->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
+  if (warnings && found) fprintf(l->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
+  if (warnings && !found) // to begin again would drop the metrics of what a person may still save
+    found = error_set(error, PLAIT_BAD_INPUT, "run.dir: no checkpoint in %s can be read (%.*s); move them away to begin again",
+                      l->checkpoints, (int)strcspn(warnings, "\n"), warnings);
   free(warnings);
   if (found < 0) return found;
   if (found && !strcmp(how, "never"))
     return error_set(error, PLAIT_BAD_INPUT, "run.dir: %s holds a checkpoint of step %lld already; choose another folder, or checkpoint.resume: auto",
                      l->recipe->run.dir, (long long)step);
   return PLAIT_OK;
+}
+
+// The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
+static int check_data(const Loop *l, Error *error) {
+  const Recipe *r = l->recipe;
+  int code = PLAIT_OK;
+  for (int validation = 0; validation < 2 && !code; validation++) {
+    int count = validation ? r->data.valid.count : r->data.train.count;
+    if (!count) continue;
+    DataSource *sources = xcalloc((size_t)count, sizeof *sources);
+    LoaderConfig c = setup_loader(r, &l->config, validation, sources);
+    SamplerConfig config = {sources, count, c.seq_len, c.document_mask, c.vocab_size, validation, c.seed};
+    Sampler sampler;
+    code = sampler_open(&sampler, &config, error);
+    if (code) error_prefix(error, validation ? "data.valid" : "data.train");
+    else sampler_close(&sampler);
+    free(sources);
+  }
+  return code;
+}
+
+// Resident memory that the ranks will take, against what the machine has: the system would end the process without a word.
+static int check_memory(const Loop *l, Error *error) {
+  int pp = l->recipe->mesh.pp;
+  int64_t bytes = 0, available = memory_usage_available();
+  for (int c = 0; c < pp; c++) bytes += state_plan_bytes(l->job->program[c], l->job->work_bytes) * (l->job->options.mesh.ranks / pp);
+  if (available < 0 || bytes <= available) return PLAIT_OK;
+  return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available (plait plan shows for what)",
+                   units_bytes((double)bytes).s, units_bytes((double)available).s);
 }
 
 static int init_from_folder(Loop *l, Rank *r, Error *error) {
@@ -102,6 +138,7 @@ static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, do
   metrics_real(m, "data_wait_seconds", s->waited);
   metrics_real(m, "comm_seconds", comm_seconds);
   metrics_integer(m, "memory_bytes", p->memory);
+  if (p->step == l->first_step + 1) metrics_integer(m, "memory_before_bytes", l->memory_before);
   metrics_integer(m, "skipped", s->skipped);
   return metrics_end(m, error);
 }
@@ -138,8 +175,13 @@ static int evaluate(Loop *l, Rank *r, int64_t step, Error *error) {
 static int save(Loop *l, Rank *r, int64_t step, Error *error) {
   SaveExtra extra = l->extra;
   extra.step = step;
+  if (r->rank == 0) {
+    l->saving = step;
+    fsync(l->metrics.fd); // a checkpoint must not outlive the lines that lead to it
+  }
   int code = save_checkpoint(r, l->checkpoints, &extra, l->recipe->checkpoint.keep, error);
   if (!code && r->rank == 0) {
+    l->saving = 0;
     progress_note(&l->progress, "step %lld: saved %s/step-%lld", (long long)step, l->checkpoints, (long long)step);
     progress_resume_clock(&l->progress);
   }
@@ -165,7 +207,6 @@ static int dump_gradients(Loop *l, Rank *r, int64_t step, Error *error) {
     char *path = xformat("%s/step-%lld.safetensors", l->recipe->run.dump_gradients, (long long)step);
     code = folder_create(l->recipe->run.dump_gradients, error);
     if (!code) code = safetensors_write_gathered(path, all.data, all.count, error);
-    if (code) abort_world(l->world, error->message);
     free(path);
     vec_free(&all);
   }
@@ -193,14 +234,22 @@ static int one_step(Loop *l, Rank *r, int64_t step, Error *error) {
 
 static int due(int64_t every, int64_t step, int64_t last) { return step == last || (every && step % every == 0); }
 
+static int due_evaluation(const Loop *l, int64_t step) {
+  return l->job->evaluate && l->recipe->eval.every && due(l->recipe->eval.every, step, l->recipe->schedule.steps);
+}
+
 static int run_steps(Loop *l, Rank *r, Error *error) {
   const Recipe *recipe = l->recipe;
   int64_t last = recipe->schedule.steps;
+  int code = l->evaluate_first ? evaluate(l, r, l->first_step, error) : PLAIT_OK;
+  if (code) return code;
   for (int64_t step = l->first_step + 1; step <= last; step++) {
-    int stop = 0, code = one_step(l, r, step, error);
+    int stop = 0;
+    code = one_step(l, r, step, error);
     if (!code) code = agree_to_stop(r, &stop, error);
     if (code) return code;
-    if (l->job->evaluate && !stop && recipe->eval.every && due(recipe->eval.every, step, last)) code = evaluate(l, r, step, error);
+    // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
+    if ((!stop || step == last) && due_evaluation(l, step)) code = evaluate(l, r, step, error);
     if (!code && (stop || due(recipe->checkpoint.every, step, last))) code = save(l, r, step, error);
     if (code) return code;
     if (stop && step < last) {
@@ -213,25 +262,26 @@ static int run_steps(Loop *l, Rank *r, Error *error) {
 
 // Ranks -------------------------------------------------------------------------------------------------------------
 
+// The others must not wait for this rank: they fail with its words, which say where they come from.
+static void fail(Worker *w) {
+  Loop *l = w->loop;
+  int none = -1;
+  if (atomic_compare_exchange_strong(&l->culprit, &none, w->rank) && l->job->options.mesh.ranks > 1 && strncmp(w->error.message, "rank ", 5))
+    error_prefix(&w->error, "rank %d", w->rank);
+  plait_world_abort(l->world, w->error.message);
+}
+
 static void *work(void *argument) {
   Worker *w = argument;
   Loop *l = w->loop;
-  PlaitComm *world = NULL;
-  Rank *r = NULL;
+  Rank **r = &l->ranks[w->rank];
   check_set_rank(w->rank);
-  w->code = plait_comm_world(l->world, w->rank, &world, &w->error);
-  if (!w->code) w->code = rank_create(l->job, w->rank, world, &r, &w->error);
-  if (!w->code) {
-    l->ranks[w->rank] = r;
-    r->abort = abort_world;
-    r->abort_context = l->world;
-    w->code = start_rank(l, r, &w->error);
-  }
-  if (w->code) abort_world(l->world, w->error.message); // the others must not wait for this one
-  else if (!(w->code = barrier(r, &w->error)) && (w->code = run_steps(l, r, &w->error))) abort_world(l->world, w->error.message);
-  if (r && !w->code) w->code = barrier(r, &w->error); // nobody leaves while another still reads its memory
-  rank_destroy(r);
-  plait_comm_destroy(world);
+  w->code = plait_comm_world(l->world, w->rank, &w->world, &w->error);
+  if (!w->code) w->code = rank_create(l->job, w->rank, w->world, r, &w->error);
+  if (!w->code) w->code = start_rank(l, *r, &w->error);
+  if (!w->code) w->code = barrier(*r, &w->error);
+  if (!w->code) w->code = run_steps(l, *r, &w->error);
+  if (w->code) fail(w);
   return NULL;
 }
 
@@ -245,11 +295,12 @@ static int run_ranks(Loop *l, Error *error) {
     CHECK(!pthread_create(&w[r].thread, NULL, work, &w[r]), "cannot start the thread of rank %d", r);
   }
   for (int r = 0; r < n; r++) pthread_join(w[r].thread, NULL);
-  // The first failure made the others fail with its words: any of them says why; input errors tell the exit status.
-  for (int r = 0; r < n; r++) {
-    if (!w[r].code) continue;
-    if (!code || (w[r].code == PLAIT_BAD_INPUT && code != PLAIT_BAD_INPUT)) *error = w[r].error, code = w[r].code;
+  for (int r = 0; r < n; r++) { // only now: another rank may have been reading its memory
+    rank_destroy(l->ranks[r]);
+    plait_comm_destroy(w[r].world);
   }
+  if (l->saving) checkpoint_abandon(l->checkpoints, l->saving);
+  if (l->culprit >= 0) *error = w[l->culprit].error, code = w[l->culprit].code;
   free(w);
   free(l->ranks);
   plait_world_destroy(l->world);
@@ -260,10 +311,14 @@ static int prepare(Loop *l, Error *error) {
   const Recipe *recipe = l->recipe;
   int code = model_config_load(&l->config, recipe->model.config, error);
   if (!code) code = setup_job(recipe, &l->config, &l->job, error);
+  if (!code) code = check_data(l, error);
+  if (!code) code = check_memory(l, error);
   if (!code) code = run_folder_open(&l->folder, recipe, error);
   if (code) return code;
   l->checkpoints = run_folder_file(&l->folder, "checkpoints");
   code = find_resume(l, error);
+  if (!code && l->resume) code = save_compare(l->job, l->resume, error);
+  if (!code && !l->resume && recipe->model.init[0] == '/') code = huggingface_load(recipe->model.init, &l->config, NULL, 0, error);
   if (code) return code;
   code = save_extra_create(recipe, &l->config, &l->extra, error);
   if (l->resume) {
@@ -297,20 +352,35 @@ static void measure_peak(Loop *l) {
   l->flops_per_token = model_config_flops_per_token(&l->config, l->recipe->data.seq_len);
 }
 
+// From here on the run folder is changed: all that could be refused has been.
+static int begin_writing(Loop *l, Error *error) {
+  char *path = run_folder_file(&l->folder, "metrics.jsonl");
+  MetricsSeries done = {0};
+  int code = run_folder_write_recipe(&l->folder, l->recipe, error);
+  if (!code) code = metrics_truncate_after(path, l->first_step, error);
+  if (!code) code = metrics_open(&l->metrics, path, error);
+  if (!code && l->first_step && due_evaluation(l, l->first_step)) {
+    code = metrics_read(path, "eval_loss", &done, error);
+    l->evaluate_first = !done.count || done.step[done.count - 1] != l->first_step;
+  }
+  metrics_series_free(&done);
+  free(path);
+  return code;
+}
+
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
-  Loop l = {.recipe = recipe, .out = out};
+  Loop l = {.recipe = recipe, .out = out, .culprit = -1};
   l.metrics.fd = -1;
   l.folder.lock = -1;
   int code = prepare(&l, error);
-  char *metrics = code ? NULL : run_folder_file(&l.folder, "metrics.jsonl");
-  if (!code) code = metrics_truncate_after(metrics, l.first_step, error);
-  if (!code) code = metrics_open(&l.metrics, metrics, error);
+  if (!code) code = begin_writing(&l, error);
   if (!code && l.first_step >= recipe->schedule.steps) {
     fprintf(out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
   } else if (!code) {
     announce(&l);
     measure_peak(&l);
     signals_install();
+    l.memory_before = memory_usage_anonymous();
     progress_start(&l.progress, out, l.first_step, recipe->schedule.steps, recipe->run.log_every);
     code = run_ranks(&l, error);
     progress_finish(&l.progress);
@@ -319,7 +389,6 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
       code = PLAIT_INTERRUPTED;
     }
   }
-  free(metrics);
   metrics_close(&l.metrics);
   checkpoint_close(l.resume);
   save_extra_free(&l.extra);

@@ -37,8 +37,6 @@ typedef struct Rank {
   State *state;
   Executor *train, *evaluate;
   Loader *loader;
-  void (*abort)(void *context, const char *message); // optional: makes all ranks fail with this sentence
-  void *abort_context;
 } Rank;
 
 // Allocates and binds; the parameters are initialised from the seed. world may be NULL for a mesh of one rank.

@@ -43,12 +43,17 @@ static int take_lock(RunFolder *folder, Error *error) {
 
 int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error) {
   *folder = (RunFolder){xstrdup(recipe->run.dir), -1};
-  char *name = run_folder_file(folder, "recipe.yaml");
   int code = folder_create(folder->path, error);
   if (code == PLAIT_OK) code = take_lock(folder, error);
-  if (code == PLAIT_OK) code = recipe_write(recipe, name, error);
-  free(name);
+  else error_prefix(error, "run.dir");
   if (code < 0) run_folder_close(folder);
+  return code;
+}
+
+int run_folder_write_recipe(const RunFolder *folder, const Recipe *recipe, Error *error) {
+  char *name = run_folder_file(folder, "recipe.yaml");
+  int code = recipe_write(recipe, name, error);
+  free(name);
   return code;
 }
 

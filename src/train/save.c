@@ -31,30 +31,19 @@ static json_t *as_json(const SaveExtra *e) {
   return o;
 }
 
-// A rank that fails takes the others along, with its sentence.
-static int fail(Rank *r, Error *error) {
-  if (r->abort) {
-    error_prefix(error, "rank %d", r->rank);
-    char message[sizeof error->message];
-    memcpy(message, error->message, sizeof message);
-    r->abort(r->abort_context, message);
-  }
-  return error->code;
-}
-
 static int barrier(Rank *r, Error *error) {
   if (!r->world || !plait_barrier(r->world, NULL, NULL)) return PLAIT_OK;
   return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
 }
 
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
-  if (r->rank == 0 && checkpoint_begin(dir, extra->step, error)) return fail(r, error);
-  if (barrier(r, error)) return error->code;
+  int code = r->rank == 0 ? checkpoint_begin(dir, extra->step, error) : PLAIT_OK;
+  if (!code) code = barrier(r, error);
+  if (code) return code;
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
-  int code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
+  code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
   free(tensors);
-  if (code) fail(r, error);
   if (!code) code = barrier(r, error);
   if (r->rank != 0) return code ? code : barrier(r, error);
   if (!code) {
@@ -62,26 +51,34 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
     code = checkpoint_finish(dir, extra->step, r->job->options.mesh.ranks, object, error);
     json_decref(object);
     if (!code) code = checkpoint_prune(dir, keep, error);
-    if (code) fail(r, error);
   }
-  if (code) {
-    checkpoint_abandon(dir, extra->step);
-    return code;
+  return code ? code : barrier(r, error);
+}
+
+int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
+  const Graph *g = job->train;
+  const char **names = xcalloc((size_t)g->variable.count, sizeof *names);
+  CheckpointTensor *wanted = xcalloc((size_t)g->variable.count, sizeof *wanted);
+  double scalar; // of rank 0, the only ones that are read: all other pieces are empty
+  int n = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (!(CHECKPOINT_KINDS >> v->kind & 1)) continue;
+    wanted[n] = (CheckpointTensor){.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = &scalar};
+    memcpy(wanted[n].global, v->shape.size, sizeof *v->shape.size * (size_t)v->shape.rank);
+    names[n++] = v->name;
   }
-  return barrier(r, error);
+  int code = checkpoint_compare_names(checkpoint, names, n, NULL, NULL, error);
+  if (!code) code = checkpoint_load(checkpoint, wanted, n, 1, error);
+  free(names);
+  free(wanted);
+  return code;
 }
 
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
-  const Graph *g = r->job->train;
-  const char **names = xcalloc((size_t)g->variable.count + 1, sizeof *names);
-  int n = 0;
-  for (int i = 0; i < g->variable.count; i++)
-    if (CHECKPOINT_KINDS >> g->variable.data[i].kind & 1) names[n++] = g->variable.data[i].name;
-  int code = checkpoint_compare_names(checkpoint, names, n, NULL, NULL, error);
-  free(names);
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
-  if (!code) code = checkpoint_load(checkpoint, tensors, count, 1, error);
+  int code = checkpoint_load(checkpoint, tensors, count, 1, error);
   free(tensors);
   return code;
 }

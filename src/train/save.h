@@ -15,7 +15,11 @@ typedef struct SaveExtra {
 int save_extra_create(const Recipe *recipe, const ModelConfig *config, SaveExtra *out, Error *error);
 void save_extra_free(SaveExtra *extra);
 
-// Writes DIR/step-N; called by every rank. All ranks return the same outcome: a failure on one aborts the world.
+// Writes DIR/step-N; called by every rank. A rank on which it fails must abort the world, as the others wait for it; when
+// all have returned, checkpoint_abandon tidies up.
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error);
-// Fills the rank's Variables from a checkpoint; names must be exactly those of the model and the optimizer.
+
+// Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
+int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
+// Fills the rank's Variables from a checkpoint that save_compare has passed.
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error);

@@ -182,6 +182,7 @@ static void test_run_folder(void **state) {
   assert_int_equal(recipe_parse("x", text, strlen(text), base, 0, NULL, &recipe, &error), PLAIT_OK);
   RunFolder first, second;
   assert_int_equal(run_folder_open(&first, &recipe, &error), PLAIT_OK);
+  assert_int_equal(run_folder_write_recipe(&first, &recipe, &error), PLAIT_OK);
   char *written = run_folder_file(&first, "recipe.yaml");
   assert_int_equal(recipe_load(written, 0, NULL, &again, &error), PLAIT_OK);
   assert_true(recipe_equal(&recipe, &again));
