@@ -13,7 +13,8 @@ typedef struct MatmulAttr {
   int32_t accumulate;      // TN only: a third input c (n…, k…) is added, in place: dw = c + dyᵀ x; by fuse
 } MatmulAttr;
 
-typedef struct EmbeddingAttr { int64_t rows; int32_t dim; } EmbeddingAttr; // EMBEDDING_GRAD: rows of the table, DimName of rows
+// EMBEDDING_GRAD: rows of the table, DimName of rows; accumulate: a third input (v, e…) is added, in place; by fuse
+typedef struct EmbeddingAttr { int64_t rows; int32_t dim, accumulate; } EmbeddingAttr;
 typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims
 typedef struct NormAttr { double epsilon; int32_t bias; } NormAttr;                  // bias: LAYER_NORM_GRAD also gives dbias
 typedef struct RopeAttr {
@@ -33,7 +34,8 @@ typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED
 typedef struct ScaleAttr { double factor; } ScaleAttr;
 typedef struct CastAttr { int32_t dtype; } CastAttr;
 typedef struct DropoutAttr { double probability; uint64_t stream; } DropoutAttr; // stream: philox_name of the forward node
-typedef struct CrossEntropyAttr { int32_t gradient; } CrossEntropyAttr; // 0: loss only (evaluation)
+// gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse
+typedef struct CrossEntropyAttr { int32_t gradient, accumulate; } CrossEntropyAttr;
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
 typedef struct AdamwAttr { double beta1, beta2, epsilon, decay; } AdamwAttr; // decay already 0 for undecayed Variables

@@ -89,8 +89,16 @@ static void embedding_grad_reference(const KernelCall *call) {
     int64_t row = index_local(&out->map[0], (int64_t)operand_load(ids, i));
     for (int64_t e = 0; row >= 0 && e < width; e++) sum[row * width + e] += operand_load(dy, i * width + e);
   }
-  for (int64_t i = 0; i < rows * width; i++) operand_store(out, i, sum[i]);
+  int add = ((const EmbeddingAttr *)call->attr)->accumulate;
+  for (int64_t i = 0; i < rows * width; i++) operand_store(out, i, sum[i] + (add ? operand_load(&call->input[2], i) : 0));
   free(sum);
+}
+
+static int embedding_grad_accumulate(Node *node) {
+  EmbeddingAttr *attr = node_attr(node, EmbeddingAttr);
+  if (attr->accumulate) return -1;
+  attr->accumulate = 1;
+  return 0;
 }
 
 const OpDef op_def_embedding_grad = {
@@ -99,6 +107,7 @@ const OpDef op_def_embedding_grad = {
     .shape = embedding_grad_shape,
     .rule = embedding_grad_rule,
     .reference = embedding_grad_reference,
+    .accumulate = embedding_grad_accumulate,
 };
 
 int op_embedding(Graph *g, const char *name, int table, int ids) {

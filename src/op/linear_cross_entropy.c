@@ -97,6 +97,7 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
     }
   }
   double *column = xcalloc((size_t)h->e, sizeof *column);
+  int add = ((const CrossEntropyAttr *)h->call->attr)->accumulate; // dw is the accumulator's memory
   for (int64_t v = 0; v < dw->size[0]; v++) {
     memset(column, 0, (size_t)h->e * sizeof *column);
     for (int64_t row = 0; row < h->rows && v < h->vocab; row++) {
@@ -106,7 +107,7 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
       p = (p - (index_local(map, target) == v)) * seed;
       for (int64_t i = 0; i < h->e; i++) column[i] += p * h->x[row * h->e + i];
     }
-    for (int64_t i = 0; i < h->e; i++) operand_store(dw, v * h->e + i, column[i]);
+    for (int64_t i = 0; i < h->e; i++) operand_store(dw, v * h->e + i, column[i] + (add ? operand_load(dw, v * h->e + i) : 0));
   }
   free(column);
 }
@@ -137,6 +138,13 @@ static void loss_reference(const KernelCall *call) {
   Statistics s = statistics_of(h.rows);
   for (int64_t row = 0; row < h.rows; row++) row_statistics(&h, row, &s.maximum[row], &s.sum[row], &s.target[row]);
   finish(&h, &s);
+}
+
+static int loss_accumulate(Node *node) {
+  CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
+  if (!attr->gradient || attr->accumulate) return -1;
+  attr->accumulate = 1;
+  return 2;
 }
 
 // Logits, and with gradient dx and dw: three products.
@@ -174,6 +182,7 @@ const OpDef op_def_linear_cross_entropy = {
     .rule = loss_rule,
     .lower = loss_lower,
     .reference = loss_reference,
+    .accumulate = loss_accumulate,
     .flops = loss_flops,
 };
 
@@ -273,6 +282,7 @@ const OpDef op_def_cross_entropy_apply = {
     .shape = apply_shape,
     .rule = apply_rule,
     .reference = apply_reference,
+    .accumulate = loss_accumulate,
     .flops = loss_flops,
 };
 

@@ -121,6 +121,13 @@ static void reference(const KernelCall *call) {
   operand_doubles_free(&call->input[1], w);
 }
 
+static int accumulate(Node *node) {
+  MatmulAttr *attr = node_attr(node, MatmulAttr);
+  if (attr->kind != MATMUL_TN || attr->accumulate) return -1;
+  attr->accumulate = 1;
+  return 0;
+}
+
 static double flops(const Operand *input, const Operand *output, const void *attr) {
   Product p = product_of(input, attr);
   return 2.0 * (double)p.rows * (double)p.columns * (double)p.depth;
@@ -135,6 +142,7 @@ const OpDef op_def_matmul = {
     .rule = rule,
     .reference = reference,
     .flops = flops,
+    .accumulate = accumulate,
 };
 
 int op_matmul(Graph *g, const char *name, int x, int w, int contracted) {

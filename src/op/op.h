@@ -96,6 +96,9 @@ typedef struct OpDef {
   Kernel reference;
   // FLOPs of one call on local shapes (a multiply-add is 2); NULL: not counted.
   double (*flops)(const Operand *input, const Operand *output, const void *attr);
+  // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1 when
+  // it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
+  int (*accumulate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int communicates;  // done by the comm layer, not by a backend
 } OpDef;

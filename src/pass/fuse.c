@@ -9,22 +9,33 @@ typedef struct Fuse {
   int *readers;  // per tensor
   int *replaced; // per tensor: the tensor that its readers take instead
   int *dropped;  // per node
-  int *joined;   // per node: the accumulate node that it takes over, or -1
+  int *joined;   // per node: the accumulate node that it does as well, or -1
 } Fuse;
 
 static int bound(const Graph *g, int t) { return graph_tensor(g, t)->variable >= 0; }
 
-// matmul(TN) → accumulate, read by nothing else: the product adds into the accumulator in place.
+static int touches(const Graph *g, const Node *n, int variable) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t >= 0 && graph_tensor(g, t)->variable == variable) return 1;
+  }
+  return 0;
+}
+
+// A gradient → accumulate, read by nothing else: the op that makes the gradient adds into the accumulator in place.
 static void join_accumulate(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (n->op != OP_ACCUMULATE) return;
-  int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
-  if (producer < 0 || f->readers[x] != 1 || bound(f->g, x)) return;
-  const Node *m = &f->g->node.data[producer];
-  if (m->op != OP_MATMUL || node_attr(m, MatmulAttr)->kind != MATMUL_TN || m->region != n->region || m->phase != n->phase) return;
-  if (graph_tensor(f->g, x)->dtype != graph_tensor(f->g, n->output[0])->dtype) return;
-  f->joined[id] = producer;
-  f->dropped[producer] = 1;
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer, variable = graph_tensor(f->g, n->output[0])->variable;
+  if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
+  Node m = f->g->node.data[producer];
+  if (!op_def(m.op)->accumulate || m.region != n->region || m.phase != n->phase) return;
+  int k = op_def(m.op)->accumulate(&m);
+  if (k < 0 || m.output[k] != x) return;
+  for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
+    if (touches(f->g, &f->g->node.data[i], variable)) return;
+  f->joined[producer] = id;
+  f->dropped[id] = 1;
 }
 
 static int last_writer(const Graph *g, int variable, int copy, Region region) {
@@ -50,26 +61,25 @@ static void drop_identity(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-static void emit(Fuse *f, Graph *h, const Node *n) {
-  Node copy = *n;
-  int join = f->joined[n->id], input[3];
-  if (join >= 0) {
-    const Node *m = &f->g->node.data[join];
-    memcpy(copy.attr, m->attr, sizeof copy.attr);
-    node_attr(&copy, MatmulAttr)->accumulate = 1;
-    copy.op = OP_MATMUL;
-    copy.name = m->name;
-    input[0] = f->replaced[m->input[0]];
-    input[1] = f->replaced[m->input[1]];
-    input[2] = f->replaced[n->input[0]];
-    copy.ninput = 3;
-    copy.input = input;
-    graph_add_node(h, &copy);
-    return;
-  }
-  int id = graph_add_node(h, &copy);
-  for (int k = 0; k < copy.ninput; k++)
-    if (h->node.data[id].input[k] >= 0) h->node.data[id].input[k] = f->replaced[copy.input[k]];
+static int emit(Fuse *f, Graph *h, const Node *n) {
+  int id = graph_add_node(h, n);
+  Node *copy = &h->node.data[id];
+  for (int k = 0; k < copy->ninput; k++)
+    if (copy->input[k] >= 0) copy->input[k] = f->replaced[copy->input[k]];
+  return id;
+}
+
+// The node with its accumulator as a further input, and the accumulator's new value in place of the gradient.
+static void emit_joined(Fuse *f, Graph *h, const Node *n) {
+  const Node *sum = &f->g->node.data[f->joined[n->id]];
+  Node both = *n;
+  both.input = arena_array(&h->arena, int, n->ninput + 1);
+  memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
+  both.input[both.ninput++] = sum->input[0];
+  both.output = arena_array(&h->arena, int, n->noutput);
+  memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
+  both.output[op_def(n->op)->accumulate(&both)] = sum->output[0];
+  emit(f, h, &both);
 }
 
 int pass_fuse(const Graph *g, Graph **out, Error *error) {
@@ -79,11 +89,10 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
   f.joined = xcalloc((size_t)g->node.count, sizeof(int));
   for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = i;
-  for (int i = 0; i < g->node.count; i++) {
-    f.joined[i] = -1;
+  for (int i = 0; i < g->node.count; i++) f.joined[i] = -1;
+  for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
-  }
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
     join_accumulate(&f, i);
@@ -91,7 +100,8 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   Graph *h = graph_copy(g);
   h->node.count = 0;
   for (int i = 0; i < g->node.count; i++)
-    if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
+    if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
+    else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
   free(f.readers);
   free(f.replaced);
   free(f.dropped);

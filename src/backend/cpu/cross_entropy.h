@@ -5,7 +5,7 @@ typedef struct TYPED(Head) {
   const KernelCall *call;
   int64_t rows, vocab, e, chunk, stride; // vocab: valid; chunk: rows of logits; stride: of a row of logits
   int64_t first, n;                      // the chunk at work
-  int gradient;
+  int gradient, add; // add: dw is added to what is there
   double seed;
   const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
   REAL *logit;                        // (chunk, stride)
@@ -82,7 +82,7 @@ static void TYPED(head_gradients)(const HEAD *h) {
   GEMM dx = {.m = h->n, .n = h->e, .k = h->vocab, .a = h->logit, .a_row = h->stride, .a_column = 1, .b = h->call->input[1].data,
              .b_row = h->e, .b_column = 1, .c = (REAL *)h->call->output[1].data + h->first * h->e, .c_row = h->e};
   GEMM dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->logit, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
-             .b_column = 1, .c = h->call->output[2].data, .c_row = h->e, .add = h->first > 0};
+             .b_column = 1, .c = h->call->output[2].data, .c_row = h->e, .add = h->add || h->first > 0};
   TYPED(gemm)(&dx, h->product, h->call->team);
   TYPED(gemm)(&dw, h->product, h->call->team);
 }
@@ -90,9 +90,10 @@ static void TYPED(head_gradients)(const HEAD *h) {
 static void TYPED(head_run)(HEAD *h) {
   const KernelCall *call = h->call;
   h->gradient = ((const CrossEntropyAttr *)call->attr)->gradient;
+  h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t padding = call->input[1].size[0] - h->vocab, filled = h->rows ? h->vocab : 0;
-  if (h->gradient)
+  if (h->gradient && !h->add)
     memset((REAL *)call->output[2].data + filled * h->e, 0, sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;

@@ -25,7 +25,7 @@ static void TYPED(embedding_grad_unit)(void *argument, int slot, int64_t unit) {
   int64_t tokens = operand_elements(ids), width = operand_extent(out, 1, out->rank);
   int64_t from = out->size[0] * unit / 16, to = out->size[0] * (unit + 1) / 16;
   REAL *sum = out->data;
-  memset(sum + from * width, 0, sizeof(REAL) * (size_t)((to - from) * width));
+  if (!((const EmbeddingAttr *)call->attr)->accumulate) memset(sum + from * width, 0, sizeof(REAL) * (size_t)((to - from) * width));
   for (int64_t i = 0; i < tokens; i++) {
     int64_t row = index_local(&out->map[0], integer_load(ids, i));
     if (row < from || row >= to) continue;
