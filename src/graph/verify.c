@@ -9,8 +9,8 @@ static int broken(Error *error, const char *after, const Node *n, const char *wh
 
 static int verify_node(const Graph *g, const Node *n, const char *after, Error *error) {
   for (int k = 0; k < n->ninput; k++) {
-    if (n->input[k] < 0) continue;
-    if (n->input[k] >= g->tensor.count) return broken(error, after, n, "an input does not exist");
+    if (n->input[k] == -1) continue; // an absent optional operand
+    if (n->input[k] < 0 || n->input[k] >= g->tensor.count) return broken(error, after, n, "an input does not exist");
     const Tensor *t = graph_tensor(g, n->input[k]);
     if (t->producer >= n->id) return broken(error, after, n, "an input is produced later");
     if (t->producer >= 0 && g->node.data[t->producer].region != n->region && t->variable < 0)
@@ -35,6 +35,7 @@ int graph_verify(const Graph *g, const char *after, Error *error) {
     if (t->variable < 0) continue;
     if (t->variable >= g->variable.count) return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to no Variable", after, t->name);
     const Variable *v = &g->variable.data[t->variable];
+    if (t->copy >= v->copies) return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to a Copy that %s lacks", after, t->name, v->name);
     if (t->copy < 0 && (shape_elements(&t->shape) != shape_elements(&v->shape) || t->dtype != v->dtype))
       return error_set(error, PLAIT_FAILED, "graph broken after %s: %s does not fit its Variable %s", after, t->name, v->name);
   }

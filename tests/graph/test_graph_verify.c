@@ -1,0 +1,82 @@
+// graph_verify: whole graphs pass, and each thing that a pass may break is found.
+#include "op/build.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+typedef struct Small { Graph *g; int x, w, y, z, sum, scalar; } Small;
+
+// MICRO: y = x wᵀ; z = y + y; count accumulates sum(…) ; END reads the Variable.
+static Small small_graph(void) {
+  Small s = {.g = graph_create()};
+  DimName bse[] = {DIM_BATCH, DIM_SEQ, DIM_EMBED}, fe[] = {DIM_FFN, DIM_EMBED};
+  s.x = graph_input(s.g, "x", DTYPE_F32, shape_of(3, (int64_t[]){2, 3, 4}, bse));
+  s.w = graph_variable(s.g, "w", VARIABLE_PARAMETER, DTYPE_F32, shape_of(2, (int64_t[]){5, 4}, fe), (Init){0});
+  s.scalar = graph_variable(s.g, "total", VARIABLE_METRIC, DTYPE_F64, (Shape){0}, (Init){0});
+  s.y = op_matmul(s.g, "y", s.x, graph_read(s.g, s.w), 1);
+  s.z = op_add(s.g, "z", (int[]){s.y, s.y}, 2);
+  s.sum = op_accumulate(s.g, "accumulate", graph_read(s.g, s.scalar), op_sum_squares(s.g, "squares", s.z));
+  s.g->region = REGION_END;
+  op_mul(s.g, "end", graph_read(s.g, s.scalar), graph_read(s.g, s.scalar));
+  return s;
+}
+
+static void expect(const Graph *g, const char *what) {
+  Error error = {0};
+  int code = graph_verify(g, "this test", &error);
+  if (!what) {
+    if (code) fail_msg("a whole graph is refused: %s", error.message);
+    return;
+  }
+  if (!code) fail_msg("not found: %s", what);
+  if (!strstr(error.message, what) || !strstr(error.message, "this test")) fail_msg("\"%s\" does not say \"%s\"", error.message, what);
+}
+
+static Node *maker(Small *s, int tensor) { return &s->g->node.data[graph_tensor(s->g, tensor)->producer]; }
+
+static void whole_graphs_pass(void **state) {
+  Small s = small_graph();
+  expect(s.g, NULL);
+  Graph *copy = graph_copy(s.g);
+  graph_destroy(s.g);
+  expect(copy, NULL);
+  graph_destroy(copy);
+}
+
+#define BREAKS(name, what, ...)         \
+  static void name(void **state) {      \
+    Small s = small_graph();            \
+    __VA_ARGS__;                        \
+    expect(s.g, what);                  \
+    graph_destroy(s.g);                 \
+  }
+BREAKS(node_id, "its id is not its place", maker(&s, s.z)->id++)
+BREAKS(input_missing, "an input does not exist", maker(&s, s.z)->input[0] = s.g->tensor.count)
+BREAKS(input_below, "an input does not exist", maker(&s, s.z)->input[0] = -2)
+BREAKS(input_later, "an input is produced later", maker(&s, s.y)->input[0] = s.z)
+BREAKS(input_of_itself, "an input is produced later", maker(&s, s.z)->input[1] = s.z)
+BREAKS(input_without_source, "an input has no source", graph_tensor(s.g, s.x)->input = -1)
+BREAKS(region_crossed, "crosses a region without a Variable", s.g->node.data[s.g->node.count - 1].input[0] = s.z)
+BREAKS(region_backwards, "crosses a region", maker(&s, s.y)->region = REGION_BEGIN)
+BREAKS(output_missing, "an output does not exist", maker(&s, s.z)->output[0] = s.g->tensor.count + 3)
+BREAKS(output_of_another, "an output names another producer", graph_tensor(s.g, s.z)->producer = 0)
+BREAKS(output_twice, "an output names another producer", maker(&s, s.z)->output[0] = s.y)
+BREAKS(variable_missing, "is bound to no Variable", graph_tensor(s.g, s.y)->variable = 99)
+BREAKS(variable_of_other_size, "does not fit its Variable", graph_tensor(s.g, s.y)->variable = s.w)
+BREAKS(variable_of_other_dtype, "does not fit its Variable", s.g->variable.data[s.w].dtype = DTYPE_F64)
+BREAKS(copy_missing, "Copy", graph_bind(s.g, graph_read(s.g, s.scalar), s.scalar, 0))
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(whole_graphs_pass), cmocka_unit_test(node_id),          cmocka_unit_test(input_missing),
+      cmocka_unit_test(input_below),       cmocka_unit_test(input_later),      cmocka_unit_test(input_of_itself),
+      cmocka_unit_test(input_without_source), cmocka_unit_test(region_crossed), cmocka_unit_test(region_backwards),
+      cmocka_unit_test(output_missing),    cmocka_unit_test(output_of_another), cmocka_unit_test(output_twice),
+      cmocka_unit_test(variable_missing),  cmocka_unit_test(variable_of_other_size), cmocka_unit_test(variable_of_other_dtype),
+      cmocka_unit_test(copy_missing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

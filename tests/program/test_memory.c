@@ -1,0 +1,177 @@
+// The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, and all of it fits.
+#include "train/rank.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static const char gpt[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40,"
+                          " \"vocab_size\": 61, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"
+                          " \"attn_pdrop\": 0.1}";
+static const char llama[] = "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4,"
+                            " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64,"
+                            " \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
+
+typedef struct Range { int64_t from, to; int first, last, tensor; } Range; // bytes; instructions in which it is needed
+typedef Vec(Range) Ranges;
+
+static int64_t bytes_of(const Tensor *t) {
+  int64_t n = 1;
+  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
+  assert_true(t->allocated >= n);
+  return t->allocated * (int64_t)dtype_size(t->dtype);
+}
+
+static void check_apart(const Program *p, const Ranges *r, int64_t limit) {
+  for (int i = 0; i < r->count; i++) {
+    const Range *a = &r->data[i];
+    assert_true(a->from >= 0 && a->from % BUFFER_ALIGNMENT == 0 && a->to <= limit);
+    for (int k = 0; k < i; k++) {
+      const Range *b = &r->data[k];
+      if (a->first <= b->last && b->first <= a->last && a->from < b->to && b->from < a->to)
+        fail_msg("%%%d and %%%d lie on each other", a->tensor, b->tensor);
+    }
+  }
+}
+
+// The bytes of a body's temporaries from its instruction list alone. What is read must have been written in this body.
+static void check_body(const Program *p, const Body *body) {
+  const Graph *g = p->graph;
+  Ranges live = {0};
+  int *at = xcalloc((size_t)g->tensor.count, sizeof(int));
+  int64_t most = 0, foreign = 0;
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    assert_true(body->instruction[i].scratch <= p->scratch_bytes);
+    for (int k = 0; k < n->ninput; k++) {
+      int t = n->input[k];
+      if (t < 0 || p->place[t].space != SPACE_WORK) continue;
+      // A term of a sum that another pipeline rank has; see exec.
+      if (!at[t] && n->region != REGION_MICRO && !(stage_coordinates(&p->mesh, graph_tensor(g, t)->stages) >> p->coordinate & 1)) {
+        foreign++;
+        continue;
+      }
+      if (!at[t]) fail_msg("instruction %d (%s) reads %%%d, which nothing in its body has written", i, n->name, t);
+      live.data[at[t] - 1].last = i;
+    }
+    for (int k = 0; k < n->noutput; k++) {
+      int t = n->output[k];
+      if (p->place[t].space != SPACE_WORK) continue;
+      assert_int_equal(at[t], 0);
+      vec_push(&live, (Range){p->place[t].offset, p->place[t].offset + bytes_of(graph_tensor(g, t)), i, i, t});
+      at[t] = live.count;
+    }
+  }
+  check_apart(p, &live, p->work_bytes);
+  for (int i = 0; i < body->count; i++) {
+    int64_t now = 0;
+    for (int k = 0; k < live.count; k++)
+      if (live.data[k].first <= i && i <= live.data[k].last) now += round_up(live.data[k].to - live.data[k].from, BUFFER_ALIGNMENT);
+    if (now > most) most = now;
+  }
+  int64_t end = 0;
+  for (int k = 0; k < live.count; k++) end = live.data[k].to > end ? live.data[k].to : end;
+  assert_true(end <= most + most / 2 + (foreign + 1) * BUFFER_ALIGNMENT); // holes between buffers stay small
+  free(at);
+  vec_free(&live);
+}
+
+static int is_here(const Program *p, const Tensor *t) {
+  if (graph_tensor(p->graph, t->id)->producer >= 0 && (stage_coordinates(&p->mesh, t->stages) >> p->coordinate & 1)) return 1;
+  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++)
+        if (p->segments->micro[s][phase].receive.data[k].tensor == t->id) return 1;
+  return 0;
+}
+
+static void check_slots(const Program *p) {
+  Ranges live = {0};
+  for (int i = 0; i < p->graph->tensor.count; i++) {
+    const Tensor *t = graph_tensor(p->graph, i);
+    if (p->place[i].space == SPACE_SLOT && is_here(p, t)) vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
+  }
+  check_apart(p, &live, p->slot_bytes);
+  vec_free(&live);
+}
+
+static void check_variables(const Program *p) {
+  const Graph *g = p->graph;
+  Ranges live = {0};
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    assert_int_equal(p->variable_offset[i] >= 0, stage_coordinates(&p->mesh, v->stages) >> p->coordinate & 1);
+    if (p->variable_offset[i] < 0) continue;
+    int64_t from = p->variable_offset[i];
+    vec_push(&live, (Range){from, from + v->allocated * (int64_t)dtype_size(v->dtype), 0, 0, -i});
+    for (int c = 0; c < v->copies; c++) {
+      from = p->copy_offset[i][c];
+      vec_push(&live, (Range){from, from + v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), 0, 0, -i});
+    }
+  }
+  check_apart(p, &live, p->state_bytes);
+  for (int i = 0; i < g->tensor.count; i++) { // a tensor that is bound fits into what it is bound to
+    const Tensor *t = graph_tensor(g, i);
+    if (t->variable < 0) continue;
+    const Variable *v = &g->variable.data[t->variable];
+    assert_true(bytes_of(t) <= (t->copy < 0 ? v->allocated * (int64_t)dtype_size(v->dtype) : v->copy[t->copy].allocated * (int64_t)dtype_size(v->copy[t->copy].dtype)));
+  }
+  vec_free(&live);
+}
+
+static void check_program(const Program *p) {
+  check_variables(p);
+  check_slots(p);
+  check_body(p, &p->begin);
+  check_body(p, &p->end);
+  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) check_body(p, &p->micro[s][phase]);
+  const MemoryPlan *m = &p->memory;
+  assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
+  assert_true(m->activations == p->slots * p->slot_bytes && m->workspace >= 0 && m->communication >= 0);
+  assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
+  assert_true(m->total == p->state_bytes + program_work_bytes(p));
+  assert_true(m->workspace + m->communication == p->work_bytes + p->scratch_bytes);
+}
+
+static const struct { int pp, dp, tp, zero, micro; const char *schedule; } layouts[] = {
+    {1, 1, 1, 0, 16, "gpipe"}, {1, 1, 1, 0, 2, "1f1b"}, {1, 2, 1, 0, 4, "1f1b"},  {1, 4, 1, 1, 2, "1f1b"},  {1, 1, 2, 0, 4, "gpipe"},
+    {2, 1, 1, 0, 2, "gpipe"},  {4, 1, 1, 0, 2, "1f1b"}, {2, 2, 2, 1, 2, "1f1b"}, {2, 2, 2, 0, 1, "gpipe"}};
+
+static void check_model(const char *json, Dtype precision, int64_t bucket) {
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    ModelConfig config = {0};
+    Error error = {0};
+    Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){layouts[i].pp, layouts[i].dp, 1, layouts[i].tp});
+    CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
+                        .mesh = mesh, .layout = layout_standard(&mesh, layouts[i].zero, bucket), .stages = layouts[i].pp,
+                        .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+    Job *job = NULL;
+    if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
+    int code = job_create(&config, &o, schedule_by_name(layouts[i].schedule), backend_cpu(), 2, 1, 16, &job, &error);
+    if (code) fail_msg("layout %zu: %s", i, error.message);
+    for (int c = 0; c < layouts[i].pp; c++) {
+      check_program(job->program[c]);
+      check_program(job->evaluation[c]);
+      assert_true(job->work_bytes >= program_work_bytes(job->program[c]) && job->work_bytes >= program_work_bytes(job->evaluation[c]));
+    }
+    job_destroy(job);
+    model_config_free(&config);
+  }
+}
+
+static void plans_of_gpt(void **state) {
+  check_model(gpt, DTYPE_F32, 4000);
+  check_model(gpt, DTYPE_F64, 1 << 20);
+}
+static void plans_of_llama(void **state) {
+  check_model(llama, DTYPE_F32, 1);
+  check_model(llama, DTYPE_F64, 4000);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_gpt), cmocka_unit_test(plans_of_llama)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
