@@ -1,0 +1,251 @@
+// plait doctor: what this machine and this build have, what each missing part would enable, and how to get it.
+#include "backend/cpu/cpu.h"
+#include "base/file.h"
+#include "base/memory_usage.h"
+#include "base/units.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "train/setup.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <jansson.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <yaml.h>
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "an unknown compiler"
+#endif
+#if defined(PLAIT_MPI) && PLAIT_MPI + 0
+#define BUILT_WITH_MPI 1
+#else
+#define BUILT_WITH_MPI 0
+#endif
+
+static const char *const GOOD = "ok", *const MISSING = "--", *const LOOK = "!!";
+
+__attribute__((format(printf, 3, 4))) static void say(const char *mark, const char *topic, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  printf("%s  %-10s  ", mark, topic);
+  vprintf(format, arguments);
+  putchar('\n');
+  va_end(arguments);
+}
+
+static void advice(const char *enables, const char *how) {
+  if (enables) printf("%16swould enable: %s\n", "", enables);
+  if (how) printf("%16show: %s\n", "", how);
+}
+
+// The first line of a small file of /proc or /sys, without its newline; "" where there is none.
+static const char *first_line(const char *path, char *line, size_t size) {
+  FILE *f = fopen(path, "re");
+  if (!f || !fgets(line, (int)size, f)) *line = 0;
+  if (f) fclose(f);
+  line[strcspn(line, "\n")] = 0;
+  return line;
+}
+
+// What follows "KEY…:" in a file of such lines; "" where there is none.
+static const char *value_of(const char *path, const char *key, char *value, size_t size) {
+  char line[1024];
+  FILE *f = fopen(path, "re");
+  *value = 0;
+  while (f && !*value && fgets(line, sizeof line, f)) {
+    char *colon = strchr(line, ':');
+    if (strncmp(line, key, strlen(key)) || !colon) continue;
+    colon[strcspn(colon, "\n")] = 0;
+    for (colon++; isspace((unsigned char)*colon); colon++) {}
+    snprintf(value, size, "%s", colon);
+  }
+  if (f) fclose(f);
+  return value;
+}
+
+static int on_path(const char *program) {
+  const char *path = getenv("PATH");
+  while (path && *path) {
+    size_t n = strcspn(path, ":");
+    char file[4096];
+    if (n && snprintf(file, sizeof file, "%.*s/%s", (int)n, path, program) < (int)sizeof file && !access(file, X_OK)) return 1;
+    path += n + (path[n] == ':');
+  }
+  return 0;
+}
+
+// The first line that a command prints, within ten seconds: drivers of broken devices can hang.
+static const char *output_of(const char *command, char *line, size_t size) {
+  char *whole = xformat("%s%s </dev/null 2>/dev/null", on_path("timeout") ? "timeout 10 " : "", command);
+  FILE *f = popen(whole, "r");
+  if (!f || !fgets(line, (int)size, f)) *line = 0;
+  if (f) pclose(f);
+  free(whole);
+  line[strcspn(line, "\n")] = 0;
+  return line;
+}
+
+// The machine --------------------------------------------------------------------------------------------------------
+
+static void tell_cores(void) {
+  char model[256], quota[128];
+  long period = 0, allowed = 0, online = sysconf(_SC_NPROCESSORS_ONLN);
+  value_of("/proc/cpuinfo", "model name", model, sizeof model);
+  int cores = setup_cores();
+  say(GOOD, "cores", "%d of %ld for this process%s%s", cores, online, *model ? ": " : "", model);
+  first_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
+  if (sscanf(quota, "%ld %ld", &allowed, &period) == 2 && period > 0 && allowed < period * cores) {
+    say(LOOK, "cores", "a control group grants the time of only %.3g of them", (double)allowed / (double)period);
+    advice(NULL, "set run.threads to that many, or raise the limit (docker run --cpus, CPUQuota=)");
+  }
+}
+
+static int has_bf16(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return 0;
+#endif
+}
+
+static void tell_simd(void) {
+  static const char *const words[] = {"reference", "portable", "avx2", "avx512"};
+  char available[128] = "";
+  for (int level = CPU_PORTABLE; level < CPU_LEVELS; level++)
+    if (cpu_level_available(level))
+      snprintf(available + strlen(available), sizeof available - strlen(available), "%s%s", level ? ", " : "", cpu_level_name(level));
+  CpuLevel chosen = cpu_simd_level();
+  const char *wish = getenv("PLAIT_SIMD");
+  say(GOOD, "SIMD", "%s chosen%s%s; this machine runs %s%s", cpu_level_name(chosen), wish ? ", PLAIT_SIMD is " : "", wish ? wish : "",
+      available, has_bf16() ? "; it has bf16 instructions" : "");
+  if (!has_bf16()) advice("faster products with precision: bf16", "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
+  if (!wish || !strcmp(wish, cpu_level_name(chosen))) return;
+  int known = 0;
+  for (int i = 0; i < COUNT(words); i++) known |= !strcmp(wish, words[i]);
+  if (known) say(LOOK, "SIMD", "PLAIT_SIMD asks for %s, which this CPU cannot run", wish);
+  else say(LOOK, "SIMD", "PLAIT_SIMD=%.40s is no level and is ignored; use reference, portable, avx2 or avx512", wish);
+}
+
+static void tell_memory(void) {
+  char total[64], limit[64];
+  double bytes = 1024 * strtod(value_of("/proc/meminfo", "MemTotal", total, sizeof total), NULL);
+  double available = (double)memory_usage_available();
+  say(GOOD, "memory", "%s, %s of it available", bytes > 0 ? units_bytes(bytes).s : "unknown",
+      available >= 0 ? units_bytes(available).s : "an unknown part");
+  double most = strtod(first_line("/sys/fs/cgroup/memory.max", limit, sizeof limit), NULL); // "max": 0
+  if (most > 0 && (most < bytes || bytes <= 0)) {
+    say(LOOK, "memory", "a control group allows %s; more than that is killed", units_bytes(most).s);
+    advice(NULL, "keep plait plan's total below it, or raise the limit (docker run --memory, MemoryMax=)");
+  }
+}
+
+static void tell_huge_pages(void) {
+  char line[128], setting[64] = "";
+  first_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
+  sscanf(line, "%*[^[][%63[^]]", setting);
+  if (*line == '[') sscanf(line, "[%63[^]]", setting);
+  int good = !strcmp(setting, "always") || !strcmp(setting, "madvise");
+  if (good) {
+    say(GOOD, "huge pages", "transparent huge pages are %s; plait asks for them", setting);
+    return;
+  }
+  say(MISSING, "huge pages", "transparent huge pages are %s", *setting ? setting : "not in this kernel");
+  advice("fewer misses of the address cache: large models step up to twice as fast",
+         *setting ? "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" : "a kernel with CONFIG_TRANSPARENT_HUGEPAGE");
+}
+
+// /dev/nvidia0, /dev/nvidia1, …
+static int nvidia_devices(void) {
+  int count = 0;
+  DIR *folder = opendir("/dev");
+  for (struct dirent *e; folder && (e = readdir(folder));)
+    count += !strncmp(e->d_name, "nvidia", 6) && isdigit((unsigned char)e->d_name[6]);
+  if (folder) closedir(folder);
+  return count;
+}
+
+static void tell_gpus(void) {
+  static const char *const later = "training on GPUs, but not yet: this version has no CUDA back end, only run.backend: cpu";
+  char line[256] = "";
+  int count = nvidia_devices();
+  if (on_path("nvidia-smi"))
+    output_of("nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader", line, sizeof line);
+  if (count || strchr(line, ',')) {
+    say(MISSING, "GPU", "%d NVIDIA device%s%s%s, not used", count ? count : 1, count > 1 ? "s" : "", *line ? ", the first: " : "", line);
+    advice(later, NULL);
+    return;
+  }
+  say(MISSING, "GPU", "no NVIDIA device%s", file_exists("/dev/kfd") ? " (an AMD one is there; plait cannot use it)" : "");
+  advice(later, NULL);
+}
+
+// The build ----------------------------------------------------------------------------------------------------------
+
+static void tell_mpi(void) {
+  static const char *const launchers[] = {"mpirun", "mpiexec", "srun"};
+  char found[64] = "", version[128] = "";
+  for (int i = 0; i < COUNT(launchers); i++)
+    if (on_path(launchers[i])) snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? ", " : "", launchers[i]);
+  if (on_path("mpirun")) output_of("mpirun --version", version, sizeof version);
+  int good = BUILT_WITH_MPI && *found;
+  say(good ? GOOD : MISSING, "MPI", "this plait is built with%s MPI; launchers on PATH: %s%s%s%s", BUILT_WITH_MPI ? "" : "out",
+      *found ? found : "none", *version ? " (" : "", version, *version ? ")" : "");
+  if (good) return;
+  advice("ranks as processes, on more than one machine (run.comm: mpi)",
+         BUILT_WITH_MPI ? "apt-get install openmpi-bin, or mpich"
+                        : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make CMAKE_OPTIONS=-DPLAIT_MPI=ON");
+}
+
+static void tell_build(void) {
+  char pcre[64] = "";
+  pcre2_config(PCRE2_CONFIG_VERSION, pcre);
+  say(GOOD, "compiler", "built with %s", COMPILER);
+  say(GOOD, "libyaml", "%s (recipes)", yaml_get_version_string());
+  say(GOOD, "jansson", "%s (JSON)", JANSSON_VERSION);
+  say(GOOD, "pcre2", "%s (tokenizers)", pcre);
+}
+
+static void tell_tools(void) {
+  if (on_path("clang")) say(GOOD, "clang", "on PATH (make fuzz)");
+  else {
+    say(MISSING, "clang", "not on PATH");
+    advice("make fuzz guided by coverage; without it inputs are mutated blindly", "apt-get install clang");
+  }
+  if (on_path("python3")) say(GOOD, "python3", "on PATH (remaking the tests' golden files)");
+  else {
+    say(MISSING, "python3", "not on PATH");
+    advice("remaking the tests' golden files (scripts/golden_*.py)", "apt-get install python3");
+  }
+}
+
+int cmd_doctor(int argc, char **argv) {
+  const CommandHelp help = {
+      "doctor", "",
+      "Prints what this machine and this build of plait have: ok means in use, -- that a part is missing, with what it would "
+      "enable and how to get it, !! that something deserves a look. The exit status is 0 whatever is missing.",
+      "  plait doctor\n"
+      "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n"};
+  Operands operands;
+  int status = options_parse(&help, NULL, 0, 0, 0, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  struct utsname system;
+  if (uname(&system)) memset(&system, 0, sizeof system);
+  printf("plait %s on %s: %s %s, %s\n\n", PLAIT_VERSION, system.nodename, system.sysname, system.release, system.machine);
+  tell_cores();
+  tell_simd();
+  tell_memory();
+  tell_huge_pages();
+  tell_gpus();
+  tell_mpi();
+  tell_build();
+  tell_tools();
+  return 0;
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# plait doctor: says all that it should, agrees with the system, survives an empty PATH, a wrong PLAIT_SIMD, no devices.
+# PLAIT: the binary.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# expect PATTERN COMMAND…: status 0, nothing on stderr, and an extended regular expression in the output
+expect() {
+  local pattern=$1 output
+  shift
+  output=$("$@" 2>"$work/errors") || fail "$*: status $?"
+  grep -qE -e "$pattern" <<<"$output" || fail "$*: no line matches $pattern in
+$output"
+  [ -s "$work/errors" ] && fail "$*: $(cat "$work/errors")"
+}
+
+for topic in cores SIMD memory 'huge pages' GPU MPI compiler libyaml jansson pcre2 clang python3; do
+  expect "^(ok|--|!!)  $topic  " "$PLAIT" doctor
+done
+expect '^plait [0-9.]+ on ' "$PLAIT" doctor
+expect "^ok  cores +$(nproc) of " "$PLAIT" doctor
+expect "^ok  cores +1 of " taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')" "$PLAIT" doctor
+expect "^ok  libyaml +$(pkg-config --modversion yaml-0.1) " "$PLAIT" doctor
+expect "^ok  jansson +$(pkg-config --modversion jansson | sed 's/\.0$//')" "$PLAIT" doctor
+expect "^ok  pcre2 +$(pkg-config --modversion libpcre2-8) " "$PLAIT" doctor
+expect '^ok  SIMD +portable chosen, PLAIT_SIMD is portable' env PLAIT_SIMD=portable "$PLAIT" doctor
+expect '^!!  SIMD +PLAIT_SIMD=avx3 is no level' env PLAIT_SIMD=avx3 "$PLAIT" doctor
+
+# every missing part says what it would enable, and every advice stands below a part
+expect '^--  clang +not on PATH' env PATH=/nowhere "$PLAIT" doctor
+expect '^ +how: apt-get install clang' env PATH=/nowhere "$PLAIT" doctor
+PATH=/nowhere "$PLAIT" doctor | awk '
+  /^--/ { if (open) { print "no advice for: " open; bad = 1 } open = $0; next }
+  /^ +(would enable|how): ./ { if ($1 == "would") open = ""; next }
+  /^(ok|!!|plait|$)/ { if (open) { print "no advice for: " open; bad = 1 } open = ""; next }
+  { print "strange line: " $0; bad = 1 }
+  END { exit bad || open != "" }' || fail "a missing part without advice"
+(cd "$work" && env -i "$PLAIT" doctor >/dev/null) || fail "an empty environment"
+"$PLAIT" doctor word >/dev/null 2>&1 && fail "plait doctor takes no words"
+
+[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
+echo "all passed"
