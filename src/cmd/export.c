@@ -48,13 +48,18 @@ static int print_written(const Export *e, Error *error) {
 
 static int export(Export *e, const char *path, Error *error) {
   int dtype, code = choose_dtype(e, &dtype, error);
-  if (!code && file_exists(e->out)) code = error_set(error, PLAIT_BAD_INPUT, "--out: %s exists already; give a folder that does not", e->out);
+  if (!code && file_exists(e->out))
+    code = error_set(error, PLAIT_BAD_INPUT, "--out: %s exists already; give a folder that does not", e->out);
   if (!code) code = model_source_open(&e->source, path, error);
   if (!code) code = find_dtypes(e, error);
   if (code) return code;
   if (!e->tokenizer_path) e->tokenizer_path = e->source.tokenizer;
-  const HuggingfaceSave save = {.folder = e->out, .tokenizer = e->tokenizer_path, .dtype = dtype, .dtypes = e->dtypes,
-                                .read = read_parameter, .context = &e->source};
+  const HuggingfaceSave save = {.folder = e->out,
+                                .tokenizer = e->tokenizer_path,
+                                .dtype = dtype,
+                                .dtypes = e->dtypes,
+                                .read = read_parameter,
+                                .context = &e->source};
   code = huggingface_save(&save, &e->source.config, error); // verifies before it renames
   return code ? code : print_written(e, error);
 }
@@ -62,13 +67,27 @@ static int export(Export *e, const char *path, Error *error) {
 int cmd_export(int argc, char **argv) {
   Export e = {0};
   const Option options[] = {
-      {.name = "out", .kind = OPTION_TEXT, .value = &e.out, .argument = "FOLDER", .help = "where to write; must not exist", .required = true},
-      {.name = "dtype", .kind = OPTION_TEXT, .value = &e.dtype, .argument = "NAME", .help = "fp32, bf16 or fp16; else as the model came, or fp32"},
-      {.name = "tokenizer", .kind = OPTION_TEXT, .value = &e.tokenizer_path, .argument = "FILE", .help = "tokenizer.json to put in; else the model's own"},
+      {.name = "out",
+       .kind = OPTION_TEXT,
+       .value = &e.out,
+       .argument = "FOLDER",
+       .help = "where to write; must not exist",
+       .required = true},
+      {.name = "dtype",
+       .kind = OPTION_TEXT,
+       .value = &e.dtype,
+       .argument = "NAME",
+       .help = "fp32, bf16 or fp16; else as the model came, or fp32"},
+      {.name = "tokenizer",
+       .kind = OPTION_TEXT,
+       .value = &e.tokenizer_path,
+       .argument = "FILE",
+       .help = "tokenizer.json to put in; else the model's own"},
   };
   const CommandHelp help = {
       "export", "CHECKPOINT|RUN|FOLDER --out FOLDER",
-      "Writes a checkpoint, or the newest checkpoint of a run, as a Hugging Face folder (config.json, model.safetensors,\n"
+      "Writes a checkpoint, or the newest checkpoint of a run, as a Hugging Face folder (config.json, "
+      "model.safetensors,\n"
       "tokenizer.json), opens it again and compares every element. The folder is complete or does not exist.",
       "  plait export runs/demo --out exports/demo\n"
       "  plait export runs/demo/checkpoints/step-3400 --out exports/demo-bf16 --dtype bf16\n"};

@@ -24,7 +24,8 @@ typedef struct Generate {
 
 static int open_tokenizer(Generate *g, Error *error) {
   const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
-  if (!path) return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
+  if (!path)
+    return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
   int code = tokenizer_load(path, &g->tokenizer, error);
   if (code) return code;
   g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
@@ -36,7 +37,8 @@ static int open_tokenizer(Generate *g, Error *error) {
 static int choose_window(Generate *g, Error *error) {
   const ModelConfig *c = &g->source.config;
   if (c->family == MODEL_GPT2 && g->window > c->positions)
-    return error_set(error, PLAIT_BAD_INPUT, "--window is %lld, but the model has only %lld positions", (long long)g->window, (long long)c->positions);
+    return error_set(error, PLAIT_BAD_INPUT, "--window is %lld, but the model has only %lld positions",
+                     (long long)g->window, (long long)c->positions);
   if (g->window) return PLAIT_OK;
   g->window = g->source.has_recipe ? g->source.recipe.data.seq_len : c->positions;
   if (g->window > LONGEST_WINDOW) g->window = LONGEST_WINDOW;
@@ -50,9 +52,12 @@ static int push_prompt(Generate *g, TokenizerStream *stream, Error *error) {
   for (int i = 0; i < g->tokenizer->before.count; i++) vec_push(&ids, g->tokenizer->before.data[i]);
   int code = tokenizer_encode(g->tokenizer, g->prompt, strlen(g->prompt), 0, &ids, error);
   if (!code && !ids.count && tokenizer_eot(g->tokenizer) >= 0) vec_push(&ids, tokenizer_eot(g->tokenizer));
-  if (!code && !ids.count) code = error_set(error, PLAIT_BAD_INPUT, "--prompt is empty, and the tokenizer has no end-of-text token to start from");
+  if (!code && !ids.count)
+    code = error_set(error, PLAIT_BAD_INPUT,
+                     "--prompt is empty, and the tokenizer has no end-of-text token to start from");
   if (!code) code = generator_push(&g->generator, ids.data, ids.count, error);
-  // The stream must know what came before: some tokenizers drop the first token's space. The prompt itself is printed as given.
+  // The stream must know what came before: some tokenizers drop the first token's space. The prompt itself is printed
+  // as given.
   for (int i = 0; i < ids.count && *g->prompt; i++) tokenizer_stream_push(stream, ids.data[i], &unused);
   unused.count = 0;
   tokenizer_stream_end(stream, &unused);
@@ -88,7 +93,8 @@ static int run(Generate *g, Error *error) {
 }
 
 static int generate(Generate *g, const char *path, Error *error) {
-  const SampleOptions sample = {.temperature = g->temperature, .top_k = g->top_k, .top_p = g->top_p, .seed = (uint64_t)g->seed};
+  const SampleOptions sample = {
+      .temperature = g->temperature, .top_k = g->top_k, .top_p = g->top_p, .seed = (uint64_t)g->seed};
   int code = model_source_open(&g->source, path, error);
   if (!code) code = open_tokenizer(g, error);
   if (!code) code = choose_window(g, error);
@@ -105,20 +111,75 @@ static int generate(Generate *g, const char *path, Error *error) {
 int cmd_generate(int argc, char **argv) {
   Generate g = {.max_tokens = 200, .temperature = 0.8, .top_p = 0.95, .threads = setup_cores()};
   const Option options[] = {
-      {.name = "prompt", .kind = OPTION_TEXT, .value = &g.prompt, .argument = "TEXT", .help = "what to continue", .required = true},
-      {.name = "max-tokens", .kind = OPTION_INTEGER, .value = &g.max_tokens, .argument = "N", .help = "tokens to generate", .least = 0, .most = 2147483647.0},
-      {.name = "temperature", .kind = OPTION_REAL, .value = &g.temperature, .argument = "T", .help = "0: always the most likely token", .least = 0, .most = 100},
-      {.name = "top-k", .kind = OPTION_INTEGER, .value = &g.top_k, .argument = "K", .help = "draw from the K most likely tokens; 0: from all", .least = 0, .most = 2147483647.0},
-      {.name = "top-p", .kind = OPTION_REAL, .value = &g.top_p, .argument = "P", .help = "draw from the fewest tokens that together have this probability", .least = 1e-9, .most = 1},
-      {.name = "seed", .kind = OPTION_INTEGER, .value = &g.seed, .argument = "N", .help = "the same seed gives the same text", .least = 0, .most = 9007199254740992.0},
-      {.name = "stop-at-end", .kind = OPTION_FLAG, .value = &g.stop_at_end, .help = "stop where the model ends the text"},
-      {.name = "window", .kind = OPTION_INTEGER, .value = &g.window, .argument = "N", .help = "tokens to look back on; 0: as trained, at most 512", .least = 0, .most = 1 << 24},
-      {.name = "tokenizer", .kind = OPTION_TEXT, .value = &g.tokenizer_path, .argument = "FILE", .help = "tokenizer.json; else the model's own"},
-      {.name = "threads", .kind = OPTION_INTEGER, .value = &g.threads, .argument = "N", .help = "threads", .least = 1, .most = 4096},
+      {.name = "prompt",
+       .kind = OPTION_TEXT,
+       .value = &g.prompt,
+       .argument = "TEXT",
+       .help = "what to continue",
+       .required = true},
+      {.name = "max-tokens",
+       .kind = OPTION_INTEGER,
+       .value = &g.max_tokens,
+       .argument = "N",
+       .help = "tokens to generate",
+       .least = 0,
+       .most = 2147483647.0},
+      {.name = "temperature",
+       .kind = OPTION_REAL,
+       .value = &g.temperature,
+       .argument = "T",
+       .help = "0: always the most likely token",
+       .least = 0,
+       .most = 100},
+      {.name = "top-k",
+       .kind = OPTION_INTEGER,
+       .value = &g.top_k,
+       .argument = "K",
+       .help = "draw from the K most likely tokens; 0: from all",
+       .least = 0,
+       .most = 2147483647.0},
+      {.name = "top-p",
+       .kind = OPTION_REAL,
+       .value = &g.top_p,
+       .argument = "P",
+       .help = "draw from the fewest tokens that together have this probability",
+       .least = 1e-9,
+       .most = 1},
+      {.name = "seed",
+       .kind = OPTION_INTEGER,
+       .value = &g.seed,
+       .argument = "N",
+       .help = "the same seed gives the same text",
+       .least = 0,
+       .most = 9007199254740992.0},
+      {.name = "stop-at-end",
+       .kind = OPTION_FLAG,
+       .value = &g.stop_at_end,
+       .help = "stop where the model ends the text"},
+      {.name = "window",
+       .kind = OPTION_INTEGER,
+       .value = &g.window,
+       .argument = "N",
+       .help = "tokens to look back on; 0: as trained, at most 512",
+       .least = 0,
+       .most = 1 << 24},
+      {.name = "tokenizer",
+       .kind = OPTION_TEXT,
+       .value = &g.tokenizer_path,
+       .argument = "FILE",
+       .help = "tokenizer.json; else the model's own"},
+      {.name = "threads",
+       .kind = OPTION_INTEGER,
+       .value = &g.threads,
+       .argument = "N",
+       .help = "threads",
+       .least = 1,
+       .most = 4096},
   };
   const CommandHelp help = {
       "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT",
-      "Continues a text with a checkpoint, the newest checkpoint of a run, or a Hugging Face folder, in fp32 on all cores.",
+      "Continues a text with a checkpoint, the newest checkpoint of a run, or a Hugging Face folder, in fp32 on all "
+      "cores.",
       "  plait generate runs/demo --prompt 'struct '\n"
       "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"};

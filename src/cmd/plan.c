@@ -37,14 +37,31 @@ static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const J
 }
 
 typedef enum Row {
-  ROW_PARAMETERS, ROW_GRADIENTS, ROW_OPTIMIZER, ROW_OTHER, ROW_ACTIVATIONS, ROW_WORKSPACE, ROW_COMMUNICATION, ROW_RESERVE,
-  ROW_ARENA, ROW_LOADER, ROW_TOTAL, ROW_COUNT
+  ROW_PARAMETERS,
+  ROW_GRADIENTS,
+  ROW_OPTIMIZER,
+  ROW_OTHER,
+  ROW_ACTIVATIONS,
+  ROW_WORKSPACE,
+  ROW_COMMUNICATION,
+  ROW_RESERVE,
+  ROW_ARENA,
+  ROW_LOADER,
+  ROW_TOTAL,
+  ROW_COUNT
 } Row;
 
-static const char *const row_names[ROW_COUNT] = {
-    [ROW_PARAMETERS] = "parameters", [ROW_GRADIENTS] = "gradients", [ROW_OPTIMIZER] = "optimizer", [ROW_OTHER] = "counters, metrics",
-    [ROW_ACTIVATIONS] = "activations", [ROW_WORKSPACE] = "workspace", [ROW_COMMUNICATION] = "communication",
-    [ROW_RESERVE] = "evaluation, rounding", [ROW_ARENA] = "arena (2 MiB pages)", [ROW_LOADER] = "loader", [ROW_TOTAL] = "total"};
+static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters",
+                                                 [ROW_GRADIENTS] = "gradients",
+                                                 [ROW_OPTIMIZER] = "optimizer",
+                                                 [ROW_OTHER] = "counters, metrics",
+                                                 [ROW_ACTIVATIONS] = "activations",
+                                                 [ROW_WORKSPACE] = "workspace",
+                                                 [ROW_COMMUNICATION] = "communication",
+                                                 [ROW_RESERVE] = "evaluation, rounding",
+                                                 [ROW_ARENA] = "arena (2 MiB pages)",
+                                                 [ROW_LOADER] = "loader",
+                                                 [ROW_TOTAL] = "total"};
 
 // All rows of one pipeline coordinate. The rows up to RESERVE add up to ARENA, which is what State allocates.
 static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
@@ -86,7 +103,9 @@ static int64_t print_memory(const Plan *plan) {
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     putchar('\n');
   }
-  if (pp > columns) printf("  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest, units_bytes((double)column[largest][ROW_TOTAL]).s);
+  if (pp > columns)
+    printf("  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest,
+           units_bytes((double)column[largest][ROW_TOTAL]).s);
   free(column);
   return all * (plan->job->options.mesh.ranks / pp);
 }
@@ -97,15 +116,17 @@ static void print_head(const Plan *plan) {
   const Recipe *r = plan->recipe;
   const Job *job = plan->job;
   int64_t tokens = (int64_t)r->batch.global * r->data.seq_len;
-  printf("model   %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n", model_family_name(plan->config->family),
-         units_count((double)model_config_parameters(plan->config)).s, (long long)plan->config->layers, (long long)plan->config->embed,
-         (long long)plan->config->heads, (long long)plan->config->vocab);
-  printf("mesh    pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp,
-         job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads, job->threads > 1 ? "s" : "");
-  printf("layout  zero %d, %s%s%s\n", r->parallel.zero, dtype_name((Dtype)r->precision), r->mesh.pp > 1 ? ", pipeline " : "",
-         r->mesh.pp > 1 ? job->schedule->name : "");
-  printf("step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global, r->data.seq_len,
-         (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
+  printf("model   %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n",
+         model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
+         (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
+         (long long)plan->config->vocab);
+  printf("mesh    pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
+         r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
+         job->threads > 1 ? "s" : "");
+  printf("layout  zero %d, %s%s%s\n", r->parallel.zero, dtype_name((Dtype)r->precision),
+         r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
+  printf("step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
+         r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
 }
 
 static void print_flops(const Plan *plan) {
@@ -115,20 +136,22 @@ static void print_flops(const Plan *plan) {
     double flops = program_flops(plan->job->program[c]);
     if (flops > most) most = flops;
   }
-  printf("\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token", units_count(token).s);
+  printf("\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token",
+         units_count(token).s);
   printf("  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
   printf("  %-22s %12s   of its kernels, on the busiest rank\n", "a rank's, per step", units_count(most).s);
 }
 
 int cmd_plan(int argc, char **argv) {
   Plan plan = {0};
-  const Option options[] = {{.name = "bytes", .kind = OPTION_FLAG, .value = &plan.exact, .help = "print memory in whole bytes"}};
-  const CommandHelp help = {
-      "plan", "[options] RECIPE [key=value …]",
-      "Prints what a recipe will take: memory of each rank by category, and FLOPs. Nothing is allocated and no data is read; "
-      "the corpus need not exist.",
-      "  plait plan recipes/demo.yaml\n"
-      "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"};
+  const Option options[] = {
+      {.name = "bytes", .kind = OPTION_FLAG, .value = &plan.exact, .help = "print memory in whole bytes"}};
+  const CommandHelp help = {"plan", "[options] RECIPE [key=value …]",
+                            "Prints what a recipe will take: memory of each rank by category, and FLOPs. Nothing is "
+                            "allocated and no data is read; "
+                            "the corpus need not exist.",
+                            "  plait plan recipes/demo.yaml\n"
+                            "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int generator_create(Generator *g, const ModelSource *source, int64_t window, const SampleOptions *sample, int threads, Error *error) {
+int generator_create(Generator *g, const ModelSource *source, int64_t window, const SampleOptions *sample, int threads,
+                     Error *error) {
   *g = (Generator){.sample = *sample, .vocab = (int)source->config.vocab, .window = (int)window};
   g->tokens = xcalloc((size_t)window, sizeof(int32_t));
   g->positions = xcalloc((size_t)window, sizeof(int32_t));
@@ -36,7 +37,9 @@ static void append(Generator *g, int32_t id) {
 int generator_push(Generator *g, const int32_t *ids, int64_t count, Error *error) {
   for (int64_t i = 0; i < count; i++) {
     if (ids[i] < 0 || ids[i] >= g->vocab)
-      return error_set(error, PLAIT_BAD_INPUT, "token %d is not in the model's vocabulary of %d: the tokenizer is another model's", ids[i], g->vocab);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "token %d is not in the model's vocabulary of %d: the tokenizer is another model's", ids[i],
+                       g->vocab);
     append(g, ids[i]);
   }
   return PLAIT_OK;
@@ -47,7 +50,8 @@ int generator_logits(Generator *g, const float **logits, Error *error) {
   int64_t n = g->count < g->window ? g->count : g->window;
   memcpy(g->tokens, g->ids + g->count - n, sizeof *g->tokens * (size_t)n);
   g->index[0] = (int32_t)n - 1; // what lies behind it is not seen: attention is causal
-  const SingleInput inputs[] = {{"tokens", g->tokens}, {"positions", g->positions}, {"documents", g->documents}, {"index", g->index}};
+  const SingleInput inputs[] = {
+      {"tokens", g->tokens}, {"positions", g->positions}, {"documents", g->documents}, {"index", g->index}};
   int code = single_run(&g->model, inputs, 4, error);
   *logits = code ? NULL : executor_tensor(g->model.executor, g->model.logits);
   return code;

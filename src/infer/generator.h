@@ -7,15 +7,17 @@ typedef struct Generator {
   Single model;
   SampleOptions sample;
   int vocab, window;
-  const uint8_t *allowed;                        // (vocab), borrowed; NULL: all
-  int32_t *ids;                                  // all tokens so far, prompt included
+  const uint8_t *allowed; // (vocab), borrowed; NULL: all
+  int32_t *ids;           // all tokens so far, prompt included
   int64_t count, capacity;
   int32_t *tokens, *positions, *documents, *index; // (window), (window), (window), (1)
-  SampleCandidate *scratch;                      // (vocab)
+  SampleCandidate *scratch;                        // (vocab)
 } Generator;
 
-// window: tokens that the model looks back on; beyond it the oldest fall out. The caller destroys it, also after an error.
-int generator_create(Generator *g, const ModelSource *source, int64_t window, const SampleOptions *sample, int threads, Error *error);
+// window: tokens that the model looks back on; beyond it the oldest fall out. The caller destroys it, also after an
+// error.
+int generator_create(Generator *g, const ModelSource *source, int64_t window, const SampleOptions *sample, int threads,
+                     Error *error);
 void generator_destroy(Generator *g); // also safe twice
 
 // Appends tokens (a prompt). An id at or above the model's vocabulary is PLAIT_BAD_INPUT.

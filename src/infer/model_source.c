@@ -33,7 +33,9 @@ static char *extra_text(const Checkpoint *checkpoint, const char *key) {
 
 static int read_config(ModelSource *s, Error *error) {
   char *text = extra_text(s->checkpoint, "config");
-  if (!text) return error_set(error, PLAIT_BAD_INPUT, "%s: checkpoint.json has no \"config\", so it is not of a training run of plait", s->path);
+  if (!text)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: checkpoint.json has no \"config\", so it is not of a training run of plait", s->path);
   char *name = xformat("%s/checkpoint.json, key config", s->path);
   int code = model_config_parse(&s->config, text, strlen(text), name, error);
   free(name);
@@ -108,9 +110,12 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
   int code;
   if (file_exists(inside)) code = open_newest(source, inside, error);
   else if (holds_checkpoints(path)) code = open_newest(source, path, error);
-  else code = error_set(error, PLAIT_BAD_INPUT,
-                        "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
-                        "(config.json and model.safetensors)", path);
+  else
+    code =
+        error_set(error, PLAIT_BAD_INPUT,
+                  "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
+                  "(config.json and model.safetensors)",
+                  path);
   free(inside);
   return code;
 }
@@ -157,6 +162,7 @@ int model_source_read(const ModelSource *source, const char *name, int64_t eleme
   int code = find_shape(&source->config, name, &t, error);
   int64_t n = 1;
   for (int d = 0; d < t.rank; d++) n *= t.global[d];
-  if (!code && n != elements) code = error_set(error, PLAIT_FAILED, "%s has %lld elements, not %lld", name, (long long)n, (long long)elements);
+  if (!code && n != elements)
+    code = error_set(error, PLAIT_FAILED, "%s has %lld elements, not %lld", name, (long long)n, (long long)elements);
   return code ? code : load(source, &t, 1, error);
 }

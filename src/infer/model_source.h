@@ -6,7 +6,7 @@
 #include "train/recipe.h"
 
 typedef struct ModelSource {
-  char *path;             // the checkpoint that was found, or the Hugging Face folder
+  char *path; // the checkpoint that was found, or the Hugging Face folder
   ModelConfig config;
   int has_recipe;
   Recipe recipe;          // of the run that wrote the checkpoint

@@ -20,12 +20,13 @@ static int32_t most_likely(const SampleCandidate *c, int n) {
 // 53 bits, so that even the rarest of a large vocabulary can be met.
 static double uniform(uint64_t seed, uint64_t position) {
   uint32_t r[4];
-  philox4x32(philox_key(seed, 0, philox_name("generate.sample")), (uint32_t)position, (uint32_t)(position >> 32), 0, 0, r);
+  philox4x32(philox_key(seed, 0, philox_name("generate.sample")), (uint32_t)position, (uint32_t)(position >> 32), 0, 0,
+             r);
   return (double)(((uint64_t)r[0] << 21) ^ (r[1] >> 11)) * 0x1p-53;
 }
 
-int32_t sample_token(const float *logits, int count, const uint8_t *allowed, const SampleOptions *options, uint64_t position,
-                     SampleCandidate *scratch) {
+int32_t sample_token(const float *logits, int count, const uint8_t *allowed, const SampleOptions *options,
+                     uint64_t position, SampleCandidate *scratch) {
   int n = 0;
   for (int i = 0; i < count; i++) {
     if (isnan(logits[i])) return -1;
@@ -41,7 +42,8 @@ int32_t sample_token(const float *logits, int count, const uint8_t *allowed, con
     total += scratch[i].probability;
   }
   int last = 0;
-  for (kept = scratch[0].probability; last + 1 < n && kept < options->top_p * total;) kept += scratch[++last].probability;
+  for (kept = scratch[0].probability; last + 1 < n && kept < options->top_p * total;)
+    kept += scratch[++last].probability;
   double at = uniform(options->seed, position) * kept, sum = 0;
   for (int i = 0; i <= last; i++)
     if ((sum += scratch[i].probability) > at) return scratch[i].id;

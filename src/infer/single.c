@@ -4,20 +4,30 @@
 
 static CompileOptions single_options(int mode, int64_t batch, int64_t seq) {
   Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, 1, 1, 1});
-  return (CompileOptions){.mode = mode, .micro_samples = batch, .step_samples = batch, .seq = seq, .precision = DTYPE_F32,
-                          .mesh = mesh, .layout = layout_standard(&mesh, 0, 25000000), .stages = 1};
+  return (CompileOptions){.mode = mode,
+                          .micro_samples = batch,
+                          .step_samples = batch,
+                          .seq = seq,
+                          .precision = DTYPE_F32,
+                          .mesh = mesh,
+                          .layout = layout_standard(&mesh, 0, 25000000),
+                          .stages = 1};
 }
 
-int single_create(Single *single, const ModelSource *source, int mode, int64_t batch, int64_t seq, int threads, Error *error) {
+int single_create(Single *single, const ModelSource *source, int mode, int64_t batch, int64_t seq, int threads,
+                  Error *error) {
   *single = (Single){.logits = -1};
   CompileOptions options = single_options(mode, batch, seq);
   int code = compile_graph(&source->config, &options, &single->graph, &single->logits, error);
-  if (!code) code = program_create(single->graph, &options.mesh, &schedule_forward, 1, 0, backend_cpu(), threads, &single->program, error);
+  if (!code)
+    code = program_create(single->graph, &options.mesh, &schedule_forward, 1, 0, backend_cpu(), threads,
+                          &single->program, error);
   if (!code) code = state_create(single->program, program_work_bytes(single->program), 0, &single->state, error);
   if (!code) code = model_source_load(source, single->state, error);
   if (code) return code;
   single->team = threads > 1 ? team_create(threads) : NULL;
-  return executor_create(single->program, single->state, backend_cpu(), single->team, NULL, 0, &single->executor, error);
+  return executor_create(single->program, single->state, backend_cpu(), single->team, NULL, 0, &single->executor,
+                         error);
 }
 
 void single_destroy(Single *single) {

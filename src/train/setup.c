@@ -40,21 +40,23 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
                      recipe->mesh.tp, (long long)config->ffn, config->path);
   Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
                           (int[]){recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp});
-  *out = (CompileOptions){.mode = MODEL_TRAIN,
-                          .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
-                          .step_samples = recipe->batch.global,
-                          .seq = recipe->data.seq_len,
-                          .precision = (Dtype)recipe->precision,
-                          .mesh = mesh,
-                          .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
-                          .stages = recipe->mesh.pp,
-                          .update = update_options(recipe)};
+  *out = (CompileOptions){
+      .mode = MODEL_TRAIN,
+      .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
+      .step_samples = recipe->batch.global,
+      .seq = recipe->data.seq_len,
+      .precision = (Dtype)recipe->precision,
+      .mesh = mesh,
+      .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
+      .stages = recipe->mesh.pp,
+      .update = update_options(recipe)};
   *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE ? "gpipe" : "1f1b");
   return PLAIT_OK;
 }
 
 static int find_backend(const Recipe *recipe, const Backend **backend, Error *error) {
-  static const char *const names[] = {[RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
+  static const char *const names[] = {
+      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
   int code = backend_by_name(names[recipe->run.backend], backend, error);
   return code ? error_prefix(error, "run.backend") : PLAIT_OK;
 }

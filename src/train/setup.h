@@ -19,6 +19,6 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
 
 // The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
-// items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for rank_open_data
-// and rank_evaluate to fill in.
+// items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for
+// rank_open_data and rank_evaluate to fill in.
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources);

@@ -69,7 +69,8 @@ static void test_seeds(void **state) {
 }
 
 static void test_broken_logits(void **state) {
-  const float nan[COUNT] = {0, NAN, 0, 0, 0, 0}, infinite[COUNT] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY};
+  const float nan[COUNT] = {0, NAN, 0, 0, 0, 0},
+              infinite[COUNT] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, 1, -INFINITY};
   const uint8_t none[COUNT] = {0};
   const SampleOptions o = {.temperature = 1, .top_p = 1};
   assert_int_equal(draw(nan, NULL, o, 0), -1);
@@ -78,7 +79,8 @@ static void test_broken_logits(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_likely), cmocka_unit_test(test_frequencies), cmocka_unit_test(test_cuts),
-                                     cmocka_unit_test(test_seeds), cmocka_unit_test(test_broken_logits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_likely), cmocka_unit_test(test_frequencies),
+                                     cmocka_unit_test(test_cuts), cmocka_unit_test(test_seeds),
+                                     cmocka_unit_test(test_broken_logits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-// The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch: logits
-// of the first batch, and loss and gradient norm over 20 AdamW steps, for each golden folder (scripts/golden_models.py).
+// The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch:
+// logits of the first batch, and loss and gradient norm over 20 AdamW steps, for each golden folder
+// (scripts/golden_models.py).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,10 @@ enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
     if ((call) < 0) fail_msg("%s", error.message);                                                                     \
   } while (0)
 
-typedef struct Golden { ModelSource source; Safetensors data; } Golden;
+typedef struct Golden {
+  ModelSource source;
+  Safetensors data;
+} Golden;
 
 static void golden_open(Golden *golden, const char *name) {
   char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder);
@@ -54,13 +58,15 @@ static void check_logits(const char *name) {
   Single single;
   golden_open(&golden, name);
   SUCCEED(single_create(&single, &golden.source, MODEL_GENERATE, BATCH, SEQ, THREADS, &error));
-  int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0), *documents = batch_of(&golden, "documents", 0);
+  int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0),
+          *documents = batch_of(&golden, "documents", 0);
   int64_t vocab = golden.source.config.vocab;
   const float *expected = golden_find(&golden, "logits");
   double worst = 0, largest = 0;
   for (int s = 0; s < SEQ; s++) {
     int32_t index[BATCH] = {s, s, s};
-    const SingleInput inputs[] = {{"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}};
+    const SingleInput inputs[] = {
+        {"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}};
     SUCCEED(single_run(&single, inputs, 4, &error));
     const float *got = executor_tensor(single.executor, single.logits);
     for (int b = 0; b < BATCH; b++)
@@ -124,12 +130,17 @@ static void test_generator(void **state) {
 
 // ---- training ------------------------------------------------------------------------------------------------------
 
-static void load_weights(Rank *r, const Golden *golden) { SUCCEED(model_source_load(&golden->source, r->state, &error)); }
+static void load_weights(Rank *r, const Golden *golden) {
+  SUCCEED(model_source_load(&golden->source, r->state, &error));
+}
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step) {
-  static const char *const names[][2] = {
-      {"tokens", "tokens"}, {"positions", "positions"}, {"documents", "documents"}, {"targets", "targets"}, {"step_targets", "targets"}};
+  static const char *const names[][2] = {{"tokens", "tokens"},
+                                         {"positions", "positions"},
+                                         {"documents", "documents"},
+                                         {"targets", "targets"},
+                                         {"step_targets", "targets"}};
   const Graph *g = r->job->train;
   double rate = 1e-3;
   StepInput inputs[16] = {{0}};
@@ -148,18 +159,27 @@ static void run_step(Rank *r, const Golden *golden, int step) {
 
 static double after(const Rank *r, const Golden *golden);
 
-static void train(const char *name, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key, double tolerance) {
+static void train(const char *name, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key,
+                  double tolerance) {
   Golden golden;
   golden_open(&golden, name);
   const double *loss = golden_find(&golden, loss_key), *norm = golden_find(&golden, norm_key);
   if (!loss) return golden_close(&golden);
   Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, 1, 1, 1});
-  CompileOptions options = {.mode = MODEL_TRAIN, .micro_samples = micro, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
-                            .mesh = mesh, .layout = layout_standard(&mesh, 0, 1000000), .stages = 1,
-                            .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+  CompileOptions options = {
+      .mode = MODEL_TRAIN,
+      .micro_samples = micro,
+      .step_samples = BATCH,
+      .seq = SEQ,
+      .precision = dtype,
+      .mesh = mesh,
+      .layout = layout_standard(&mesh, 0, 1000000),
+      .stages = 1,
+      .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Rank *r;
-  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 1, 0, &job, &error));
+  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 1, 0, &job,
+                     &error));
   SUCCEED(rank_create(job, 0, NULL, &r, &error));
   load_weights(r, &golden);
   double worst = 0;
@@ -170,12 +190,14 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
     memcpy(&expected[1], norm + step, sizeof(double));
     for (int k = 0; k < 2; k++) {
       double off = fabs(got[k] - expected[k]) / expected[k];
-      if (!(off < tolerance)) fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
+      if (!(off < tolerance))
+        fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
       worst = fmax(worst, off);
     }
   }
   double weights = after(r, &golden);
-  print_message("%s %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype), (int)micro, worst, weights);
+  print_message("%s %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype),
+                (int)micro, worst, weights);
   assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
   rank_destroy(r);
   job_destroy(job);
@@ -231,7 +253,8 @@ static void test_training_fp64(void **state) { // PyTorch clips by norm + 1e-6
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_generator), cmocka_unit_test(test_training),
-                                     cmocka_unit_test(test_accumulation), cmocka_unit_test(test_training_fp64)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_generator),
+                                     cmocka_unit_test(test_training), cmocka_unit_test(test_accumulation),
+                                     cmocka_unit_test(test_training_fp64)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
