@@ -1,0 +1,98 @@
+#!/bin/bash
+# A run that is killed at any moment, also inside a checkpoint write, goes on as if nothing had happened: the same losses
+# and weights to the bit, no metrics line twice or missing. Under another layout: the same losses to rounding.
+. "$SOURCE/tests/train/harness.sh"
+kills=20
+sanitized && kills=6
+RANDOM=4321
+
+"$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 >log 2>&1 || { cat log; die "the unbroken run"; }
+[ "$(grep -c '"loss"' whole/metrics.jsonl)" -eq 40 ] || die "the unbroken run has not 40 lines"
+[ "$(grep -c '"eval_loss"' whole/metrics.jsonl)" -eq 10 ] || die "the unbroken run has not 10 evaluations"
+
+# ---- kill -9 ----
+
+# A folder of a checkpoint being written that this process began: an older one may still lie there.
+writing() {
+  local folder
+  for folder in "$1"/checkpoints/step-*.tmp; do [ "$folder" -nt "$work/started" ] && return 0; done
+  return 1
+}
+
+# Kills the process in the middle of a checkpoint: waits until one is begun, and then a moment.
+kill_inside() {
+  local wait=$((RANDOM % 400))
+  until writing "$1"; do kill -0 "$running" 2>/dev/null || return; done
+  while ((wait-- > 0)); do :; done
+  kill -9 "$running" 2>/dev/null
+}
+
+kill_sometime() {
+  sleep "0.$(printf '%03d' $((RANDOM % 400)))"
+  kill -9 "$running" 2>/dev/null
+}
+
+killed=0 inside=0 round=0 finished=0
+while [ "$killed" -lt "$kills" ]; do
+  run=killed-$round
+  touch started
+  start recipe.yaml run.dir=$run
+  if ((killed % 2)); then kill_sometime; else kill_inside $run; fi
+  wait "$running" 2>/dev/null
+  status=$?
+  running=
+  if [ "$status" -eq 0 ]; then
+    same_run whole $run
+    finished=$((finished + 1)) round=$((round + 1))
+    [ "$finished" -lt 100 ] || die "the runs end before they are killed"
+    continue
+  fi
+  [ "$status" -eq 137 ] || { cat log; die "$run: status $status, not killed"; }
+  killed=$((killed + 1))
+  writing $run && inside=$((inside + 1))
+done
+run=killed-$round
+expect 0 'step 40' "$PLAIT" train recipe.yaml run.dir=$run
+same_run whole $run
+[ "$inside" -ge $((kills / 4)) ] || fail "only $inside of $killed kills fell inside a checkpoint write"
+compgen -G "$run/checkpoints/*.tmp" && fail "an unfinished checkpoint is left"
+[ "$(ls $run/checkpoints | wc -l)" -eq 3 ] || fail "keep: 3 keeps $(ls $run/checkpoints)"
+echo "$killed kills, $inside inside a checkpoint write, $((finished + 1)) runs finished"
+
+# ---- a machine that went down: half a line, a checkpoint that the disk has damaged ----
+
+cp -r whole torn
+rm -rf torn/checkpoints/step-4? torn/checkpoints/step-3[2-9]
+printf '{"step": 41, "lo' >>torn/metrics.jsonl
+head -c 100 torn/checkpoints/step-30/part-00001.safetensors >half
+mv half torn/checkpoints/step-30/part-00001.safetensors
+expect 0 'skipped checkpoint .*step-30/part-00001.safetensors: 100 bytes' "$PLAIT" train recipe.yaml run.dir=torn checkpoint.keep=0
+grep -q 'going on from .*step-28' output || fail "did not go on from the newest valid checkpoint"
+same_run whole torn
+
+# ---- another layout ----
+
+doubles='precision=fp64 eval.every=0 checkpoint.every=20 checkpoint.keep=0'
+expect 0 'step 40' "$PLAIT" train recipe.yaml run.dir=fp64 $doubles
+
+# close A B: losses and gradient norms of the steps of B, to 1e-9
+close() {
+  local pattern='s/.*"step": ([0-9]+), "loss": ([^,]*), "grad_norm": ([^,]*),.*/\1 \2 \3/'
+  join <(sed -E "$pattern" "$1/metrics.jsonl" | sort) <(sed -E "$pattern" "$2/metrics.jsonl" | sort) >joined
+  awk 'function far(a, b) { d = a - b; return (d < 0 ? -d : d) > 1e-9 * a } far($2, $4) || far($3, $5) { print; bad = 1 }
+    END { exit bad || NR != 20 }' joined || fail "$2: the losses are not those of $1"
+}
+
+for layout in 'mesh.dp=1 parallel.zero=0' 'mesh.dp=4 parallel.zero=0' 'mesh.dp=1 mesh.pp=2' 'mesh.dp=1 mesh.tp=2' \
+  'mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=1' 'mesh.dp=4 batch.micro=1'; do
+  rm -rf other
+  # shellcheck disable=SC2086 # words on purpose
+  expect 0 'going on from .*fp64/checkpoints/step-20' \
+    "$PLAIT" train recipe.yaml run.dir=other checkpoint.resume=fp64/checkpoints/step-20 $doubles $layout
+  close fp64 other
+done
+# and back again, into the layout that it came from
+rm -rf back
+# shellcheck disable=SC2086
+expect 0 'going on from' "$PLAIT" train recipe.yaml run.dir=back checkpoint.resume=other/checkpoints/step-40 $doubles schedule.steps=60
+finish
