@@ -114,6 +114,7 @@ void file_abandon(AtomicFile *file) {
 int file_exists(const char *path) { return access(path, F_OK) == 0; }
 
 int folder_create(const char *path, Error *error) {
+  if (!*path) return error_set(error, PLAIT_FAILED, "a folder without a name cannot be created");
   char *copy = xstrdup(path);
   for (char *p = copy + 1;; p++) {
     if (*p != '/' && *p != 0) continue;

@@ -25,7 +25,7 @@ double philox_normal(PhiloxKey key, uint64_t index) {
   uint32_t r[4];
   uint64_t pair = index / 2;
   philox4x32(key, (uint32_t)pair, (uint32_t)(pair >> 32), 0, 0, r);
-  double u = (r[0] + 0.5 + r[1] * 0x1p-32) * 0x1p-32, v = (r[2] + r[3] * 0x1p-32) * 0x1p-32;
+  double u = philox_uniform_open(r[0], r[1]), v = (r[2] + r[3] * 0x1p-32) * 0x1p-32;
   double radius = sqrt(-2 * log(u)), angle = 6.283185307179586476925 * v;
   return index % 2 ? radius * sin(angle) : radius * cos(angle);
 }

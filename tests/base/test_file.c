@@ -1,0 +1,216 @@
+// Files: a new content is there whole or not at all, whoever dies or reads meanwhile; limits, maps, folders.
+#include "base/file.h"
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <dirent.h>
+#include <cmocka.h>
+
+static char folder[64];
+
+static char *in(const char *name) {
+  static char paths[4][128];
+  static int next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
+
+static int entries(const char *path) {
+  int n = 0;
+  DIR *d = opendir(path);
+  assert_non_null(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n - 2;
+}
+
+static void write_whole(const char *path, const char *text) {
+  Error error = {0};
+  AtomicFile file;
+  assert_int_equal(file_begin(&file, path, &error), PLAIT_OK);
+  fputs(text, file.stream);
+  assert_int_equal(file_commit(&file, &error), PLAIT_OK);
+}
+
+static void assert_content(const char *path, const char *text) {
+  Error error = {0};
+  char *data;
+  size_t size;
+  assert_int_equal(file_read(path, 1 << 20, &data, &size, &error), PLAIT_OK);
+  assert_int_equal(size, strlen(text));
+  assert_string_equal(data, text);
+  free(data);
+}
+
+static int set_up(void **state) {
+  strcpy(folder, "/tmp/plait-test-XXXXXX");
+  return mkdtemp(folder) ? 0 : -1;
+}
+static int tear_down(void **state) { return folder_remove(folder, NULL); }
+
+static void commit_and_abandon(void **state) {
+  Error error = {0};
+  AtomicFile file;
+  write_whole(in("a"), "first");
+  assert_int_equal(file_begin(&file, in("a"), &error), PLAIT_OK);
+  fputs("second", file.stream);
+  fflush(file.stream);
+  assert_content(in("a"), "first"); // nothing is seen before the commit
+  file_abandon(&file);
+  file_abandon(&file);
+  assert_content(in("a"), "first");
+  assert_int_equal(entries(folder), 1); // no temporary file stays
+  write_whole(in("a"), "second");
+  assert_content(in("a"), "second");
+  assert_int_equal(entries(folder), 1);
+  assert_int_equal(file_begin(&file, in("missing/a"), &error), PLAIT_FAILED);
+  assert_non_null(strstr(error.message, "missing/a"));
+  file_abandon(&file);
+}
+
+// A writer that is killed in the middle leaves the old content.
+static void killed(void **state) {
+  write_whole(in("a"), "old");
+  pid_t child = fork();
+  if (!child) {
+    AtomicFile file;
+    if (file_begin(&file, in("a"), NULL)) _exit(1);
+    fputs("new", file.stream);
+    fflush(file.stream);
+    raise(SIGKILL);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFSIGNALED(status));
+  assert_content(in("a"), "old");
+}
+
+// A disk that is full (here: a limit on file sizes) is an error with the old content kept.
+static void full_disk(void **state) {
+  write_whole(in("a"), "old");
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, 4096});
+    Error error = {0};
+    AtomicFile file;
+    if (file_begin(&file, in("a"), &error)) _exit(1);
+    for (int i = 0; i < 100000; i++) fputc('x', file.stream);
+    int code = file_commit(&file, &error);
+    _exit(code == PLAIT_FAILED && strstr(error.message, "cannot be written") ? 0 : 2);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_content(in("a"), "old");
+  assert_int_equal(entries(folder), 1);
+}
+
+// A reader beside a writer sees one of the contents, never a mixture or nothing.
+static void reader_beside_writer(void **state) {
+  enum { SIZE = 20000, ROUNDS = 40 };
+  static char text[SIZE + 1];
+  memset(text, 'a', SIZE);
+  write_whole(in("a"), text);
+  pid_t child = fork();
+  if (!child) {
+    for (int i = 0; i < ROUNDS; i++) {
+      AtomicFile file;
+      if (file_begin(&file, in("a"), NULL)) _exit(1);
+      for (int k = 0; k < SIZE; k++) fputc('a' + i % 26, file.stream);
+      if (file_commit(&file, NULL)) _exit(1);
+    }
+    _exit(0);
+  }
+  int status, reads = 0, torn = 0;
+  do {
+    Error error = {0};
+    char *data;
+    size_t size;
+    torn += file_read(in("a"), 1 << 20, &data, &size, &error) != PLAIT_OK || size != SIZE || data[0] != data[SIZE - 1];
+    free(data);
+    reads++;
+  } while (!waitpid(child, &status, WNOHANG));
+  assert_int_equal(status, 0);
+  assert_int_equal(torn, 0);
+  assert_true(reads > 0);
+}
+
+static void read_limits(void **state) {
+  Error error = {0};
+  char *data;
+  size_t size;
+  write_whole(in("a"), "12345");
+  assert_int_equal(file_read(in("a"), 5, &data, &size, &error), PLAIT_OK);
+  assert_int_equal(data[5], 0);
+  free(data);
+  assert_int_equal(file_read(in("a"), 4, &data, &size, &error), PLAIT_BAD_INPUT);
+  assert_null(data);
+  assert_non_null(strstr(error.message, "/a"));
+  error = (Error){0};
+  assert_int_equal(file_read(in("none"), 4, &data, &size, &error), PLAIT_BAD_INPUT);
+  error = (Error){0};
+  assert_int_equal(file_read(folder, 4, &data, &size, &error), PLAIT_BAD_INPUT);
+  write_whole(in("empty"), "");
+  assert_int_equal(file_read(in("empty"), 0, &data, &size, NULL), PLAIT_OK);
+  assert_int_equal(size, 0);
+  assert_string_equal(data, "");
+  free(data);
+}
+
+static void maps(void **state) {
+  Error error = {0};
+  FileMap map;
+  write_whole(in("a"), "12345");
+  assert_int_equal(file_map(in("a"), &map, &error), PLAIT_OK);
+  assert_int_equal(map.size, 5);
+  assert_memory_equal(map.data, "12345", 5);
+  file_unmap(&map);
+  assert_null(map.data);
+  file_unmap(&map);
+  write_whole(in("empty"), "");
+  assert_int_equal(file_map(in("empty"), &map, &error), PLAIT_OK);
+  assert_null(map.data);
+  file_unmap(&map);
+  assert_int_equal(file_map(folder, &map, &error), PLAIT_BAD_INPUT);
+  error = (Error){0};
+  assert_int_equal(file_map(in("none"), &map, &error), PLAIT_BAD_INPUT);
+}
+
+static void folders(void **state) {
+  Error error = {0};
+  assert_int_equal(folder_create(in("x/y//z/"), &error), PLAIT_OK);
+  assert_int_equal(folder_create(in("x/y"), &error), PLAIT_OK);
+  write_whole(in("x/y/z/file"), "text");
+  write_whole(in("outside"), "text");
+  assert_int_equal(symlink(in("outside"), in("x/link")), 0);
+  assert_int_equal(folder_create(in("outside"), &error), PLAIT_FAILED);
+  error = (Error){0};
+  assert_int_equal(folder_create(in("outside/below"), &error), PLAIT_FAILED);
+  error = (Error){0};
+  assert_int_equal(folder_create("", &error), PLAIT_FAILED);
+  error = (Error){0};
+  assert_int_equal(folder_remove(in("x"), &error), PLAIT_OK);
+  assert_false(file_exists(in("x")));
+  assert_true(file_exists(in("outside"))); // what a link points to is not ours
+  assert_int_equal(folder_remove(in("x"), &error), PLAIT_OK);
+  assert_int_equal(folder_sync(in("x"), &error), PLAIT_FAILED);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {TEST(commit_and_abandon), TEST(killed), TEST(full_disk), TEST(reader_beside_writer),
+                                     TEST(read_limits), TEST(maps), TEST(folders)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+// Thread teams: every task once, on several threads, jobs after jobs, and what a task wrote is seen by the caller.
+#include "base/team.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { MOST = 1000 };
+typedef struct Job { int count[MOST]; int round; } Job; // plain ints: task i alone writes entry i (TSan would tell)
+
+static void count(void *argument, int i) {
+  Job *job = argument;
+  job->count[i] += job->round;
+}
+
+static void every_task_once(void **state) {
+  static const int tasks[] = {0, 1, 2, 3, 7, 64, MOST};
+  for (int threads = 0; threads <= 5; threads++) {
+    Team *team = threads ? team_create(threads) : NULL; // NULL: the caller alone
+    assert_int_equal(team_size(team), threads ? threads : 1);
+    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
+      Job job = {.round = 1};
+      team_run(team, tasks[t], count, &job);
+      for (int i = 0; i < MOST; i++) assert_int_equal(job.count[i], i < tasks[t]);
+    }
+    team_destroy(team);
+  }
+}
+
+static void many_jobs(void **state) {
+  enum { JOBS = 2000, TASKS = 5 };
+  Team *team = team_create(3);
+  Job job = {0};
+  int expected = 0;
+  for (int j = 0; j < JOBS; j++) {
+    job.round = j % 7; // the caller writes, the tasks read
+    expected += job.round;
+    team_run(team, TASKS, count, &job);
+    for (int i = 0; i < TASKS; i++) assert_int_equal(job.count[i], expected);
+  }
+  team_destroy(team);
+}
+
+// Two tasks that wait for each other end only where two threads run them.
+static void wait_for_all(void *argument, int i) { pthread_barrier_wait(argument); }
+static void really_parallel(void **state) {
+  enum { THREADS = 4 };
+  Team *team = team_create(THREADS);
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, NULL, THREADS);
+  for (int j = 0; j < 50; j++) team_run(team, THREADS, wait_for_all, &barrier);
+  pthread_barrier_destroy(&barrier);
+  team_destroy(team);
+}
+
+// Several teams at once, each with a caller of its own, as the ranks of one process are.
+static void *rank(void *argument) {
+  Job *job = argument;
+  job->round = 1;
+  Team *team = team_create(2);
+  for (int j = 0; j < 500; j++) team_run(team, 10, count, job);
+  team_destroy(team);
+  return NULL;
+}
+static void several_teams(void **state) {
+  enum { RANKS = 4 };
+  static Job jobs[RANKS];
+  pthread_t threads[RANKS];
+  for (int r = 0; r < RANKS; r++) assert_int_equal(pthread_create(&threads[r], NULL, rank, &jobs[r]), 0);
+  for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+  for (int r = 0; r < RANKS; r++)
+    for (int i = 0; i < 10; i++) assert_int_equal(jobs[r].count[i], 500);
+}
+
+static void unused_team(void **state) { // destroyed before its threads have begun to wait
+  for (int j = 0; j < 100; j++) team_destroy(team_create(3));
+  team_destroy(NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once), cmocka_unit_test(many_jobs), cmocka_unit_test(really_parallel),
+                                     cmocka_unit_test(several_teams), cmocka_unit_test(unused_team)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
