@@ -109,7 +109,7 @@ typedef struct Variable {
   Shape shape;
   Init init;
   int parameter;   // the parameter that a gradient or moment belongs to; its own id for a parameter; else -1
-  int decay;       // weight decay applies (matrices, not biases and norms)
+  int decay;       // a matrix, not a bias or norm: weight decay applies, and narrow precisions read a narrow Copy
   uint64_t stages; // where it lives
   const Placement *storage;
   int64_t local[MAX_RANK];

@@ -70,7 +70,7 @@ static void embedding_grad_shape(Graph *g, Node *node) {
     s.size[s.rank] = dy.shape.size[i];
     s.dim[s.rank] = dy.shape.dim[i];
   }
-  graph_output(g, node, "", dy.dtype, s);
+  graph_output(g, node, "", op_statistics_dtype(dy.dtype), s);
 }
 
 static void embedding_grad_rule(const Graph *g, const Node *node, char *text, size_t size) {

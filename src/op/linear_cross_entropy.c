@@ -16,7 +16,7 @@ static void loss_outputs(Graph *g, Node *node) {
   graph_output(g, node, "loss_sum", DTYPE_F64, (Shape){.rank = 0});
   if (!node_attr(node, CrossEntropyAttr)->gradient) return;
   graph_output(g, node, "dx", x.dtype, x.shape);
-  graph_output(g, node, "dw", w.dtype, w.shape);
+  graph_output(g, node, "dw", op_statistics_dtype(w.dtype), w.shape);
 }
 
 // x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient

@@ -42,8 +42,9 @@ static void shape(Graph *g, Node *node) {
   }
   append_group(&out, operand, &q, q.first);
   append_group(&out, operand, &q, q.second);
-  Dtype dtype = graph_tensor(g, node->input[attr->accumulate ? 2 : 0])->dtype;
-  graph_output(g, node, "", dtype, out);
+  // Products that are gradients of weights keep their sums wide.
+  Dtype dtype = graph_tensor(g, node->input[0])->dtype;
+  graph_output(g, node, "", attr->kind == MATMUL_TN ? op_statistics_dtype(dtype) : dtype, out);
 }
 
 static int append_kind(Graph *g, const Node *node, const char *suffix, int kind, int a, int b) {

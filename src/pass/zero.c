@@ -33,13 +33,15 @@ static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout
   return placement_new(g, &p);
 }
 
-// Parameters: shard the storage, keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never stale.
-static void shard_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
+// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never
+// stale. precision may have made the Copy already, in a narrower dtype.
+static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
   Variable *v = &g->variable.data[id];
-  const Placement *storage = sharded_storage(g, mesh, layout, v);
-  if (placement_equal(storage, v->storage)) return;
-  v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = v->storage};
-  v->storage = storage;
+  const Placement *seen = v->storage;
+  if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
+  if (v->copies) v->copy[0].placement = seen;
+  if (v->copies || placement_equal(v->storage, seen)) return;
+  v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = seen};
   for (int t = 0; t < g->tensor.count; t++)
     if (g->tensor.data[t].variable == id && g->tensor.data[t].copy < 0) g->tensor.data[t].copy = 0; // what MICRO reads
 }
@@ -52,7 +54,8 @@ static void refresh_copies(Graph *g) {
     const Variable *v = &g->variable.data[id];
     if (!v->copies) continue;
     g->scope = arena_format(&g->arena, "refresh.%s", v->name);
-    int source = graph_read(g, id), copy = op_identity(g, "copy", source);
+    int source = graph_read(g, id), narrow = v->copy[0].dtype != v->dtype; // casting comes before gathering
+    int copy = narrow ? op_cast(g, "copy", source, v->copy[0].dtype) : op_identity(g, "copy", source);
     v = &g->variable.data[id];
     graph_tensor(g, source)->placement = v->storage;
     graph_tensor(g, source)->stages = v->stages;
@@ -87,7 +90,7 @@ static void rebind_update(Graph *g) {
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   if (layout->zero > 1) return error_set(error, PLAIT_BAD_INPUT, "parallel.zero: %d is not built yet; 0 and 1 are", layout->zero);
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER && layout->zero >= 1) shard_parameter(g, mesh, layout, i);
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
   for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
     Variable *v = &g->variable.data[i];
     if (!v->storage) v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : placement_new(g, &(Placement){0});

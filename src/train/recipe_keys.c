@@ -14,7 +14,7 @@ static const RecipeWord recompute_words[] = {
 };
 static const RecipeWord pipeline_words[] = {{"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {0}};
 static const RecipeWord precision_words[] = {
-    {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, true},
+    {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false},
     {"fp16", DTYPE_F16, true},  {"fp8", DTYPE_U8, true},    {0},
 };
 static const RecipeWord optimizer_words[] = {{"adamw", RECIPE_ADAMW, false}, {"sgd", RECIPE_SGD, false}, {0}};

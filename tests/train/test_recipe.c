@@ -72,7 +72,6 @@ static const Bad bad[] = {
     {BASE, "parallel.zero=4", "parallel.zero must be an integer from 0 to 3"},
     {BASE, "parallel.recompute=full", "parallel.recompute: full is not built yet; what is: none"},
     {BASE, "parallel.sequence=true", "parallel.sequence is not built yet"},
-    {BASE, "precision=bf16", "precision: bf16 is not built yet; what is: fp64, fp32"},
     {BASE, "precision=fp16", "not built yet"},
     {BASE, "precision=fp8", "not built yet"},
     {BASE, "run.comm=mpi", "run.comm: mpi is not built yet"},
