@@ -8,6 +8,7 @@ failures=0 running='' mounted=''
 sanitized() { grep -qa -e __asan_init -e __tsan_init "$PLAIT"; }
 
 clean_up() {
+  [ "$BASHPID" = "$$" ] || return # a child that a signal meets before it has become plait
   [ -n "$running" ] && kill -9 "$running" 2>/dev/null && wait "$running" 2>/dev/null
   [ -n "$mounted" ] && umount "$mounted"
   rm -rf "$work"
@@ -38,7 +39,7 @@ expect() {
   if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" "$work/output"; then
     fail "$*"
     printf '  status %s, expected %s; expected to match: %s\n' "$got" "$status" "$pattern"
-    sed 's/^/  | /' "$work/output"
+    sed 's/^/  | /' "$work/output" | tail -20
   fi
 }
 
@@ -71,6 +72,7 @@ wait_for() {
 
 # start ARGUMENTS…: plait train in the background, its id in $running, its output in "$work/log"
 start() {
+  : >"$work/log" # here: what an earlier run said must not be taken for this one's
   "$PLAIT" train "$@" >"$work/log" 2>&1 &
   running=$!
 }
