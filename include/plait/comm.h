@@ -4,9 +4,9 @@
 // communicator. A PlaitComm is one rank's handle to a communicator. Every rank of a communicator issues the same
 // collectives on it in the same order. All calls of one handle are issued from one thread at a time.
 //
-// Errors: a function returns 0, or a negative code (-1 failed, -2 bad argument). Whatever fails in a communication call
-// (another call on another rank, a bad argument, plait_world_abort) fails the world: each call that waits or comes later
-// on any rank returns that first error instead of hanging, and plait_comm_error says what it was.
+// Errors: a function returns 0, or a negative code of plait/error.h; a PlaitError * may be NULL. Whatever fails in a
+// communication call (another call on another rank, a bad argument, plait_world_abort) fails the world: each call that
+// waits or comes later on any rank returns that first error instead of hanging, and plait_comm_error says what it was.
 //
 // Reductions take the ranks in the order 0 … n-1 for every element, so results are the same bits on all ranks and in all
 // runs. bf16 and fp16 accumulate in float and round once; integers wrap around; max and min propagate NaN.
@@ -19,14 +19,13 @@
 // the stream's thread runs it after the calls before it. Calls on one handle run in the order of issue, whatever streams
 // they are on. After every stream and entry has been used once, calls allocate nothing.
 #pragma once
+#include "plait/api.h"
+#include "plait/error.h"
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+PLAIT_API_BEGIN
 
-typedef struct PlaitError PlaitError; // src/base/error.h; a PlaitError * may be NULL
 typedef struct PlaitWorld PlaitWorld;
 typedef struct PlaitComm PlaitComm;
 typedef struct PlaitStream PlaitStream;
@@ -68,8 +67,18 @@ typedef struct PlaitEvent {
 
 // All ranks of one process: each rank is a thread of the caller's. Destroy it after its communicators and streams.
 int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
+
+// The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the caller
+// has (with MPI_THREAD_SERIALIZED or more; then the caller makes MPI calls of its own only while none of plait's are under
+// way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see as one world.
+// Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves MPI, and when
+// the world has failed it does not return: the rank that failed first says why on stderr, and all processes end.
+int plait_world_mpi_create(PlaitWorld **world, PlaitError *error);
+
 void plait_world_destroy(PlaitWorld *world); // NULL is fine
 int plait_world_size(const PlaitWorld *world);
+int plait_world_local_size(const PlaitWorld *world); // ranks on this machine
+int plait_world_rank(const PlaitWorld *world);       // of this process; -1: all ranks are threads of it
 
 // Fails the world with this sentence; the first one stays. From any thread.
 void plait_world_abort(PlaitWorld *world, const char *message);
@@ -162,6 +171,4 @@ int plait_send(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, Pla
 int plait_recv(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int peer,
                PlaitStream *stream, PlaitEvent *event);
 
-#ifdef __cplusplus
-}
-#endif
+PLAIT_API_END

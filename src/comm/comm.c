@@ -46,7 +46,15 @@ void plait_world_destroy(PlaitWorld *world) {
   if (world) world->backend->world_destroy(world);
 }
 int plait_world_size(const PlaitWorld *world) { return world->ranks; }
-void plait_world_abort(PlaitWorld *world, const char *message) { abort_all(&world->abort, PLAIT_FAILED, message); }
+int plait_world_local_size(const PlaitWorld *world) { return world->local_ranks; }
+int plait_world_rank(const PlaitWorld *world) { return world->backend->own_rank ? world->backend->own_rank(world) : -1; }
+
+static int fail_world(PlaitWorld *world, int code, const char *message) {
+  code = abort_all(&world->abort, code, message);
+  if (world->backend->aborted) world->backend->aborted(world);
+  return code;
+}
+void plait_world_abort(PlaitWorld *world, const char *message) { fail_world(world, PLAIT_FAILED, message); }
 
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
   *comm = NULL;
@@ -148,7 +156,7 @@ static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const cha
   char message[256];
   snprintf(message, sizeof message, "rank %d: %s %s (buffer %zu, dtype %d, op %d, root or peer %d)",
            comm->ranks[comm->rank], comm_traits[call->kind].name, text, index, (int)call->dtype, (int)call->op, call->root);
-  return abort_all(&comm->world->abort, PLAIT_BAD_INPUT, message);
+  return fail_world(comm->world, PLAIT_BAD_INPUT, message);
 }
 
 static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEvent *event) {

@@ -44,12 +44,14 @@ typedef struct CommBackend {
   void (*comm_destroy)(PlaitComm *comm);
   void (*issue)(PlaitComm *comm, CommCall *call, PlaitEvent *sent); // sets ticket; for a send, when it will be received
   int (*run)(PlaitComm *comm, const CommCall *call);
+  void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
+  int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
 } CommBackend;
 
 // The common heads of every back end's own structs.
 struct PlaitWorld {
   const CommBackend *backend;
-  int ranks;
+  int ranks, local_ranks; // of all machines; of this one
   Abort abort;
 };
 struct PlaitComm {

@@ -265,7 +265,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
     return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to 4096", ranks);
   LocalWorld *world = xcalloc(1, sizeof *world);
   world->base.backend = &local_backend;
-  world->base.ranks = ranks;
+  world->base.ranks = world->base.local_ranks = ranks;
   abort_init(&world->base.abort, ranks);
   gate_init(&world->creation, &world->base.abort);
   world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);

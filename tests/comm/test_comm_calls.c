@@ -18,6 +18,7 @@ static void expect_pass(int n, RankFunction function) {
 // Every rank must return an error that contains all of `words` (up to a NULL).
 static void expect_failure(int n, RankFunction function, const char *const *words) {
   Ranks ranks;
+  if (!ranks_can_fail()) return;
   assert_int_equal(ranks_run(&ranks, n, function, NULL, 1), n);
   for (int r = 0; r < n; r++)
     for (int w = 0; words[w]; w++)
@@ -437,7 +438,7 @@ static void test_failures(void **state) {
   EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory");
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
-  for (unsigned delay = 500; delay < 12000; delay += 500) {
+  for (unsigned delay = 500; delay < 12000 && ranks_can_fail(); delay += 500) {
     Ranks ranks;
     assert_int_equal(ranks_run(&ranks, 3, abort_while_copying, &delay, 0), 0);
   }

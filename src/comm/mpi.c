@@ -1,0 +1,285 @@
+// The MPI back end: ranks are processes that mpirun or srun has started. Any MPI-3.1.
+//
+// Elements travel by point-to-point messages straight between the callers' memory, in a pattern of our own
+// (mpi_collective.c, mpi_reduction.c): so reductions have the order and the bits of `local`, lists of buffers need no copy,
+// a mismatch is found, and a world that fails can end its calls. MPI_THREAD_SERIALIZED is asked for, not MULTIPLE: it is
+// everywhere, and the lock that it needs is held for tests and posts only, never while anything waits.
+#ifdef PLAIT_MPI
+#include "comm/launcher.h"
+#include "comm/mpi_wire.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Messages on the control communicator: notices of failure, and the lists of communicators that are created.
+enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2 };
+
+// Communicators -----------------------------------------------------------------------------------------------------
+
+static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, const int *ranks, int n) {
+  MpiComm *c = xcalloc(1, sizeof *c);
+  size_t count = (size_t)n;
+  int *list = xcalloc(count, sizeof *list);
+  memcpy(list, ranks, count * sizeof *list);
+  c->base = (PlaitComm){.backend = w->base.backend, .world = &w->base, .size = n, .ranks = list};
+  while (list[c->base.rank] != w->rank) c->base.rank++;
+  c->comm = mpi;
+  c->mail = xcalloc(count, sizeof *c->mail);
+  for (int p = 0; p < n; p++) wire_mail_init(&c->mail[p], w);
+  c->sent = xcalloc(count, sizeof *c->sent);
+  c->got = xcalloc(count, sizeof *c->got);
+  pthread_mutex_init(&c->turn_lock, NULL);
+  pthread_cond_init(&c->turn, NULL);
+  return &c->base;
+}
+
+// MPI_Comm_free is collective in the standard, but no MPI waits in it.
+static void mpi_comm_destroy(PlaitComm *base) {
+  MpiComm *c = (MpiComm *)base;
+  MpiWorld *w = (MpiWorld *)base->world;
+  wire_lock(w);
+  for (WireMail **link = &w->pending; *link;) { // with all sends copied, or a world that has failed
+    if (*link >= c->mail && *link < c->mail + base->size) *link = (*link)->next;
+    else link = &(*link)->next;
+  }
+  if (c->comm != w->everyone && !abort_code(&w->base.abort)) MPI_Comm_free(&c->comm);
+  wire_unlock(w);
+  for (int p = 0; p < base->size; p++) wire_mail_free(&c->mail[p]);
+  for (int i = 0; i < 2; i++) {
+    batch_free(&c->first[i]);
+    batch_free(&c->second[i]);
+    free(c->staging[i]);
+  }
+  batch_free(&c->greeting);
+  pthread_mutex_destroy(&c->turn_lock);
+  pthread_cond_destroy(&c->turn);
+  free(c->mail);
+  free(c->sent);
+  free(c->got);
+  free((int *)(uintptr_t)base->ranks);
+  free(c);
+}
+
+static int mpi_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *error) {
+  MpiWorld *w = (MpiWorld *)base;
+  if (rank != w->rank)
+    return error_set(error, PLAIT_BAD_INPUT, "rank %d is another process: this one is rank %d", rank, w->rank);
+  if (w->taken++) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
+  *comm = handle_create(w, w->everyone, w->ranks, base->ranks);
+  return PLAIT_OK;
+}
+
+// With a message to or from a rank of the world, on the control communicator.
+static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
+  MPI_Request request;
+  Batch batch = {.requests = &request, .capacity = 1};
+  wire_lock(w);
+  int status = receive ? MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch))
+                       : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch));
+  wire_unlock(w);
+  return status == MPI_SUCCESS ? wire_wait(w, &batch) : wire_failed(w, "creating a communicator", status);
+}
+
+static void print_list(const int *ranks, int n, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "[");
+  for (int i = 0; i < n && used + 16 < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", ranks[i]);
+  snprintf(text + used, size - used, "]");
+}
+
+static int lists_differ(MpiWorld *w, const int *mine, int n, int peer, const int *theirs, int count) {
+  char message[800], first[256], second[256];
+  print_list(mine, n, first, sizeof first);
+  print_list(theirs, count, second, sizeof second);
+  snprintf(message, sizeof message, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s",
+           w->rank, first, peer, second);
+  int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
+  wire_tell(w);
+  return code;
+}
+
+// The lowest of the ranks waits for the others' lists, compares them and lets all go on. Without this meeting a rank would
+// wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
+static int meet(MpiWorld *w, const int *ranks, int n) {
+  int low = ranks[0], most = w->base.ranks, code = PLAIT_OK, go = 1;
+  int *list = xcalloc((size_t)most + 1, sizeof *list); // (1 + ranks): count, ranks, padding
+  for (int i = 1; i < n; i++) low = ranks[i] < low ? ranks[i] : low;
+  size_t bytes = ((size_t)most + 1) * sizeof *list;
+  if (w->rank != low) {
+    list[0] = n;
+    memcpy(list + 1, ranks, (size_t)n * sizeof *list);
+    code = control(w, list, bytes, low, TAG_CREATE, 0);
+    if (!code) code = control(w, &go, sizeof go, low, TAG_GO, 1);
+  }
+  for (int i = 0; i < n && !code && w->rank == low; i++) {
+    if (ranks[i] == low) continue;
+    code = control(w, list, bytes, ranks[i], TAG_CREATE, 1);
+    if (!code && (list[0] != n || memcmp(list + 1, ranks, (size_t)n * sizeof *list)))
+      code = lists_differ(w, ranks, n, ranks[i], list + 1, list[0] < most ? list[0] : most);
+  }
+  for (int i = 0; i < n && !code && w->rank == low; i++)
+    if (ranks[i] != low) code = control(w, &go, sizeof go, ranks[i], TAG_GO, 0);
+  free(list);
+  return code;
+}
+
+static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error) {
+  MpiWorld *w = (MpiWorld *)any->world;
+  MPI_Comm mpi = MPI_COMM_NULL;
+  MPI_Group all, group;
+  int code = meet(w, ranks, n), status = MPI_SUCCESS;
+  if (!code) {
+    wire_lock(w);
+    status = MPI_Comm_group(w->everyone, &all);
+    if (status == MPI_SUCCESS) status = MPI_Group_incl(all, n, ranks, &group);
+    if (status == MPI_SUCCESS) status = MPI_Comm_create_group(w->everyone, group, 0, &mpi);
+    if (status == MPI_SUCCESS) status = MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
+    if (status == MPI_SUCCESS) MPI_Group_free(&group), MPI_Group_free(&all);
+    wire_unlock(w);
+    if (status != MPI_SUCCESS) code = wire_failed(w, "creating a communicator", status);
+  }
+  if (code) return error_set(error, code, "%s", plait_comm_error(any));
+  *comm = handle_create(w, mpi, ranks, n);
+  return PLAIT_OK;
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+static void mpi_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
+  MpiComm *c = (MpiComm *)base;
+  if (call->kind == COMM_SEND || call->kind == COMM_RECV) wire_mail_issue(c, call, sent);
+  else call->ticket = c->issued++;
+}
+
+static int mpi_run(PlaitComm *base, const CommCall *call) {
+  MpiComm *c = (MpiComm *)base;
+  if (call->kind == COMM_SEND) return wire_send(c, call);
+  if (call->kind == COMM_RECV) return wire_receive(c, call);
+  return wire_collective(c, call);
+}
+
+// World -------------------------------------------------------------------------------------------------------------
+
+static void mpi_aborted(PlaitWorld *base) { wire_tell((MpiWorld *)base); }
+static int mpi_own_rank(const PlaitWorld *base) { return ((const MpiWorld *)base)->rank; }
+
+// MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the failure.
+static void end_job(MpiWorld *w) {
+  int code = abort_code(&w->base.abort);
+  fflush(stdout);
+  if (w->heard) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
+  else fprintf(stderr, "plait: rank %d on %s: %s\n", w->rank, w->host, w->base.abort.error.message);
+  alarm(FAILURE_SECONDS); // should MPI wait for a rank that is gone: the signal ends this one, and its launcher the others
+  MPI_Abort(MPI_COMM_WORLD, error_exit_status(code));
+  _exit(error_exit_status(code));
+}
+
+static void mpi_world_destroy(PlaitWorld *base) {
+  MpiWorld *w = (MpiWorld *)base;
+  wire_lock(w);
+  w->stop = 1;
+  pthread_cond_signal(&w->work);
+  wire_unlock(w);
+  pthread_join(w->courier, NULL);
+  if (abort_code(&base->abort)) end_job(w);
+  MPI_Cancel(&w->arrival);
+  MPI_Wait(&w->arrival, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&w->everyone);
+  MPI_Comm_free(&w->control);
+  if (w->initialised_here) MPI_Finalize();
+  pthread_cond_destroy(&w->work);
+  pthread_mutex_destroy(&w->lock);
+  abort_destroy(&base->abort);
+  batch_free(&w->departures);
+  free(w->ranks);
+  free(w);
+}
+
+static const CommBackend mpi_backend = {
+    .name = "mpi",
+    .world_destroy = mpi_world_destroy,
+    .comm_world = mpi_comm_world,
+    .comm_create = mpi_comm_create,
+    .comm_destroy = mpi_comm_destroy,
+    .issue = mpi_issue,
+    .run = mpi_run,
+    .aborted = mpi_aborted,
+    .own_rank = mpi_own_rank,
+};
+
+static int initialise(int *here, Error *error) {
+  int done = 0, provided = 0;
+  MPI_Initialized(&done);
+  *here = !done;
+  if (done) MPI_Query_thread(&provided);
+  else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+    return error_set(error, PLAIT_FAILED, "MPI cannot be initialised");
+  if (provided >= MPI_THREAD_SERIALIZED) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "this MPI allows calls from one thread only (level %d); MPI_THREAD_SERIALIZED is needed", provided);
+}
+
+// Tasks of a launcher that speaks another MPI's language each see a world of their own.
+static int check_singletons(int ranks, Error *error) {
+  Launcher launcher = launcher_find();
+  char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length;
+  if (launcher.tasks <= 1 || ranks != 1) return PLAIT_OK;
+  MPI_Get_library_version(library, &length);
+  return error_set(error, PLAIT_BAD_INPUT, "%s says that there are %d tasks, but MPI sees only one rank: plait was built with %.*s, which does not "
+                   "understand this launcher. Start it with that MPI's mpirun, under Slurm with srun --mpi=pmix or --mpi=pmi2, or build plait with the launcher's MPI",
+                   launcher.variable, launcher.tasks, (int)strcspn(library, ",\n"), library);
+}
+
+static int local_ranks(void) {
+  MPI_Comm local;
+  int n = 1;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS) return 1;
+  MPI_Comm_size(local, &n);
+  MPI_Comm_free(&local);
+  return n;
+}
+
+static void find_tickets(MpiWorld *w) {
+  int *highest = NULL, found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &found);
+  w->tickets = (found ? *highest : 32767) / 2;
+}
+
+static int start_world(MpiWorld *w) {
+  int status = MPI_Comm_dup(MPI_COMM_WORLD, &w->everyone);
+  if (status == MPI_SUCCESS) status = MPI_Comm_dup(MPI_COMM_WORLD, &w->control);
+  if (status != MPI_SUCCESS) return status;
+  MPI_Comm_set_errhandler(w->everyone, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(w->control, MPI_ERRORS_RETURN);
+  return MPI_Irecv(&w->incoming, sizeof w->incoming, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, w->control, &w->arrival);
+}
+
+int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
+  int here = 0, n = 0, code;
+  *result = NULL;
+  if ((code = initialise(&here, error))) return code;
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  if ((code = check_singletons(n, error))) {
+    if (here) MPI_Finalize();
+    return code;
+  }
+  MpiWorld *w = xcalloc(1, sizeof *w);
+  w->base.backend = &mpi_backend;
+  w->base.ranks = n;
+  MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+  if (gethostname(w->host, sizeof w->host - 1)) strcpy(w->host, "unknown host");
+  w->initialised_here = here;
+  abort_init(&w->base.abort, w->base.local_ranks = local_ranks());
+  w->spin = w->base.abort.spin;
+  w->ranks = xcalloc((size_t)n, sizeof *w->ranks);
+  for (int r = 0; r < n; r++) w->ranks[r] = r;
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->work, NULL);
+  find_tickets(w);
+  CHECK(start_world(w) == MPI_SUCCESS, "MPI cannot duplicate its communicator");
+  CHECK(!pthread_create(&w->courier, NULL, wire_courier, w), "cannot start a communication thread");
+  *result = &w->base;
+  return PLAIT_OK;
+}
+#endif

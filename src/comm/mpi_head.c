@@ -1,0 +1,106 @@
+// Heads: what each rank tells the others of its call, so that two calls that do not match are found.
+#ifdef PLAIT_MPI
+#include "comm/mpi_wire.h"
+#include <stdio.h>
+#include <string.h>
+
+static int is_v(const CommCall *call) { return call->kind == COMM_ALL_GATHER_V || call->kind == COMM_ALL_TO_ALL_V; }
+static int is_message(const CommCall *call) { return call->kind == COMM_SEND || call->kind == COMM_RECV; }
+
+int wire_tag(const MpiComm *c, const CommCall *call) {
+  uint64_t tickets = (uint64_t)((const MpiWorld *)c->base.world)->tickets;
+  return (int)(call->ticket % tickets) * 2 + is_message(call);
+}
+
+Head head_of(const MpiComm *c, const CommCall *call, int peer) {
+  Head h = {.ticket = call->ticket, .kind = call->kind, .dtype = call->dtype, .op = call->op, .root = call->root,
+            .nbuffers = call->nbuffers, .total = comm_total(call)};
+  if (call->kind == COMM_ALL_TO_ALL_V) h.total = call->send_counts[peer];
+  for (size_t b = 0; b < call->nbuffers && !is_v(call); b++) {
+    if (b < HEAD_COUNTS) h.counts[b] = call->buffers[b].count;
+    else h.rest = (h.rest ^ call->buffers[b].count) * 0x9e3779b97f4a7c15u;
+  }
+  return h;
+}
+
+// The call of a head in words.
+static void describe(const Head *h, char *text, size_t size) {
+  PlaitBuffer buffer = {NULL, NULL, (size_t)h->total};
+  CommCall call = {.kind = (CommKind)h->kind, .dtype = (PlaitDtype)h->dtype, .op = (PlaitOp)h->op, .root = h->root,
+                   .buffers = &buffer, .nbuffers = 1};
+  if ((unsigned)h->kind >= COMM_KIND_COUNT || (unsigned)h->dtype >= PLAIT_DTYPE_COUNT || (unsigned)h->op >= PLAIT_OP_COUNT)
+    snprintf(text, size, "something that is no call");
+  else
+    comm_describe(&call, text, size);
+}
+
+static void why_they_differ(const CommCall *call, const Head *mine, const Head *other, char *text, size_t size) {
+  for (size_t b = 0; b < HEAD_COUNTS && b < mine->nbuffers && b < other->nbuffers && !is_message(call); b++)
+    if (mine->counts[b] != other->counts[b] && mine->kind == other->kind) {
+      snprintf(text, size, ": buffer %zu has %llu and %llu elements", b, (unsigned long long)mine->counts[b],
+               (unsigned long long)other->counts[b]);
+      return;
+    }
+  if (mine->nbuffers != other->nbuffers && mine->kind == other->kind)
+    snprintf(text, size, ": in %llu and %llu buffers", (unsigned long long)mine->nbuffers, (unsigned long long)other->nbuffers);
+}
+
+static int differ(MpiComm *c, const CommCall *call, int peer, const Head *mine, const Head *other) {
+  MpiWorld *w = (MpiWorld *)c->base.world;
+  char message[640], first[160], second[160], why[128] = "";
+  describe(mine, first, sizeof first);
+  describe(other, second, sizeof second);
+  if (is_v(call) && mine->kind == other->kind && mine->dtype == other->dtype)
+    snprintf(why, sizeof why, ": %llu elements from rank %d for rank %d, which expects %zu", (unsigned long long)other->total,
+             c->base.ranks[peer], w->rank, call->recv_counts[peer]);
+  else
+    why_they_differ(call, mine, other, why, sizeof why);
+  snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s%s (call %llu of the communicator)",
+           w->rank, first, c->base.ranks[peer], second, why, (unsigned long long)call->ticket + 1);
+  int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
+  wire_tell(w);
+  return code;
+}
+
+int head_check(MpiComm *c, const CommCall *call, int peer, const Head *head) {
+  Head mine = head_of(c, call, peer);
+  int same = mine.ticket == head->ticket && mine.dtype == head->dtype;
+  if (is_message(call)) {
+    if (same && head->kind == COMM_SEND && mine.total == head->total) return PLAIT_OK;
+    return differ(c, call, peer, &mine, head);
+  }
+  same = same && mine.kind == head->kind && mine.op == head->op && mine.root == head->root && mine.nbuffers == head->nbuffers;
+  if (is_v(call)) same = same && head->total == call->recv_counts[peer];
+  else same = same && !memcmp(mine.counts, head->counts, sizeof mine.counts) && mine.rest == head->rest;
+  return same ? PLAIT_OK : differ(c, call, peer, &mine, head);
+}
+
+int head_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer) {
+  if (peer == c->base.rank || ends == NOBODY) return 0;
+  return ends == EVERYBODY || peer == call->root;
+}
+
+int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from) {
+  MpiWorld *w = (MpiWorld *)c->base.world;
+  int n = c->base.size, tag = wire_tag(c, call), status = MPI_SUCCESS;
+  wire_lock(w);
+  for (int i = 1; i < n && status == MPI_SUCCESS; i++) {
+    int peer = (c->base.rank + i) % n;
+    if (head_includes(c, call, from, peer))
+      status = MPI_Irecv(&c->got[peer], sizeof(Head), MPI_BYTE, peer, tag, c->comm, batch_add(&c->greeting));
+    if (status == MPI_SUCCESS && head_includes(c, call, to, peer)) {
+      c->sent[peer] = head_of(c, call, peer);
+      status = MPI_Isend(&c->sent[peer], sizeof(Head), MPI_BYTE, peer, tag, c->comm, batch_add(&c->greeting));
+    }
+  }
+  wire_unlock(w);
+  return status == MPI_SUCCESS ? PLAIT_OK : wire_failed(w, comm_traits[call->kind].name, status);
+}
+
+int head_await(MpiComm *c, const CommCall *call, Ends from) {
+  int code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+  for (int peer = 0; peer < c->base.size && !code; peer++)
+    if (head_includes(c, call, from, peer)) code = head_check(c, call, peer, &c->got[peer]);
+  return code;
+}
+#endif

@@ -1,0 +1,162 @@
+// Point-to-point messages between processes. The number of a message is in its tag: streams may post them in any order.
+#ifdef PLAIT_MPI
+#include "comm/mpi_wire.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_LETTERS = 4 };
+
+// With the lock: which of the sends under way were copied?
+static void test_mail(WireMail *mail) {
+  for (uint64_t i = mail->copied; i < mail->sends; i++) {
+    Letter *letter = mail->ring[i % mail->capacity];
+    int status;
+    // An error is not lost: it is not copied then, and whoever waits for another message meets the error too.
+    if (letter->posted && !letter->copied) letter->copied = batch_test(&letter->batch, &status) > 0;
+  }
+  while (mail->copied < mail->sends && mail->ring[mail->copied % mail->capacity]->copied) mail->copied++;
+}
+
+static int mail_state(WireMail *mail, uint64_t value) {
+  wire_lock(mail->world);
+  if (mail->copied < value) test_mail(mail);
+  if (mail->copied < value) wire_look_for_notice(mail->world);
+  int state = mail->copied >= value ? 1 : abort_code(&mail->world->base.abort);
+  wire_unlock(mail->world);
+  return state;
+}
+
+static int mail_done(PlaitTimeline *timeline, uint64_t value) { return mail_state((WireMail *)timeline, value); }
+
+static int mail_wait(PlaitTimeline *timeline, uint64_t value) {
+  WireMail *mail = (WireMail *)timeline;
+  Patience patience = {0};
+  int state;
+  while (!(state = mail_state(mail, value))) wire_pause(mail->world, &patience);
+  return state < 0 ? state : PLAIT_OK;
+}
+
+void wire_mail_init(WireMail *mail, MpiWorld *w) {
+  mail->timeline = (PlaitTimeline){mail_wait, mail_done};
+  mail->world = w;
+}
+
+void wire_mail_free(WireMail *mail) {
+  for (size_t i = 0; i < mail->capacity; i++) {
+    batch_free(&mail->ring[i]->batch);
+    free(mail->ring[i]);
+  }
+  free(mail->ring);
+}
+
+// Doubles the ring, which is full or empty.
+static void grow(WireMail *mail) {
+  size_t capacity = mail->capacity ? 2 * mail->capacity : FIRST_LETTERS;
+  Letter **ring = xcalloc(capacity, sizeof(Letter *));
+  for (uint64_t i = mail->copied; i < mail->copied + mail->capacity; i++) ring[i % capacity] = mail->ring[i % mail->capacity];
+  for (size_t i = 0; i < capacity; i++)
+    if (!ring[i]) ring[i] = xcalloc(1, sizeof *ring[i]);
+  free(mail->ring);
+  mail->ring = ring;
+  mail->capacity = capacity;
+}
+
+void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent) {
+  WireMail *mail = &c->mail[call->root];
+  wire_lock(mail->world);
+  if (call->kind == COMM_RECV) {
+    call->ticket = mail->receives++;
+  } else {
+    if (mail->sends - mail->copied == mail->capacity) grow(mail);
+    Letter *letter = mail->ring[mail->sends % mail->capacity];
+    letter->posted = letter->copied = 0;
+    call->ticket = mail->sends++;
+    if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
+  }
+  wire_unlock(mail->world);
+}
+
+// With the lock: the courier looks after it until all is copied.
+static void enlist(WireMail *mail) {
+  MpiWorld *w = mail->world;
+  if (mail->listed) return;
+  mail->listed = 1;
+  mail->next = w->pending;
+  w->pending = mail;
+  pthread_cond_signal(&w->work);
+}
+
+void *wire_courier(void *argument) {
+  MpiWorld *w = argument;
+  Patience patience = {0};
+  check_set_rank(w->rank);
+  wire_lock(w);
+  while (!w->stop) {
+    if (!w->pending || abort_code(&w->base.abort)) {
+      patience = (Patience){.turns = w->spin}; // never spins: nobody waits for it
+      pthread_cond_wait(&w->work, &w->lock);
+      continue;
+    }
+    for (WireMail **link = &w->pending; *link;) {
+      WireMail *mail = *link;
+      test_mail(mail);
+      if (mail->copied < mail->sends) {
+        link = &mail->next;
+        continue;
+      }
+      *link = mail->next;
+      mail->listed = 0;
+    }
+    wire_unlock(w);
+    wire_pause(w, &patience);
+    wire_lock(w);
+  }
+  wire_unlock(w);
+  return NULL;
+}
+
+// The head is sent synchronously: it is gone when the receiver has come, also where MPI stores what follows.
+int wire_send(MpiComm *c, const CommCall *call) {
+  MpiWorld *w = (MpiWorld *)c->base.world;
+  WireMail *mail = &c->mail[call->root];
+  View view = view_call(call, 0, -1);
+  int tag = wire_tag(c, call), code = abort_code(&w->base.abort);
+  if (code) return code;
+  wire_lock(w);
+  Letter *letter = mail->ring[call->ticket % mail->capacity];
+  letter->head = head_of(c, call, call->root);
+  letter->batch.count = 0;
+  int status = MPI_Issend(&letter->head, sizeof letter->head, MPI_BYTE, call->root, tag, c->comm, batch_add(&letter->batch));
+  if (status == MPI_SUCCESS) status = wire_post(c, &letter->batch, &view, 0, view.bytes, call->root, tag, 0);
+  letter->posted = status == MPI_SUCCESS;
+  enlist(mail);
+  wire_unlock(w);
+  if (status != MPI_SUCCESS) return wire_failed(w, "send", status);
+  return call->rendezvous ? mail_wait(&mail->timeline, call->ticket + 1) : PLAIT_OK;
+}
+
+// Receives of one rank may run at the same time on several streams, so what one needs is on its stack.
+int wire_receive(MpiComm *c, const CommCall *call) {
+  MpiWorld *w = (MpiWorld *)c->base.world;
+  View view = view_call(call, 1, -1);
+  Head head;
+  MPI_Request first[4];
+  Batch batch = {.requests = first, .capacity = 4};
+  int tag = wire_tag(c, call), code = abort_code(&w->base.abort);
+  if (code) return code;
+  wire_lock(w);
+  int status = MPI_Irecv(&head, sizeof head, MPI_BYTE, call->root, tag, c->comm, batch_add(&batch));
+  wire_unlock(w);
+  if (status == MPI_SUCCESS && !(code = wire_wait(w, &batch))) code = head_check(c, call, call->root, &head);
+  if (status == MPI_SUCCESS && !code) {
+    Batch *parts = &batch, many = {0};
+    if (view.bytes > 3 * (size_t)LARGEST_MESSAGE) parts = &many;
+    wire_lock(w);
+    status = wire_post(c, parts, &view, 0, view.bytes, call->root, tag, 1);
+    wire_unlock(w);
+    if (status == MPI_SUCCESS) code = wire_wait(w, parts);
+    batch_free(&many);
+  }
+  return status == MPI_SUCCESS ? code : wire_failed(w, "recv", status);
+}
+#endif

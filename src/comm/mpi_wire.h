@@ -1,0 +1,143 @@
+// Inside of the MPI back end: ranks are processes. Every MPI call is made under one lock (so MPI_THREAD_SERIALIZED is
+// enough) and none of them waits: whoever waits tests in a loop, and lets go of the lock in between.
+#pragma once
+#include "comm/comm.h"
+#include <mpi.h>
+
+enum {
+  LARGEST_MESSAGE = 1 << 30, // bytes: MPI counts in ints
+  HEAD_COUNTS = 6,
+  HOST_NAME = 64,
+  FAILURE_SECONDS = 5, // that a failed rank waits for the one who knows why to end the job
+};
+
+// Requests that are waited for together.
+typedef struct Batch {
+  MPI_Request *requests; // (capacity)
+  int capacity, count;
+  int done;              // of the first ones
+} Batch;
+
+// Precedes the elements from one rank to another, so that a mismatch becomes a sentence and not a hang.
+typedef struct Head {
+  uint64_t ticket;
+  int32_t kind, dtype, op, root;
+  uint64_t nbuffers, total;      // total: elements that follow; of all buffers where a call is not point to point or _v
+  uint64_t counts[HEAD_COUNTS];  // of the first buffers
+  uint64_t rest;                 // hash of the other counts
+} Head;
+
+// The sentence of a failed world on its way to the other ranks.
+typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
+
+// A send whose receiver may not have copied yet.
+typedef struct Letter { Head head; Batch batch; int posted, copied; } Letter;
+
+// Messages of one communicator with one peer; all fields under the world's lock.
+typedef struct WireMail {
+  PlaitTimeline timeline; // value v: the first v sends were copied
+  struct MpiWorld *world;
+  struct WireMail *next; // among those with sends under way
+  int listed;
+  Letter **ring; // (capacity) send i at i % capacity; letters stay where they are when it grows
+  size_t capacity;
+  uint64_t sends, receives; // issued
+  uint64_t copied;
+} WireMail;
+
+typedef struct MpiWorld {
+  PlaitWorld base;
+  pthread_mutex_t lock; // around every MPI call
+  int rank, *ranks;     // (ranks) 0 … n-1
+  char host[HOST_NAME];
+  int tickets;          // tags are 2 · (ticket % tickets), messages add 1
+  int initialised_here, taken;
+  int spin;             // looks before yielding; 0 where cores are fewer than ranks
+  MPI_Comm everyone, control;
+  MPI_Request arrival;  // of a notice
+  Notice incoming, outgoing;
+  Batch departures;     // of the outgoing notice
+  int told, heard;         // failed here, and told the others; heard from another rank that it failed
+  pthread_t courier;       // tests the sends that nobody waits for, and sleeps
+  pthread_cond_t work;
+  WireMail *pending;
+  int stop;
+} MpiWorld;
+
+typedef struct MpiComm {
+  PlaitComm base;
+  MPI_Comm comm;
+  WireMail *mail;            // (size) by peer
+  pthread_mutex_t turn_lock; // guards `finished`
+  pthread_cond_t turn;
+  uint64_t issued, finished; // collectives
+  // Of the collective under way:
+  Head *sent, *got;          // (size)
+  Batch greeting, first[2], second[2];
+  char *staging[2];
+  size_t staging_bytes;      // of each
+} MpiComm;
+
+// Engine (mpi_wire.c) -----------------------------------------------------------------------------------------------
+
+static inline void wire_lock(MpiWorld *w) { pthread_mutex_lock(&w->lock); }
+static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
+
+// How a thread waits: it looks often, then yields, then sleeps longer and longer. Without the lock.
+typedef struct Patience { int turns; long nanoseconds; } Patience;
+void wire_pause(const MpiWorld *w, Patience *patience);
+
+// With the lock: has another rank sent word that the world failed? Then abort_code is set.
+void wire_look_for_notice(MpiWorld *w);
+// Without the lock: fails the world with what MPI says (status != MPI_SUCCESS), tells the others; the world's code.
+int wire_failed(MpiWorld *w, const char *doing, int status);
+// Without the lock: tells the other ranks why the world failed; only the first call of the rank that knew first does.
+void wire_tell(MpiWorld *w);
+
+MPI_Request *batch_add(Batch *batch); // room for one more
+void batch_free(Batch *batch);
+// With the lock: are all done? 1, 0, or -1 with MPI's code in *status.
+int batch_test(Batch *batch, int *status);
+// Waits for all requests of the batch, which is then empty. When the world fails its receives are cancelled.
+int wire_wait(MpiWorld *w, Batch *batch);
+
+// Data (mpi_view.c) -------------------------------------------------------------------------------------------------
+
+// What a call sends or receives as one row of bytes: its buffers one after the other (or part `part` of each), or memory.
+typedef struct View {
+  const CommCall *call; // NULL: `bytes` at `data`
+  int receives, part;   // part -1: the buffers are not in parts
+  char *data;
+  size_t bytes;
+} View;
+
+View view_call(const CommCall *call, int receives, int part);
+View view_memory(const void *data, size_t bytes);
+char *view_at(const View *view, size_t at, size_t *left); // address of byte `at`; how many follow it in one piece
+void view_copy(const View *to, const View *from);         // cut alike; does nothing where both are the same memory
+// Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. MPI's code.
+int wire_post(const MpiComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag, int receive);
+
+// Heads (mpi_head.c) ------------------------------------------------------------------------------------------------
+
+typedef enum Ends { NOBODY, EVERYBODY, ROOT } Ends; // of the others; ROOT: nobody, where this rank is the root
+
+Head head_of(const MpiComm *c, const CommCall *call, int peer);
+// Is `head`, from `peer`, of the same call as this one? Otherwise the world fails with a sentence that names both.
+int head_check(MpiComm *c, const CommCall *call, int peer, const Head *head);
+int head_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer);
+int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from); // sends and expects heads
+int head_await(MpiComm *c, const CommCall *call, Ends from);          // waits for them and checks them
+int wire_tag(const MpiComm *c, const CommCall *call);
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+int wire_collective(MpiComm *c, const CommCall *call); // mpi_collective.c: everything but
+int wire_reduction(MpiComm *c, const CommCall *call);  // mpi_reduction.c: all_reduce, reduce_scatter, reduce
+
+void wire_mail_init(WireMail *mail, MpiWorld *w); // mpi_mail.c
+void wire_mail_free(WireMail *mail);
+void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent);
+int wire_send(MpiComm *c, const CommCall *call);
+int wire_receive(MpiComm *c, const CommCall *call);
+void *wire_courier(void *world); // the thread
