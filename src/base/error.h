@@ -1,24 +1,13 @@
-// Error codes and the context that carries one sentence up to the person who can act on it.
+// Setting errors: codes (plait/error.h) and the context that carries one sentence up to the person who can act on it.
 #pragma once
+#include "plait/error.h"
 #include <stdarg.h>
 #include <stddef.h>
 
-// A function that can fail returns one of these (0 or positive is success) and leaves a message in its Error.
-enum {
-  PLAIT_OK = 0,
-  PLAIT_FAILED = -1,      // the machine or another process let us down (exit status 1)
-  PLAIT_BAD_INPUT = -2,   // a recipe, config, corpus, checkpoint or command line is wrong (exit status 2)
-  PLAIT_NO_MEMORY = -3,   // exit status 1
-  PLAIT_INTERRUPTED = -4, // asked to stop by a signal
-  PLAIT_INFEASIBLE = -5,  // a layout that cannot be; the planner goes on, a command exits with 2
-};
+typedef PlaitError Error;
 
-typedef struct PlaitError {
-  int code; // PLAIT_OK while empty
-  char message[1024];
-} Error;
-
-// Stores the code and the formatted sentence (no trailing newline, no full stop needed) and returns the code.
+// Stores the code and the formatted sentence (no trailing newline, no full stop needed; control characters become ?) and
+// returns the code.
 // The first error wins: a later one does not overwrite it. `error` may be NULL.
 int error_set(Error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

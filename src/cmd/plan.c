@@ -1,151 +1,13 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
-#include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "train/setup.h"
+#include "train/plan_print.h"
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-enum { MAX_COLUMNS = 8 }; // pipeline ranks printed side by side
-
-typedef struct Plan {
-  const Recipe *recipe;
-  const ModelConfig *config;
-  const Job *job;
-  bool exact;     // whole bytes
-  int64_t loader; // bytes on the heap of a rank
-} Plan;
-
-// ---- memory --------------------------------------------------------------------------------------------------------
-
-// The loaders of a rank: training's, and that of an evaluation, which lives beside it.
-static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const Job *job) {
-  int64_t bytes = 0;
-  for (int validation = 0; validation < 2; validation++) {
-    const RecipeCorpora *list = validation ? &r->data.valid : &r->data.train;
-    if (!list->count) continue;
-    DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
-    LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.global_batch = validation ? job->evaluate_samples : job->options.step_samples;
-    c.micro_batch_global = job->options.micro_samples;
-    c.data_ranks = r->mesh.dp;
-    bytes += (int64_t)loader_bytes(&c);
-    free(sources);
-  }
-  return bytes;
-}
-
-typedef enum Row {
-  ROW_PARAMETERS,
-  ROW_GRADIENTS,
-  ROW_OPTIMIZER,
-  ROW_OTHER,
-  ROW_ACTIVATIONS,
-  ROW_WORKSPACE,
-  ROW_COMMUNICATION,
-  ROW_RESERVE,
-  ROW_ARENA,
-  ROW_LOADER,
-  ROW_TOTAL,
-  ROW_COUNT
-} Row;
-
-static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters",
-                                                 [ROW_GRADIENTS] = "gradients",
-                                                 [ROW_OPTIMIZER] = "optimizer",
-                                                 [ROW_OTHER] = "counters, metrics",
-                                                 [ROW_ACTIVATIONS] = "activations",
-                                                 [ROW_WORKSPACE] = "workspace",
-                                                 [ROW_COMMUNICATION] = "communication",
-                                                 [ROW_RESERVE] = "evaluation, rounding",
-                                                 [ROW_ARENA] = "arena (2 MiB pages)",
-                                                 [ROW_LOADER] = "loader",
-                                                 [ROW_TOTAL] = "total"};
-
-// All rows of one pipeline coordinate. The rows up to RESERVE add up to ARENA, which is what State allocates.
-static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
-  const Program *p = plan->job->program[coordinate];
-  const MemoryPlan *m = &p->memory;
-  row[ROW_PARAMETERS] = m->parameters;
-  row[ROW_GRADIENTS] = m->gradients;
-  row[ROW_OPTIMIZER] = m->optimizer;
-  row[ROW_OTHER] = m->other;
-  row[ROW_ACTIVATIONS] = m->activations;
-  row[ROW_WORKSPACE] = m->workspace;
-  row[ROW_COMMUNICATION] = m->communication;
-  row[ROW_ARENA] = state_plan_bytes(p, plan->job->work_bytes);
-  row[ROW_RESERVE] = row[ROW_ARENA];
-  for (int i = 0; i < ROW_RESERVE; i++) row[ROW_RESERVE] -= row[i];
-  row[ROW_LOADER] = plan->loader;
-  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER];
-}
-
-static void print_cell(const Plan *plan, int64_t bytes) {
-  if (plan->exact) printf(" %16lld", (long long)bytes);
-  else printf(" %12s", units_bytes((double)bytes).s);
-}
-
-static int64_t print_memory(const Plan *plan) {
-  int pp = plan->recipe->mesh.pp, columns = pp < MAX_COLUMNS ? pp : MAX_COLUMNS;
-  int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), all = 0;
-  int largest = 0;
-  for (int c = 0; c < pp; c++) {
-    fill_column(plan, c, column[c]);
-    all += column[c][ROW_TOTAL];
-    if (column[c][ROW_TOTAL] > column[largest][ROW_TOTAL]) largest = c;
-  }
-  printf("\nmemory of a rank        ");
-  for (int c = 0; c < columns && pp > 1; c++) printf(plan->exact ? "            pp %-2d" : "        pp %-2d", c);
-  putchar('\n');
-  for (int r = 0; r < ROW_COUNT; r++) {
-    printf("%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
-    for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
-    putchar('\n');
-  }
-  if (pp > columns)
-    printf("  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest,
-           units_bytes((double)column[largest][ROW_TOTAL]).s);
-  free(column);
-  return all * (plan->job->options.mesh.ranks / pp);
-}
-
-// ---- the rest ------------------------------------------------------------------------------------------------------
-
-static void print_head(const Plan *plan) {
-  const Recipe *r = plan->recipe;
-  const Job *job = plan->job;
-  int64_t tokens = (int64_t)r->batch.global * r->data.seq_len;
-  printf("model   %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n",
-         model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
-         (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
-         (long long)plan->config->vocab);
-  printf("mesh    pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
-         r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
-         job->threads > 1 ? "s" : "");
-  printf("layout  zero %d, %s%s%s\n", r->parallel.zero, dtype_name((Dtype)r->precision),
-         r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
-  printf("step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
-         r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
-}
-
-static void print_flops(const Plan *plan) {
-  double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
-  double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
-  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    double flops = program_flops(plan->job->program[c]);
-    if (flops > most) most = flops;
-  }
-  printf("\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token",
-         units_count(token).s);
-  printf("  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
-  printf("  %-22s %12s   of its kernels, on the busiest rank\n", "a rank's, per step", units_count(most).s);
-}
 
 int cmd_plan(int argc, char **argv) {
-  Plan plan = {0};
+  bool exact = false;
   const Option options[] = {
-      {.name = "bytes", .kind = OPTION_FLAG, .value = &plan.exact, .help = "print memory in whole bytes"}};
+      {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in whole bytes"}};
   const CommandHelp help = {"plan", "[options] RECIPE [key=value …]",
                             "Prints what a recipe will take: memory of each rank by category, and FLOPs. Nothing is "
                             "allocated and no data is read; "
@@ -157,23 +19,8 @@ int cmd_plan(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   Recipe recipe;
-  ModelConfig config = {0};
-  Job *job = NULL;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = model_config_load(&config, recipe.model.config, &error);
-  if (!code) code = setup_job(&recipe, &config, &job, &error);
-  if (!code) {
-    plan.recipe = &recipe;
-    plan.config = &config;
-    plan.job = job;
-    plan.loader = loader_memory(&recipe, &config, job);
-    print_head(&plan);
-    int64_t all = print_memory(&plan);
-    if (job->options.mesh.ranks > 1) printf("  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
-    print_flops(&plan);
-    job_destroy(job);
-  }
-  model_config_free(&config);
+  if (!code) code = plan_print(&recipe, exact, stdout, &error);
   recipe_free(&recipe);
   return code ? command_fail("plan", &error) : 0;
 }

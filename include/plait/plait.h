@@ -1,0 +1,40 @@
+// Training by recipe from a program of your own: what the commands `plait train`, `plan` and `recipe` do. docs/recipes.md
+// lists the keys of a recipe. The collectives underneath, for parallelism by hand, are in plait/comm.h.
+//
+//   PlaitError error = {0};
+//   const char *overrides[] = {"mesh.dp=2", "run.dir=/tmp/run"};
+//   if (plait_train("recipe.yaml", 2, overrides, stdout, &error)) fprintf(stderr, "%s\n", error.message);
+//
+// In every function `recipe` is the path of a YAML file, and overrides are "key=value" strings that come after it, in
+// order, paths in them relative to the current folder; overrides may be NULL when there are none. Text goes to `out`,
+// NULL for nowhere. Errors: PLAIT_BAD_INPUT or PLAIT_INFEASIBLE with one sentence about what the user wrote,
+// PLAIT_FAILED for what the machine refused; `error` may be NULL. Nothing is kept between calls.
+//
+// Not a sandbox: when memory is out, or an invariant of plait is broken, the process ends with a message on stderr.
+#pragma once
+#include "plait/api.h"
+#include "plait/error.h"
+#include <stdio.h>
+
+PLAIT_API_BEGIN
+
+// "0.1.0" of the library that runs; static memory.
+const char *plait_version(void);
+
+// Trains to schedule.steps, or to a SIGINT or SIGTERM: it then finishes the step, saves, and returns PLAIT_INTERRUPTED,
+// and the same call goes on from there. All that results lies in the folder run.dir: metrics.jsonl, checkpoints, the
+// effective recipe. When all steps are done already it only says so. Local ranks are threads of this process, which are
+// all gone when the call returns. `out` gets progress, one line every run.log_every steps where it is not a terminal.
+// It installs handlers for SIGINT and SIGTERM and ignores SIGPIPE and SIGXFSZ, and leaves them so: one call at a time
+// in a process, and none after one that was interrupted.
+int plait_train(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
+
+// Prints what training would take: memory of each rank by category, and FLOPs. Compiles the recipe as plait_train does,
+// so that it refuses what that would refuse, but takes no memory for ranks and reads no data.
+int plait_plan(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
+
+// Checks the recipe and prints it as it will be understood: every key, defaults filled in, absolute paths. No other file
+// is opened. What is printed is a recipe.
+int plait_recipe(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
+
+PLAIT_API_END

@@ -1,0 +1,7 @@
+// What a recipe will take, as text: memory of each rank by category, and FLOPs.
+#pragma once
+#include "train/recipe.h"
+
+// Compiles the recipe and prints its plan to `out`, memory in whole bytes when `exact`. Allocates no memory of ranks and
+// reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_job refuses; nothing is printed then.
+int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error);
