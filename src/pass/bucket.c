@@ -1,4 +1,8 @@
 // bucket: collectives of the same kind over the same group become one call with a list of buffers.
+//
+// Collectives of END on accumulators are bucketed in the order in which backward completes these, so that a bucket can go
+// out while backward is still at work on the next (see program: REDUCE). Those that span pipeline stages come last: ranks
+// of different stages complete them at different times, and all ranks must issue them in one order.
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -56,13 +60,33 @@ static int can_advance(const Graph *g, int id, int to) {
   return 1;
 }
 
-typedef struct Bucket { int place; int64_t bytes; Vec(int) member; } Bucket;
+typedef struct Bucket { int place, free; int64_t bytes; Vec(int) member; } Bucket;
+
+// Does the collective read what MICRO left in a Variable, so that it could run before END begins?
+static int is_free(const Graph *g, int id) {
+  const Node *n = &g->node.data[id];
+  const Tensor *in = graph_tensor(g, n->input[0]);
+  return n->region == REGION_END && in->variable >= 0 && in->producer < 0;
+}
+
+// The last MICRO node that writes the Variable; a late number where the group spans stages.
+static int ready_at(const Graph *g, int id) {
+  const Node *n = &g->node.data[id];
+  int variable = graph_tensor(g, n->input[0])->variable, last = -1;
+  if (node_attr(n, CommAttr)->stages) return g->node.count;
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++)
+      if (graph_tensor(g, g->node.data[i].output[k])->variable == variable) last = i;
+  return last;
+}
 
 // Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
 static int join(const Graph *g, Bucket *b, int id, int64_t limit) {
   int64_t bytes = node_bytes(g, &g->node.data[id]);
-  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit) return 0;
-  if (!can_advance(g, id, b->place)) {
+  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit || b->free != is_free(g, id)) return 0;
+  if (b->free) {
+    if (id < b->place) b->place = id;
+  } else if (!can_advance(g, id, b->place)) {
     for (int i = 0; i < b->member.count; i++)
       if (!can_wait(g, b->member.data[i], id)) return 0;
     b->place = id;
@@ -70,6 +94,13 @@ static int join(const Graph *g, Bucket *b, int id, int64_t limit) {
   b->bytes += bytes;
   vec_push(&b->member, id);
   return 1;
+}
+
+typedef struct Candidate { int id, ready; } Candidate;
+
+static int by_readiness(const void *a, const void *b) {
+  const Candidate *x = a, *y = b;
+  return x->ready != y->ready ? (x->ready < y->ready ? -1 : 1) : x->id - y->id;
 }
 
 static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
@@ -90,18 +121,27 @@ static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
 int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error) {
   Vec(Bucket) buckets = {0};
   int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
+  Vec(Candidate) candidate = {0};
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates || n->region == REGION_MICRO || n->ninput != 1) continue;
-    int joined = 0;
-    for (int b = buckets.count - 1; b >= 0 && !joined; b--) joined = join(g, &buckets.data[b], i, bucket_bytes);
-    if (!joined) {
-      Bucket b = {.place = i, .bytes = node_bytes(g, n)};
-      vec_push(&b.member, i);
-      vec_push(&buckets, b);
-    }
+    vec_push(&candidate, (Candidate){i, is_free(g, i) ? ready_at(g, i) : g->node.count + 1});
     is_member[i] = 1;
   }
+  if (candidate.count) qsort(candidate.data, (size_t)candidate.count, sizeof *candidate.data, by_readiness);
+  for (int i = 0; i < candidate.count; i++) {
+    int id = candidate.data[i].id, joined = 0;
+    // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member.
+    for (int b = buckets.count - 1; b >= 0 && !joined; b--) {
+      joined = join(g, &buckets.data[b], id, bucket_bytes);
+      if (is_free(g, id) && buckets.data[b].free && alike(g, &g->node.data[buckets.data[b].member.data[0]], &g->node.data[id])) break;
+    }
+    if (joined) continue;
+    Bucket b = {.place = id, .free = is_free(g, id), .bytes = node_bytes(g, &g->node.data[id])};
+    vec_push(&b.member, id);
+    vec_push(&buckets, b);
+  }
+  vec_free(&candidate);
   for (int b = 0; b < buckets.count; b++) bucket_at[buckets.data[b].place] = b + 1;
   Graph *h = graph_copy(g);
   h->node.count = 0;

@@ -3,7 +3,7 @@
 
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   for (int m = 0; m < microbatches; m++)
-    for (int s = coordinate; s < stages; s += coordinates) vec_push(list, (Action){ACTION_FORWARD, s, m, -1, -1});
+    for (int s = coordinate; s < stages; s += coordinates) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
 }
 
 const ScheduleGenerator schedule_forward = {"forward", generate};

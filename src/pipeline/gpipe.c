@@ -4,10 +4,10 @@
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   for (int m = 0; m < microbatches; m++)
     for (int s = coordinate; s < stages; s += coordinates)
-      vec_push(list, (Action){ACTION_FORWARD, s, m, -1, -1});
+      vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
   for (int m = 0; m < microbatches; m++)
     for (int s = stages - coordinates + coordinate; s >= 0; s -= coordinates)
-      vec_push(list, (Action){ACTION_BACKWARD, s, m, -1, -1});
+      vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = s, .microbatch = m});
 }
 
 const ScheduleGenerator schedule_gpipe = {"gpipe", generate};

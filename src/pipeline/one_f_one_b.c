@@ -6,10 +6,10 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
   CHECK(stages == coordinates, "1f1b runs one stage a pipeline rank");
   int warm = coordinates - 1 - coordinate;
   if (warm > microbatches) warm = microbatches;
-  for (int m = 0; m < warm; m++) vec_push(list, (Action){ACTION_FORWARD, coordinate, m, -1, -1});
+  for (int m = 0; m < warm; m++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m});
   for (int m = 0; m < microbatches; m++) {
-    if (m + warm < microbatches) vec_push(list, (Action){ACTION_FORWARD, coordinate, m + warm, -1, -1});
-    vec_push(list, (Action){ACTION_BACKWARD, coordinate, m, -1, -1});
+    if (m + warm < microbatches) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m + warm});
+    vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = coordinate, .microbatch = m});
   }
 }
 

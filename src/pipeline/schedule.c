@@ -12,19 +12,19 @@ const ScheduleGenerator *schedule_by_name(const char *name) {
 
 // RECV before a segment, SEND after it. Stages on the same coordinate hand over in memory.
 static void add_communication(const Segments *segments, int coordinates, const ActionList *plain, ActionList *full) {
-  vec_push(full, (Action){ACTION_BEGIN, 0, 0, -1, -1});
+  vec_push(full, (Action){.kind = ACTION_BEGIN, .stage = 0, .microbatch = 0});
   for (int i = 0; i < plain->count; i++) {
     Action a = plain->data[i];
     const Segment *s = &segments->micro[a.stage][a.kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD];
     for (int k = 0; k < s->receive.count; k++)
       if ((s->receive.data[k].stage - a.stage) % coordinates)
-        vec_push(full, (Action){ACTION_RECV, a.stage, a.microbatch, s->receive.data[k].tensor, s->receive.data[k].stage});
+        vec_push(full, (Action){.kind = ACTION_RECV, .stage = a.stage, .microbatch = a.microbatch, .tensor = s->receive.data[k].tensor, .peer = s->receive.data[k].stage});
     vec_push(full, a);
     for (int k = 0; k < s->send.count; k++)
       if ((s->send.data[k].stage - a.stage) % coordinates)
-        vec_push(full, (Action){ACTION_SEND, a.stage, a.microbatch, s->send.data[k].tensor, s->send.data[k].stage});
+        vec_push(full, (Action){.kind = ACTION_SEND, .stage = a.stage, .microbatch = a.microbatch, .tensor = s->send.data[k].tensor, .peer = s->send.data[k].stage});
   }
-  vec_push(full, (Action){ACTION_END, 0, 0, -1, -1});
+  vec_push(full, (Action){.kind = ACTION_END, .stage = 0, .microbatch = 0});
 }
 
 // Messages of one ordered pair of coordinates and one direction travel in order.
@@ -126,20 +126,21 @@ void schedule_free(Schedule *s) {
   free(s);
 }
 
-void schedule_print(const Schedule *s, const Graph *g, int coordinate, FILE *out) {
+void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out) {
   static const char *const names[] = {
 #define ACTION(id, name, meaning) name,
 #include "pipeline/actions.def"
 #undef ACTION
   };
-  const ActionList *list = &s->list[coordinate];
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
     fprintf(out, "  %s", names[a->kind]);
-    if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD) fprintf(out, " stage %d microbatch %d slot %d", a->stage, a->microbatch, a->microbatch % s->slots);
+    if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD)
+      fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % slots, a->from, a->to - 1);
     if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
       fprintf(out, " microbatch %d %%%d %s %s stage %d", a->microbatch, a->tensor, graph_tensor(g, a->tensor)->name,
               a->kind == ACTION_SEND ? "to" : "from", a->peer);
+    if (a->kind == ACTION_REDUCE) fprintf(out, " %s %s", op_name(g->node.data[a->node].op), g->node.data[a->node].name);
     fputc('\n', out);
   }
 }

@@ -17,6 +17,8 @@ typedef struct Action {
   int microbatch;
   int tensor;     // SEND, RECV
   int peer;       // SEND, RECV: the other virtual stage
+  int from, to;   // FORWARD, BACKWARD: range of the body's instructions (to 0: all of them); see program
+  int node;       // REDUCE
 } Action;
 typedef Vec(Action) ActionList;
 
@@ -57,4 +59,5 @@ void segments_free(Segments *s);
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
-void schedule_print(const Schedule *s, const Graph *g, int coordinate, FILE *out);
+// One line an action.
+void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out);

@@ -17,6 +17,8 @@ typedef struct Bound {
   int pieces;
   Piece *piece;
   PlaitBuffer *buffer;    // (pieces) scratch for the call
+  int started;            // by a REDUCE; END waits for `done`
+  PlaitEvent done;
 } Bound;
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody;
@@ -34,6 +36,7 @@ struct Executor {
   int *variable;              // Variable of this graph → of the State's graph
   BoundBody begin, end, (*micro)[PHASE_COUNT];
   Vec(GroupComm) group;
+  PlaitStream *stream;        // of REDUCE; NULL when there is none
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   PlaitEvent *sent;           // (slots × sends per microbatch)
   int sends;                  // per microbatch, at most
@@ -60,7 +63,8 @@ static char *pointer(const Executor *e, int tensor, int microbatch) {
   }
   case SPACE_INPUT: return (char *)e->inputs[t->input].base + microbatch * e->inputs[t->input].stride;
   case SPACE_SLOT: return e->state->work + microbatch % p->slots * p->slot_bytes + place->offset;
-  case SPACE_WORK: return e->state->work + p->slots * p->slot_bytes + place->offset;
+  case SPACE_COMM: return e->state->work + p->slots * p->slot_bytes + place->offset;
+  case SPACE_WORK: return e->state->work + program_work_offset(p) + place->offset;
   case SPACE_NONE: break;
   }
   return NULL;
@@ -218,6 +222,12 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
       e->micro[s][phase] = bind_body(e, &p->micro[s][phase]);
       e->sends += p->segments->micro[s][phase].send.count;
     }
+  for (int i = 0; i < p->actions.count && !code; i++)
+    if (p->actions.data[i].kind == ACTION_REDUCE && !e->stream) code = plait_stream_create(world, &e->stream, error);
+  if (code) {
+    executor_destroy(e);
+    return code;
+  }
   e->sent = arena_array(&e->arena, PlaitEvent, p->slots * (e->sends + 1));
   e->sent_count = arena_array(&e->arena, int, p->slots + 1);
   *out = e;
@@ -226,6 +236,7 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
 
 void executor_destroy(Executor *e) {
   if (!e) return;
+  plait_stream_destroy(e->stream);
   for (int i = 0; i < e->group.count; i++) plait_comm_destroy(e->group.data[i].comm);
   for (int i = 0; i < 2; i++) plait_comm_destroy(e->pipe[i]);
   vec_free(&e->group);
@@ -235,39 +246,63 @@ void executor_destroy(Executor *e) {
 
 // Running -----------------------------------------------------------------------------------------------------------
 
-static int run_collective(Executor *e, Bound *b) {
+// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
+static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
     b->buffer[i] = (PlaitBuffer){(char *)b->input[p->input].data + p->send, (char *)b->output[p->output].data + p->recv, (size_t)p->count};
   }
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
+  size_t n = (size_t)b->pieces;
+  if (b->node->op == OP_ALL_REDUCE) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
+  if (b->node->op == OP_ALL_GATHER) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
+  if (b->node->op == OP_REDUCE_SCATTER) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
+  return PLAIT_FAILED;
+}
+
+// In a body: does the collective, or waits for the one that a REDUCE started. What this takes is exposed communication.
+static int run_collective(Executor *e, Bound *b) {
   double start = now();
-  int code = PLAIT_FAILED;
-  if (b->node->op == OP_ALL_REDUCE) code = plait_all_reduce(b->comm, b->buffer, (size_t)b->pieces, dtype, op, NULL, NULL);
-  if (b->node->op == OP_ALL_GATHER) code = plait_all_gather(b->comm, b->buffer, (size_t)b->pieces, dtype, NULL, NULL);
-  if (b->node->op == OP_REDUCE_SCATTER) code = plait_reduce_scatter(b->comm, b->buffer, (size_t)b->pieces, dtype, op, NULL, NULL);
+  int code = b->started ? plait_event_wait(b->done) : call_collective(b, NULL, NULL);
+  b->started = 0;
   e->comm_seconds += now() - start;
   return code;
 }
 
-static int run_body(Executor *e, BoundBody *body, int microbatch, Error *error) {
+static void point_operands(const Executor *e, Bound *b, int microbatch) {
+  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : pointer(e, b->tensor[k], microbatch);
+  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = pointer(e, b->node->output[k], microbatch);
+}
+
+static void run_kernel(Executor *e, Bound *b) {
+  KernelCall call = {.ninput = b->ninput, .noutput = b->node->noutput, .input = b->input, .output = b->output, .attr = b->node->attr,
+                     .name = b->name, .parameters = &e->parameters, .workspace = e->state->work + program_scratch_offset(e->program),
+                     .workspace_size = (size_t)e->program->scratch_bytes, .team = e->team};
+  b->kernel(&call);
+}
+
+// Instructions [from, to) of a body; to 0: all.
+static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int to, Error *error) {
   e->parameters.microbatch = microbatch;
   e->parameters.sample_base = microbatch * e->microbatch_samples;
-  char *scratch = e->state->work + e->program->slots * e->program->slot_bytes + e->program->work_bytes;
-  for (int i = 0; i < body->count; i++) {
+  for (int i = from; i < (to ? to : body->count); i++) {
     Bound *b = &body->bound[i];
-    for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : pointer(e, b->tensor[k], microbatch);
-    for (int k = 0; k < b->node->noutput; k++) b->output[k].data = pointer(e, b->node->output[k], microbatch);
-    if (b->comm) {
-      if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
-      continue;
-    }
-    KernelCall call = {.ninput = b->ninput, .noutput = b->node->noutput, .input = b->input, .output = b->output, .attr = b->node->attr,
-                       .name = b->name, .parameters = &e->parameters, .workspace = scratch,
-                       .workspace_size = (size_t)e->program->scratch_bytes, .team = e->team};
-    b->kernel(&call);
+    point_operands(e, b, microbatch);
+    if (!b->comm) run_kernel(e, b);
+    else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
   }
+  return PLAIT_OK;
+}
+
+static int run_reduce(Executor *e, const Action *a, Error *error) {
+  Bound *b = NULL;
+  for (int i = 0; i < e->end.count && !b; i++)
+    if (e->end.bound[i].node->id == a->node) b = &e->end.bound[i];
+  CHECK(b, "REDUCE of a node that END lacks");
+  point_operands(e, b, 0);
+  if (call_collective(b, e->stream, &b->done)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
+  b->started = 1;
   return PLAIT_OK;
 }
 
@@ -296,10 +331,11 @@ static int run_transfer(Executor *e, const Action *a) {
 static int run_action(Executor *e, const Action *a, Error *error) {
   int slot = a->microbatch % e->program->slots;
   switch (a->kind) {
-  case ACTION_BEGIN: return run_body(e, &e->begin, 0, error);
-  case ACTION_END: return run_body(e, &e->end, 0, error);
-  case ACTION_BACKWARD: return run_body(e, &e->micro[a->stage][PHASE_BACKWARD], a->microbatch, error);
-  case ACTION_FORWARD: return run_body(e, &e->micro[a->stage][PHASE_FORWARD], a->microbatch, error);
+  case ACTION_BEGIN: return run_body(e, &e->begin, 0, 0, 0, error);
+  case ACTION_END: return run_body(e, &e->end, 0, 0, 0, error);
+  case ACTION_BACKWARD: return run_body(e, &e->micro[a->stage][PHASE_BACKWARD], a->microbatch, a->from, a->to, error);
+  case ACTION_FORWARD: return run_body(e, &e->micro[a->stage][PHASE_FORWARD], a->microbatch, a->from, a->to, error);
+  case ACTION_REDUCE: return run_reduce(e, a, error);
   case ACTION_RECV: // the first thing that happens to a slot may be a receive
   case ACTION_SEND:
     if (run_transfer(e, a)) return error_set(error, PLAIT_FAILED, "stage %d, microbatch %d, slot %d: %s", a->stage, a->microbatch, slot, plait_comm_error(e->world));
@@ -320,7 +356,7 @@ static int reuse_slot(Executor *e, const Action *a, int *entered) {
 int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error) {
   e->inputs = inputs;
   e->parameters.step = step;
-  const ActionList *list = &e->program->schedule->list[e->program->coordinate];
+  const ActionList *list = &e->program->actions;
   int entered[e->program->slots], code = PLAIT_OK;
   for (int i = 0; i < e->program->slots; i++) entered[i] = -1;
   for (int i = 0; i < list->count && !code; i++) {

@@ -73,15 +73,18 @@ static int64_t pack(Life *life, int n) {
   return end;
 }
 
-// Collectives' results in BEGIN and END are counted as communication.
-static void count_communication(Program *p, const Body *body) {
-  int64_t bytes = 0;
-  for (int i = 0; i < body->count; i++) {
-    const Node *n = &p->graph->node.data[body->instruction[i].node];
-    for (int k = 0; k < n->noutput && op_def(n->op)->communicates; k++)
-      if (p->place[n->output[k]].space == SPACE_WORK) bytes += tensor_bytes(graph_tensor(p->graph, n->output[k]));
+// Results of REDUCE outlive the body during which they are made: each has a place of its own.
+void memory_place_reduced(Program *p) {
+  for (int i = 0; i < p->actions.count; i++) {
+    const Action *a = &p->actions.data[i];
+    if (a->kind != ACTION_REDUCE) continue;
+    const Node *n = &p->graph->node.data[a->node];
+    for (int k = 0; k < n->noutput; k++) {
+      if (p->place[n->output[k]].space != SPACE_WORK) continue;
+      p->place[n->output[k]] = (Place){SPACE_COMM, p->comm_bytes};
+      p->comm_bytes += tensor_bytes(graph_tensor(p->graph, n->output[k]));
+    }
   }
-  if (bytes > p->memory.communication) p->memory.communication = bytes;
 }
 
 void memory_place_body(Program *p, const Body *body) {
@@ -157,11 +160,8 @@ void memory_place_tensors(Program *p) {
 
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
-  count_communication(p, &p->begin);
-  count_communication(p, &p->end);
-  int64_t work = p->work_bytes + p->scratch_bytes;
-  if (m->communication > work) m->communication = work; // it shares the workspace with bodies that run at other times
   m->activations = p->slots * p->slot_bytes;
-  m->workspace = work - m->communication;
-  m->total = p->state_bytes + m->activations + work;
+  m->communication = p->comm_bytes;
+  m->workspace = p->work_bytes + p->scratch_bytes;
+  m->total = p->state_bytes + m->activations + m->communication + m->workspace;
 }

@@ -12,6 +12,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->space == SPACE_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->space == SPACE_INPUT) fprintf(out, "=<%s>", t->name);
   if (place->space == SPACE_SLOT) fprintf(out, "=slot+%lld", (long long)place->offset);
+  if (place->space == SPACE_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
   if (place->space == SPACE_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
   for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
@@ -46,7 +47,7 @@ void program_print(const Program *p, FILE *out) {
           p->coordinate, p->schedule->coordinates, p->slots, (long long)p->slot_bytes, (long long)p->work_bytes,
           (long long)p->scratch_bytes, (long long)p->state_bytes);
   fprintf(out, "actions\n");
-  schedule_print(p->schedule, p->graph, p->coordinate, out);
+  schedule_print(&p->actions, p->graph, p->slots, out);
   print_body(p, "body BEGIN", &p->begin, out);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {

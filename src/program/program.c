@@ -1,6 +1,7 @@
 // Compiles a partitioned graph into one pipeline coordinate's Program.
 #include "program/program.h"
 #include "program/memory.h"
+#include "program/overlap.h"
 #include <string.h>
 
 static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
@@ -53,7 +54,7 @@ static Body make_body(Program *p, const Segment *s, const Backend *backend, int 
 }
 
 int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator *schedule, int microbatches, int coordinate,
-                   const Backend *backend, int threads, Program **out, Error *error) {
+                   const Backend *backend, int threads, int overlap, Program **out, Error *error) {
   Program *p = xcalloc(1, sizeof *p);
   p->graph = graph;
   p->mesh = *mesh;
@@ -71,13 +72,14 @@ int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator
   p->begin = make_body(p, &p->segments->begin, backend, threads);
   p->end = make_body(p, &p->segments->end, backend, threads);
   p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)graph->stages);
+  for (int s = coordinate; s < graph->stages; s += pp)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], backend, threads);
+  overlap_actions(p, overlap);
+  memory_place_reduced(p);
   memory_place_body(p, &p->begin);
   memory_place_body(p, &p->end);
   for (int s = coordinate; s < graph->stages; s += pp)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], backend, threads);
-      memory_place_body(p, &p->micro[s][phase]);
-    }
+    for (int phase = 0; phase < PHASE_COUNT; phase++) memory_place_body(p, &p->micro[s][phase]);
   memory_total(p);
   *out = p;
   return PLAIT_OK;
@@ -87,9 +89,13 @@ void program_destroy(Program *p) {
   if (!p) return;
   schedule_free(p->schedule);
   segments_free(p->segments);
+  vec_free(&p->actions);
   arena_free(&p->arena);
   free(p);
 }
+
+int64_t program_work_offset(const Program *p) { return p->slots * p->slot_bytes + p->comm_bytes; }
+int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
 
 static double body_flops(const Program *p, const Body *b) {
   double flops = 0;

@@ -4,19 +4,22 @@
 //   actions      BEGIN | END                 run that body once
 //                F s m | B s m               run stage s's forward or backward body on slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
+//                REDUCE n                    start collective n of END, whose accumulators the last backward has completed,
+//                                            on the communication stream; END waits for it. A body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the back end, or a collective of the comm layer
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
 //                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
 //                SLOT o       offset o in the slot of the microbatch: what crosses F → B → W, and what is sent or received
 //                WORK o       offset o in the workspace: lives within one body
+//                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
 // Nothing that depends on a rank's coordinates is in here except buffer-free facts bound at load (peers, IndexMaps).
 #pragma once
 #include "backend/backend.h"
 #include "dist/layout.h"
 #include "pipeline/schedule.h"
 
-typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_WORK } Space;
+typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_WORK, SPACE_COMM } Space;
 typedef struct Place { Space space; int64_t offset; } Place; // per tensor; offset in bytes (SLOT, WORK)
 
 typedef struct Instruction { int node; int64_t scratch; } Instruction; // scratch: bytes of kernel workspace
@@ -27,7 +30,7 @@ typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t activations;                             // slots × bytes of a slot
   int64_t workspace;                               // temporaries of bodies, and kernels' scratch
-  int64_t communication;                           // buffers of collectives' results in BEGIN and END
+  int64_t communication;                           // results of collectives that overlap with backward
   int64_t total;
 } MemoryPlan;
 
@@ -43,7 +46,8 @@ typedef struct Program {
   int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
   int64_t (*copy_offset)[MAX_COPIES];
   int64_t state_bytes;        // Variables
-  int64_t slot_bytes, work_bytes, scratch_bytes;
+  ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
+  int64_t slot_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
   int slots;
   MemoryPlan memory;
   Arena arena;
@@ -51,8 +55,9 @@ typedef struct Program {
 
 // Compiles one coordinate's Program from a partitioned graph. Reads the back end's description for scratch sizes with
 // `threads` threads a rank. Allocates no buffers. The graph must outlive the Program.
+// `overlap`: gradient collectives start during the last backward instead of in END.
 int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator *schedule, int microbatches, int coordinate,
-                   const Backend *backend, int threads, Program **out, Error *error);
+                   const Backend *backend, int threads, int overlap, Program **out, Error *error);
 void program_destroy(Program *p);
 void program_print(const Program *p, FILE *out);
 
@@ -60,6 +65,9 @@ void program_print(const Program *p, FILE *out);
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
+// Offset of the workspace behind slots and communication buffers, and of kernels' scratch behind that.
+int64_t program_work_offset(const Program *p);
+int64_t program_scratch_offset(const Program *p);
 // FLOPs of all kernels of a step on one rank.
 double program_flops(const Program *p);
 

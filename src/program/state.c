@@ -6,7 +6,7 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-int64_t program_work_bytes(const Program *p) { return p->slots * p->slot_bytes + p->work_bytes + p->scratch_bytes; }
+int64_t program_work_bytes(const Program *p) { return program_scratch_offset(p) + p->scratch_bytes; }
 
 int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
   return round_up(program->state_bytes + work_bytes + BUFFER_ALIGNMENT, HUGE_PAGE);

@@ -6,7 +6,7 @@ static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *sche
   int pp = j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size, code = PLAIT_OK;
   *out = xcalloc((size_t)pp, sizeof **out);
   for (int c = 0; c < pp && !code; c++) {
-    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads, &(*out)[c], error);
+    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads, j->options.layout.bucket_bytes > 0, &(*out)[c], error);
     if (!code && program_work_bytes((*out)[c]) > j->work_bytes) j->work_bytes = program_work_bytes((*out)[c]);
   }
   return code;

@@ -1,0 +1,78 @@
+// Where gradient collectives start: behind the last instruction that writes one of their accumulators.
+#include "program/overlap.h"
+#include "op/op.h"
+
+typedef struct Start { int node, action, instruction; } Start; // action: index into the schedule's list
+
+static const Body *body_of(const Program *p, const Action *a) {
+  if (a->kind == ACTION_FORWARD) return &p->micro[a->stage][PHASE_FORWARD];
+  if (a->kind == ACTION_BACKWARD) return &p->micro[a->stage][PHASE_BACKWARD];
+  return NULL;
+}
+
+// The last instruction of the step's microbatches that writes the Variable; action -1 when none does.
+static Start last_writer(const Program *p, int variable) {
+  const ActionList *list = &p->schedule->list[p->coordinate];
+  for (int i = list->count - 1; i >= 0; i--) {
+    const Body *body = body_of(p, &list->data[i]);
+    for (int k = body ? body->count - 1 : -1; k >= 0; k--) {
+      const Node *n = &p->graph->node.data[body->instruction[k].node];
+      for (int o = 0; o < n->noutput; o++)
+        if (graph_tensor(p->graph, n->output[o])->variable == variable) return (Start){.action = i, .instruction = k};
+    }
+  }
+  return (Start){.action = -1};
+}
+
+// 1 and the start of a collective that may go out early: all its inputs are accumulators as MICRO left them, and its group
+// lies within this stage (ranks of other stages complete theirs at other times).
+static int early(const Program *p, const Node *n, Start *start) {
+  *start = (Start){.node = n->id, .action = -1};
+  if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->stages) return 0;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = graph_tensor(p->graph, n->input[k]);
+    if (t->variable < 0 || t->producer >= 0 || p->graph->variable.data[t->variable].kind != VARIABLE_GRADIENT) return 0;
+    Start s = last_writer(p, t->variable);
+    if (s.action < 0) return 0;
+    if (s.action > start->action || (s.action == start->action && s.instruction > start->instruction))
+      start->action = s.action, start->instruction = s.instruction;
+  }
+  return 1;
+}
+
+static int by_time(const void *a, const void *b) {
+  const Start *x = a, *y = b;
+  if (x->action != y->action) return x->action - y->action;
+  return x->instruction != y->instruction ? x->instruction - y->instruction : x->node - y->node;
+}
+
+void overlap_actions(Program *p, int overlap) {
+  Vec(Start) starts = {0};
+  for (int i = 0; overlap && i < p->end.count; i++) {
+    Start s;
+    if (early(p, &p->graph->node.data[p->end.instruction[i].node], &s)) vec_push(&starts, s);
+  }
+  if (starts.count) qsort(starts.data, (size_t)starts.count, sizeof *starts.data, by_time);
+  const ActionList *list = &p->schedule->list[p->coordinate];
+  for (int i = 0, next = 0; i < list->count; i++) {
+    Action a = list->data[i];
+    int from = 0;
+    for (; next < starts.count && starts.data[next].action == i; next++) {
+      int to = starts.data[next].instruction + 1;
+      if (to > from) {
+        Action part = a;
+        part.from = from;
+        part.to = to;
+        vec_push(&p->actions, part);
+        from = to;
+      }
+      vec_push(&p->actions, (Action){.kind = ACTION_REDUCE, .stage = a.stage, .microbatch = a.microbatch, .node = starts.data[next].node});
+    }
+    const Body *body = body_of(p, &a);
+    if (!body || from < body->count || !from) {
+      if (body) a.from = from, a.to = body->count;
+      vec_push(&p->actions, a);
+    }
+  }
+  vec_free(&starts);
+}

@@ -1,0 +1,7 @@
+// Overlap of gradient collectives with backward.
+#pragma once
+#include "program/program.h"
+
+// Fills p->actions from the schedule. With `overlap`, collectives of END that read only accumulators become REDUCE actions
+// behind the instruction that completes their last accumulator, and that body is cut there.
+void overlap_actions(Program *p, int overlap);
