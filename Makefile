@@ -4,8 +4,9 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_OPTIONS ?=
 TEST_OPTIONS ?=
 PREFIX ?= /usr/local
+RUNS ?= 1000000
 
-.PHONY: all test demo parity mutants clean install dependencies
+.PHONY: all test demo parity mutants fuzz clean install dependencies
 
 all: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \
@@ -30,8 +31,20 @@ parity: all
 mutants: all
 	@scripts/mutants
 
+# RUNS inputs for each parser, under clang's libFuzzer, ASan and UBSan; without clang, mutated blindly by tests/fuzz/driver.c.
+fuzz: dependencies
+	@scripts/install-dependencies fuzz || true
+	@if echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' | \
+	    clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then options="-DCMAKE_C_COMPILER=clang -DPLAIT_FUZZ=ON"; \
+	  else echo "no clang with libFuzzer here: inputs are mutated blindly"; options=; fi; \
+	  cmake -G Ninja -S . -B build-fuzz -DPLAIT_SANITIZE=address,undefined $$options >build-fuzz.log \
+	  || { cat build-fuzz.log; exit 1; }; rm -f build-fuzz.log
+	@cmake --build build-fuzz -j $(JOBS) --target $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+	@JOBS=$(JOBS) scripts/fuzz build-fuzz $(RUNS)
+
+# The command, libplait (static and shared), include/plait and plait.pc, below $(DESTDIR)$(PREFIX).
 install: all
-	install -D -m 755 $(BUILD)/plait $(DESTDIR)$(PREFIX)/bin/plait
+	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
 clean:
-	rm -rf build build-werror build-asan build-tsan
+	rm -rf build build-werror build-asan build-tsan build-fuzz

@@ -6,6 +6,12 @@
 
 static _Thread_local int thread_rank = -1;
 
+// Messages quote what hostile files hold; none of it may move a terminal's cursor or look like a second message.
+static void make_printable(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
 int error_set(Error *error, int code, const char *format, ...) {
   if (!error || error->code) return code;
   error->code = code;
@@ -13,6 +19,7 @@ int error_set(Error *error, int code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
+  make_printable(error->message);
   return code;
 }
 
@@ -28,6 +35,7 @@ int error_prefix(Error *error, const char *format, ...) {
     int rest = (int)sizeof error->message - n - 3;
     snprintf(error->message + n, sizeof error->message - (size_t)n, ": %.*s", rest > 0 ? rest : 0, old);
   }
+  make_printable(error->message);
   return error->code;
 }
 

@@ -176,7 +176,8 @@ int64_t indexed_document_at(const IndexedDataset *d, int64_t position) {
 
 int indexed_read(const IndexedDataset *d, int64_t position, int64_t count, int vocab_size, int32_t *out, Error *error) {
   CHECK(position >= 0 && count >= 0 && position <= d->tokens && count <= d->tokens - position);
-  const uint8_t *p = d->bin.data + (d->bin.data ? position * indexed_type_bytes(d->type) : 0);
+  if (count == 0) return PLAIT_OK; // an empty PREFIX.bin is not mapped
+  const uint8_t *p = d->bin.data + position * indexed_type_bytes(d->type);
   int64_t limit = vocab_size > 0 ? vocab_size : (int64_t)INT32_MAX + 1;
   int64_t bad = -1, bad_id = 0;
 #define READ(type)                                                                                                     \

@@ -274,7 +274,8 @@ int reader_finish_decoder(const TokenizerReader *r) {
 // ---- post-processor ------------------------------------------------------------------------------------------------
 
 static int add_special_id(const TokenizerReader *r, const json_t *id, IdVector *ids, const char *where) {
-  if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= r->t->vocab_size)
+  if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= r->t->vocab_size ||
+      !r->t->token_text[json_integer_value(id)])
     return reader_refuse(r, where, "adds a token that is not in the vocabulary");
   vec_push(ids, (int32_t)json_integer_value(id));
   return PLAIT_OK;
