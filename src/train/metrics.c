@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LONGEST_LINE = 64 << 10 }; // longer ones are not ours
@@ -64,12 +65,27 @@ void metrics_begin(Metrics *metrics) {
   add(metrics, "{");
 }
 
+static double seconds_since_1970(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// The step comes first and opens the event; without it there is none.
+static void mirror(Metrics *metrics, const char *key, double value) {
+  if (!metrics->events) return;
+  if (metrics->length == 1) events_begin(metrics->events, strcmp(key, "step") ? -1 : (int64_t)value, seconds_since_1970());
+  else events_scalar(metrics->events, key, value);
+}
+
 void metrics_integer(Metrics *metrics, const char *key, int64_t value) {
+  mirror(metrics, key, (double)value);
   add_key(metrics, key);
   add(metrics, "%lld", (long long)value);
 }
 
 void metrics_real(Metrics *metrics, const char *key, double value) {
+  mirror(metrics, key, value);
   add_key(metrics, key);
   if (isnan(value)) add(metrics, "\"nan\"");
   else if (isinf(value)) add(metrics, value > 0 ? "\"inf\"" : "\"-inf\"");
@@ -88,7 +104,7 @@ int metrics_end(Metrics *metrics, Error *error) {
   ssize_t wrote;
   do wrote = write(metrics->fd, metrics->line, (size_t)metrics->length);
   while (wrote < 0 && errno == EINTR);
-  if (wrote == metrics->length) return PLAIT_OK;
+  if (wrote == metrics->length) return metrics->events ? events_end(metrics->events, error) : PLAIT_OK;
   int why = wrote < 0 ? errno : ENOSPC;
   if (wrote > 0 && before >= 0 && ftruncate(metrics->fd, before)) why = errno; // no half line stays
   return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", metrics->path, strerror(why));

@@ -1,6 +1,7 @@
 // metrics.jsonl: one JSON object a line, written whole or not at all; cut back on resume; read back as series.
 #pragma once
 #include "base/error.h"
+#include "train/events.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ typedef struct Metrics {
   char *path;
   int length;
   bool overflow; // the line did not fit
+  Events *events; // may be NULL: every number of a line that begins with "step" goes there too
   char line[8192];
 } Metrics;
 

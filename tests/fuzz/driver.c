@@ -1,6 +1,6 @@
 // Runs a fuzz target without libFuzzer: all seeds, then RUNS inputs that are mutated or crossed seeds. Blind, but fast.
 //   fuzz_x [-runs=N] [-seed=N] [-max_len=N] [FILE or FOLDER …]; other options of libFuzzer are ignored.
-// The input that is being tried lies in crash-NAME-PID while it is tried only after a crash: see write_crash.
+// An input that crashes is left in ./crash-input (with sanitizers: under abort_on_error=1, as scripts/fuzz sets).
 #include "fuzz.h"
 #include "base/vec.h"
 #include <dirent.h>
