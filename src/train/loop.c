@@ -12,6 +12,7 @@
 #include "train/save.h"
 #include "train/setup.h"
 #include "train/state_tensors.h"
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -182,6 +183,7 @@ static int save(Loop *l, Rank *r, int64_t step, Error *error) {
   int code = save_checkpoint(r, l->checkpoints, &extra, l->recipe->checkpoint.keep, error);
   if (!code && r->rank == 0) {
     l->saving = 0;
+    malloc_trim(0);
     progress_note(&l->progress, "step %lld: saved %s/step-%lld", (long long)step, l->checkpoints, (long long)step);
     progress_resume_clock(&l->progress);
   }
@@ -369,6 +371,8 @@ static int begin_writing(Loop *l, Error *error) {
 }
 
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
+  // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
   Loop l = {.recipe = recipe, .out = out, .culprit = -1};
   l.metrics.fd = -1;
   l.folder.lock = -1;
@@ -380,6 +384,7 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
     announce(&l);
     measure_peak(&l);
     signals_install();
+    malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
     l.memory_before = memory_usage_anonymous();
     progress_start(&l.progress, out, l.first_step, recipe->schedule.steps, recipe->run.log_every);
     code = run_ranks(&l, error);

@@ -1,6 +1,7 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
 #include "base/units.h"
+#include "train/host_memory.h"
 #include "train/setup.h"
 #include <stdlib.h>
 
@@ -45,6 +46,7 @@ typedef enum Row {
   ROW_RESERVE,
   ROW_ARENA,
   ROW_LOADER,
+  ROW_EXECUTORS,
   ROW_TOTAL,
   ROW_COUNT
 } Row;
@@ -59,6 +61,7 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_RESERVE] = "evaluation, rounding",
                                                  [ROW_ARENA] = "arena (2 MiB pages)",
                                                  [ROW_LOADER] = "loader",
+                                                 [ROW_EXECUTORS] = "bound instructions",
                                                  [ROW_TOTAL] = "total"};
 
 // All rows of one pipeline coordinate. The rows up to RESERVE add up to ARENA, which is what State allocates.
@@ -76,7 +79,8 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_RESERVE] = row[ROW_ARENA];
   for (int i = 0; i < ROW_RESERVE; i++) row[ROW_RESERVE] -= row[i];
   row[ROW_LOADER] = plan->loader;
-  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER];
+  row[ROW_EXECUTORS] = host_memory_executors(plan->job, coordinate);
+  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS];
 }
 
 static void print_cell(const Plan *plan, int64_t bytes) {

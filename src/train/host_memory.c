@@ -1,0 +1,44 @@
+// Counts what executor_create allocates (program/exec.c, Binding), instruction by instruction.
+#include "train/host_memory.h"
+
+enum { BOUND_BYTES = 128 }; // a bound instruction without its operands and buffers
+
+static int64_t extent(const Tensor *t, int from, int to) {
+  int64_t n = 1;
+  for (int d = from; d < to; d++) n *= t->local[d];
+  return n;
+}
+
+// Buffers of a collective: one a tensor, or one for each block outside of the gathered or scattered dim.
+static int64_t pieces(const Graph *g, const Node *n) {
+  int64_t count = 0;
+  if (n->op == OP_ALL_REDUCE) return n->ninput;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+    int d = 0;
+    while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
+    count += extent(n->op == OP_REDUCE_SCATTER ? out : in, 0, d);
+  }
+  return count;
+}
+
+static int64_t body_bytes(const Graph *g, const Body *body) {
+  int64_t bytes = 0;
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    bytes += BOUND_BYTES + (n->ninput + n->noutput + 2) * (int64_t)sizeof(Operand);
+    if (op_def(n->op)->communicates) bytes += pieces(g, n) * (int64_t)(2 * sizeof(int64_t) + 2 * sizeof(int) + sizeof(int64_t) + sizeof(PlaitBuffer));
+  }
+  return bytes;
+}
+
+static int64_t program_bytes(const Program *p) {
+  int64_t bytes = body_bytes(p->graph, &p->begin) + body_bytes(p->graph, &p->end);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) bytes += body_bytes(p->graph, &p->micro[s][phase]);
+  return bytes;
+}
+
+int64_t host_memory_executors(const Job *job, int coordinate) {
+  return program_bytes(job->program[coordinate]) + (job->evaluate ? program_bytes(job->evaluation[coordinate]) : 0);
+}
