@@ -18,10 +18,14 @@ int cmd_train(int argc, char **argv) {
   int status = options_parse(&help, NULL, 0, 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
-  Recipe recipe;
-  int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = train_run(&recipe, stdout, &error);
+  Recipe recipe = {0};
+  Launch launch;
+  int code = launch_begin(&launch, &error);
+  if (!code) code = launch_agree(&launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
+  if (!code) code = launch_agree(&launch, launch_choose(&launch, &recipe, &error), &error);
+  if (!code) code = train_run_launched(&recipe, &launch, stdout, &error);
   recipe_free(&recipe);
-  if (code == PLAIT_INTERRUPTED) return 128 + signals_number(); // not 0: what a script does next wants a finished model
-  return code ? command_fail("train", &error) : 0;
+  if (!launch.world || !*plait_comm_error(launch.comm)) status = code && code != PLAIT_INTERRUPTED ? command_fail("train", &error) : 0;
+  launch_end(&launch); // says itself why a world has failed
+  return code == PLAIT_INTERRUPTED ? 128 + signals_number() : status; // not 0: what a script does next wants a finished model
 }

@@ -1,10 +1,11 @@
-// The training loop: one thread per rank; rank 0 also speaks and writes.
+// The training loop: one thread or process per rank; rank 0 also speaks and writes.
 #include "train/loop.h"
 #include "base/file.h"
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
+#include "train/gather.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
 #include "train/progress.h"
@@ -22,6 +23,7 @@
 
 typedef struct Loop {
   const Recipe *recipe;
+  const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   ModelConfig config;
   Job *job;
@@ -51,6 +53,9 @@ static double now(void) {
 }
 
 // Start -------------------------------------------------------------------------------------------------------------
+
+static int is_process(const Loop *l) { return l->launch && l->launch->world; }
+static int speaks(const Loop *l) { return !is_process(l) || l->launch->rank == 0; } // has rank 0
 
 // Where the run starts from: a checkpoint (own or named), else init.
 static int find_resume(Loop *l, Error *error) {
@@ -99,6 +104,7 @@ static int check_memory(const Loop *l, Error *error) {
   int pp = l->recipe->mesh.pp;
   int64_t bytes = 0, available = memory_usage_available();
   for (int c = 0; c < pp; c++) bytes += state_plan_bytes(l->job->program[c], l->job->work_bytes) * (l->job->options.mesh.ranks / pp);
+  if (is_process(l)) bytes = bytes / l->launch->ranks * plait_world_local_size(l->launch->world);
   if (available < 0 || bytes <= available) return PLAIT_OK;
   return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available (plait plan shows for what)",
                    units_bytes((double)bytes).s, units_bytes((double)available).s);
@@ -195,33 +201,31 @@ static int barrier(Rank *r, Error *error) {
   return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
 }
 
-// Rank 0 gathers the reduced gradients of all ranks, which wait, into DIR/step-N.safetensors.
+// Rank 0 gathers the reduced gradients of all ranks into DIR/step-N.safetensors; the others wait.
 static int dump_gradients(Loop *l, Rank *r, int64_t step, Error *error) {
-  int code = barrier(r, error);
+  CheckpointTensor *boxes;
+  Gathered all = {0};
+  int n = state_tensors(r->state, 1 << VARIABLE_METRIC, "dump.", 1, &boxes);
+  int code = gather_boxes(r->world, boxes, n, &all, error);
+  free(boxes);
   if (!code && r->rank == 0) {
-    Vec(CheckpointTensor) all = {0};
-    for (int i = 0; i < l->job->options.mesh.ranks; i++) {
-      CheckpointTensor *boxes;
-      int n = state_tensors(l->ranks[i]->state, 1 << VARIABLE_METRIC, "dump.", 1, &boxes);
-      for (int k = 0; k < n; k++) vec_push(&all, boxes[k]);
-      free(boxes);
-    }
     char *path = xformat("%s/step-%lld.safetensors", l->recipe->run.dump_gradients, (long long)step);
     code = folder_create(l->recipe->run.dump_gradients, error);
-    if (!code) code = safetensors_write_gathered(path, all.data, all.count, error);
+    if (!code) code = safetensors_write_gathered(path, all.boxes, all.count, error);
     free(path);
-    vec_free(&all);
   }
+  gather_free(&all);
   return code ? code : barrier(r, error);
 }
 
-// All ranks must agree whether to stop: rank 0 asks the flag and tells the others.
-static int agree_to_stop(Rank *r, int *stop, Error *error) {
-  int32_t word = r->rank == 0 && signals_stop();
-  PlaitBuffer buffer = {&word, &word, 1};
-  if (r->world && r->job->options.mesh.ranks > 1 && plait_broadcast(r->world, &buffer, 1, PLAIT_INT32, 0, NULL, NULL))
+// All ranks must agree whether to stop: a signal may have come to any process, and to some sooner than to others.
+static int agree_to_stop(Loop *l, Rank *r, int *stop, Error *error) {
+  int32_t number = signals_number();
+  PlaitBuffer buffer = {&number, &number, 1};
+  if (r->world && r->job->options.mesh.ranks > 1 && plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
     return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
-  *stop = word;
+  if (number && is_process(l)) signals_request_stop(number); // all exit with its status
+  *stop = number != 0;
   return PLAIT_OK;
 }
 
@@ -248,14 +252,14 @@ static int run_steps(Loop *l, Rank *r, Error *error) {
   for (int64_t step = l->first_step + 1; step <= last; step++) {
     int stop = 0;
     code = one_step(l, r, step, error);
-    if (!code) code = agree_to_stop(r, &stop, error);
+    if (!code) code = agree_to_stop(l, r, &stop, error);
     if (code) return code;
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
     if ((!stop || step == last) && due_evaluation(l, step)) code = evaluate(l, r, step, error);
     if (!code && (stop || due(recipe->checkpoint.every, step, last))) code = save(l, r, step, error);
     if (code) return code;
     if (stop && step < last) {
-      if (r->rank == 0) l->stopped = 1;
+      if (r->rank == 0 || is_process(l)) l->stopped = 1;
       return PLAIT_OK;
     }
   }
@@ -278,7 +282,8 @@ static void *work(void *argument) {
   Loop *l = w->loop;
   Rank **r = &l->ranks[w->rank];
   check_set_rank(w->rank);
-  w->code = plait_comm_world(l->world, w->rank, &w->world, &w->error);
+  if (is_process(l)) w->world = l->launch->comm;
+  else w->code = plait_comm_world(l->world, w->rank, &w->world, &w->error);
   if (!w->code) w->code = rank_create(l->job, w->rank, w->world, r, &w->error);
   if (!w->code) w->code = start_rank(l, *r, &w->error);
   if (!w->code) w->code = barrier(*r, &w->error);
@@ -287,38 +292,55 @@ static void *work(void *argument) {
   return NULL;
 }
 
+// The ranks of this process: all of them as threads, or its own one.
 static int run_ranks(Loop *l, Error *error) {
-  int n = l->job->options.mesh.ranks, code = plait_world_local_create(n, &l->world, error);
-  if (code) return code;
+  int ranks = l->job->options.mesh.ranks, first = is_process(l) ? l->launch->rank : 0, n = is_process(l) ? 1 : ranks, code = PLAIT_OK;
+  if (is_process(l)) l->world = l->launch->world;
+  else if ((code = plait_world_local_create(ranks, &l->world, error))) return code;
   Worker *w = xcalloc((size_t)n, sizeof *w);
-  l->ranks = xcalloc((size_t)n, sizeof *l->ranks);
-  for (int r = 0; r < n; r++) {
-    w[r] = (Worker){.loop = l, .rank = r};
-    CHECK(!pthread_create(&w[r].thread, NULL, work, &w[r]), "cannot start the thread of rank %d", r);
+  l->ranks = xcalloc((size_t)ranks, sizeof *l->ranks);
+  for (int i = 0; i < n; i++) {
+    w[i] = (Worker){.loop = l, .rank = first + i};
+    CHECK(!pthread_create(&w[i].thread, NULL, work, &w[i]), "cannot start the thread of rank %d", w[i].rank);
   }
-  for (int r = 0; r < n; r++) pthread_join(w[r].thread, NULL);
-  for (int r = 0; r < n; r++) { // only now: another rank may have been reading its memory
-    rank_destroy(l->ranks[r]);
-    plait_comm_destroy(w[r].world);
+  for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+  for (int i = 0; i < n; i++) { // only now: another rank may have been reading its memory
+    rank_destroy(l->ranks[w[i].rank]);
+    if (!is_process(l)) plait_comm_destroy(w[i].world);
   }
   if (l->saving) checkpoint_abandon(l->checkpoints, l->saving);
-  if (l->culprit >= 0) *error = w[l->culprit].error, code = w[l->culprit].code;
+  if (l->culprit >= 0) *error = w[l->culprit - first].error, code = w[l->culprit - first].code;
   free(w);
   free(l->ranks);
-  plait_world_destroy(l->world);
+  if (!is_process(l)) plait_world_destroy(l->world);
+  return code;
+}
+
+// Rank 0 opens the run folder and chooses where to start; the other processes are told.
+static int open_folder(Loop *l, Error *error) {
+  int code = PLAIT_OK;
+  if (speaks(l)) code = run_folder_open(&l->folder, l->recipe, error);
+  else l->folder.path = xstrdup(l->recipe->run.dir);
+  if (!code) l->checkpoints = run_folder_file(&l->folder, "checkpoints");
+  if (!code && speaks(l)) code = find_resume(l, error);
+  code = launch_agree(l->launch, code, error);
+  char *path = l->resume ? xstrdup(checkpoint_path(l->resume)) : NULL;
+  if (!code) code = launch_tell(l->launch, &path, error);
+  if (!code && path && !l->resume) code = checkpoint_open(&l->resume, path, error);
+  free(path);
   return code;
 }
 
 static int prepare(Loop *l, Error *error) {
   const Recipe *recipe = l->recipe;
-  int code = model_config_load(&l->config, recipe->model.config, error);
-  if (!code) code = setup_job(recipe, &l->config, &l->job, error);
+  int threads = 1, code = model_config_load(&l->config, recipe->model.config, error);
+  code = launch_agree(l->launch, code, error);
+  if (!code) code = launch_threads(l->launch, recipe, &threads, error);
+  if (!code) code = setup_job_threads(recipe, &l->config, threads, &l->job, error);
   if (!code) code = check_data(l, error);
   if (!code) code = check_memory(l, error);
-  if (!code) code = run_folder_open(&l->folder, recipe, error);
-  if (code) return code;
-  l->checkpoints = run_folder_file(&l->folder, "checkpoints");
-  code = find_resume(l, error);
+  code = launch_agree(l->launch, code, error);
+  if (!code) code = open_folder(l, error);
   if (!code && l->resume) code = save_compare(l->job, l->resume, error);
   if (!code && !l->resume && recipe->model.init[0] == '/') code = huggingface_load(recipe->model.init, &l->config, NULL, 0, error);
   if (code) return code;
@@ -347,15 +369,16 @@ static void announce(const Loop *l) {
 }
 
 static void measure_peak(Loop *l) {
-  int ranks = l->job->options.mesh.ranks, cores = setup_cores(), threads = l->job->threads * ranks;
+  int ranks = is_process(l) ? 1 : l->job->options.mesh.ranks, cores = setup_cores(), threads = l->job->threads * ranks;
   Team *team = team_create(threads < cores ? threads : cores);
   l->peak_flops = l->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
+  if (is_process(l)) l->peak_flops *= l->launch->ranks; // all processes measure at the same time
   team_destroy(team);
   l->flops_per_token = model_config_flops_per_token(&l->config, l->recipe->data.seq_len);
 }
 
 // From here on the run folder is changed: all that could be refused has been.
-static int begin_writing(Loop *l, Error *error) {
+static int open_metrics(Loop *l, Error *error) {
   char *path = run_folder_file(&l->folder, "metrics.jsonl");
   MetricsSeries done = {0};
   int code = run_folder_write_recipe(&l->folder, l->recipe, error);
@@ -370,13 +393,25 @@ static int begin_writing(Loop *l, Error *error) {
   return code;
 }
 
-int train_run(const Recipe *recipe, FILE *out, Error *error) {
+static int begin_writing(Loop *l, Error *error) {
+  int code = speaks(l) ? open_metrics(l, error) : PLAIT_OK;
+  code = launch_agree(l->launch, code, error);
+  char *first = l->evaluate_first ? xstrdup("evaluate") : NULL;
+  if (!code) code = launch_tell(l->launch, &first, error);
+  l->evaluate_first = first != NULL;
+  free(first);
+  return code;
+}
+
+int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error) {
   // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
-  Loop l = {.recipe = recipe, .out = out, .culprit = -1};
+  FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
+  if (nowhere) out = nowhere;
+  Loop l = {.recipe = recipe, .launch = launch, .out = out, .culprit = -1};
   l.metrics.fd = -1;
   l.folder.lock = -1;
-  int code = prepare(&l, error);
+  int code = launch_agree(launch, prepare(&l, error), error);
   if (!code) code = begin_writing(&l, error);
   if (!code && l.first_step >= recipe->schedule.steps) {
     fprintf(out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
@@ -401,5 +436,15 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   job_destroy(l.job);
   run_folder_close(&l.folder);
   model_config_free(&l.config);
+  if (nowhere) fclose(nowhere);
+  return code;
+}
+
+int train_run(const Recipe *recipe, FILE *out, Error *error) {
+  Launch launch;
+  int code = launch_begin(&launch, error);
+  if (!code) code = launch_agree(&launch, launch_choose(&launch, recipe, error), error);
+  if (!code) code = train_run_launched(recipe, &launch, out, error);
+  launch_end(&launch);
   return code;
 }

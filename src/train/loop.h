@@ -1,8 +1,13 @@
 // The training loop: everything that `plait train` does.
 #pragma once
+#include "train/launch.h"
 #include "train/recipe.h"
 
 // Trains as the recipe says: opens and locks the run folder, compiles, resumes or initialises, runs to the last step or
 // to a signal (then saves first), writing metrics and checkpoints. Messages and progress go to `out`.
-// Returns PLAIT_OK, PLAIT_INTERRUPTED after a signal, or an error.
+// Where ranks are processes each of them calls it, and only rank 0 speaks and opens the folder.
+// Returns PLAIT_OK, PLAIT_INTERRUPTED after a signal, or an error; an empty sentence where another rank has it.
 int train_run(const Recipe *recipe, FILE *out, Error *error);
+
+// The same for a caller who has joined the launcher's world already (train/launch.h; NULL: ranks are threads).
+int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error);

@@ -8,8 +8,8 @@ static const RecipeWord init_words[] = {{"random", 0, false}, {0}};
 static const RecipeWord resume_words[] = {{"auto", 0, false}, {"never", 0, false}, {0}};
 static const RecipeWord recompute_words[] = {
     {"none", RECIPE_RECOMPUTE_NONE, false},
-    {"selective", RECIPE_RECOMPUTE_SELECTIVE, true},
-    {"full", RECIPE_RECOMPUTE_FULL, true},
+    {"selective", RECIPE_RECOMPUTE_SELECTIVE, false},
+    {"full", RECIPE_RECOMPUTE_FULL, false},
     {0},
 };
 static const RecipeWord pipeline_words[] = {{"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {0}};
@@ -23,7 +23,7 @@ static const RecipeWord schedule_words[] = {
     {"constant", RECIPE_CONSTANT, false}, {0},
 };
 static const RecipeWord comm_words[] = {
-    {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, true},
+    {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, false},
     {"nccl", RECIPE_COMM_NCCL, true},  {0},
 };
 static const RecipeWord backend_words[] = {
@@ -70,11 +70,14 @@ const RecipeKey recipe_keys[] = {
         .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
                "3 the parameters too (FSDP)."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
-        .doc = "What backward computes again instead of keeping."),
-    KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "gpipe", .words = pipeline_words,
+        .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the products "
+               "and attention (selective). The numbers do not change."),
+    KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
+        .doc = "How many blocks of each pipeline stage recompute; 0: all."),
+    KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words,
         .doc = "The pipeline's schedule, where mesh.pp is above 1."),
-    KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 1, .most = 1 << 20,
-        .doc = "Megabytes of gradients that are reduced together."),
+    KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
+        .doc = "Megabytes of gradients that are reduced together, while backward goes on; 0: one by one, behind it."),
 
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
         .doc = "The number format of weights and activations."),
@@ -129,7 +132,8 @@ const RecipeKey recipe_keys[] = {
     KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",
         .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto",
-        .doc = "How ranks talk. `local`: they are threads of this process."),
+        .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or `srun` has "
+               "started. `auto`: `mpi` where one of these has started more than one, else `local`."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto",
         .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,

@@ -47,10 +47,13 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
       .mesh = mesh,
+      .recompute = (RecomputeMode)recipe->parallel.recompute,
+      .recompute_layers = recipe->parallel.recompute_layers,
       .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
       .stages = recipe->mesh.pp,
       .update = update_options(recipe)};
-  *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE ? "gpipe" : "1f1b");
+  // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
+  *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE && recipe->mesh.pp > 1 ? "gpipe" : "1f1b");
   return PLAIT_OK;
 }
 
@@ -62,13 +65,17 @@ static int find_backend(const Recipe *recipe, const Backend **backend, Error *er
 }
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
+  return setup_job_threads(recipe, config, setup_threads(recipe), job, error);
+}
+
+int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, Job **job, Error *error) {
   CompileOptions options;
   const ScheduleGenerator *schedule = NULL;
   const Backend *backend = NULL;
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   if (!code) code = find_backend(recipe, &backend, error);
   if (code) return code;
-  return job_create(config, &options, schedule, backend, setup_threads(recipe), (uint64_t)recipe->run.seed,
+  return job_create(config, &options, schedule, backend, threads, (uint64_t)recipe->run.seed,
                     recipe->data.valid.count ? recipe->batch.global : 0, job, error);
 }
 

@@ -17,6 +17,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
 // Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
 // data.valid is given. Touches no data and allocates no memory of ranks. The caller frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
+int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, Job **job, Error *error); // of a rank
 
 // The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
 // items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for

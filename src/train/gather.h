@@ -1,0 +1,15 @@
+// Boxes of all ranks in the memory of rank 0, wherever the ranks are: for files that one process writes.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "plait/comm.h"
+
+typedef struct Gathered {
+  CheckpointTensor *boxes; // (count) of all ranks; on rank 0 only
+  int count;
+  char **letters; // (ranks) what the boxes point into
+  int ranks;
+} Gathered;
+
+// Every rank of comm calls it. Only primary boxes travel; those of rank 0 itself are not copied.
+int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathered *out, Error *error);
+void gather_free(Gathered *gathered); // zeroed is fine

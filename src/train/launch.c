@@ -1,0 +1,120 @@
+// Finds and joins the world that mpirun or srun has made; agreements of its ranks.
+#include "train/launch.h"
+#include "comm/launcher.h"
+#include "train/setup.h"
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int join(Launch *l, Error *error) {
+  int code = plait_world_mpi_create(&l->world, error);
+  if (code) return code;
+  l->rank = plait_world_rank(l->world);
+  l->ranks = plait_world_size(l->world);
+  check_set_rank(l->rank);
+  return plait_comm_world(l->world, l->rank, &l->comm, error);
+}
+
+int launch_begin(Launch *l, Error *error) {
+  Launcher launcher = launcher_find();
+  *l = (Launch){.ranks = 1};
+#ifndef PLAIT_MPI
+  if (launcher.tasks <= 1) return PLAIT_OK;
+#endif
+  if (!launcher.variable) return PLAIT_OK;
+  int code = join(l, error);
+  if (!code || l->world) return code;
+  error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
+  if (launcher.rank > 0) error->message[0] = 0; // all say the same
+  return code;
+}
+
+static void leave(Launch *l) {
+  plait_comm_destroy(l->comm);
+  plait_world_destroy(l->world);
+  *l = (Launch){.ranks = 1};
+}
+
+void launch_end(Launch *l) {
+  if (l) leave(l);
+}
+
+int launch_choose(Launch *l, const Recipe *recipe, Error *error) {
+  int64_t ranks = recipe_rank_count(recipe);
+  int code = PLAIT_OK;
+  if (recipe->run.comm == RECIPE_COMM_MPI && !l->world) code = join(l, error);
+  if (code) return error_prefix(error, "run.comm: mpi");
+  if (recipe->run.comm == RECIPE_COMM_LOCAL && l->ranks > 1)
+    return error_set(error, PLAIT_BAD_INPUT, "run.comm: local makes ranks threads of one process, but %d processes were started, each of which "
+                     "would train alone; start one, or set run.comm: auto", l->ranks);
+  // One process with a mesh of many ranks is a local run, also where a launcher has started it.
+  if (l->world && l->ranks == 1 && (recipe->run.comm == RECIPE_COMM_LOCAL || (recipe->run.comm == RECIPE_COMM_AUTO && ranks > 1))) leave(l);
+  if (!l->world || l->ranks == ranks) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "mesh: pp %d × dp %d × cp %d × tp %d is %lld ranks, but %d process%s started; start %lld (as in "
+                   "mpirun -n %lld), or change the mesh", recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp,
+                   (long long)ranks, l->ranks, l->ranks == 1 ? " was" : "es were", (long long)ranks, (long long)ranks);
+}
+
+// Agreements --------------------------------------------------------------------------------------------------------
+
+static int world_failed(const Launch *l, Error *error) {
+  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(l->comm));
+}
+
+static void name_rank(const Launch *l, Error *error) {
+  char host[64] = "";
+  if (l->rank == 0 || !strncmp(error->message, "rank ", 5)) return;
+  gethostname(host, sizeof host - 1);
+  error_prefix(error, "rank %d on %s", l->rank, host);
+}
+
+int launch_agree(const Launch *l, int code, Error *error) {
+  if (!l || !l->world) return code;
+  int32_t who = code ? l->rank : l->ranks;
+  if (plait_all_reduce(l->comm, &(PlaitBuffer){&who, &who, 1}, 1, PLAIT_INT32, PLAIT_MIN, NULL, NULL)) return world_failed(l, error);
+  if (who == l->ranks) return PLAIT_OK;
+  if (who == l->rank) name_rank(l, error);
+  Error first = *error;
+  if (plait_broadcast(l->comm, &(PlaitBuffer){&first, &first, sizeof first}, 1, PLAIT_UINT8, who, NULL, NULL)) return world_failed(l, error);
+  *error = first;
+  if (l->rank) error->message[0] = 0;
+  return error->code;
+}
+
+int launch_tell(const Launch *l, char **text, Error *error) {
+  if (!l || !l->world) return PLAIT_OK;
+  int64_t bytes = *text && l->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
+  if (plait_broadcast(l->comm, &(PlaitBuffer){&bytes, &bytes, 1}, 1, PLAIT_INT64, 0, NULL, NULL)) return world_failed(l, error);
+  if (l->rank) {
+    free(*text);
+    *text = bytes ? xcalloc((size_t)bytes, 1) : NULL;
+  }
+  if (!bytes) return PLAIT_OK;
+  if (plait_broadcast(l->comm, &(PlaitBuffer){*text, *text, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL)) return world_failed(l, error);
+  return PLAIT_OK;
+}
+
+// Where a rank may run.
+typedef struct Seat { char host[64]; cpu_set_t cores; } Seat;
+
+static int overlap(const Seat *a, const Seat *b) {
+  cpu_set_t both;
+  CPU_AND(&both, &a->cores, &b->cores);
+  return !strcmp(a->host, b->host) && CPU_COUNT(&both) > 0;
+}
+
+int launch_threads(const Launch *l, const Recipe *recipe, int *threads, Error *error) {
+  if (!l || !l->world) return *threads = setup_threads(recipe), PLAIT_OK;
+  Seat *places = xcalloc((size_t)l->ranks, sizeof *places), *mine = &places[l->rank];
+  gethostname(mine->host, sizeof mine->host - 1);
+  int bound = sched_getaffinity(0, sizeof mine->cores, &mine->cores) == 0, sharing = 0;
+  int code = plait_all_gather(l->comm, &(PlaitBuffer){mine, places, sizeof *mine}, 1, PLAIT_UINT8, NULL, NULL);
+  for (int r = 0; r < l->ranks; r++) sharing += overlap(mine, &places[r]);
+  free(places);
+  if (code) return world_failed(l, error);
+  int all = recipe->run.threads > 0 ? recipe->run.threads / plait_world_local_size(l->world)
+                                    : setup_cores() / (bound && sharing ? sharing : plait_world_local_size(l->world));
+  *threads = all > 0 ? all : 1;
+  return PLAIT_OK;
+}
