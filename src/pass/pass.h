@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 
 // The passes that exist, in order; `plait explain --after NAME` stops behind one.
-#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(partition) X(fuse) X(bucket)
+#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(recompute) X(partition) X(fuse) X(bucket)
 
 // Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
 // The loss op is its own seed (DESIGN: linear + cross entropy is one node).
@@ -31,6 +31,9 @@ int pass_precision(Graph *g, Dtype compute, Error *error);
 int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
 // Annotates storage of Variables by the ZeRO table, adds Copies and their refresh, and places BEGIN and END.
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
+// Recomputes activations in backward: `layers_per_stage` blocks of each stage, 0: all of them.
+typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL } RecomputeMode;
+int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *error);
 // New graph with local shapes, in which every redistribution is a node.
 int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error);
 // New graph: gradient products add into their accumulators; identities vanish.

@@ -34,6 +34,10 @@ static int run_precision(Compile *c, Error *error) { return pass_precision(c->g,
 static int run_place(Compile *c, Error *error) { return pass_place(c->g, &c->o->mesh, &c->o->layout, error); }
 static int run_zero(Compile *c, Error *error) { return pass_zero(c->g, &c->o->mesh, &c->o->layout, error); }
 
+static int run_recompute(Compile *c, Error *error) {
+  return c->o->mode == MODEL_TRAIN ? pass_recompute(c->g, c->o->recompute, c->o->recompute_layers, error) : PLAIT_OK;
+}
+
 static int replace(Compile *c, int code, Graph **next) {
   if (code) return code;
   graph_destroy(c->g);

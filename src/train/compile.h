@@ -12,6 +12,8 @@ typedef struct CompileOptions {
   Mesh mesh;
   Layout layout;
   int stages;            // virtual pipeline stages
+  RecomputeMode recompute; // and how many blocks of a stage, 0: all
+  int recompute_layers;
   UpdateOptions update;  // MODEL_TRAIN; samples and seq are filled in
   const char *after;     // stop behind this pass, for `plait explain`; NULL: all
 } CompileOptions;

@@ -39,6 +39,7 @@ typedef struct Recipe {
   struct {
     int zero;      // 0 … 3
     int recompute; // RecipeRecompute
+    int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // RecipePipeline
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
   } parallel;

@@ -11,6 +11,7 @@ typedef struct ParityCase {
   const char *name;
   const char *model;    // "gpt", "gpt untied", "llama" or "llama tied"
   int pp, dp, tp, zero, micro;
+  RecomputeMode recompute;
   const char *schedule; // NULL: 1f1b, for pp 1 and more
   Dtype precision;
   int steps;
