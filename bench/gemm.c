@@ -1,12 +1,14 @@
-// Speed of the matrix products at typical sizes: bench/gemm [threads]. Not a test.
+// Speed of the matrix products of training steps: bench/gemm [threads [dtype [level]]]. Not a test.
 #include "backend/cpu/cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+// Processor time, so that a busy machine does not count; of all threads together.
 static double seconds(void) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -18,10 +20,11 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
   Operand x = {.dtype = dtype, .rank = 2, .size = {m, k}}, w = {.dtype = dtype, .rank = 2, .size = {n, k}},
           y = {.dtype = dtype, .rank = 2, .size = {m, n}};
   Operand *all[] = {&x, &w, &y};
+  if (kind == MATMUL_TN && dtype == DTYPE_BF16) w.dtype = DTYPE_F32; // gradients of weights stay wide
   for (int i = 0; i < 3; i++) {
     int64_t count = operand_elements(all[i]);
-    all[i]->data = xcalloc((size_t)count, dtype_size(dtype));
-    for (int64_t e = 0; e < count; e++) dtype_store(all[i]->data, dtype, e, (double)(e * 37 % 101) / 101 - 0.5);
+    all[i]->data = xcalloc((size_t)count, dtype_size(all[i]->dtype));
+    for (int64_t e = 0; e < count; e++) dtype_store(all[i]->data, all[i]->dtype, e, (double)(e * 37 % 101) / 101 - 0.5);
   }
   Operand input[2] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w};
   Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;
@@ -36,22 +39,27 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
     now = seconds();
     if (now - before < best) best = now - before;
   }
-  printf("%-8s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m, (long)n,
-         (long)k, 2e-9 * (double)m * (double)n * (double)k / best);
+  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m, (long)n,
+         (long)k, 2e-9 * (double)m * (double)n * (double)k / best * team_size(team));
   for (int i = 0; i < 3; i++) free(all[i]->data);
   free(call.workspace);
 }
 
+// The products of a block of the shapes A and B (2048 tokens) and C (1024 tokens) of docs/performance.md, and small ones.
+static const int64_t sizes[][3] = {{512, 192, 192}, {2048, 1152, 384}, {2048, 384, 384},  {2048, 1536, 384}, {2048, 384, 1536},
+                                   {2048, 512, 384}, {1024, 2304, 768}, {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}};
+
 int main(int argc, char **argv) {
-  static const int64_t size[][3] = {{512, 192, 192}, {512, 768, 192}, {512, 192, 768}, {1024, 1024, 192}, {2048, 1536, 768}};
   Team *team = team_create(argc > 1 ? atoi(argv[1]) : 1);
   for (CpuLevel level = CPU_LEVELS; level-- > 0;)
-    if (cpu_level_available(level))
-      for (int dtype = DTYPE_F32; dtype >= DTYPE_F64; dtype--)
-        for (int s = 0; s < (int)(sizeof size / sizeof *size); s++)
-          for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
-            measure(level, (Dtype)dtype, (MatmulKind)kind, size[s][0], size[s][1], size[s][2], team);
-  printf("peak %.1f GF/s\n", 1e-9 * backend_peak_flops(team));
+    for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++) {
+      if (!cpu_level_available(level) || (argc > 2 && strcmp(argv[2], dtype_name((Dtype)dtype)))) continue;
+      if (argc > 3 ? strcmp(argv[3], cpu_level_name(level)) != 0 : level > CPU_AVX512 && dtype != DTYPE_BF16) continue;
+      for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++)
+        for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
+          measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);
+    }
+  printf("peak fp32 %.1f GF/s\n", 1e-9 * backend_peak_flops(team));
   team_destroy(team);
   return 0;
 }

@@ -3,48 +3,83 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 const char *cpu_level_name(CpuLevel level) {
-  static const char *const name[] = {"portable", "avx2", "avx512", "reference"};
+  static const char *const name[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx", "reference"};
   return name[level];
 }
 
+#if defined(__x86_64__)
+static int has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
+
+static int has_bf16(void) {
+  unsigned a, b, c, d;
+  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 5;
+}
+
+// AMX tiles are 8 KB of registers that Linux saves only for processes that asked (arch_prctl, Linux 5.16).
+static int has_amx(void) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  unsigned a, b, c, d;
+  if (!has_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & 1u << 22) || !(d & 1u << 24)) return 0;
+#ifdef __linux__
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+  return 0;
+#endif
+}
+#endif
+
 int cpu_level_available(CpuLevel level) {
 #if defined(__x86_64__)
-  if (level == CPU_AVX512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+  if (level == CPU_AMX) return has_amx();
+  if (level == CPU_AVX512_BF16) return has_bf16();
+  if (level == CPU_AVX512) return has_avx512();
   if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
   return level == CPU_PORTABLE;
 }
 
 CpuLevel cpu_simd_level(void) {
-  CpuLevel level = CPU_AVX512;
+  CpuLevel level = CPU_LEVELS - 1;
   const char *wish = getenv("PLAIT_SIMD");
   if (wish && !strcmp(wish, "reference")) return CPU_LEVELS;
-  if (wish && !strcmp(wish, "avx2")) level = CPU_AVX2;
-  if (wish && !strcmp(wish, "portable")) level = CPU_PORTABLE;
+  for (int l = CPU_PORTABLE; wish && l < CPU_LEVELS; l++)
+    if (!strcmp(wish, cpu_level_name((CpuLevel)l))) level = (CpuLevel)l;
   while (level > CPU_PORTABLE && !cpu_level_available(level)) level--;
   return level;
 }
 
-static const KernelEntry *find_in(const KernelEntry *table, Op op, Dtype dtype) {
-  for (; table->kernel; table++)
+static const KernelEntry *find_in(const KernelEntry *table, const KernelEntry *bf16, Op op, Dtype dtype) {
+  for (table = dtype == DTYPE_BF16 ? bf16 : table; table->kernel; table++)
     if (table->op == op && table->dtype == dtype) return table;
   return NULL;
 }
-static const KernelEntry *find_portable(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_portable, op, dtype); }
+#define FINDER(name, table, bf16)                                                                                      \
+  static const KernelEntry *name(const Backend *b, Op op, Dtype dtype) { return find_in(table, bf16, op, dtype); }
+FINDER(find_portable, cpu_table_portable, cpu_bf16_portable)
 #if defined(__x86_64__)
-static const KernelEntry *find_avx2(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_avx2, op, dtype); }
-static const KernelEntry *find_avx512(const Backend *b, Op op, Dtype dtype) { return find_in(cpu_table_avx512, op, dtype); }
+FINDER(find_avx2, cpu_table_avx2, cpu_bf16_avx2)
+FINDER(find_avx512, cpu_table_avx512, cpu_bf16_avx512)
+FINDER(find_dot, cpu_table_avx512, cpu_bf16_dot)
+FINDER(find_amx, cpu_table_avx512, cpu_bf16_amx)
 #else
 #define find_avx2 find_portable
 #define find_avx512 find_portable
+#define find_dot find_portable
+#define find_amx find_portable
 #endif
 
 const Backend *backend_cpu_at(CpuLevel level) {
-  static const Backend backend[] = {{"cpu", find_portable}, {"cpu", find_avx2}, {"cpu", find_avx512}};
+  static const Backend backend[] = {{"cpu", find_portable}, {"cpu", find_avx2}, {"cpu", find_avx512}, {"cpu", find_dot}, {"cpu", find_amx}};
   return level >= CPU_LEVELS ? backend_reference() : &backend[level];
 }
 
@@ -78,6 +113,17 @@ int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {
     const Operand *x = i < call->ninput ? &call->input[i] : &call->output[i - call->ninput];
     if (i >= call->ninput && op == OP_CAST) break;
     if (x->data && x->rank && dtype_is_float(x->dtype) && x->dtype != dtype) return 0;
+  }
+  return 1;
+}
+
+int cpu_dtypes_fit(const KernelCall *call, const char *inputs, const char *outputs) {
+  for (int side = 0; side < 2; side++) {
+    const char *letter = side ? outputs : inputs;
+    for (int i = 0; i < (side ? call->noutput : call->ninput) && letter[i]; i++) {
+      const Operand *x = side ? &call->output[i] : &call->input[i];
+      if (x->data && letter[i] != '*' && x->dtype != (letter[i] == 'h' ? DTYPE_BF16 : DTYPE_F32)) return 0;
+    }
   }
   return 1;
 }

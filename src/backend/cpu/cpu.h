@@ -2,16 +2,18 @@
 #pragma once
 #include "backend/backend.h"
 
-typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_LEVELS } CpuLevel;
+// The last two differ from AVX512 in bf16 kernels only: they use its bf16 dot products, and AMX tiles.
+typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS } CpuLevel;
 
 // The best level of this machine that PLAIT_SIMD allows. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
 CpuLevel cpu_simd_level(void);
-const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512"
-int cpu_level_available(CpuLevel level);     // whether this machine can run it
+const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512", "avx512_bf16", "amx"
+int cpu_level_available(CpuLevel level);     // whether this machine can run it; AMX: asks the kernel for leave to use it
 const Backend *backend_cpu_at(CpuLevel level); // for tests: one level, whatever PLAIT_SIMD says
 
 // Tables end with a NULL kernel.
 extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx512[];
+extern const KernelEntry cpu_bf16_portable[], cpu_bf16_avx2[], cpu_bf16_avx512[], cpu_bf16_dot[], cpu_bf16_amx[];
 
 // Calls body(argument, slot, unit) for every unit; units are taken off a counter by at most team_size slots, and one slot
 // is never in two threads at once, so it may own a part of the workspace.
@@ -39,6 +41,8 @@ static inline int64_t integer_load(const Operand *x, int64_t i) {
 
 // Whether all floating-point operands but scalars have this dtype (a cast's output may have any).
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);
+// Whether operands have the dtypes of the texts: 'h' bf16, 'f' fp32, '*' any. Absent ones and those past the text fit.
+int cpu_dtypes_fit(const KernelCall *call, const char *inputs, const char *outputs);
 int operand_is_whole(const Operand *x);           // no padding
 int64_t operand_valid_prefix(const Operand *x);   // elements before the padding; -1 when padding lies between valid elements
 int64_t dropout_first_feature(const Operand *x);  // global feature of a position's first element; -1 when they do not follow each other

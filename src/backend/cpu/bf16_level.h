@@ -1,0 +1,55 @@
+// The bf16 kernels of one level; a bf16_*.c defines LEVEL_BYTES, LEVEL (suffix) and LEVEL_BF16 and includes this. Arithmetic is
+// fp32 but for what products read; biases, gains, statistics and gradients of parameters are fp32 operands.
+#include "backend/cpu/target.h"
+#pragma GCC diagnostic ignored "-Wunused-function" // of the shared vector functions
+
+#include "backend/cpu/random.h"
+
+#define WIDTH_F64 (LEVEL_BYTES / 8)
+#define TYPED(name) JOIN(name, _f64)
+#define REAL double
+#define INTEGER int64_t
+#define UNSIGNED uint64_t
+#define BITS 64
+#include "backend/cpu/simd.h"
+#include "backend/cpu/vmath.h"
+#undef TYPED
+#undef REAL
+#undef INTEGER
+#undef UNSIGNED
+#undef BITS
+#undef V
+#undef I
+#undef WIDTH
+
+#define TYPED(name) JOIN(name, _f32)
+#define REAL float
+#define INTEGER int32_t
+#define UNSIGNED uint32_t
+#define BITS 32
+#include "backend/cpu/simd.h"
+#include "backend/cpu/vmath.h"
+
+#include "backend/cpu/bf16_vector.h"
+#include "backend/cpu/bf16_tile.h"
+#include "backend/cpu/bf16_gemm.h"
+
+// Calls with other dtypes than a kernel is written for go to the reference.
+#define no_workspace NULL
+#define ENTRY(op, kernel, workspace, inputs, outputs)                                                                  \
+  static void checked_##kernel(const KernelCall *call) {                                                               \
+    (cpu_dtypes_fit(call, inputs, outputs) ? kernel : op_def(op)->reference)(call);                                    \
+  }
+#include "backend/cpu/bf16_entries.def"
+#undef ENTRY
+
+const KernelEntry JOIN(cpu_bf16_, LEVEL)[] = {
+#define ENTRY(op, kernel, workspace, inputs, outputs) {op, DTYPE_BF16, checked_##kernel, workspace},
+#include "backend/cpu/bf16_entries.def"
+#undef ENTRY
+    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
+};
+
+#if LEVEL_BYTES > 16 && defined(__clang__)
+#pragma clang attribute pop
+#endif

@@ -1,0 +1,243 @@
+// The register tile of bf16 products and the packing that it wants, in three kinds: AMX, AVX512_BF16, and fp32 arithmetic.
+// Sums are fp32 always.
+//
+// Packed B: panels (depth / PAIR, NR, PAIR), zero padded to NR columns and a multiple of STEP rows.
+// Packed A: tiles of MR rows, MR · KA elements apart: (MR, KA), or (depth / PAIR, MR, PAIR) where `A_COLUMNS` and A's columns
+// are contiguous. Zero padded likewise.
+
+#if LEVEL_BF16 == 2
+typedef uint16_t Packed;
+enum { MR = 32, NR = 32, STEP = 32, PAIR = 2, TILES = 8, KC = 512, A_COLUMNS = 0 };
+#elif LEVEL_BF16 == 1
+typedef uint16_t Packed;
+enum { MR = 14, NR = 32, STEP = 2, PAIR = 2, TILES = 16, KC = 512, A_COLUMNS = 1 };
+#else
+typedef float Packed;
+enum { MR = LEVEL_BYTES == 64 ? 14 : LEVEL_BYTES == 32 ? 6 : 4, NR = 2 * WIDTH, STEP = 1, PAIR = 1, TILES = 112 / MR, KC = 256, A_COLUMNS = 1 };
+#endif
+enum {
+  KA = KC + 64 / (int)sizeof(Packed), // row stride of a packed tile: an odd number of cache lines, so rows differ in set
+  MC = MR * TILES
+};
+
+static int64_t step_up(int64_t n) { return (n + STEP - 1) / STEP * STEP; }
+
+// ---- packing
+
+#if LEVEL_BF16
+// Two rows of 32 → 32 pairs. Columns past the mask are 0; y NULL: a row of zeros.
+INLINE void pack_pairs(uint16_t *to, const uint16_t *x, const uint16_t *y, __mmask32 mask) {
+  __m512i a = _mm512_maskz_loadu_epi16(mask, x), b = y ? _mm512_maskz_loadu_epi16(mask, y) : _mm512_setzero_si512();
+  __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high));
+  _mm512_storeu_si512(to + 32, _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high));
+}
+
+// to (16 × 16 pairs) = from (16 × 16 pairs)ᵀ; strides in elements
+INLINE void transpose_pairs(uint16_t *to, int64_t to_row, const uint16_t *from, int64_t from_row) {
+  UNROLL for (int q = 0; q < 4; q++) {
+    __m512i r[4];
+    UNROLL for (int i = 0; i < 4; i++) { // lane l: row i + 4 l, pairs 4 q …
+      const uint16_t *p = from + i * from_row + 8 * q;
+      r[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)p));
+      r[i] = _mm512_inserti32x4(r[i], _mm_loadu_si128((const __m128i *)(const void *)(p + 4 * from_row)), 1);
+      r[i] = _mm512_inserti32x4(r[i], _mm_loadu_si128((const __m128i *)(const void *)(p + 8 * from_row)), 2);
+      r[i] = _mm512_inserti32x4(r[i], _mm_loadu_si128((const __m128i *)(const void *)(p + 12 * from_row)), 3);
+    }
+    __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]), c = _mm512_unpacklo_epi32(r[2], r[3]),
+            d = _mm512_unpackhi_epi32(r[2], r[3]);
+    uint16_t *at = to + 4 * q * to_row;
+    _mm512_storeu_si512(at, _mm512_unpacklo_epi64(a, c));
+    _mm512_storeu_si512(at + to_row, _mm512_unpackhi_epi64(a, c));
+    _mm512_storeu_si512(at + 2 * to_row, _mm512_unpacklo_epi64(b, d));
+    _mm512_storeu_si512(at + 3 * to_row, _mm512_unpackhi_epi64(b, d));
+  }
+}
+
+// 16 columns of a panel from B whose depth is contiguous: to + half the panel, pairs 2 NR apart.
+static void pack_half(uint16_t *to, const uint16_t *b, int64_t column, int64_t depth, int64_t columns) {
+  int64_t k = 0, padded = step_up(depth);
+  if (columns >= 16)
+    for (; k + 32 <= depth; k += 32) transpose_pairs(to + k * NR, 2 * NR, b + k, column);
+  for (; k < padded; k += 32) { // an edge: through a copy with zeros around it
+    uint16_t rows[16 * 32] = {0}, pairs[16 * 32];
+    int64_t n = depth - k < 32 ? depth - k : 32, out = padded - k < 32 ? padded - k : 32;
+    for (int64_t j = 0; j < 16 && j < columns; j++) memcpy(rows + 32 * j, b + j * column + k, sizeof *b * (size_t)n);
+    transpose_pairs(pairs, 32, rows, 32);
+    for (int64_t p = 0; p < out / 2; p++) memcpy(to + (k + 2 * p) * NR, pairs + 32 * p, sizeof *b * 32);
+  }
+}
+
+static void pack_b(uint16_t *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
+  if (column == 1) {
+    __mmask32 mask = columns >= 32 ? ~0u : (1u << columns) - 1;
+    int64_t k = 0, padded = step_up(depth);
+    for (; k + 2 <= depth; k += 2) pack_pairs(to + k * NR, b + k * row, b + (k + 1) * row, mask);
+    if (k < depth) pack_pairs(to + k * NR, b + k * row, NULL, mask), k += 2;
+    if (k < padded) memset(to + k * NR, 0, sizeof *to * (size_t)((padded - k) * NR));
+    return;
+  }
+  pack_half(to, b, column, depth, columns);
+  if (columns > 16) pack_half(to + 32, b + 16 * column, column, depth, columns - 16);
+  else
+    for (int64_t p = 0; p < step_up(depth) / 2; p++) memset(to + p * 2 * NR + 32, 0, sizeof *to * 32);
+}
+#else
+static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
+  if (column == 1 && columns == NR) {
+    for (int64_t k = 0; k < depth; k++) {
+      store_f32(to + k * NR, load_bf16(b + k * row));
+      store_f32(to + k * NR + WIDTH, load_bf16(b + k * row + WIDTH));
+    }
+    return;
+  }
+  for (int64_t j = 0; j < NR; j++)
+    for (int64_t k = 0; k < depth; k++) to[k * NR + j] = j < columns ? bf16_to_float(b[j * column + k * row]) : 0;
+}
+#endif
+
+// One tile of A whose depth is contiguous.
+static void pack_a_rows(Packed *restrict to, const uint16_t *restrict a, int64_t row, int64_t rows, int64_t depth) {
+  int64_t padded = step_up(depth);
+  for (int64_t i = 0; i < MR; i++) {
+    Packed *at = to + i * KA;
+    int64_t n = i < rows ? depth : 0;
+#if LEVEL_BF16
+    memcpy(at, a + (n ? i * row : 0), sizeof *at * (size_t)n);
+#else
+    widen_row(at, a + (n ? i * row : 0), n);
+#endif
+    memset(at + n, 0, sizeof *at * (size_t)(padded - n));
+  }
+}
+
+// One tile of A whose rows are contiguous: columns `column` apart.
+static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int64_t column, int64_t rows, int64_t depth) {
+#if LEVEL_BF16 == 2
+  uint16_t pairs[16 * 64];
+  __mmask32 mask = rows >= 32 ? ~0u : (1u << rows) - 1;
+  for (int64_t k = 0; k < depth; k += 32) {
+    for (int64_t i = 0; i < 32; i += 2) {
+      const uint16_t *x = a + (k + i) * column;
+      if (k + i < depth) pack_pairs(pairs + 32 * i, x, k + i + 1 < depth ? x + column : NULL, mask);
+      else memset(pairs + 32 * i, 0, sizeof *pairs * 64);
+    }
+    transpose_pairs(to + k, KA, pairs, 64);
+    transpose_pairs(to + 16 * KA + k, KA, pairs + 32, 64);
+  }
+#elif LEVEL_BF16 == 1
+  __mmask16 mask = (__mmask16)((1u << rows) - 1);
+  for (int64_t k = 0; k < depth; k += 2) {
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + k * column)), y = _mm512_setzero_si512();
+    if (k + 1 < depth) y = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + (k + 1) * column));
+    _mm512_mask_storeu_epi32(to + k * MR, (1u << MR) - 1, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
+  }
+#else
+  for (int64_t k = 0; k < depth; k++)
+    for (int64_t i = 0; i < MR; i++) to[k * MR + i] = i < rows ? bf16_to_float(a[k * column + i]) : 0;
+#endif
+}
+
+// ---- the tile
+
+#if LEVEL_BF16 == 2
+static void tiles_begin(void) {
+  static const struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } config __attribute__((aligned(64))) = {
+      .palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+  _tile_loadconfig(&config);
+}
+static void tiles_end(void) { _tile_release(); }
+
+// c (MR × NR) [+]= a (MR × depth) · panel; depth a multiple of STEP; a_row in elements.
+static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add) {
+  size_t a_bytes = sizeof *a * (size_t)a_row, c_bytes = sizeof *c * (size_t)c_row;
+  if (add) {
+    _tile_loadd(0, c, c_bytes);
+    _tile_loadd(1, c + 16, c_bytes);
+    _tile_loadd(2, c + 16 * c_row, c_bytes);
+    _tile_loadd(3, c + 16 * c_row + 16, c_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const uint16_t *a1 = a + 16 * a_row;
+  for (int64_t k = 0; k < depth; k += 32, b += 32 * NR) {
+    _tile_loadd(4, a + k, a_bytes);
+    _tile_loadd(6, b, 4 * NR);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + 32, 4 * NR);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a1 + k, a_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, c_bytes);
+  _tile_stored(1, c + 16, c_bytes);
+  _tile_stored(2, c + 16 * c_row, c_bytes);
+  _tile_stored(3, c + 16 * c_row + 16, c_bytes);
+}
+#else
+static void tiles_begin(void) {}
+static void tiles_end(void) {}
+
+INLINE void micro_strided(int64_t depth, const Packed *a, int64_t a_row, int64_t a_step, const Packed *b, float *c, int64_t c_row, int add) {
+  V t[MR][2];
+  UNROLL for (int i = 0; i < MR; i++) t[i][0] = t[i][1] = (V){0};
+  for (int64_t k = 0; k < depth; k += PAIR, a += a_step, b += PAIR * NR) {
+#if LEVEL_BF16 == 1
+    __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 32);
+    UNROLL for (int i = 0; i < MR; i++) {
+      int pair;
+      memcpy(&pair, a + i * a_row, sizeof pair);
+      __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
+      t[i][0] = (V)_mm512_dpbf16_ps((__m512)t[i][0], x, b0);
+      t[i][1] = (V)_mm512_dpbf16_ps((__m512)t[i][1], x, b1);
+    }
+#else
+    V b0 = load_f32(b), b1 = load_f32(b + WIDTH);
+    UNROLL for (int i = 0; i < MR; i++) {
+      V x = splat_f32(a[i * a_row]);
+      t[i][0] = fma_f32(x, b0, t[i][0]);
+      t[i][1] = fma_f32(x, b1, t[i][1]);
+    }
+#endif
+  }
+  UNROLL for (int i = 0; i < MR; i++) {
+    float *p = c + i * c_row;
+    if (add) {
+      t[i][0] += load_f32(p);
+      t[i][1] += load_f32(p + WIDTH);
+    }
+    store_f32(p, t[i][0]);
+    store_f32(p + WIDTH, t[i][1]);
+  }
+}
+// c (MR × NR) [+]= tile of A · panel; a_row: KA for rows, PAIR for columns.
+static __attribute__((noinline)) void micro_rows(int64_t depth, const Packed *a, const Packed *b, float *c, int64_t c_row, int add) {
+  micro_strided(depth, a, KA, PAIR, b, c, c_row, add);
+}
+static __attribute__((noinline)) void micro_columns(int64_t depth, const Packed *a, const Packed *b, float *c, int64_t c_row, int add) {
+  micro_strided(depth, a, PAIR, MR * PAIR, b, c, c_row, add);
+}
+INLINE void micro(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row, int add) {
+  (a_row == PAIR ? micro_columns : micro_rows)(depth, a, b, c, c_row, add);
+}
+#endif
+
+// A tile of A, packed or where it lies.
+typedef struct TileA { const Packed *data; int64_t row; } TileA;
+
+// The tile of `rows` × depth (<= KC) at `a`; `memory`: MR · KA elements.
+static TileA tile_a(Packed *memory, const uint16_t *a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+#if LEVEL_BF16 == 2
+  if (column == 1 && rows == MR && depth % STEP == 0) return (TileA){a, row};
+#endif
+  if (column == 1) {
+    pack_a_rows(memory, a, row, rows, depth);
+    return (TileA){memory, KA};
+  }
+  pack_a_columns(memory, a, column, rows, depth);
+  return (TileA){memory, A_COLUMNS ? PAIR : KA};
+}
