@@ -87,14 +87,18 @@ static int is_here(const Program *p, const Tensor *t) {
   return 0;
 }
 
-static void check_slots(const Program *p) {
-  Ranges live = {0};
+// What crosses bodies in a slot, and results of collectives that run beside them: all live at once.
+static void check_lasting(const Program *p) {
+  Ranges live = {0}, results = {0};
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = graph_tensor(p->graph, i);
+    if (p->place[i].space == SPACE_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
     if (p->place[i].space == SPACE_SLOT && is_here(p, t)) vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
   }
   check_apart(p, &live, p->slot_bytes);
+  check_apart(p, &results, p->comm_bytes);
   vec_free(&live);
+  vec_free(&results);
 }
 
 static void check_variables(const Program *p) {
@@ -123,17 +127,17 @@ static void check_variables(const Program *p) {
 
 static void check_program(const Program *p) {
   check_variables(p);
-  check_slots(p);
+  check_lasting(p);
   check_body(p, &p->begin);
   check_body(p, &p->end);
   for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
     for (int phase = 0; phase < PHASE_COUNT; phase++) check_body(p, &p->micro[s][phase]);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
-  assert_true(m->activations == p->slots * p->slot_bytes && m->workspace >= 0 && m->communication >= 0);
+  assert_true(m->activations == p->slots * p->slot_bytes && m->communication == p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
   assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
   assert_true(m->total == p->state_bytes + program_work_bytes(p));
-  assert_true(m->workspace + m->communication == p->work_bytes + p->scratch_bytes);
+  assert_true(program_work_offset(p) == m->activations + m->communication && program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);
 }
 
 static const struct { int pp, dp, tp, zero, micro; const char *schedule; } layouts[] = {
