@@ -145,7 +145,8 @@ static void names(void **state) {
 // Hand-made lists of F and B: "F0 B0 …" for each of two coordinates.
 static void from_text(const char *text, int coordinate, ActionList *list) {
   for (const char *p = text; *p; p += p[2] ? 3 : 2)
-    vec_push(list, (Action){p[0] == 'F' ? ACTION_FORWARD : ACTION_BACKWARD, coordinate, p[1] - '0', -1, -1});
+    vec_push(list, (Action){.kind = p[0] == 'F' ? ACTION_FORWARD : ACTION_BACKWARD, .stage = coordinate,
+                             .microbatch = p[1] - '0', .tensor = -1, .peer = -1});
 }
 
 #define HAND_MADE(name, first, second)                                                                       \
