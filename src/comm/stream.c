@@ -76,6 +76,9 @@ static Task *task_create(void) {
   Task *task = xcalloc(1, sizeof *task);
   task->buffers = xcalloc(task->buffers_capacity = FIRST_BUFFERS, sizeof *task->buffers);
   task->numbers = xcalloc(task->numbers_capacity = FIRST_NUMBERS, sizeof *task->numbers);
+  // Written, so that the pages are there now and memory does not grow with the first calls.
+  memset(task->buffers, 0, FIRST_BUFFERS * sizeof *task->buffers);
+  memset(task->numbers, 0, FIRST_NUMBERS * sizeof *task->numbers);
   return task;
 }
 

@@ -1,0 +1,44 @@
+#!/bin/bash
+# Memory is planned: what the process takes from before the arenas to its peak is what plait plan printed, within 5%, and
+# nothing is allocated after the first step, with checkpoints and evaluations in between.
+. "$SOURCE/tests/train/harness.sh"
+long=200 short=20 # steps; checkpoints and evaluations fall between the third and the last
+sanitized && long=8 short=4
+
+sed 's/"n_embd": 32/"n_embd": 256/; s/"n_layer": 2/"n_layer": 4/' model.json >wide.json
+sed 's/model.json/wide.json/; s/seq_len: 32/seq_len: 8/; s/global: 8, micro: 2/global: 2, micro: 1/' recipe.yaml >wide.yaml
+
+# The plan's total of all local ranks, in bytes: the sum of the pipeline ranks' columns, times the other axes.
+planned() {
+  "$PLAIT" plan --bytes wide.yaml "$@" >plan || die "plait plan $*"
+  awk -v others="$others" '/^= total/ { for (i = 3; i <= NF; i++) sum += $i } END { printf "%.0f\n", sum * others }' plan
+}
+
+# of STEP KEY: the value of a key in the line of a step
+of() { sed -n "s/^{\"step\": $1, \"loss\".*\"$2\": \([0-9]*\).*/\1/p" run/metrics.jsonl; }
+
+# check STEPS OTHERS KEY=VALUE…: OTHERS is dp × tp
+check() {
+  local steps=$1
+  others=$2
+  shift 2
+  set -- schedule.steps=$steps checkpoint.every=$((steps * 2 / 5)) eval.every=$((steps * 2 / 5)) "$@"
+  rm -rf run
+  expect 0 "step $steps" "$PLAIT" train wide.yaml "$@"
+  local plan before early late peak
+  plan=$(planned "$@") before=$(of 1 memory_before_bytes) early=$(of 3 memory_bytes) late=$(of $steps memory_bytes)
+  peak=$(sed -n 's/.*"memory_bytes": \([0-9]*\).*/\1/p' run/metrics.jsonl | sort -n | tail -1)
+  [ -n "$plan" ] && [ -n "$before" ] && [ -n "$early" ] && [ -n "$late" ] || die "$*: a number is missing"
+  echo "$*: planned $plan, grown $((peak - before)), from step 3 to $steps $((late - early))"
+  sanitized && return
+  [ "$plan" -gt 30000000 ] || fail "the model is too small to say anything: $plan bytes"
+  local off=$((late - early)) far=$((peak - before - plan))
+  [ ${off#-} -lt 1048576 ] || fail "$*: memory changes by $off bytes between steps 3 and $steps"
+  [ $((${far#-} * 20)) -lt "$plan" ] || fail "$*: grows by $((peak - before)) bytes, planned are $plan"
+}
+
+check $long 1 mesh.dp=1 parallel.zero=0
+check $long 2 mesh.dp=2 parallel.zero=1 run.threads=4
+check $short 1 mesh.dp=1 mesh.pp=2 parallel.zero=0
+check $short 2 mesh.dp=1 mesh.tp=2 parallel.zero=0
+finish
