@@ -17,14 +17,17 @@ int state_create(const Program *program, int64_t work_bytes, int rank, State **o
   s->program = program;
   s->rank = rank;
   s->bytes = state_plan_bytes(program, work_bytes);
-  char *raw = mmap(NULL, (size_t)s->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  int64_t asked = s->bytes + HUGE_PAGE;
+  const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  errno = ENOMEM; // 32 bits cannot even ask for more than 4 GiB
+  char *raw = (int64_t)(size_t)asked == asked ? mmap(NULL, (size_t)asked, protection, flags, -1, 0) : MAP_FAILED;
   if (raw == MAP_FAILED) {
     int why = errno;
     error_set(error, PLAIT_NO_MEMORY, "rank %d: cannot get the %lld bytes of its memory plan: %s", rank, (long long)s->bytes, strerror(why));
     free(s);
     return PLAIT_NO_MEMORY;
   }
-  char *aligned = (char *)round_up((int64_t)(intptr_t)raw, HUGE_PAGE);
+  char *aligned = (char *)(intptr_t)round_up((int64_t)(intptr_t)raw, HUGE_PAGE);
   if (aligned > raw) munmap(raw, (size_t)(aligned - raw));
   if (aligned - raw < HUGE_PAGE) munmap(aligned + s->bytes, (size_t)(HUGE_PAGE - (aligned - raw)));
   s->memory = aligned;
