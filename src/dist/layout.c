@@ -39,3 +39,5 @@ Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
   for (int i = 0; i < 3; i++) layout_add(&l, ROLE_WEIGHT, sharded[i], tp);
   return l;
 }
+
+void layout_add_sequence(Layout *layout, const Mesh *mesh) { layout_add(layout, ROLE_RESIDUAL, DIM_SEQ, mesh_axis(mesh, "tp")); }

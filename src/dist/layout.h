@@ -8,7 +8,7 @@ typedef struct Layout {
   int n;
   LayoutEntry entry[64];
   uint32_t data_axes; // axes over which the batch is sharded: ZeRO shards storage over them
-  int zero;           // 0 or 1 (stages 2 and 3 later): see the table in docs/design.md
+  int zero;           // stage 0 … 3: see the table in docs/design.md
   int64_t bucket_bytes; // gradient collectives are joined up to this size
 } Layout;
 
@@ -21,3 +21,6 @@ Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, co
 // The Megatron-style Layout over the axes named dp (batch) and tp (1-D tensor parallel: heads, ffn, vocabulary).
 // Shoeybi et al., "Megatron-LM", 2019.
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);
+// Sequence parallelism: the residual stream is sharded over tp along the sequence, so that reductions scatter and what lies
+// between the tensor-parallel regions is done once (Korthikanti et al., 2022).
+void layout_add_sequence(Layout *layout, const Mesh *mesh);

@@ -69,13 +69,16 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
 }
 
 // What the Layout insists on: the residual stream, and gradients sharded as their parameter.
-static void fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n) {
+static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
     if (t->placement || t->role != ROLE_RESIDUAL || t->shape.rank == 0) continue;
     Placement p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
+    int code = check_divides(mesh, &p, &t->shape, "the residual stream", error);
+    if (code) return code;
     t->placement = placement_new(g, &p);
   }
+  return PLAIT_OK;
 }
 
 // A gradient is computed sharded as its parameter; over which axes it is partial follows from the rule.
@@ -120,7 +123,7 @@ int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
       widen_accumulator(g, mesh, &g->node.data[i], variable);
       continue;
     }
-    fix_outputs(g, mesh, layout, &g->node.data[i]);
+    if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
     place_gradient_outputs(g, mesh, i);
   }
   bind_placements(g);

@@ -1,8 +1,12 @@
 // zero: where Variables are stored, by the ZeRO table (Rajbhandari et al., "ZeRO", SC 2020), and how BEGIN and END are placed.
 //
-//   stage | parameter storage | copy for MICRO | gradient accumulator       | optimizer state
-//   0     | as MICRO sees it  | none           | partial, reduced in END    | as the parameter
-//   1     | + data axes       | resident       | partial, scattered in END  | + data axes
+//   stage | parameter storage | copy for MICRO            | gradient accumulator                | optimizer state
+//   0     | as MICRO sees it  | none                      | partial, reduced in END             | as the parameter
+//   1     | + data axes       | resident                  | partial, scattered in END           | + data axes
+//   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
+//   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
+//
+// place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
 #include "op/build.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -39,11 +43,36 @@ static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, in
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
   if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
-  if (v->copies) v->copy[0].placement = seen;
-  if (v->copies || placement_equal(v->storage, seen)) return;
-  v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = seen};
-  for (int t = 0; t < g->tensor.count; t++)
-    if (g->tensor.data[t].variable == id && g->tensor.data[t].copy < 0) g->tensor.data[t].copy = 0; // what MICRO reads
+  const Placement *resident = layout->zero >= 3 ? v->storage : seen; // what MICRO finds
+  if (v->copies) v->copy[0].placement = resident;
+  else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
+  for (int t = 0; t < g->tensor.count; t++) {
+    if (g->tensor.data[t].variable != id) continue;
+    if (v->copies) g->tensor.data[t].copy = 0;
+    g->tensor.data[t].placement = resident;
+  }
+}
+
+// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes.
+static void store_gradients(Graph *g, const Mesh *mesh) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_GRADIENT) continue;
+    Placement p = *g->variable.data[v->parameter].storage;
+    p.partial = v->storage->partial & 1u << mesh_axis(mesh, "pp"); // a tied one is still summed over its stages in END
+    v->storage = placement_new(g, &p);
+    for (int t = 0; t < g->tensor.count; t++)
+      if (g->tensor.data[t].variable == i) g->tensor.data[t].placement = v->storage;
+  }
+  for (int i = 0; i < g->node.count; i++) { // the sums are placed anew
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && k < n->noutput; k++) {
+      int v = graph_tensor(g, n->output[k])->variable;
+      if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
+      place_node(g, i, mesh);
+      break;
+    }
+  }
 }
 
 static void refresh_copies(Graph *g) {
@@ -88,9 +117,9 @@ static void rebind_update(Graph *g) {
 
 // Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
-  if (layout->zero > 1) return error_set(error, PLAIT_BAD_INPUT, "parallel.zero: %d is not built yet; 0 and 1 are", layout->zero);
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
+  if (layout->zero >= 2) store_gradients(g, mesh);
   for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
     Variable *v = &g->variable.data[i];
     if (!v->storage) v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : placement_new(g, &(Placement){0});

@@ -38,6 +38,7 @@ typedef struct Recipe {
   struct { int pp, dp, cp, tp; } mesh;
   struct {
     int zero;      // 0 … 3
+    bool sequence;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // RecipePipeline
@@ -77,6 +78,9 @@ typedef struct Recipe {
     int64_t log_every;
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
+    bool tensorboard;     // event files in dir
+    char *trace;          // file or NULL
+    int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   Arena arena;
 } Recipe;

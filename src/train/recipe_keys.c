@@ -66,9 +66,11 @@ const RecipeKey recipe_keys[] = {
     KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1",
         .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
 
-    KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .built_most = 1, .example = "0",
+    KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0",
         .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
                "3 the parameters too (FSDP)."),
+    KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
+        .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
         .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the products "
                "and attention (selective). The numbers do not change."),
@@ -144,8 +146,17 @@ const RecipeKey recipe_keys[] = {
         .doc = "A folder for the gathered gradients of the first steps, `step-N.safetensors`."),
     KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
         .doc = "How many first steps run.dump_gradients writes."),
+    KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
+        .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
+    KEY("run.trace", RECIPE_PATH, run.trace,
+        .doc = "A file for what every rank did when in a few steps, kernel by kernel; ui.perfetto.dev and chrome://tracing "
+               "open it."),
+    KEY("run.trace_first", RECIPE_LONG, run.trace_first, "3", .least = 1, .most = STEPS,
+        .doc = "The first step in run.trace."),
+    KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
+        .doc = "How many steps run.trace shows."),
 
-    LATER("parallel.reshard"), LATER("parallel.sequence"), LATER("parallel.context"), LATER("parallel.ep"),
+    LATER("parallel.reshard"), LATER("parallel.context"), LATER("parallel.ep"),
     LATER("parallel.virtual"), LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;

@@ -52,6 +52,10 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
       .stages = recipe->mesh.pp,
       .update = update_options(recipe)};
+  if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
+    return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d)", recipe->data.seq_len,
+                     recipe->mesh.tp);
+  if (recipe->parallel.sequence) layout_add_sequence(&out->layout, &mesh);
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
   *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE && recipe->mesh.pp > 1 ? "gpipe" : "1f1b");
   return PLAIT_OK;

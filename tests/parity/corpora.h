@@ -9,7 +9,7 @@ typedef enum CorpusKind {
   CORPUS_KINDS
 } CorpusKind;
 
-enum { GPT_VOCAB = 61, LLAMA_VOCAB = 53, PARITY_SEQ = 17 };
+enum { GPT_VOCAB = 61, LLAMA_VOCAB = 53, PARITY_SEQ = 18 };
 
 // Group fixtures of cmocka.
 int corpora_make(void **state);

@@ -142,8 +142,10 @@ static void *work(void *argument) {
 
 static CompileOptions options_of(const ParityCase *c) {
   Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){c->pp, c->dp, 1, c->tp});
+  Layout layout = layout_standard(&mesh, c->zero, 4000);
+  if (c->sequence) layout_add_sequence(&layout, &mesh);
   return (CompileOptions){.mode = MODEL_TRAIN, .micro_samples = (int64_t)c->micro * c->dp, .step_samples = c->global ? c->global : GLOBAL, .seq = SEQ,
-                          .precision = c->precision, .mesh = mesh, .layout = layout_standard(&mesh, c->zero, 4000), .stages = c->pp, .recompute = c->recompute,
+                          .precision = c->precision, .mesh = mesh, .layout = layout, .stages = c->pp, .recompute = c->recompute,
                           .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0,
                                      .dump_gradients = 1}};
 }

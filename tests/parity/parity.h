@@ -12,6 +12,7 @@ typedef struct ParityCase {
   const char *model;    // "gpt", "gpt untied", "llama" or "llama tied"
   int pp, dp, tp, zero, micro;
   RecomputeMode recompute;
+  int sequence;
   const char *schedule; // NULL: 1f1b, for pp 1 and more
   Dtype precision;
   int steps;
