@@ -126,15 +126,19 @@ void schedule_free(Schedule *s) {
   free(s);
 }
 
-void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out) {
+const char *action_name(ActionKind kind) {
   static const char *const names[] = {
 #define ACTION(id, name, meaning) name,
 #include "pipeline/actions.def"
 #undef ACTION
   };
+  return names[kind];
+}
+
+void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out) {
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
-    fprintf(out, "  %s", names[a->kind]);
+    fprintf(out, "  %s", action_name(a->kind));
     if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD)
       fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % slots, a->from, a->to - 1);
     if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)

@@ -60,4 +60,5 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
 // One line an action.
+const char *action_name(ActionKind kind); // as printed: "F"
 void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out);

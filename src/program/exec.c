@@ -17,8 +17,9 @@ typedef struct Bound {
   int pieces;
   Piece *piece;
   PlaitBuffer *buffer;    // (pieces) scratch for the call
-  int started;            // by a REDUCE; END waits for `done`
+  int started;            // by a REDUCE, at `issued`; END waits for `done`
   PlaitEvent done;
+  double issued;
 } Bound;
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody;
@@ -41,7 +42,8 @@ struct Executor {
   PlaitEvent *sent;           // (slots × sends per microbatch)
   int sends;                  // per microbatch, at most
   int *sent_count;            // (slots)
-  double comm_seconds;
+  double comm_seconds, stalled_seconds;
+  Trace *trace;               // NULL: none
   Arena arena;
 };
 
@@ -72,6 +74,8 @@ static char *pointer(const Executor *e, int tensor, int microbatch) {
 
 const void *executor_tensor(const Executor *e, int tensor) { return pointer(e, tensor, 0); }
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
+double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
+void executor_set_trace(Executor *e, Trace *trace) { e->trace = trace; }
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
@@ -265,8 +269,11 @@ static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
 static int run_collective(Executor *e, Bound *b) {
   double start = now();
   int code = b->started ? plait_event_wait(b->done) : call_collective(b, NULL, NULL);
+  double end = now();
+  if (b->started && e->trace && e->trace->on) // until the wait was over; it may have been done before
+    trace_add(e->trace, &(TraceSpan){op_name(b->node->op), b->node->name, "in flight", b->issued, end, -1, -1, true});
   b->started = 0;
-  e->comm_seconds += now() - start;
+  e->comm_seconds += end - start;
   return code;
 }
 
@@ -289,8 +296,10 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
   for (int i = from; i < (to ? to : body->count); i++) {
     Bound *b = &body->bound[i];
     point_operands(e, b, microbatch);
+    double begin = trace_begin(e->trace);
     if (!b->comm) run_kernel(e, b);
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
+    trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
   }
   return PLAIT_OK;
 }
@@ -303,13 +312,17 @@ static int run_reduce(Executor *e, const Action *a, Error *error) {
   point_operands(e, b, 0);
   if (call_collective(b, e->stream, &b->done)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
   b->started = 1;
+  b->issued = now();
   return PLAIT_OK;
 }
 
 static int wait_sends(Executor *e, int slot) {
   int code = PLAIT_OK;
+  if (!e->sent_count[slot]) return PLAIT_OK;
+  double start = now();
   for (int i = 0; i < e->sent_count[slot] && !code; i++) code = plait_event_wait(e->sent[slot * e->sends + i]);
   e->sent_count[slot] = 0;
+  e->comm_seconds += now() - start;
   return code;
 }
 
@@ -324,7 +337,7 @@ static int run_transfer(Executor *e, const Action *a) {
   }
   double start = now();
   int code = plait_recv(e->pipe[a->stage > a->peer], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
-  e->comm_seconds += now() - start;
+  e->stalled_seconds += now() - start;
   return code;
 }
 
@@ -353,6 +366,22 @@ static int reuse_slot(Executor *e, const Action *a, int *entered) {
   return wait_sends(e, slot);
 }
 
+static int body_spans(const BoundBody *b, int from, int to) { return (to ? to : b->count) - from; }
+
+int executor_trace_spans(const Executor *e) {
+  const ActionList *list = &e->program->actions;
+  int n = 0;
+  for (int i = 0; i < list->count; i++) {
+    const Action *a = &list->data[i];
+    n += 2; // the action, and what a REDUCE starts
+    if (a->kind == ACTION_BEGIN) n += body_spans(&e->begin, 0, 0);
+    if (a->kind == ACTION_END) n += body_spans(&e->end, 0, 0);
+    if (a->kind == ACTION_FORWARD) n += body_spans(&e->micro[a->stage][PHASE_FORWARD], a->from, a->to);
+    if (a->kind == ACTION_BACKWARD) n += body_spans(&e->micro[a->stage][PHASE_BACKWARD], a->from, a->to);
+  }
+  return n;
+}
+
 int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error) {
   e->inputs = inputs;
   e->parameters.step = step;
@@ -361,7 +390,11 @@ int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *err
   for (int i = 0; i < e->program->slots; i++) entered[i] = -1;
   for (int i = 0; i < list->count && !code; i++) {
     if (reuse_slot(e, &list->data[i], entered)) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
-    code = run_action(e, &list->data[i], error);
+    const Action *a = &list->data[i];
+    double begin = trace_begin(e->trace);
+    code = run_action(e, a, error);
+    int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
+    trace_end(e->trace, begin, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1, in_slot ? a->microbatch : -1);
   }
   for (int s = 0; s < e->program->slots && !code; s++)
     if (wait_sends(e, s)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));

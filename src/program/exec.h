@@ -2,6 +2,7 @@
 #pragma once
 #include "plait/comm.h"
 #include "program/state.h"
+#include "program/trace.h"
 
 typedef struct Executor Executor;
 
@@ -17,7 +18,12 @@ void executor_destroy(Executor *e);
 // Runs one step. inputs[i] belongs to graph input i. `first_sample` is the global batch position of microbatch 0's first
 // sample (usually 0), `samples` how many a microbatch has over all data ranks.
 int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error);
-// Seconds spent in collectives and receives since the executor was made.
+// Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
+// exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
 double executor_comm_seconds(const Executor *e);
+double executor_stalled_seconds(const Executor *e);
+// Actions and instructions go to the trace while it is on; NULL: no longer. At most so many spans a run.
+void executor_set_trace(Executor *e, Trace *trace);
+int executor_trace_spans(const Executor *e);
 // The memory of a tensor after a run (slot 0); for tests and for reading logits.
 const void *executor_tensor(const Executor *e, int tensor);

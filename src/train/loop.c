@@ -32,6 +32,7 @@ typedef struct Loop {
   Checkpoint *resume;     // NULL: from init
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
+  Events events;          // what the metrics say, for TensorBoard
   Progress progress;
   double peak_flops, flops_per_token;
   int64_t first_step;     // steps done before this run
@@ -130,7 +131,8 @@ static int start_rank(Loop *l, Rank *r, Error *error) {
 
 // Steps -------------------------------------------------------------------------------------------------------------
 
-static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, double seconds, double comm_seconds, Error *error) {
+static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, Error *error) {
+  double seconds = s->seconds, idle = seconds - s->computed - s->communicated - s->waited;
   Metrics *m = &l->metrics;
   metrics_begin(m);
   metrics_integer(m, "step", p->step);
@@ -142,21 +144,23 @@ static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, do
   metrics_real(m, "tokens_per_s", (double)p->tokens / seconds);
   metrics_real(m, "mfu", p->peak_flops > 0 ? (double)p->tokens / seconds * p->flops_per_token / p->peak_flops : NAN);
   metrics_real(m, "step_seconds", seconds);
+  metrics_real(m, "compute_seconds", s->computed); // these four make up step_seconds
+  metrics_real(m, "comm_seconds", s->communicated);
   metrics_real(m, "data_wait_seconds", s->waited);
-  metrics_real(m, "comm_seconds", comm_seconds);
+  metrics_real(m, "idle_seconds", idle > 0 ? idle : 0);
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == l->first_step + 1) metrics_integer(m, "memory_before_bytes", l->memory_before);
   metrics_integer(m, "skipped", s->skipped);
   return metrics_end(m, error);
 }
 
-static int report_step(Loop *l, Rank *r, int64_t step, double lr, const StepResult *s, double seconds, double comm_seconds, Error *error) {
+static int report_step(Loop *l, Rank *r, int64_t step, double lr, const StepResult *s, Error *error) {
   ProgressStep p = {.step = step, .tokens = (int64_t)l->recipe->batch.global * l->recipe->data.seq_len, .loss = s->loss, .grad_norm = s->grad_norm,
                     .lr = lr, .flops_per_token = l->flops_per_token, .peak_flops = l->peak_flops, .memory = memory_usage_anonymous(),
-                    .loader_waited = s->waited > 0.1 * seconds};
+                    .loader_waited = s->waited > 0.1 * s->seconds};
   l->extra.step = step;
   l->extra.tokens += s->tokens;
-  int code = write_metrics(l, &p, s, seconds, comm_seconds, error);
+  int code = write_metrics(l, &p, s, error);
   progress_step(&l->progress, &p);
   if (s->skipped) progress_note(&l->progress, "step %lld: the gradient norm is not finite; the update was skipped", (long long)step);
   return code;
@@ -166,8 +170,9 @@ static int evaluate(Loop *l, Rank *r, int64_t step, Error *error) {
   const Recipe *recipe = l->recipe;
   DataSource sources[recipe->data.valid.count];
   LoaderConfig data = setup_loader(recipe, &l->config, 1, sources);
-  double loss, tokens;
+  double loss, tokens, begin = trace_begin(r->trace);
   int code = rank_evaluate(r, &data, recipe->eval.batches, &loss, &tokens, error);
+  trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
   if (code || r->rank) return code;
   metrics_begin(&l->metrics);
   metrics_integer(&l->metrics, "step", step);
@@ -186,7 +191,9 @@ static int save(Loop *l, Rank *r, int64_t step, Error *error) {
     l->saving = step;
     fsync(l->metrics.fd); // a checkpoint must not outlive the lines that lead to it
   }
+  double begin = trace_begin(r->trace);
   int code = save_checkpoint(r, l->checkpoints, &extra, l->recipe->checkpoint.keep, error);
+  trace_end(r->trace, begin, "checkpoint", NULL, "checkpoint", -1, -1);
   if (!code && r->rank == 0) {
     l->saving = 0;
     malloc_trim(0);
@@ -231,9 +238,11 @@ static int agree_to_stop(Loop *l, Rank *r, int *stop, Error *error) {
 
 static int one_step(Loop *l, Rank *r, int64_t step, Error *error) {
   StepResult result = {0};
-  double start = now(), comm = executor_comm_seconds(r->train), lr = learning_rate_at(l->recipe, step - 1);
+  double start = now(), lr = learning_rate_at(l->recipe, step - 1);
   int code = rank_step(r, step, lr, &result, error);
-  if (!code && r->rank == 0) code = report_step(l, r, step, lr, &result, now() - start, executor_comm_seconds(r->train) - comm, error);
+  result.seconds = now() - start;
+  if (!code && r->rank == 0) code = report_step(l, r, step, lr, &result, error);
+  trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && l->recipe->run.dump_gradients && step <= l->recipe->run.dump_steps) code = dump_gradients(l, r, step, error);
   return code;
 }
@@ -244,6 +253,17 @@ static int due_evaluation(const Loop *l, int64_t step) {
   return l->job->evaluate && l->recipe->eval.every && due(l->recipe->eval.every, step, l->recipe->schedule.steps);
 }
 
+// The trace is written when its last step is behind, or the run ends.
+static int turn_trace(const Loop *l, Rank *r, int64_t step, Error *error) {
+  return r->trace && trace_turn(r->trace, step) ? trace_write(r->trace, r->world, l->recipe->run.trace, error) : PLAIT_OK;
+}
+
+static int start_trace(const Loop *l, Rank *r, Error *error) {
+  if (!l->recipe->run.trace) return PLAIT_OK;
+  rank_trace(r, l->recipe->run.trace_first, l->recipe->run.trace_steps);
+  return trace_align(r->trace, r->world, plait_world_local_size(l->world) == r->job->options.mesh.ranks, error);
+}
+
 static int run_steps(Loop *l, Rank *r, Error *error) {
   const Recipe *recipe = l->recipe;
   int64_t last = recipe->schedule.steps;
@@ -251,7 +271,8 @@ static int run_steps(Loop *l, Rank *r, Error *error) {
   if (code) return code;
   for (int64_t step = l->first_step + 1; step <= last; step++) {
     int stop = 0;
-    code = one_step(l, r, step, error);
+    code = turn_trace(l, r, step, error);
+    if (!code) code = one_step(l, r, step, error);
     if (!code) code = agree_to_stop(l, r, &stop, error);
     if (code) return code;
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
@@ -287,7 +308,9 @@ static void *work(void *argument) {
   if (!w->code) w->code = rank_create(l->job, w->rank, w->world, r, &w->error);
   if (!w->code) w->code = start_rank(l, *r, &w->error);
   if (!w->code) w->code = barrier(*r, &w->error);
+  if (!w->code) w->code = start_trace(l, *r, &w->error);
   if (!w->code) w->code = run_steps(l, *r, &w->error);
+  if (!w->code) w->code = turn_trace(l, *r, INT64_MAX, &w->error);
   if (w->code) fail(w);
   return NULL;
 }
@@ -384,6 +407,10 @@ static int open_metrics(Loop *l, Error *error) {
   int code = run_folder_write_recipe(&l->folder, l->recipe, error);
   if (!code) code = metrics_truncate_after(path, l->first_step, error);
   if (!code) code = metrics_open(&l->metrics, path, error);
+  if (!code && l->recipe->run.tensorboard && l->first_step < l->recipe->schedule.steps) {
+    code = events_open(&l->events, l->folder.path, l->first_step + 1, (double)time(NULL), error);
+    l->metrics.events = &l->events;
+  }
   if (!code && l->first_step && due_evaluation(l, l->first_step)) {
     code = metrics_read(path, "eval_loss", &done, error);
     l->evaluate_first = !done.count || done.step[done.count - 1] != l->first_step;
@@ -430,6 +457,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Er
     }
   }
   metrics_close(&l.metrics);
+  events_close(&l.events);
   checkpoint_close(l.resume);
   save_extra_free(&l.extra);
   free(l.checkpoints);

@@ -80,8 +80,21 @@ void rank_destroy(Rank *r) {
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
   state_destroy(r->state);
+  trace_destroy(r->trace);
   team_destroy(r->team);
   free(r);
+}
+
+void rank_trace(Rank *r, int64_t first, int64_t steps) {
+  enum { MOST = 1 << 22, BETWEEN = 8 }; // spans; BETWEEN: of a step, data, checkpoint, evaluation
+  const Mesh *mesh = &r->job->options.mesh;
+  char title[64];
+  int n = snprintf(title, sizeof title, "rank %d:", r->rank);
+  for (int a = 0; a < mesh->naxis; a++)
+    n += snprintf(title + n, sizeof title - (size_t)n, " %s %d", mesh->axis[a].name, mesh_coordinate(mesh, r->rank, a));
+  int64_t spans = steps * (executor_trace_spans(r->train) + BETWEEN);
+  r->trace = trace_create(r->rank, title, first, steps, (int)(spans < MOST ? spans : MOST));
+  executor_set_trace(r->train, r->trace);
 }
 
 static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, int64_t global_batch) {
@@ -114,12 +127,17 @@ enum { MAX_INPUTS = 16 };
 
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
   Batch *batch;
+  double start = trace_begin(r->trace);
   int code = loader_next(r->loader, &batch, &result->waited, error);
   if (code) return code;
+  trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   StepInput inputs[MAX_INPUTS];
   CHECK(r->job->train->input.count <= MAX_INPUTS);
   bind_inputs(r->job->train, batch, r->job->microbatches, r->job->options.seq, &learning_rate, inputs);
+  double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
   code = executor_run(r->train, (uint64_t)step, inputs, error);
+  result->communicated = executor_comm_seconds(r->train) - communicated;
+  result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
   result->loss = state_scalar(r->state, "loss");
   result->grad_norm = state_scalar(r->state, "grad_norm");

@@ -26,7 +26,9 @@ void job_destroy(Job *job);
 typedef struct StepResult {
   double loss, grad_norm, tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
   int skipped;                    // a non-finite norm: nothing was updated
-  double waited;                  // seconds that this rank waited for data
+  // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a
+  // pipeline's bubbles, or between steps.
+  double seconds, waited, computed, communicated;
 } StepResult;
 
 typedef struct Rank {
@@ -37,11 +39,15 @@ typedef struct Rank {
   State *state;
   Executor *train, *evaluate;
   Loader *loader;
+  Trace *trace; // NULL: none
 } Rank;
 
 // Allocates and binds; the parameters are initialised from the seed. world may be NULL for a mesh of one rank.
 int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *error);
 void rank_destroy(Rank *r);
+
+// Records steps [first, first + steps) for a file; to be called before the first one.
+void rank_trace(Rank *r, int64_t first, int64_t steps);
 
 // Opens the loader; config's layout fields (data_rank …) are filled in.
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
