@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 // Messages on the control communicator: notices of failure, and the lists of communicators that are created.
-enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2 };
+enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3 };
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
@@ -170,13 +170,25 @@ static void end_job(MpiWorld *w) {
   fflush(stdout);
   if (w->heard) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
   else fprintf(stderr, "plait: rank %d on %s: %s\n", w->rank, w->host, w->base.abort.error.message);
+  usleep(300000);         // launchers drop what they have not passed on yet
   alarm(FAILURE_SECONDS); // should MPI wait for a rank that is gone: the signal ends this one, and its launcher the others
   MPI_Abort(MPI_COMM_WORLD, error_exit_status(code));
   _exit(error_exit_status(code));
 }
 
+// Nobody leaves MPI while another may still fail: what ends a job does not always reach those that are leaving.
+static void farewell(MpiWorld *w) {
+  int n = w->base.ranks, code = abort_code(&w->base.abort);
+  for (int step = 1; step < n && !code; step *= 2) {
+    char word = 0;
+    code = control(w, &word, 1, (w->rank + step) % n, TAG_LEAVE, 0);
+    if (!code) code = control(w, &word, 1, (w->rank - step + n) % n, TAG_LEAVE, 1);
+  }
+}
+
 static void mpi_world_destroy(PlaitWorld *base) {
   MpiWorld *w = (MpiWorld *)base;
+  farewell(w);
   wire_lock(w);
   w->stop = 1;
   pthread_cond_signal(&w->work);

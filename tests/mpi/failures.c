@@ -1,0 +1,88 @@
+// One failing case a job (MPI does not survive it): failures NAME. Each rank prints what plait_comm_error says, then
+// leaves, which must end the job. See test_mpi_failures.sh.
+#include "base/error.h"
+#include "plait/comm.h"
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static float x[60000], y[60000];
+
+static int kind(PlaitComm *comm, int rank) {
+  PlaitBuffer list = {x, y, 5};
+  int code = plait_barrier(comm, NULL, NULL);
+  if (code) return code;
+  return rank == 1 ? plait_all_gather(comm, &list, 1, PLAIT_FP32, NULL, NULL)
+                   : plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+}
+
+static int count(PlaitComm *comm, int rank) {
+  PlaitBuffer list[2] = {{x, x, 20000}, {x + 20000, x + 20000, rank == 1 ? 20001 : 20000}};
+  return plait_all_reduce(comm, list, 2, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+}
+
+static int ragged(PlaitComm *comm, int rank) {
+  size_t counts[4] = {1, rank ? 2 : 3, 1, 1};
+  return plait_all_gather_v(comm, x, rank + 1 > 2 ? 1 : (size_t)rank + 1, y, counts, NULL, PLAIT_FP32, NULL, NULL);
+}
+
+static int message(PlaitComm *comm, int rank) {
+  PlaitBuffer list = {x, x, rank ? 7 : 8};
+  PlaitEvent sent;
+  if (rank > 1) return plait_barrier(comm, NULL, NULL);
+  if (rank) return plait_recv(comm, &list, 1, PLAIT_FP32, 0, NULL, NULL);
+  int code = plait_send(comm, &list, 1, PLAIT_FP32, 1, NULL, &sent);
+  return code ? code : plait_event_wait(sent);
+}
+
+static int lists(PlaitComm *comm, int rank) {
+  PlaitComm *made;
+  if (rank > 1) return plait_barrier(comm, NULL, NULL);
+  return plait_comm_create(comm, (int[]){rank, !rank}, 2, &made, NULL);
+}
+
+// Some wait in a barrier, one on a stream, one for a message; the last gives up.
+static int aborted(PlaitComm *comm, int rank, PlaitWorld *world) {
+  PlaitStream *stream;
+  PlaitEvent event;
+  PlaitBuffer list = {x, x, 50000};
+  int last = plait_comm_size(comm) - 1;
+  if (rank == last) {
+    usleep(50000);
+    plait_world_abort(world, "the disk is full");
+    return -1;
+  }
+  if (rank == 0) return plait_recv(comm, &list, 1, PLAIT_FP32, last, NULL, NULL);
+  if (plait_stream_create(comm, &stream, NULL)) return -1;
+  plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, stream, &event);
+  int code = plait_event_wait(event);
+  plait_stream_destroy(stream);
+  return code;
+}
+
+static int argument(PlaitComm *comm, int rank) {
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_recv(comm, &(PlaitBuffer){NULL, x, 1}, 1, PLAIT_FP32, 99, NULL, NULL);
+}
+
+int main(int argc, char **argv) {
+  Error error = {0};
+  PlaitWorld *world;
+  PlaitComm *comm;
+  const char *name = argc > 1 ? argv[1] : "";
+  if (plait_world_mpi_create(&world, &error)) return fprintf(stderr, "%s\n", error.message), error_exit_status(error.code);
+  int rank = plait_world_rank(world), code = 0;
+  CHECK(plait_comm_world(world, rank, &comm, &error) == 0, "%s", error.message);
+  if (!strcmp(name, "kind")) code = kind(comm, rank);
+  if (!strcmp(name, "count")) code = count(comm, rank);
+  if (!strcmp(name, "ragged")) code = ragged(comm, rank);
+  if (!strcmp(name, "message")) code = message(comm, rank);
+  if (!strcmp(name, "lists")) code = lists(comm, rank);
+  if (!strcmp(name, "aborted")) code = aborted(comm, rank, world);
+  if (!strcmp(name, "argument")) code = argument(comm, rank);
+  printf("rank %d returns %d: %s\n", rank, code, plait_comm_error(comm));
+  fflush(stdout);
+  plait_comm_destroy(comm);
+  plait_world_destroy(world);
+  return 0;
+}

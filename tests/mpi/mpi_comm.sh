@@ -1,0 +1,17 @@
+#!/bin/bash
+# The comm matrix, streams, messages, communicators and large calls over MPI, with 1, 2 and 4 processes.
+. "$SOURCE/tests/mpi/environment.sh"
+failures=0
+for n in 1 2 4; do
+  for program in mpi_comm mpi_comm_calls mpi_large; do
+    if ranks "$n" "$FOLDER/$program" >"$program.$n.log" 2>&1; then
+      echo "$program with $n: passed"
+    else
+      echo "$program with $n: FAILED"
+      tail -40 "$program.$n.log"
+      failures=1
+    fi
+    rm -f "$program.$n.log"
+  done
+done
+exit $failures

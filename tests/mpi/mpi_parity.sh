@@ -1,0 +1,65 @@
+#!/bin/bash
+# Parity over MPI: plait train as 2 and 4 processes gives one rank's losses, norms and gradients in fp64 to 1e-10, and the
+# very bits, checkpoints included, of the same layout with threads.
+. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/mpi/environment.sh"
+
+# close A B: files of numbers, one a line; equal to 1e-10 of the largest
+close() {
+  paste "$1" "$2" | awk 'NF != 2 { bad = 1 }
+    { d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d; a = $1 < 0 ? -$1 : $1; if (a > size) size = a }
+    END { printf "%.1e", size ? most / size : 1; exit bad || !NR || !(most <= 1e-10 * size) }'
+}
+
+# The numbers of a key of metrics.jsonl; the elements of a safetensors file of doubles.
+series() { sed -n "s/.*\"$2\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
+elements() {
+  local header
+  header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+  od -An -v -w8 -t f8 -j $((header + 8)) "$1"
+}
+header() { dd if="$1" bs=1 count=4096 2>/dev/null | head -c "$(($(od -An -t u8 -N 8 "$1" | tr -d ' ') + 8))"; }
+
+settings='precision=fp64 schedule.steps=3 schedule.warmup=1 checkpoint.every=0 eval.every=3 run.threads=4'
+
+run_one() {
+  # shellcheck disable=SC2086 # words on purpose
+  "$PLAIT" train recipe.yaml $settings mesh.dp=1 parallel.zero=0 run.dir=one run.dump_gradients=one.gradients >log 2>&1 ||
+    { cat log; die "one rank"; }
+  for key in loss grad_norm eval_loss; do series one $key >one.$key; done
+  elements one.gradients/step-1.safetensors >one.elements
+  [ "$(wc -l <one.elements)" -gt 10000 ] || die "there are no gradients"
+}
+
+# like_one NAME PROCESSES SETTINGS…
+like_one() {
+  local name=$1 n=$2 said='' key
+  shift 2
+  # shellcheck disable=SC2086
+  ranks "$n" "$PLAIT" train recipe.yaml $settings "$@" run.comm=mpi run.dir=mpi run.dump_gradients=mpi.gradients >log 2>&1 ||
+    { fail "$name"; tail -20 log; return; }
+  # shellcheck disable=SC2086
+  "$PLAIT" train recipe.yaml $settings "$@" run.comm=local run.dir=local run.dump_gradients=local.gradients >log 2>&1 ||
+    { fail "$name with threads"; tail -20 log; return; }
+  for key in loss grad_norm eval_loss; do
+    series mpi $key >mpi.$key
+    said="$said $key $(close one.$key mpi.$key)" || fail "$name: $key"
+  done
+  elements mpi.gradients/step-1.safetensors >mpi.elements
+  cmp <(header one.gradients/step-1.safetensors) <(header mpi.gradients/step-1.safetensors) || fail "$name: other gradients"
+  said="$said gradients $(close one.elements mpi.elements)" || fail "$name: gradients"
+  same_run local mpi
+  cmp mpi.gradients/step-1.safetensors local.gradients/step-1.safetensors || fail "$name: gradients are not those of threads"
+  echo "$name, $n processes:$said"
+  rm -rf mpi local mpi.gradients local.gradients
+}
+
+run_one
+like_one 'one rank' 1 mesh.dp=1 parallel.zero=0
+like_one 'dp 2' 2 mesh.dp=2 parallel.zero=0
+like_one 'dp 2, zero 1' 2 mesh.dp=2 parallel.zero=1
+like_one 'tp 2' 2 mesh.dp=1 mesh.tp=2 parallel.zero=0
+like_one 'pp 2' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipeline=1f1b
+like_one 'dp 2 × tp 2, zero 1' 4 mesh.dp=2 mesh.tp=2 parallel.zero=1
+like_one 'pp 2 × dp 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=0
+finish
