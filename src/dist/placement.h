@@ -19,7 +19,7 @@ int axis_list_equal(const AxisList *a, const AxisList *b);
 int axis_list_shards(const Mesh *mesh, const AxisList *list);
 // Length of a shard of a dim of `size`: nested ceil(size / axis), the same on every rank.
 int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size);
-// Where a rank's shard lies: IndexMap with offset, memory length and valid length. Axes in `ignore` count as coordinate 0.
+// Where a rank's shard lies: IndexMap with offset, memory length and valid length.
 IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int rank);
 
 // Local shape of a tensor under a placement.

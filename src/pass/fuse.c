@@ -48,7 +48,6 @@ static int last_writer(const Graph *g, int variable, int copy, Region region) {
 }
 
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
-// An identity into a Variable of a value that nothing else reads: the value is made there.
 static void drop_identity(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (n->op != OP_IDENTITY) return;

@@ -68,7 +68,7 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
   }
 }
 
-// What the Layout insists on: the residual stream, and gradients sharded as their parameter.
+// What the Layout insists on: the residual stream.
 static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);

@@ -4,8 +4,8 @@
 #include "dist/layout.h"
 
 // Reads the placements of the node's inputs (and of outputs that are bound to placed Variables or fixed by their role) and
-// writes node->want, node->give and the placement of every output that has none.
-// `fixed`: where the caller insists on an output's placement (tensor->placement already set), it is kept.
+// writes node->want, node->give and the placement of every output that has none. A placement that an output has already
+// is kept, and may differ from `give`.
 void place_node(Graph *g, int node, const Mesh *mesh);
 
 // A copy in the graph's arena.

@@ -15,8 +15,7 @@ int executor_create(const Program *program, State *state, const Backend *backend
                     Executor **out, Error *error);
 void executor_destroy(Executor *e);
 
-// Runs one step. inputs[i] belongs to graph input i. `first_sample` is the global batch position of microbatch 0's first
-// sample (usually 0), `samples` how many a microbatch has over all data ranks.
+// Runs step number `step`. inputs[i] belongs to graph input i and must stay until it returns.
 int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error);
 // Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
 // exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
