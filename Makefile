@@ -6,13 +6,15 @@ TEST_OPTIONS ?=
 PREFIX ?= /usr/local
 RUNS ?= 1000000
 
-.PHONY: all test demo parity mutants fuzz clean install dependencies
+.PHONY: all configure test demo parity mutants fuzz clean install dependencies
 
-all: dependencies
+all: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+configure: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \
 	  || { cat $(BUILD).configure.log; rm -f $(BUILD).configure.log; exit 1; }
 	@rm -f $(BUILD).configure.log
-	@cmake --build $(BUILD) -j $(JOBS)
 
 dependencies:
 	@scripts/install-dependencies
@@ -20,7 +22,8 @@ dependencies:
 test: all
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
 
-demo: all
+demo: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target plait
 	@BUILD=$(BUILD) scripts/demo
 
 # Equality of every layout with one rank, alone.
