@@ -238,8 +238,10 @@ static int set_default(Loader *loader, const RecipeKey *key) {
     memset((char *)loader->recipe + key->offset, 0, size);
     return PLAIT_OK;
   }
-  YamlNode *node;
-  int code = yaml_tree_parse(key->path, key->fallback, strlen(key->fallback), &loader->arena, &node, loader->error);
+  YamlNode word = {.kind = YAML_SCALAR, .line = 1, .column = 1, .text = key->fallback, .plain = true}, *node = &word;
+  int code = PLAIT_OK;
+  if (*key->fallback == '[')
+    code = yaml_tree_parse(key->path, key->fallback, strlen(key->fallback), &loader->arena, &node, loader->error);
   return code < 0 ? code : set_value(loader, key, node);
 }
 
