@@ -1,0 +1,78 @@
+#!/bin/bash
+# plait train as processes: what cannot be is refused in one sentence; signals to any process stop all, and the run goes on
+# under another layout; a process that is killed takes the others along.
+. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/mpi/environment.sh"
+
+# refused STATUS WORDS PROCESSES SETTINGS…
+refused() {
+  local status=$1 words=$2 n=$3 got
+  shift 3
+  ranks "$n" "$PLAIT" train recipe.yaml "$@" >output 2>&1
+  got=$?
+  if [ "$got" -ne "$status" ] || ! grep -q -- "$words" output || [ "$(grep -c '^plait' output)" -ne 1 ]; then
+    fail "$n processes, $*: status $got"
+    cat output
+  fi
+}
+
+# ---- what cannot be ----
+
+refused 2 'mesh: pp 1 × dp 2 × cp 1 × tp 2 is 4 ranks, but 2 processes were started; start 4' 2 mesh.tp=2
+refused 2 'run.comm: local makes ranks threads of one process, but 2 processes were started' 2 run.comm=local
+refused 2 'schedule.steps' 2 schedule.steps=many
+refused 2 'no-such-corpus' 2 data.train=no-such-corpus
+expect 2 'mesh: .* is 2 ranks, but 1 process was started' "$PLAIT" train recipe.yaml run.comm=mpi
+expect 0 'saved' "$PLAIT" train recipe.yaml run.comm=mpi mesh.dp=1 schedule.steps=5 run.dir=single
+expect 0 'saved' "$MPIRUN" -n 1 "$PLAIT" train recipe.yaml schedule.steps=5 run.dir=threads # auto: one process, ranks are threads
+grep -q 'dp=2' output || fail "threads under mpirun -n 1"
+
+# Tasks of a launcher whose language this MPI does not speak
+refused_singleton() {
+  env "$@" timeout 60 "$PLAIT" train recipe.yaml >output 2>&1
+  [ $? -eq 2 ] && grep -q "$1.*2 tasks.*MPI sees only one rank\|${1%%=*} says that there are 2 tasks, but MPI sees only one rank" output && return
+  fail "singletons ($*)"
+  cat output
+}
+if "$MPIRUN" --version 2>&1 | grep -q 'Open MPI\|Open RTE'; then refused_singleton PMI_SIZE=2 PMI_RANK=0
+else refused_singleton OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0; fi
+
+# ---- signals, and on under another layout ----
+
+processes() { pgrep -f "$PLAIT train recipe.yaml .*run.dir=$1( |\$)" | while read -r id; do
+  [ "$(basename "$(readlink "/proc/$id/exe")")" = "$(basename "$PLAIT")" ] && echo "$id"
+done; }
+
+slow='batch.global=64 schedule.steps=40 eval.every=0 precision=fp64 run.threads=2'
+# shellcheck disable=SC2086 # words on purpose
+ranks 2 "$PLAIT" train recipe.yaml $slow run.dir=whole checkpoint.every=0 >log 2>&1 || { cat log; die "the unbroken run"; }
+# shellcheck disable=SC2086
+ranks 2 "$PLAIT" train recipe.yaml $slow run.dir=stopped checkpoint.every=0 >log 2>&1 &
+running=$!
+wait_for grep -q '"step": 3,' stopped/metrics.jsonl || die "the run does not start"
+kill -TERM "$(processes stopped | tail -1)" || die "there is no process to stop"
+wait "$running"
+status=$?
+running=
+[ "$status" -eq 143 ] || { cat log; fail "SIGTERM to one process: status $status"; }
+grep -q 'stopped by signal 15 after step' log || { cat log; fail "SIGTERM to one process"; }
+# shellcheck disable=SC2086
+ranks 2 "$PLAIT" train recipe.yaml $slow mesh.dp=1 mesh.tp=2 parallel.zero=0 run.dir=stopped checkpoint.every=0 >log 2>&1 ||
+  { cat log; fail "going on under tp 2"; }
+paste <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' whole/metrics.jsonl) <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' stopped/metrics.jsonl) |
+  awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 1e-9 * $1)) bad = 1 } END { exit bad || NR != 40 }' || fail "another run after the stop"
+
+# ---- a process that dies ----
+
+# shellcheck disable=SC2086
+ranks 2 "$PLAIT" train recipe.yaml $slow schedule.steps=100000 run.dir=killed checkpoint.every=0 >log 2>&1 &
+running=$!
+wait_for grep -q '"step": 2,' killed/metrics.jsonl || die "the run does not start"
+kill -KILL "$(processes killed | tail -1)"
+wait "$running"
+status=$?
+running=
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "a process was killed: status $status"
+sleep 1
+[ -z "$(processes killed)" ] || fail "processes are left over"
+finish
