@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "comm/launcher.h"
 #include "train/setup.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -23,11 +24,6 @@
 #define COMPILER "gcc " __VERSION__
 #else
 #define COMPILER "an unknown compiler"
-#endif
-#if defined(PLAIT_MPI) && PLAIT_MPI + 0
-#define BUILT_WITH_MPI 1
-#else
-#define BUILT_WITH_MPI 0
 #endif
 
 static const char *const GOOD = "ok", *const MISSING = "--", *const LOOK = "!!";
@@ -191,17 +187,16 @@ static void tell_gpus(void) {
 
 static void tell_mpi(void) {
   static const char *const launchers[] = {"mpirun", "mpiexec", "srun"};
-  char found[64] = "", version[128] = "";
+  char found[64] = "", version[1 << 14];
+  const char *library = launcher_mpi_version(version);
   for (int i = 0; i < COUNT(launchers); i++)
     if (on_path(launchers[i])) snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? ", " : "", launchers[i]);
-  if (on_path("mpirun")) output_of("mpirun --version", version, sizeof version);
-  int good = BUILT_WITH_MPI && *found;
-  say(good ? GOOD : MISSING, "MPI", "this plait is built with%s MPI; launchers on PATH: %s%s%s%s", BUILT_WITH_MPI ? "" : "out",
-      *found ? found : "none", *version ? " (" : "", version, *version ? ")" : "");
+  int good = library && *found;
+  say(good ? GOOD : MISSING, "MPI", "built with %.100s; launchers on PATH: %s", library ? library : "no MPI", *found ? found : "none");
   if (good) return;
   advice("ranks as processes, on more than one machine (run.comm: mpi)",
-         BUILT_WITH_MPI ? "apt-get install openmpi-bin, or mpich"
-                        : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make CMAKE_OPTIONS=-DPLAIT_MPI=ON");
+         library ? "apt-get install openmpi-bin, or mpich"
+                        : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make");
 }
 
 static void tell_build(void) {

@@ -7,3 +7,6 @@ typedef struct Launcher {
 } Launcher;
 
 Launcher launcher_find(void);
+
+// The MPI that this build has, as it calls itself; NULL: none.
+const char *launcher_mpi_version(char line[static 1 << 14]);
