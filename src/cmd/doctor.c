@@ -72,7 +72,8 @@ static int on_path(const char *program) {
   while (path && *path) {
     size_t n = strcspn(path, ":");
     char file[4096];
-    if (n && snprintf(file, sizeof file, "%.*s/%s", (int)n, path, program) < (int)sizeof file && !access(file, X_OK)) return 1;
+    if (n && snprintf(file, sizeof file, "%.*s/%s", (int)n, path, program) < (int)sizeof file && !access(file, X_OK))
+      return 1;
     path += n + (path[n] == ':');
   }
   return 0;
@@ -117,12 +118,15 @@ static void tell_simd(void) {
   char available[128] = "";
   for (int level = CPU_PORTABLE; level < CPU_LEVELS; level++)
     if (cpu_level_available(level))
-      snprintf(available + strlen(available), sizeof available - strlen(available), "%s%s", level ? ", " : "", cpu_level_name(level));
+      snprintf(available + strlen(available), sizeof available - strlen(available), "%s%s", level ? ", " : "",
+               cpu_level_name(level));
   CpuLevel chosen = cpu_simd_level();
   const char *wish = getenv("PLAIT_SIMD");
-  say(GOOD, "SIMD", "%s chosen%s%s; this machine runs %s%s", cpu_level_name(chosen), wish ? ", PLAIT_SIMD is " : "", wish ? wish : "",
-      available, has_bf16() ? "; it has bf16 instructions" : "");
-  if (!has_bf16()) advice("faster products with precision: bf16", "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
+  say(GOOD, "SIMD", "%s chosen%s%s; this machine runs %s%s", cpu_level_name(chosen), wish ? ", PLAIT_SIMD is " : "",
+      wish ? wish : "", available, has_bf16() ? "; it has bf16 instructions" : "");
+  if (!has_bf16())
+    advice("faster products with precision: bf16",
+           "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
   if (!wish || !strcmp(wish, cpu_level_name(chosen))) return;
   int known = 0;
   for (int i = 0; i < COUNT(words); i++) known |= !strcmp(wish, words[i]);
@@ -155,7 +159,8 @@ static void tell_huge_pages(void) {
   }
   say(MISSING, "huge pages", "transparent huge pages are %s", *setting ? setting : "not in this kernel");
   advice("fewer misses of the address cache: large models step up to twice as fast",
-         *setting ? "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" : "a kernel with CONFIG_TRANSPARENT_HUGEPAGE");
+         *setting ? "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+                  : "a kernel with CONFIG_TRANSPARENT_HUGEPAGE");
 }
 
 // /dev/nvidia0, /dev/nvidia1, …
@@ -169,17 +174,20 @@ static int nvidia_devices(void) {
 }
 
 static void tell_gpus(void) {
-  static const char *const later = "training on GPUs, but not yet: this version has no CUDA back end, only run.backend: cpu";
+  static const char *const later =
+      "training on GPUs, but not yet: this version has no CUDA back end, only run.backend: cpu";
   char line[256] = "";
   int count = nvidia_devices();
   if (on_path("nvidia-smi"))
     output_of("nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader", line, sizeof line);
   if (count || strchr(line, ',')) {
-    say(MISSING, "GPU", "%d NVIDIA device%s%s%s, not used", count ? count : 1, count > 1 ? "s" : "", *line ? ", the first: " : "", line);
+    say(MISSING, "GPU", "%d NVIDIA device%s%s%s, not used", count ? count : 1, count > 1 ? "s" : "",
+        *line ? ", the first: " : "", line);
     advice(later, NULL);
     return;
   }
-  say(MISSING, "GPU", "no NVIDIA device%s", file_exists("/dev/kfd") ? " (an AMD one is there; plait cannot use it)" : "");
+  say(MISSING, "GPU", "no NVIDIA device%s",
+      file_exists("/dev/kfd") ? " (an AMD one is there; plait cannot use it)" : "");
   advice(later, NULL);
 }
 
@@ -190,13 +198,15 @@ static void tell_mpi(void) {
   char found[64] = "", version[1 << 14];
   const char *library = launcher_mpi_version(version);
   for (int i = 0; i < COUNT(launchers); i++)
-    if (on_path(launchers[i])) snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? ", " : "", launchers[i]);
+    if (on_path(launchers[i]))
+      snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? ", " : "", launchers[i]);
   int good = library && *found;
-  say(good ? GOOD : MISSING, "MPI", "built with %.100s; launchers on PATH: %s", library ? library : "no MPI", *found ? found : "none");
+  say(good ? GOOD : MISSING, "MPI", "built with %.100s; launchers on PATH: %s", library ? library : "no MPI",
+      *found ? found : "none");
   if (good) return;
   advice("ranks as processes, on more than one machine (run.comm: mpi)",
          library ? "apt-get install openmpi-bin, or mpich"
-                        : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make");
+                 : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make");
 }
 
 static void tell_build(void) {
@@ -224,7 +234,8 @@ static void tell_tools(void) {
 int cmd_doctor(int argc, char **argv) {
   const CommandHelp help = {
       "doctor", "",
-      "Prints what this machine and this build of plait have: ok means in use, -- that a part is missing, with what it would "
+      "Prints what this machine and this build of plait have: ok means in use, -- that a part is missing, with what it "
+      "would "
       "enable and how to get it, !! that something deserves a look. The exit status is 0 whatever is missing.",
       "  plait doctor\n"
       "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n"};
@@ -233,7 +244,8 @@ int cmd_doctor(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   struct utsname system;
   if (uname(&system)) memset(&system, 0, sizeof system);
-  printf("plait %s on %s: %s %s, %s\n\n", PLAIT_VERSION, system.nodename, system.sysname, system.release, system.machine);
+  printf("plait %s on %s: %s %s, %s\n\n", PLAIT_VERSION, system.nodename, system.sysname, system.release,
+         system.machine);
   tell_cores();
   tell_simd();
   tell_memory();

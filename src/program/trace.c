@@ -83,13 +83,16 @@ static void print_span(const Trace *t, int i, FILE *out) {
 }
 
 static void print_rank(const Trace *t, FILE *out) {
-  fprintf(out, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":", t->rank ? ",\n" : "\n", t->rank);
+  fprintf(out,
+          "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":", t->rank ? ",\n" : "\n",
+          t->rank);
   print_text(t->title, out);
-  fprintf(out, "}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", t->rank, t->rank);
+  fprintf(out, "}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
+          t->rank, t->rank);
   for (int i = 0; i < t->count; i++) print_span(t, i, out);
   if (!t->dropped) return;
-  fprintf(out, ",\n{\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"p\",\"name\":\"%lld spans did not fit\"}", t->rank,
-          1e6 * (t->span[t->count - 1].end - t->zero), (long long)t->dropped);
+  fprintf(out, ",\n{\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"p\",\"name\":\"%lld spans did not fit\"}",
+          t->rank, 1e6 * (t->span[t->count - 1].end - t->zero), (long long)t->dropped);
 }
 
 // Rank 0 receives the others' texts one by one into the file; each is as long as its rank said first.
@@ -123,7 +126,8 @@ int trace_write(Trace *t, PlaitComm *world, const char *path, Error *error) {
   if (t->rank == 0) fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", file.stream), print_rank(t, file.stream);
   FILE *memory = t->rank ? open_memstream(&text, &size) : NULL;
   if (memory) print_rank(t, memory), fclose(memory);
-  if (gathers && gather_texts(world, t->rank, text, size, file.stream)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(world));
+  if (gathers && gather_texts(world, t->rank, text, size, file.stream))
+    code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(world));
   if (t->rank == 0 && !code) {
     fputs("\n]}\n", file.stream);
     code = file_commit(&file, error);

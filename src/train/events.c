@@ -1,6 +1,6 @@
-// TensorBoard's files: TFRecord framing around protocol buffers. The messages have five fields that we write (time, step,
-// version or session mark, and a summary of tag and value), so they are encoded by hand: protobuf-c and a generated
-// Event.proto would be a build dependency, and larger than this file. ONNX, when it comes, is another matter.
+// TensorBoard's files: TFRecord framing around protocol buffers. The messages have five fields that we write (time,
+// step, version or session mark, and a summary of tag and value), so they are encoded by hand: protobuf-c and a
+// generated Event.proto would be a build dependency, and larger than this file. ONNX, when it comes, is another matter.
 #include "train/events.h"
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ enum {
   SESSION_STATUS = 1 << 3 | VARINT,   // 1: START
   SUMMARY_VALUE = 1 << 3 | BYTES,     // Summary.Value, repeated
   VALUE_TAG = 1 << 3 | BYTES,
-  VALUE_SIMPLE = 2 << 3 | FIXED32,    // float
+  VALUE_SIMPLE = 2 << 3 | FIXED32, // float
 };
 
 uint32_t events_crc32c(const void *data, size_t bytes) {
@@ -97,8 +97,8 @@ static int write_event(Events *e, Error *error) {
 
 // Files ---------------------------------------------------------------------------------------------------------------
 
-// Readers take files in the order of their names, so a new one's seconds must be later than all others', even when a run
-// is resumed within a second or after a clock was set back.
+// Readers take files in the order of their names, so a new one's seconds must be later than all others', even when a
+// run is resumed within a second or after a clock was set back.
 static long long later_than_all(const char *folder, long long seconds) {
   DIR *d = opendir(folder);
   for (struct dirent *entry; d && (entry = readdir(d));) {
@@ -116,7 +116,8 @@ int events_open(Events *e, const char *folder, int64_t first_step, double wall_t
   if (gethostname(host, sizeof host - 1) || !*host) strcpy(host, "localhost");
   for (char *c = host; *c; c++)
     if (*c == '/') *c = '-';
-  e->path = xformat("%s/" PREFIX "%010lld.%s.%ld", folder, later_than_all(folder, (long long)wall_time), host, (long)getpid());
+  e->path = xformat("%s/" PREFIX "%010lld.%s.%ld", folder, later_than_all(folder, (long long)wall_time), host,
+                    (long)getpid());
   e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (e->fd < 0) {
     int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", e->path, strerror(errno));

@@ -9,7 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct Seed { uint8_t *data; size_t size; } Seed;
+typedef struct Seed {
+  uint8_t *data;
+  size_t size;
+} Seed;
 typedef Vec(Seed) Seeds;
 
 static const uint8_t *current; // for the signal handler
@@ -64,12 +67,23 @@ static void run(const uint8_t *data, size_t size) {
 
 // One change to data (size of max): returns the new size.
 static size_t mutate(uint64_t *random, uint8_t *data, size_t size, size_t max, const Seeds *seeds) {
-  static const char *const words[] = {"0", "-1", "9223372036854775807", "4294967296", "1e308", "null", "true", "[]", "{}", "\"\"", "[", "{", "\\u0000", ":", ",", "\n"};
+  static const char *const words[] = {"0",          "-1",    "9223372036854775807",
+                                      "4294967296", "1e308", "null",
+                                      "true",       "[]",    "{}",
+                                      "\"\"",       "[",     "{",
+                                      "\\u0000",    ":",     ",",
+                                      "\n"};
   size_t at = below(random, size + 1), n;
   switch (below(random, 8)) {
-  case 0: if (at < size) data[at] ^= (uint8_t)(1u << below(random, 8)); break;
-  case 1: if (at < size) data[at] = (uint8_t)next(random); break;
-  case 2: if (at < size) data[at] = (uint8_t)(data[at] + (below(random, 2) ? 1 : -1)); break;
+  case 0:
+    if (at < size) data[at] ^= (uint8_t)(1u << below(random, 8));
+    break;
+  case 1:
+    if (at < size) data[at] = (uint8_t)next(random);
+    break;
+  case 2:
+    if (at < size) data[at] = (uint8_t)(data[at] + (below(random, 2) ? 1 : -1));
+    break;
   case 3: // drop a piece
     n = below(random, size - at < 32 ? size - at + 1 : 33);
     memmove(data + at, data + at + n, size - at - n);

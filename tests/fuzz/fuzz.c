@@ -5,7 +5,11 @@
 
 enum { FILES = 8 };
 // A fuzz target is one thread and has no context to carry this in.
-static struct { char *path; uint8_t *data; size_t size; } files[FILES];
+static struct {
+  char *path;
+  uint8_t *data;
+  size_t size;
+} files[FILES];
 
 int __wrap_file_read(const char *path, size_t max_bytes, char **data, size_t *size, Error *error);
 int __wrap_file_map(const char *path, FileMap *map, Error *error);
@@ -53,7 +57,8 @@ void fuzz_files_clear(void) {
 void fuzz_check(int code, const Error *error) {
   CHECK(code == PLAIT_OK || code == PLAIT_BAD_INPUT || code == PLAIT_INFEASIBLE, "code %d: %s", code, error->message);
   CHECK((code == PLAIT_OK) == !error->message[0], "code %d: %s", code, error->message);
-  for (const char *c = error->message; *c; c++) CHECK((unsigned char)*c >= 0x20 && *c != 0x7f, "control character: %s", error->message);
+  for (const char *c = error->message; *c; c++)
+    CHECK((unsigned char)*c >= 0x20 && *c != 0x7f, "control character: %s", error->message);
 }
 
 int __wrap_file_exists(const char *path) { return find(path) >= 0; }

@@ -30,7 +30,8 @@ static void look(const IndexedDataset *d) {
 // type, S, D, and whether the pointers are put right; then the arrays.
 static void put_arrays(const uint8_t *data, size_t size) {
   uint8_t type = (uint8_t)fuzz_byte(&data, &size);
-  size_t sequences = fuzz_byte(&data, &size) % 32, indices = fuzz_byte(&data, &size) % 32, bytes = 34 + 12 * sequences + 8 * indices;
+  size_t sequences = fuzz_byte(&data, &size) % 32, indices = fuzz_byte(&data, &size) % 32,
+         bytes = 34 + 12 * sequences + 8 * indices;
   unsigned right = fuzz_byte(&data, &size) & 1;
   uint8_t *file = xcalloc(bytes, 1);
   memcpy(file, "MMIDIDX\0\0\1", 10);

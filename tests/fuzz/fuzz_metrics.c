@@ -1,4 +1,5 @@
-// metrics.jsonl: any bytes are read as series and cut; byte 0 is the step to cut after. A second cut finds nothing to do.
+// metrics.jsonl: any bytes are read as series and cut; byte 0 is the step to cut after. A second cut finds nothing to
+// do.
 #include "fuzz.h"
 #include "train/metrics.h"
 #include <string.h>
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   size_t cut_size, again_size;
   const void *cut = fuzz_file_data("metrics.jsonl", &cut_size);
   code = metrics_truncate_after("metrics.jsonl", step, &error);
-  CHECK(!code && cut_size <= size && fuzz_file_data("metrics.jsonl", &again_size) == cut && again_size == cut_size, "cut twice");
+  CHECK(!code && cut_size <= size && fuzz_file_data("metrics.jsonl", &again_size) == cut && again_size == cut_size,
+        "cut twice");
   metrics_series_free(&before);
   metrics_series_free(&after);
   fuzz_files_clear();

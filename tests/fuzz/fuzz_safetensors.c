@@ -1,4 +1,5 @@
-// safetensors: byte 0 chooses what the rest is: a whole file, a header (length and data are added), or a folder's index.
+// safetensors: byte 0 chooses what the rest is: a whole file, a header (length and data are added), or a folder's
+// index.
 #include "checkpoint/safetensors.h"
 #include "fuzz.h"
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static void put_header(const char *path, const void *header, size_t size, size_t
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const char shard_a[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[8,9]}}";
+  static const char shard_a[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":"
+                                "\"U8\",\"shape\":[],\"data_offsets\":[8,9]}}";
   static const char shard_b[] = "{\"v\":{\"dtype\":\"BF16\",\"shape\":[0,3],\"data_offsets\":[0,0]}}";
   Safetensors tensors;
   Error error = {0};
@@ -46,9 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     code = safetensors_open(&tensors, "f/x.safetensors", &error);
     break;
   }
-  default:
-    fuzz_file("f/x.safetensors", data, size);
-    code = safetensors_open(&tensors, "f/x.safetensors", &error);
+  default: fuzz_file("f/x.safetensors", data, size); code = safetensors_open(&tensors, "f/x.safetensors", &error);
   }
   fuzz_check(code, &error);
   if (!code) look(&tensors);

@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const texts[] = {
-    "", " ", "Hello, world! It's 2024  \n\n\tok <|endoftext|></s><s>", "\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80 caf\xc3\xa9 e\xcc\x81",
-    "\xff\xfe\x80 bad \xc3 bytes \xed\xa0\x80", "aaaaaaaaaaaaaaaaaaaaaaaa 1234567890\xe2\x96\x81"};
+static const char *const texts[] = {"",
+                                    " ",
+                                    "Hello, world! It's 2024  \n\n\tok <|endoftext|></s><s>",
+                                    "\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x98\x80 caf\xc3\xa9 e\xcc\x81",
+                                    "\xff\xfe\x80 bad \xc3 bytes \xed\xa0\x80",
+                                    "aaaaaaaaaaaaaaaaaaaaaaaa 1234567890\xe2\x96\x81"};
 
 static void use(const Tokenizer *t) {
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -16,7 +19,8 @@ static void use(const Tokenizer *t) {
     int code = tokenizer_encode(t, texts[i], strlen(texts[i]), i & 1, &ids, &error);
     fuzz_check(code, &error);
     if (!code) {
-      for (int k = 0; k < ids.count; k++) CHECK(ids.data[k] >= 0 && ids.data[k] < t->vocab_size, "id %d of %d", ids.data[k], t->vocab_size);
+      for (int k = 0; k < ids.count; k++)
+        CHECK(ids.data[k] >= 0 && ids.data[k] < t->vocab_size, "id %d of %d", ids.data[k], t->vocab_size);
       code = tokenizer_decode(t, ids.data, ids.count, !(i & 2), &text, &error);
       fuzz_check(code, &error);
       CHECK(!code, "ids that encoding gave do not decode: %s", error.message);
