@@ -3,7 +3,7 @@
 # bit. A second signal ends at once. A run folder belongs to one process. A rank that fails takes all others along.
 . "$SOURCE/tests/train/harness.sh"
 
-"$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 >log 2>&1 || { cat log; die "the unbroken run"; }
+"$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 eval.every=1 >log 2>&1 || { cat log; die "the unbroken run"; }
 expect 0 'second signal' "$PLAIT" train --help
 
 # ---- stopped, and on ----
@@ -12,7 +12,7 @@ stops=0
 : >log
 for attempt in 1 2 3 4 5 6; do
   signal=$([ $((attempt % 2)) -eq 0 ] && echo INT || echo TERM)
-  start recipe.yaml run.dir=stopped
+  start recipe.yaml run.dir=stopped eval.every=1 # each stop leaves an evaluation out
   wait_for grep -q '^step *[0-9]*/' log
   kill -s $signal "$running"
   wait "$running"
@@ -26,7 +26,7 @@ for attempt in 1 2 3 4 5 6; do
   stops=$((stops + 1))
 done
 [ "$stops" -ge 1 ] || die "no run was stopped"
-expect 0 'step|done' "$PLAIT" train recipe.yaml run.dir=stopped
+expect 0 'step|done' "$PLAIT" train recipe.yaml run.dir=stopped eval.every=1
 same_run whole stopped
 echo "stopped and went on $stops times"
 
