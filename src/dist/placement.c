@@ -35,6 +35,8 @@ int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size) {
   return size;
 }
 
+// A shard of a shard: 5 rows over tp 2 are 3 and 2 (+1 of padding); the second, over dp 2, is cut into 2 and 2, of which 2
+// and 0 are valid.
 IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int rank) {
   int64_t length = size, valid = size, offset = 0;
   for (int i = 0; i < list->n; i++) {

@@ -2,6 +2,12 @@
 #include "dist/redistribute.h"
 #include <string.h>
 
+// Appends a step; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
+static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int dim, const Placement *to) {
+  CHECK(*n < MAX_REDISTRIBUTE_STEPS);
+  steps[(*n)++] = (RedistributeStep){op, axes, dim, *to};
+}
+
 static int prefix_of(const AxisList *a, const AxisList *b) {
   int n = 0;
   while (n < a->n && n < b->n && a->axis[n] == b->axis[n]) n++;
@@ -30,26 +36,24 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
       sums &= ~(1u << a);
       now.partial &= ~(1u << a);
       now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
-      steps[n++] = (RedistributeStep){OP_REDUCE_SCATTER, 1u << a, d, now};
+      append(steps, &n, OP_REDUCE_SCATTER, 1u << a, d, &now);
       progress = 1;
     }
   }
   if (sums) {
     now.partial &= ~sums;
-    steps[n++] = (RedistributeStep){OP_ALL_REDUCE, sums, -1, now};
+    append(steps, &n, OP_ALL_REDUCE, sums, -1, &now);
   }
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n > prefix_of(&now.dim[d], &to->dim[d])) {
       int a = now.dim[d].axis[--now.dim[d].n];
-      steps[n++] = (RedistributeStep){OP_ALL_GATHER, 1u << a, d, now};
-      CHECK(n < MAX_REDISTRIBUTE_STEPS);
+      append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
     }
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n < to->dim[d].n) {
       int a = to->dim[d].axis[now.dim[d].n];
       now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
-      steps[n++] = (RedistributeStep){OP_SLICE, 1u << a, d, now};
-      CHECK(n < MAX_REDISTRIBUTE_STEPS);
+      append(steps, &n, OP_SLICE, 1u << a, d, &now);
     }
   return n;
 }

@@ -91,3 +91,10 @@ Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
   parse_clauses(&r, node, p);
   return r;
 }
+
+int rule_is_sum(const Rule *r) {
+  if (r->ninput < 2 || !r->linear[0]) return 0;
+  for (int k = 1; k < r->ninput; k++)
+    if (r->linear[k] != r->linear[0]) return 0;
+  return 1;
+}

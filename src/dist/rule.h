@@ -14,5 +14,7 @@ typedef struct Rule {
   uint8_t *linear;            // (ninput) 0: not linear; else the number of its group: members may be partial only together
 } Rule;
 
+// Is the op a sum: linear in all inputs together? Then terms may be missing where they are known to be zero.
+int rule_is_sum(const Rule *r);
 // Parses the node's rule; arrays are allocated in `arena`. A malformed rule is a bug and dies.
 Rule rule_of(Arena *arena, const Graph *g, const Node *node);

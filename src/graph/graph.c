@@ -110,6 +110,17 @@ void graph_bind(Graph *g, int tensor, int variable, int copy) {
   graph_tensor(g, tensor)->copy = copy;
 }
 
+uint64_t graph_holders(const Graph *g, int tensor) {
+  const Tensor *t = graph_tensor(g, tensor);
+  if (t->variable >= 0) return g->variable.data[t->variable].stages;
+  return t->producer >= 0 ? t->stages : ~0ull;
+}
+
+int graph_stage_of_layer(const Graph *g, int layer) {
+  if (layer < 0 || g->stages == 1) return 0;
+  return layer >= g->layers ? g->stages - 1 : layer * g->stages / g->layers;
+}
+
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape) {
   const char *name = suffix && suffix[0] ? arena_format(&g->arena, "%s.%s", node->name, suffix) : node->name;
   int t = new_tensor(g, name, dtype, shape);

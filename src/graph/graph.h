@@ -163,6 +163,11 @@ int graph_add_node(Graph *g, const Node *like);
 // Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).
 void graph_bind(Graph *g, int tensor, int variable, int copy);
 
+// The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
+uint64_t graph_holders(const Graph *g, int tensor);
+// The contiguous cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
+int graph_stage_of_layer(const Graph *g, int layer);
+
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 
 // Checks everything a pass may break: ids, order, shapes by the op's rule, regions crossed only through Variables.

@@ -41,7 +41,7 @@ static void accumulate(Autodiff *a, int parameter, int gradient) {
 static int total(Autodiff *a, int tensor) {
   IdList *list = &a->contribution[tensor];
   if (list->count <= 1) return list->count ? list->data[0] : -1;
-  int layer = 1 << 30;
+  int layer = a->g->layers;
   for (int i = 0; i < list->count; i++) {
     int producer = graph_tensor(a->g, list->data[i])->producer;
     if (producer >= 0 && a->g->node.data[producer].layer < layer) layer = a->g->node.data[producer].layer;
@@ -78,6 +78,7 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
       continue;
     }
     if (t->producer < 0) continue; // data
+    // A gradient that is only passed through keeps the role it has.
     if (graph_tensor(g, dx)->producer >= first_new || is_root) graph_tensor(g, dx)->role = t->role;
     vec_push(&a->contribution[x], dx);
   }

@@ -1,8 +1,8 @@
 // bucket: collectives of the same kind over the same group become one call with a list of buffers.
 //
 // Collectives of END on accumulators are bucketed in the order in which backward completes these, so that a bucket can go
-// out while backward is still at work on the next (see program: REDUCE). Those that span pipeline stages come last: ranks
-// of different stages complete them at different times, and all ranks must issue them in one order.
+// out while backward is still at work on the next (see program: REDUCE). Those that span pipeline stages are buckets
+// of their own and never go out early: ranks of different stages complete them at different times.
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"

@@ -1,4 +1,4 @@
-// fuse: joins nodes after partition. Gradient products add into their accumulators, identities vanish.
+// fuse: joins nodes after partition. Gradient products add into their accumulators, products add their bias, identities vanish.
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -9,7 +9,7 @@ typedef struct Fuse {
   int *readers;  // per tensor
   int *replaced; // per tensor: the tensor that its readers take instead
   int *dropped;  // per node
-  int *joined;   // per node: the accumulate node that it does as well, or -1
+  int *joined;   // per node: the ACCUMULATE or BIAS node that it does as well, or -1
 } Fuse;
 
 static int bound(const Graph *g, int t) { return graph_tensor(g, t)->variable >= 0; }
@@ -35,6 +35,21 @@ static void join_accumulate(Fuse *f, int id) {
   for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
     if (touches(f->g, &f->g->node.data[i], variable)) return;
   f->joined[producer] = id;
+  f->dropped[id] = 1;
+}
+
+// A product → bias of the same dtype, read by nothing else: the product adds it before its result leaves the registers.
+static void join_bias(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (n->op != OP_BIAS) return;
+  const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
+  if (x->producer < 0 || b->producer > x->producer || x->dtype != b->dtype || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
+  Node m = f->g->node.data[x->producer];
+  if (f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
+  if (m.region != n->region || m.phase != n->phase) return;
+  int k = op_def(m.op)->bias(&m);
+  if (k < 0 || m.output[k] != n->input[0]) return;
+  f->joined[x->producer] = id;
   f->dropped[id] = 1;
 }
 
@@ -68,16 +83,17 @@ static int emit(Fuse *f, Graph *h, const Node *n) {
   return id;
 }
 
-// The node with its accumulator as a further input, and the accumulator's new value in place of the gradient.
+// The node with its accumulator or bias as a further input, and what that gives in place of its own output.
 static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   const Node *sum = &f->g->node.data[f->joined[n->id]];
   Node both = *n;
+  int is_bias = sum->op == OP_BIAS;
   both.input = arena_array(&h->arena, int, n->ninput + 1);
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
-  both.input[both.ninput++] = sum->input[0];
+  both.input[both.ninput++] = sum->input[is_bias];
   both.output = arena_array(&h->arena, int, n->noutput);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
-  both.output[op_def(n->op)->accumulate(&both)] = sum->output[0];
+  both.output[(is_bias ? op_def(n->op)->bias : op_def(n->op)->accumulate)(&both)] = sum->output[0];
   emit(f, h, &both);
 }
 
@@ -111,6 +127,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
     join_accumulate(&f, i);
+    join_bias(&f, i);
   }
   Graph *h = graph_copy(g);
   h->node.count = 0;

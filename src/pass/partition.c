@@ -64,15 +64,10 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
 // so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its segment).
 static int section_of(const Node *n) { return (int)n->region << 16 | (int)n->phase << 8 | n->stage; }
 
-static uint64_t holders(const Graph *h, const Tensor *t, uint64_t otherwise) {
-  if (t->variable >= 0) return h->variable.data[t->variable].stages;
-  return t->producer >= 0 ? t->stages : otherwise;
-}
-
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   Graph *h = p->h;
   const Tensor *from = graph_tensor(h, tensor);
-  uint64_t stages = holders(h, from, context->stages);
+  uint64_t stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
   Tensor t = *from;
   Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
             .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
@@ -121,8 +116,10 @@ static uint32_t sharded_lower_axes(const Graph *g, const Node *n) {
   uint32_t axes = 0;
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
-    for (int d = 0; d < n->want[k]->rank; d++)
-      for (int i = 0; r.lower >> r.input[k][d] & 1 && i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+    for (int d = 0; d < n->want[k]->rank; d++) {
+      if (!(r.lower >> r.input[k][d] & 1)) continue;
+      for (int i = 0; i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+    }
   }
   arena_free(&scratch);
   return axes;

@@ -9,7 +9,7 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
     if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
     int below = shards;
     while (below > 1 && s->size[d] % below) below--;
-    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest that can is %d",
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the most below that, that can, is %d",
                      dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
   }
   return PLAIT_OK;
@@ -81,8 +81,9 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
   return PLAIT_OK;
 }
 
-// A gradient is computed sharded as its parameter; over which axes it is partial follows from the rule.
-static void place_gradient_outputs(Graph *g, const Mesh *mesh, int id) {
+// Places a node of MICRO. A parameter's gradient among its outputs is computed sharded as the parameter; over which axes
+// it is partial follows from the rule.
+static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   int hints[64], n = 0;
   for (int k = 0; k < g->node.data[id].noutput; k++) {
     Tensor *t = graph_tensor(g, g->node.data[id].output[k]);
@@ -124,7 +125,7 @@ int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
       continue;
     }
     if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
-    place_gradient_outputs(g, mesh, i);
+    place_micro_node(g, mesh, i);
   }
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++)

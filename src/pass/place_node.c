@@ -15,7 +15,8 @@ void placements_adopt(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->storage) v->storage = placement_new(g, v->storage);
-    for (int c = 0; c < v->copies; c++) v->copy[c].placement = placement_new(g, v->copy[c].placement);
+      for (int c = 0; c < v->copies; c++)
+      if (v->copy[c].placement) v->copy[c].placement = placement_new(g, v->copy[c].placement); // zero has placed it by now
   }
 }
 
@@ -100,12 +101,9 @@ static uint32_t axes_of(const Factors *f, uint32_t factors) {
 
 // Terms of a sum that live on different stages: the result is a partial sum over pp. See stage.
 static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
-  if (g->stages == 1 || n->region == REGION_MICRO || n->ninput < 2 || !r->linear[0] || r->linear[0] != r->linear[n->ninput - 1]) return 0;
-  for (int k = 0; k < n->ninput; k++) {
-    const Tensor *t = graph_tensor(g, n->input[k]);
-    uint64_t s = t->variable >= 0 ? g->variable.data[t->variable].stages : t->stages;
-    if (s != n->stages) return 1;
-  }
+  if (g->stages == 1 || n->region == REGION_MICRO || !rule_is_sum(r)) return 0;
+  for (int k = 0; k < n->ninput; k++)
+    if ((graph_holders(g, n->input[k]) & n->stages) != n->stages) return 1;
   return 0;
 }
 

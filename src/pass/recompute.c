@@ -23,7 +23,7 @@ static int chosen_layer(const Graph *g, int layer, int per_stage) {
   if (layer < 0 || layer >= g->layers) return 0;
   if (!per_stage) return 1;
   int before = 0; // blocks of the same stage that lie before this one
-  for (int l = 0; l < layer; l++) before += l * g->stages / g->layers == layer * g->stages / g->layers;
+  for (int l = 0; l < layer; l++) before += graph_stage_of_layer(g, l) == graph_stage_of_layer(g, layer);
   return before < per_stage;
 }
 

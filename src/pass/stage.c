@@ -12,19 +12,13 @@ uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages) {
   return coordinates;
 }
 
-static int stage_of_layer(const Graph *g, int layer) {
-  if (layer < 0 || g->stages == 1) return 0;
-  if (layer >= g->layers) return g->stages - 1;
-  return layer * g->stages / g->layers;
-}
-
 static uint64_t all_stages(const Graph *g) { return g->stages == 64 ? ~0ull : (1ull << g->stages) - 1; }
 
 static void stage_micro(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
-    n->stage = stage_of_layer(g, n->layer);
+    n->stage = graph_stage_of_layer(g, n->layer);
     n->stages = 1ull << n->stage;
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
@@ -45,29 +39,25 @@ static void stage_variables(Graph *g) {
   }
 }
 
-static uint64_t tensor_stages(const Graph *g, const Tensor *t) {
-  if (t->variable >= 0) return g->variable.data[t->variable].stages;
-  return t->producer >= 0 ? t->stages : all_stages(g);
-}
-
 // A node of BEGIN or END runs where all its operands live. A sum of terms that live on different stages runs on all of
 // them, each adding what it has; what is left is a partial sum over pp (see place).
 static void stage_node(Graph *g, Node *n, Arena *scratch) {
   uint64_t all = all_stages(g), stages = all, some = 0;
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
-    uint64_t s = tensor_stages(g, graph_tensor(g, n->input[k]));
+    uint64_t s = graph_holders(g, n->input[k]) & all;
     stages &= s;
     some |= s;
   }
   for (int k = 0; k < n->noutput; k++)
-    if (graph_tensor(g, n->output[k])->variable >= 0) stages &= tensor_stages(g, graph_tensor(g, n->output[k]));
+    if (graph_tensor(g, n->output[k])->variable >= 0) stages &= graph_holders(g, n->output[k]);
   if (some && some != stages && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
-    if (r.linear[0] && r.linear[0] == r.linear[n->ninput - 1]) stages = all;
+    if (rule_is_sum(&r)) stages = all;
   }
   n->stages = stages;
-  // A tied Variable lives on several stages but counts once in a norm: what turns it into a number runs on the first.
+  // A tied Variable lives on several stages but counts once in a norm: what makes one number of what belongs to a
+  // parameter (sum_squares) runs on the first of them alone.
   int number = n->noutput == 1 && graph_tensor(g, n->output[0])->shape.rank == 0;
   if (number && n->ninput == 1 && n->input[0] >= 0 && graph_tensor(g, n->input[0])->parameter >= 0) n->stages = stages & -stages;
   for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;

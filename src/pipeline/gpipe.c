@@ -2,6 +2,7 @@
 #include "pipeline/schedule.h"
 
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  CHECK(stages % coordinates == 0, "gpipe runs the same number of stages on every pipeline rank");
   for (int m = 0; m < microbatches; m++)
     for (int s = coordinate; s < stages; s += coordinates)
       vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});

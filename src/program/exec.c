@@ -114,10 +114,7 @@ static int create_groups(Executor *e, Error *error) {
 // Binding -----------------------------------------------------------------------------------------------------------
 
 static int lives_here(const Executor *e, int tensor) {
-  const Graph *g = e->program->graph;
-  const Tensor *t = graph_tensor(g, tensor);
-  uint64_t stages = t->variable >= 0 ? g->variable.data[t->variable].stages : t->producer >= 0 ? t->stages : ~0ull;
-  return stage_coordinates(&e->program->mesh, stages) >> e->program->coordinate & 1;
+  return stage_coordinates(&e->program->mesh, graph_holders(e->program->graph, tensor)) >> e->program->coordinate & 1;
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -297,7 +294,7 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
     Bound *b = &body->bound[i];
     point_operands(e, b, microbatch);
     double begin = trace_begin(e->trace);
-    if (!b->comm) run_kernel(e, b);
+    if (b->kernel) run_kernel(e, b);
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
     trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
   }

@@ -29,6 +29,7 @@ Dtype node_dtype(const Graph *g, const Node *n) {
   return DTYPE_F32;
 }
 
+// Rank 0's operands stand for every rank's: sizes are the same, only how much of a padded dim is valid differs.
 static int64_t scratch_of(const Program *p, const Node *n, const Backend *backend, int threads) {
   const KernelEntry *kernel = op_def(n->op)->communicates ? NULL : backend->find(backend, n->op, node_dtype(p->graph, n));
   if (!kernel || !kernel->workspace) return 0;

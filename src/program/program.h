@@ -10,10 +10,10 @@
 //                out, … = op in, …           kernel of the back end, or a collective of the comm layer
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
 //                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
-//                SLOT o       offset o in the slot of the microbatch: what crosses F → B → W, and what is sent or received
+//                SLOT o       offset o in the slot of the microbatch: what crosses F → B, and what is sent or received
 //                WORK o       offset o in the workspace: lives within one body
 //                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
-// Nothing that depends on a rank's coordinates is in here except buffer-free facts bound at load (peers, IndexMaps).
+// Nothing here depends on a rank's coordinates but the one on the pp axis; peers and IndexMaps are bound at load.
 #pragma once
 #include "backend/backend.h"
 #include "dist/layout.h"
