@@ -62,8 +62,8 @@ const OpDef op_def_embedding = {
 
 // ids (b, s), dy (b, s, e…) → (v, e…) with v = attr.rows
 static void embedding_grad_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 2);
   const EmbeddingAttr *attr = node_attr(node, EmbeddingAttr);
+  CHECK(node->ninput == 2 + !!attr->accumulate);
   Tensor ids = *graph_tensor(g, node->input[0]), dy = *graph_tensor(g, node->input[1]);
   Shape s = {.rank = 1, .size = {attr->rows}, .dim = {(DimName)attr->dim}};
   for (int i = ids.shape.rank; i < dy.shape.rank; i++, s.rank++) {

@@ -21,7 +21,8 @@ static void loss_outputs(Graph *g, Node *node) {
 
 // x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient
 static void loss_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 4 && (node->input[3] >= 0 || !node_attr(node, CrossEntropyAttr)->gradient));
+  const CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
+  CHECK(node->ninput == 4 + !!attr->accumulate && (node->input[3] >= 0 || !attr->gradient));
   check_operands(g, node);
   loss_outputs(g, node);
 }
@@ -255,7 +256,7 @@ const OpDef op_def_cross_entropy_rescale = {
 
 // x, w, targets, seed, and maximum, sum, target (b, s) of the whole vocabulary → loss_sum (), dx (b, s, e), dw (v, e)
 static void apply_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 7);
+  CHECK(node->ninput == 7 + !!node_attr(node, CrossEntropyAttr)->accumulate);
   check_operands(g, node);
   loss_outputs(g, node);
 }

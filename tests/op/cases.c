@@ -9,6 +9,7 @@
 
 // An operand in a few letters: what it holds, then dims as letter and size.
 //   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
+//   v floats of a vector or an accumulator, which stay fp32 where others are bf16
 //   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents   - absent
 typedef struct Row {
   const char *name;
@@ -29,34 +30,34 @@ static const Row rows[] = {
     {"embedding heads", OP_EMBEDDING, {"f v12 g2 d3", "i12 b2 s3"}, NONE},
     {"embedding_grad", OP_EMBEDDING, {"f v37 e6", "i37 b4 s6"}, NONE, .backward = 1},
     {"embedding_grad positions", OP_EMBEDDING, {"f p9 e5", "p b3 s7"}, NONE, .backward = 1},
-    {"matmul nt", OP_MATMUL, {"f b2 s5 e7", "f f9 e7"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nt square", OP_MATMUL, {"f b2 s3 e8", "f e8 e8"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nt to heads", OP_MATMUL, {"f b2 s5 e7", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, MATMUL_NT, 2, 3, 1, 0)},
-    {"matmul nt from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 3, 0)},
-    {"matmul nt large", OP_MATMUL, {"f b2 s67 e70", "f f133 e70"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nt one row", OP_MATMUL, {"f b1 s1 e33", "f f17 e33"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nt depth one", OP_MATMUL, {"f b3 s5 e1", "f f4 e1"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nn", OP_MATMUL, {"f b2 s5 f9", "f f9 e7"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
-    {"matmul nn to heads", OP_MATMUL, {"f b2 s5 e7", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 3, 0)},
-    {"matmul nn from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, MATMUL_NN, 2, 3, 1, 0)},
-    {"matmul nn large", OP_MATMUL, {"f b2 s67 f133", "f f133 e70"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
-    {"matmul tn", OP_MATMUL, {"f b2 s5 f9", "f b2 s5 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
-    {"matmul tn heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f b2 s5 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 3, 1, 0)},
-    {"matmul tn large", OP_MATMUL, {"f b2 s67 f133", "f b2 s67 e70"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
-    {"matmul tn accumulate", OP_MATMUL, {"f b2 s9 f13", "f b2 s9 e7", "f f13 e7"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 1), .update = 1},
-    {"bias", OP_BIAS, {"f b2 s5 e7", "f e7"}, NONE},
-    {"bias heads", OP_BIAS, {"f b2 s5 g2 r3 d4", "f g2 r3 d4"}, NONE},
+    {"matmul nt", OP_MATMUL, {"f b2 s5 e7", "f f9 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt square", OP_MATMUL, {"f b2 s3 e8", "f e8 e8"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt to heads", OP_MATMUL, {"f b2 s5 e7", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 3, .k = 1)},
+    {"matmul nt from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 3)},
+    {"matmul nt large", OP_MATMUL, {"f b2 s67 e70", "f f133 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt one row", OP_MATMUL, {"f b1 s1 e33", "f f17 e33"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt depth one", OP_MATMUL, {"f b3 s5 e1", "f f4 e1"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn", OP_MATMUL, {"f b2 s5 f9", "f f9 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn to heads", OP_MATMUL, {"f b2 s5 e7", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 3)},
+    {"matmul nn from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 3, .k = 1)},
+    {"matmul nn large", OP_MATMUL, {"f b2 s67 f133", "f f133 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn", OP_MATMUL, {"f b2 s5 f9", "f b2 s5 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f b2 s5 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 3, .k = 1)},
+    {"matmul tn large", OP_MATMUL, {"f b2 s67 f133", "f b2 s67 e70"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn accumulate", OP_MATMUL, {"f b2 s9 f13", "f b2 s9 e7", "v f13 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1), .update = 1},
+    {"bias", OP_BIAS, {"f b2 s5 e7", "v e7"}, NONE},
+    {"bias heads", OP_BIAS, {"f b2 s5 g2 r3 d4", "v g2 r3 d4"}, NONE},
     {"reduce", OP_REDUCE, {"f b3 s5 e7"}, ATTR(ReduceAttr, 2)},
     {"reduce all", OP_REDUCE, {"f b3 s5"}, ATTR(ReduceAttr, 2)},
     {"reduce heads", OP_REDUCE, {"f b3 s17 g2 d5"}, ATTR(ReduceAttr, 2)},
-    {"layer_norm", OP_LAYER_NORM, {"f b2 s5 e7", "f e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-5)},
-    {"layer_norm no bias", OP_LAYER_NORM, {"f b3 s4 e33", "f e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5)},
-    {"layer_norm_grad", OP_LAYER_NORM, {"f b2 s5 e7", "f e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
-    {"layer_norm_grad no bias", OP_LAYER_NORM, {"f b3 s4 e33", "f e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
-    {"rms_norm", OP_RMS_NORM, {"f b2 s5 e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-6)},
-    {"rms_norm heads", OP_RMS_NORM, {"f b2 s3 g2 d18", "f d18"}, ATTR(NormAttr, .epsilon = 1e-6)},
-    {"rms_norm_grad", OP_RMS_NORM, {"f b2 s5 e7", "f e7"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
-    {"rms_norm_grad wide", OP_RMS_NORM, {"f b3 s4 e33", "f e33"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
+    {"layer_norm", OP_LAYER_NORM, {"f b2 s5 e7", "v e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm no bias", OP_LAYER_NORM, {"f b3 s4 e33", "v e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm_grad", OP_LAYER_NORM, {"f b2 s5 e7", "v e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"layer_norm_grad no bias", OP_LAYER_NORM, {"f b3 s4 e33", "v e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"rms_norm", OP_RMS_NORM, {"f b2 s5 e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-6)},
+    {"rms_norm heads", OP_RMS_NORM, {"f b2 s3 g2 d18", "v d18"}, ATTR(NormAttr, .epsilon = 1e-6)},
+    {"rms_norm_grad", OP_RMS_NORM, {"f b2 s5 e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
+    {"rms_norm_grad wide", OP_RMS_NORM, {"f b3 s4 e33", "v e33"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
     {"rope", OP_ROPE, {"f b2 s7 g2 r3 d6", "p b2 s7"}, ATTR(RopeAttr, .theta = 10000)},
     {"rope keys inverse", OP_ROPE, {"f b3 s4 g2 d8", "p b3 s4"}, ATTR(RopeAttr, .theta = 500000, .inverse = 1)},
     {"rope llama 3", OP_ROPE, {"f b2 s6 g2 d16", "p b2 s6"}, ATTR(RopeAttr, 500, 0, 1, 8, 1, 4, 64)},
@@ -95,14 +96,14 @@ static const Row rows[] = {
     {"dropout heads", OP_DROPOUT, {"f b2 s4 g2 d6"}, ATTR(DropoutAttr, 0.5, 92)},
     {"dropout no features", OP_DROPOUT, {"f b4 s9"}, ATTR(DropoutAttr, 0.5, 93)},
     {"take", OP_TAKE, {"f b3 s6 e5", "i6 b3"}, NONE},
-    {"linear_cross_entropy", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D"}, ATTR(CrossEntropyAttr, 1)},
-    {"linear_cross_entropy many rows", OP_LINEAR_CROSS_ENTROPY, {"f b3 s45 e19", "f v71 e19", "i71 b3 s45", "D"}, ATTR(CrossEntropyAttr, 1)},
-    {"linear_cross_entropy no target", OP_LINEAR_CROSS_ENTROPY, {"f b2 s2 e3", "f v5 e3", "i0 b2 s2", "D"}, ATTR(CrossEntropyAttr, 1)},
-    {"linear_cross_entropy loss only", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-"}, ATTR(CrossEntropyAttr, 0)},
+    {"linear_cross_entropy", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy many rows", OP_LINEAR_CROSS_ENTROPY, {"f b3 s45 e19", "f v71 e19", "i71 b3 s45", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy no target", OP_LINEAR_CROSS_ENTROPY, {"f b2 s2 e3", "f v5 e3", "i0 b2 s2", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy loss only", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-"}, ATTR(CrossEntropyAttr, .gradient = 0)},
     {"cross_entropy_statistics", OP_CROSS_ENTROPY_STATISTICS, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5"}, NONE},
     {"cross_entropy_rescale", OP_CROSS_ENTROPY_RESCALE, {"S b2 s5", "R b2 s5", "R b2 s5"}, NONE},
-    {"cross_entropy_apply", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, 1)},
-    {"cross_entropy_apply loss only", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, 0)},
+    {"cross_entropy_apply", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"cross_entropy_apply loss only", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 0)},
     {"count_targets", OP_COUNT_TARGETS, {"i3 b4 s7"}, NONE},
     {"gradient_seed", OP_GRADIENT_SEED, {"D", "-"}, NONE},
     {"gradient_seed loss scale", OP_GRADIENT_SEED, {"D", "D"}, NONE},
@@ -126,18 +127,25 @@ static const Row rows[] = {
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
 };
 
-// Beyond the tiles, chunks and blocks of fast kernels; too slow for finite differences.
+// What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite differences.
 static const Row large_rows[] = {
-    {"matmul nt blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
-    {"matmul nn blocks", OP_MATMUL, {"f b2 s125 f521", "f f521 e70"}, ATTR(MatmulAttr, MATMUL_NN, 2, 1, 1, 0)},
-    {"matmul tn blocks", OP_MATMUL, {"f b2 s161 f250", "f b2 s161 e66"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 0)},
-    {"matmul tn accumulate blocks", OP_MATMUL, {"f b2 s161 f121", "f b2 s161 e67", "f f121 e67"}, ATTR(MatmulAttr, MATMUL_TN, 2, 1, 1, 1), .update = 1},
-    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4200", "f f19 e4200"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0)},
+    {"embedding_grad accumulate", OP_EMBEDDING_GRAD, {"i37 b4 s6", "f b4 s6 e6", "v v37 e6"}, ATTR(EmbeddingAttr, 37, DIM_VOCAB, 1), .update = 1},
+    {"linear_cross_entropy accumulate", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "v v37 e6"}, ATTR(CrossEntropyAttr, 1, 1), .update = 1},
+    {"cross_entropy_apply accumulate", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5", "v v37 e6"}, ATTR(CrossEntropyAttr, 1, 1), .update = 1},
+    {"matmul nt blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn blocks", OP_MATMUL, {"f b2 s125 f521", "f f521 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn blocks", OP_MATMUL, {"f b2 s161 f250", "f b2 s161 e66"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn accumulate blocks", OP_MATMUL, {"f b2 s161 f121", "f b2 s161 e67", "v f121 e67"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1), .update = 1},
+    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4200", "f f19 e4200"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt bias", OP_MATMUL, {"f b2 s5 e7", "f f9 e7", "v f9"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
+    {"matmul nt bias heads", OP_MATMUL, {"f b2 s7 e33", "f g2 r3 d16 e33", "v g2 r3 d16"}, ATTR(MatmulAttr, MATMUL_NT, 2, 3, 1, 0, 1)},
+    {"matmul nt bias blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521", "v f137"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
+    {"matmul nt bias depth none", OP_MATMUL, {"f b2 s3 e1", "f f5 e1", "v f5"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
     {"reduce blocks", OP_REDUCE, {"f b3 s451 e37"}, ATTR(ReduceAttr, 2)},
-    {"bias blocks", OP_BIAS, {"f b2 s151 e67", "f e67"}, NONE},
-    {"layer_norm blocks", OP_LAYER_NORM, {"f b2 s151 e67", "f e67", "f e67"}, ATTR(NormAttr, .epsilon = 1e-5)},
-    {"layer_norm_grad blocks", OP_LAYER_NORM, {"f b2 s151 e67", "f e67", "f e67"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
-    {"rms_norm_grad blocks", OP_RMS_NORM, {"f b2 s651 e39", "f e39"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"bias blocks", OP_BIAS, {"f b2 s151 e67", "v e67"}, NONE},
+    {"layer_norm blocks", OP_LAYER_NORM, {"f b2 s151 e67", "v e67", "v e67"}, ATTR(NormAttr, .epsilon = 1e-5)},
+    {"layer_norm_grad blocks", OP_LAYER_NORM, {"f b2 s151 e67", "v e67", "v e67"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"rms_norm_grad blocks", OP_RMS_NORM, {"f b2 s651 e39", "v e39"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
     {"rope blocks", OP_ROPE, {"f b2 s57 g2 r3 d66", "p b2 s57"}, ATTR(RopeAttr, .theta = 10000)},
 #define ATTENTION_ROWS(name, backward_flag)                                                                      \
   {name " blocks", OP_ATTENTION, {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150"}, ATTR(AttentionAttr, 0.2, 0.1, 1, 7), .backward = backward_flag}, \
@@ -148,7 +156,7 @@ static const Row large_rows[] = {
     {"activation blocks", OP_ACTIVATION, {"f b3 s31 f403"}, ATTR(ActivationAttr, ACTIVATION_GELU_TANH)},
     {"dropout blocks", OP_DROPOUT, {"f b3 s31 e403"}, ATTR(DropoutAttr, 0.1, 91)},
     {"embedding_grad blocks", OP_EMBEDDING, {"f v37 e67", "i37 b4 s61"}, NONE, .backward = 1},
-    {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, 1)},
+    {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
     {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
 };
@@ -157,6 +165,7 @@ enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / siz
 int op_cases_count(void) { return ROWS; }
 int op_cases_with_large(void) { return ROWS + LARGE_ROWS; }
 static const Row *row_at(int i) { return i < ROWS ? &rows[i] : &large_rows[i - ROWS]; }
+const char *op_case_name(int i) { return row_at(i)->name; }
 
 static DimName dim_of(char letter) {
   static const char letters[] = "-bsegrdfvpx";
@@ -175,7 +184,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   }
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
-  Dtype of = strchr("ipt", *text) ? DTYPE_I32 : strchr("DZO", *text) ? DTYPE_F64 : strchr("SR", *text) ? op_statistics_dtype(dtype) : dtype;
+  Dtype of = strchr("ipt", *text) ? DTYPE_I32 : strchr("DZO", *text) ? DTYPE_F64 : strchr("SRv", *text) ? op_statistics_dtype(dtype) : dtype;
   return graph_input(g, name, of, s);
 }
 
@@ -225,6 +234,17 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
   return g->node.count - 1;
 }
 
+// The input that output k of an update is the memory of; -1: none.
+static int updated_input(Op op, int k) {
+  switch (op) {
+  case OP_MATMUL:
+  case OP_EMBEDDING_GRAD: return 2;
+  case OP_LINEAR_CROSS_ENTROPY: return k == 2 ? 4 : -1;
+  case OP_CROSS_ENTROPY_APPLY: return k == 2 ? 7 : -1;
+  default: return k;
+  }
+}
+
 void op_case_get(int i, Dtype dtype, OpCase *c) {
   const Row *row = row_at(i);
   *c = (OpCase){.name = row->name, .graph = graph_create(), .storage = row->storage};
@@ -249,8 +269,9 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
     if (node->input[k] >= 0) c->input[k] = copy_of(&v.tensor[node->input[k]]);
   for (int k = 0; k < node->noutput; k++) {
     const Tensor *t = graph_tensor(g, node->output[k]);
-    if (row->update) {
-      c->output[k] = c->input[node->op == OP_MATMUL ? 2 : k];
+    int updated = row->update ? updated_input(node->op, k) : -1;
+    if (updated >= 0) {
+      c->output[k] = c->input[updated];
       continue;
     }
     c->output[k] = operand_create(t->dtype, &t->shape);

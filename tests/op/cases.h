@@ -20,8 +20,10 @@ typedef struct OpCase {
 } OpCase;
 
 int op_cases_count(void);
+const char *op_case_name(int i);
 int op_cases_with_large(void); // rows from op_cases_count() on are larger, for fast kernels
-// Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64). The numbers are
+// Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64; with bf16, vectors
+// and accumulators are fp32). The numbers are
 // the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
 void op_case_free(OpCase *c);

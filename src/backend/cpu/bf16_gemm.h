@@ -12,7 +12,8 @@ typedef struct Product {
   int64_t b_row, b_column;
   void *c;
   int64_t c_row;
-  int wide, add; // C is fp32; C (then fp32) is added to
+  int wide, add;     // C is fp32; C (then fp32) is added to
+  const float *bias; // (n), added to every row of a C that is bf16; NULL: none
 } Product;
 
 enum {
@@ -71,9 +72,12 @@ static void pack_unit(void *argument, int slot, int64_t panel) {
 static void store_tile(const Product *g, const float *sum, int64_t sum_row, int64_t i, int64_t j, int64_t rows, int64_t columns, int add) {
   for (int64_t r = 0; r < rows; r++, sum += sum_row) {
     int64_t at = (i + r) * g->c_row + j;
-    if (!g->wide && columns == NR)
-      UNROLL for (int x = 0; x < NR; x += WIDTH) store_bf16((uint16_t *)g->c + at + x, load_f32(sum + x));
-    else if (!g->wide) narrow_row((uint16_t *)g->c + at, sum, columns);
+    if (!g->wide)
+      for (int64_t x = 0; x < columns; x += WIDTH) {
+        V v = load_f32(sum + x);
+        if (g->bias) v += take_f32(g->bias + j + x, columns - x);
+        put_bf16((uint16_t *)g->c + at + x, v, columns - x);
+      }
     else if (add)
       for (int64_t x = 0; x < columns; x++) ((float *)g->c)[at + x] += sum[x];
     else memcpy((float *)g->c + at, sum, sizeof(float) * (size_t)columns);
@@ -177,6 +181,13 @@ static size_t matmul_bf16_workspace(const Operand *input, const Operand *output,
 
 static void matmul_bf16(const KernelCall *call) {
   Product g = matmul_product(call->input, call->output, call->attr);
+  if (((const MatmulAttr *)call->attr)->bias) {
+    g.bias = call->input[2].data;
+    if (g.wide || !g.k) {
+      op_def(OP_MATMUL)->reference(call);
+      return;
+    }
+  }
   if (g.add && call->input[2].data != g.c) memcpy(g.c, call->input[2].data, sizeof(float) * (size_t)(g.m * g.n));
   product(&g, call->workspace, call->team);
 }

@@ -33,6 +33,11 @@
 #include "backend/cpu/bf16_vector.h"
 #include "backend/cpu/bf16_tile.h"
 #include "backend/cpu/bf16_gemm.h"
+#include "backend/cpu/bf16_elementwise.h"
+#include "backend/cpu/bf16_norm.h"
+#include "backend/cpu/bf16_token.h"
+#include "backend/cpu/bf16_cross_entropy.h"
+#include "backend/cpu/bf16_attention.h"
 
 // Calls with other dtypes than a kernel is written for go to the reference.
 #define no_workspace NULL

@@ -50,3 +50,45 @@ INLINE void narrow_row(uint16_t *restrict to, const float *restrict from, int64_
   for (; i + WIDTH <= n; i += WIDTH) store_bf16(to + i, load_f32(from + i));
   if (i < n) store_part_bf16(to + i, load_part_f32(from + i, n - i), n - i);
 }
+
+// e^x to about 2e-7; NaN stays. For x <= 88.
+INLINE V exp_fast(V x) {
+#if LEVEL_BYTES == 64
+  __m512 v = _mm512_max_ps(_mm512_set1_ps(-104.0f), (__m512)x), p; // NaN is the second operand
+  __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.44269504f)), 8);
+  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e4p-1f), v);
+  r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.7f7d1cp-20f), r);
+  p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(1.0f / 120));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  return (V)_mm512_scalef_ps(p, n);
+#else
+  return exp_f32(x);
+#endif
+}
+
+INLINE float greatest_lane(V v) {
+#if LEVEL_BYTES == 64
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  union { V v; float x[WIDTH]; } u = {.v = v};
+  float m = u.x[0];
+  for (int i = 1; i < WIDTH; i++) m = u.x[i] > m ? u.x[i] : m;
+  return m;
+#endif
+}
+
+// A vector of which `left` elements exist.
+INLINE V take_bf16(const uint16_t *p, int64_t left) { return left >= WIDTH ? load_bf16(p) : load_part_bf16(p, left); }
+INLINE V take_f32(const float *p, int64_t left) { return left >= WIDTH ? load_f32(p) : load_part_f32(p, left); }
+INLINE void put_bf16(uint16_t *p, V v, int64_t left) {
+  if (left >= WIDTH) store_bf16(p, v);
+  else store_part_bf16(p, v, left);
+}
+INLINE void put_f32(float *p, V v, int64_t left) {
+  if (left >= WIDTH) store_f32(p, v);
+  else store_part_f32(p, v, left);
+}
