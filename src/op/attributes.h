@@ -11,6 +11,7 @@ typedef enum MatmulKind {
 typedef struct MatmulAttr {
   int32_t kind, m, n, k;   // number of dims in each group
   int32_t accumulate;      // TN only: a third input c (n…, k…) is added, in place: dw = c + dyᵀ x; by fuse
+  int32_t bias;            // NT only: a third input (n…) is added to every row; by fuse
 } MatmulAttr;
 
 // EMBEDDING_GRAD: rows of the table, DimName of rows; accumulate: a third input (v, e…) is added, in place; by fuse

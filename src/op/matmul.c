@@ -29,7 +29,8 @@ static void append_group(Shape *s, const Shape operand[2], const Groups *q, cons
 
 static void shape(Graph *g, Node *node) {
   const MatmulAttr *attr = node_attr(node, MatmulAttr);
-  CHECK(node->ninput == 2 + !!attr->accumulate && (!attr->accumulate || attr->kind == MATMUL_TN));
+  CHECK(node->ninput == 2 + !!attr->accumulate + !!attr->bias);
+  CHECK((!attr->accumulate || attr->kind == MATMUL_TN) && (!attr->bias || attr->kind == MATMUL_NT));
   Groups q = groups_of(attr);
   Shape operand[2] = {graph_tensor(g, node->input[0])->shape, graph_tensor(g, node->input[1])->shape}, out = {0};
   CHECK(operand[0].rank == q.a + q.b && operand[1].rank == q.c + q.d, "matmul %s: ranks %d and %d do not fit its groups",
@@ -84,11 +85,12 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
     snprintf(side[operand], sizeof side[operand], "%s%s", group[of[0]], group[of[1]]);
   }
   char clauses[32] = "; linear 0 1";
-  if (attr->accumulate) { // c would be added once a rank; `fuse` makes it after partition, where c is as partial as the product
+  if (attr->accumulate || attr->bias) { // would be added once a rank; `fuse` makes these after partition, where that is right
     int at = snprintf(clauses, sizeof clauses, "; whole");
-    for (const char *m = group[0]; *m; m++) at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
+    for (const char *m = group[attr->bias ? 2 : 0]; *m; m++) at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
   }
-  op_rule(text, size, (const char *[]){side[0], side[1], side[2]}, node->ninput, (const char *[]){side[2]}, 1, clauses);
+  const char *third = attr->bias ? group[1] : side[2];
+  op_rule(text, size, (const char *[]){side[0], side[1], third}, node->ninput, (const char *[]){side[2]}, 1, clauses);
 }
 
 // Rows, columns and depth of the product that the kind means, and the strides of its operands.
@@ -116,6 +118,7 @@ static void reference(const KernelCall *call) {
       double sum = 0;
       for (int64_t k = 0; k < p.depth; k++) sum += x[i * p.x_row + k * p.x_depth] * w[j * p.w_column + k * p.w_depth];
       if (attr->accumulate) sum += operand_load(&call->input[2], i * p.columns + j);
+      if (attr->bias) sum += operand_load(&call->input[2], j);
       operand_store(out, i * p.columns + j, sum);
     }
   operand_doubles_free(&call->input[0], x);
@@ -129,6 +132,13 @@ static int accumulate(Node *node) {
   return 0;
 }
 
+static int bias(Node *node) {
+  MatmulAttr *attr = node_attr(node, MatmulAttr);
+  if (attr->kind != MATMUL_NT || attr->bias) return -1;
+  attr->bias = 1;
+  return 0;
+}
+
 static double flops(const Operand *input, const Operand *output, const void *attr) {
   Product p = product_of(input, attr);
   return 2.0 * (double)p.rows * (double)p.columns * (double)p.depth;
@@ -136,7 +146,7 @@ static double flops(const Operand *input, const Operand *output, const void *att
 
 const OpDef op_def_matmul = {
     .name = "matmul",
-    .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…); nn: dy (m…, n…), w → dy w (m…, k…); tn: dy, x → dyᵀ x (n…, k…), "
+    .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…), with `bias` + b (n…); nn: dy (m…, n…), w → dy w (m…, k…); tn: dy, x → dyᵀ x (n…, k…), "
                "with `accumulate` + c (n…, k…) in place",
     .shape = shape,
     .gradient = gradient,
@@ -144,6 +154,7 @@ const OpDef op_def_matmul = {
     .reference = reference,
     .flops = flops,
     .accumulate = accumulate,
+    .bias = bias,
 };
 
 int op_matmul(Graph *g, const char *name, int x, int w, int contracted) {

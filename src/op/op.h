@@ -99,6 +99,9 @@ typedef struct OpDef {
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1 when
   // it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);
+  // Turns a node into one that adds a further, last input to one of its outputs as BIAS does. Returns that output, or -1 when it
+  // cannot. For `fuse`. NULL: never.
+  int (*bias)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int communicates;  // done by the comm layer, not by a backend
 } OpDef;

@@ -72,6 +72,8 @@ static int64_t TYPED(query_at)(const ATTENTION *a, const TILE_STATE *t) {
   return (((t->b * a->s + t->s0) * a->g + t->g) * a->r + t->r) * a->d;
 }
 static int64_t TYPED(keys_at)(const ATTENTION *a, const TILE_STATE *t) { return ((t->b * a->s + t->t0) * a->g + t->g) * a->d; }
+// Rows of d elements in row-major order as B of a product: too few of its uses to pay for packing. See GEMM.
+static int64_t TYPED(panel_of)(const ATTENTION *a) { return a->d % NR ? 0 : NR; }
 static int64_t TYPED(rows_at)(const ATTENTION *a, const TILE_STATE *t) { return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->s0; }
 
 static void TYPED(read_positions)(const Operand *documents, const IndexMap *map, int64_t row, int64_t from, int64_t n,
@@ -182,7 +184,7 @@ static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, int visible) 
       for (int64_t j = 0; j < t->columns; j++) p[j] *= t->factor[i * TILE + j];
   }
   GEMM g = {.m = t->rows, .n = a->d, .k = t->columns, .a = t->score, .a_row = TILE, .a_column = 1, .b = a->v + TYPED(keys_at)(a, t),
-            .b_row = a->k_row, .b_column = 1, .c = t->accumulator, .c_row = a->d, .add = 1};
+            .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = t->accumulator, .c_row = a->d, .add = 1};
   TYPED(gemm)(&g, t->product, NULL);
 }
 
@@ -247,9 +249,9 @@ static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, int visible)
   TYPED(gradient_scores)(a, t, visible);
   int64_t q = TYPED(query_at)(a, t), k = TYPED(keys_at)(a, t);
   GEMM dv = {.m = t->columns, .n = a->d, .k = t->rows, .a = t->score, .a_row = 1, .a_column = TILE, .b = a->dout + q,
-             .b_row = a->q_row, .b_column = 1, .c = a->dv + k, .c_row = a->k_row, .add = 1};
+             .b_row = a->q_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dv + k, .c_row = a->k_row, .add = 1};
   GEMM dk = dv, dq = {.m = t->rows, .n = a->d, .k = t->columns, .a = t->dscore, .a_row = TILE, .a_column = 1, .b = a->k + k,
-                      .b_row = a->k_row, .b_column = 1, .c = a->dq + q, .c_row = a->q_row, .add = 1};
+                      .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dq + q, .c_row = a->q_row, .add = 1};
   dk.a = t->dscore;
   dk.b = a->q + q;
   dk.c = a->dk + k;

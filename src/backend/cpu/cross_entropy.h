@@ -17,7 +17,7 @@ typedef struct TYPED(Head) {
 static HEAD TYPED(head_sizes)(const Operand *input) {
   HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = input[1].map[0].valid, .e = input[1].size[1]};
   h.stride = (h.vocab + 15) / 16 * 16 + 16;
-  h.chunk = (1 << 20) / h.stride / 64 * 64;
+  h.chunk = (1 << 24) / h.stride / 64 * 64; // up to 64 MiB in fp32: every chunk reads the whole head three times and dw once more
   h.chunk = h.chunk < 64 ? 64 : h.chunk > 256 ? 256 : h.chunk;
   if (h.chunk > h.rows) h.chunk = h.rows;
   return h;

@@ -1,4 +1,4 @@
-// Matrix product of one SIMD level and real type: packed, blocked for the caches, one register-tile kernel.
+// Matrix product of one SIMD level and real type: blocked for the caches, B packed, one register-tile kernel.
 // C (m × n, row major) = [C +] A (m × k) · B (k × n). A and B are read through strides, one of which must be 1.
 //
 // An element of C is a sum over k in steps of KC in rising order, whatever the blocking of m and n, so a result does not
@@ -6,17 +6,19 @@
 
 #if LEVEL_BYTES == 64
 #define MR 14 // 28 accumulators, 2 of B, 1 broadcast of 32 registers
-#define MC (MR * 8)
+#define MC (MR * 16)
+#define KC 192 // a panel of B and a tile of A fit into a first-level cache of 48 KiB
 #elif LEVEL_BYTES == 32
 #define MR 6
 #define MC (MR * 16)
+#define KC 256
 #else
 #define MR 4
 #define MC (MR * 24)
-#endif
-#define NR (2 * WIDTH)
 #define KC 256
-#define KA (KC + 64 / (int)sizeof(REAL)) // row stride of a packed A tile: an odd number of cache lines, so rows differ in set
+#endif
+#define FEW (MR / 2 + 1) // rows of the smaller register tile, for what is left of m
+#define NR (2 * WIDTH)
 #define PACKED_B (1 << 20)               // elements of packed B at a time, about
 
 typedef struct TYPED(Gemm) {
@@ -25,9 +27,11 @@ typedef struct TYPED(Gemm) {
   int64_t a_row, a_column; // strides
   const REAL *b;
   int64_t b_row, b_column;
+  int64_t b_panel; // not 0: B is read where it lies, b_column is 1 and its panels of NR columns are so far apart; NR divides n
   REAL *c;
   int64_t c_row;
-  int add; // C is added to
+  int add;          // C is added to
+  const REAL *bias; // (n), added to every row, or NULL
 } TYPED(Gemm);
 #define GEMM TYPED(Gemm)
 
@@ -41,19 +45,19 @@ static int64_t TYPED(gemm_depth)(int64_t k) { return k < 16 * KC ? k : 16 * KC; 
 
 // Bytes of workspace for a product of that size (or smaller in m) on `slots` threads.
 static size_t TYPED(gemm_workspace)(int64_t m, int64_t n, int64_t k, int slots) {
-  int64_t b = TYPED(gemm_columns)(n, k) * TYPED(gemm_depth)(k), a = (int64_t)slots * MC * KA;
+  int64_t b = TYPED(gemm_columns)(n, k) * TYPED(gemm_depth)(k), a = (int64_t)slots * MC * KC;
   return sizeof(REAL) * (size_t)(a + b) + 64;
 }
 
 // B (depth × up to NR columns) → panel (depth, NR), zero padded.
 static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
-  if (column == 1) {
-    if (columns == NR)
-      for (int64_t k = 0; k < depth; k++)
-        for (int j = 0; j < NR; j++) to[k * NR + j] = b[k * row + j];
-    else
-      for (int64_t k = 0; k < depth; k++)
-        for (int j = 0; j < NR; j++) to[k * NR + j] = j < columns ? b[k * row + j] : 0;
+  if (column == 1 && columns == NR) {
+    for (int64_t k = 0; k < depth; k++) {
+      for (int j = 0; j < NR; j += 64 / (int)sizeof(REAL)) __builtin_prefetch(b + (k + 16) * row + j); // rows lie apart
+      V x = TYPED(load)(b + k * row), y = TYPED(load)(b + k * row + WIDTH);
+      TYPED(store)(to + k * NR, x);
+      TYPED(store)(to + k * NR + WIDTH, y);
+    }
     return;
   }
   for (int64_t j = 0; j < NR; j += 4) {
@@ -65,55 +69,38 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
   }
 }
 
-// A (rows ≤ MC × depth ≤ KC) → tiles of MR rows, KA · MR elements apart: (MR, KA) when A's rows are contiguous, else
-// (depth, MR). Missing rows are 0.
+// A (rows ≤ MC × depth ≤ KC) → tiles (depth, MR), KC · MR elements apart. Missing rows are 0.
 static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
-  int64_t whole = rows / MR * MR, padded = (rows + MR - 1) / MR * MR;
-  if (column == 1) {
-    for (int64_t i = 0; i < rows; i++) {
-      const REAL *from = a + i * row;
-      REAL *at = to + i * KA;
-      int64_t k = 0;
-      for (; k + WIDTH <= depth; k += WIDTH) TYPED(store)(at + k, TYPED(load)(from + k));
-      for (; k < depth; k++) at[k] = from[k];
-    }
-    for (int64_t i = rows; i < padded; i++)
-      for (int64_t k = 0; k < depth; k++) to[i * KA + k] = 0;
-    return;
-  }
+  int64_t whole = row == 1 ? rows / MR * MR : 0, padded = (rows + MR - 1) / MR * MR;
   for (int64_t k = 0; k < depth; k++) { // along the contiguous dim, for all tiles
     const REAL *from = a + k * column;
     REAL *at = to + k * MR;
-    if (row == 1)
-      for (int64_t i = 0; i < whole; i += MR, at += MR * KA) memcpy(at, from + i, sizeof(REAL) * MR);
-    else
-      for (int64_t i = 0; i < whole; i += MR, at += MR * KA)
-        for (int r = 0; r < MR; r++) at[r] = from[(i + r) * row];
-    for (int64_t i = whole; i < padded; i++) at[i - whole] = i < rows ? from[i * row] : 0;
+    for (int64_t i = 0; i < whole; i += MR, at += MR * KC) memcpy(at, from + i, sizeof(REAL) * MR);
+    for (int64_t i = whole; i < padded; i++) at[i / MR * MR * KC - whole / MR * MR * KC + i % MR] = i < rows ? from[i * row] : 0;
   }
 }
 
-// One register tile: c (rows × columns) [+]= packed a · packed b. a_row, a_column: strides in the packed tile.
-INLINE void TYPED(micro)(int64_t depth, const REAL *a, int64_t a_row, int64_t a_column, const REAL *b, REAL *c, int64_t c_row,
-                         int64_t rows, int64_t columns, int add) {
-  V t[MR][2];
-  UNROLL for (int i = 0; i < MR; i++) t[i][0] = t[i][1] = (V){0};
-  for (int64_t k = 0; k < depth; k++) {
-    V b0 = TYPED(load)(b + k * NR), b1 = TYPED(load)(b + k * NR + WIDTH);
-    UNROLL for (int i = 0; i < MR; i++) {
-      V x = TYPED(splat)(a[i * a_row + k * a_column]);
-      t[i][0] = TYPED(fma)(x, b0, t[i][0]);
-      t[i][1] = TYPED(fma)(x, b1, t[i][1]);
-    }
-  }
-  if (columns == NR) {
-    UNROLL for (int i = 0; i < MR; i++) {
-      if (i < rows) {
-        REAL *p = c + i * c_row;
-        if (add) {
-          t[i][0] += TYPED(load)(p);
-          t[i][1] += TYPED(load)(p + WIDTH);
-        }
+// What a register tile is made of.
+typedef struct TYPED(Tile) {
+  int64_t depth;
+  const REAL *a;
+  int64_t a_row; // of an A that is read where it lies: its rows are contiguous
+  const REAL *b;
+  int64_t b_row;
+  REAL *c;
+  int64_t c_row, rows, columns;
+  const REAL *bias; // (columns) or NULL
+  int add;
+} TYPED(Tile);
+
+INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
+  if (q->columns == NR) {
+    V b0 = q->bias ? TYPED(load)(q->bias) : (V){0}, b1 = q->bias ? TYPED(load)(q->bias + WIDTH) : (V){0};
+    UNROLL for (int i = 0; i < most; i++) {
+      if (i < q->rows) {
+        REAL *p = q->c + i * q->c_row;
+        if (q->bias) t[i][0] += b0, t[i][1] += b1;
+        if (q->add) t[i][0] += TYPED(load)(p), t[i][1] += TYPED(load)(p + WIDTH);
         TYPED(store)(p, t[i][0]);
         TYPED(store)(p + WIDTH, t[i][1]);
       }
@@ -121,24 +108,46 @@ INLINE void TYPED(micro)(int64_t depth, const REAL *a, int64_t a_row, int64_t a_
     return;
   }
   union { V v[MR][2]; REAL x[MR][NR]; } u;
-  UNROLL for (int i = 0; i < MR; i++) { u.v[i][0] = t[i][0]; u.v[i][1] = t[i][1]; }
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) c[i * c_row + j] = add ? c[i * c_row + j] + u.x[i][j] : u.x[i][j];
+  UNROLL for (int i = 0; i < most; i++) { u.v[i][0] = t[i][0]; u.v[i][1] = t[i][1]; }
+  for (int64_t i = 0; i < q->rows; i++)
+    for (int64_t j = 0; j < q->columns; j++) {
+      REAL *p = q->c + i * q->c_row + j, x = u.x[i][j] + (q->bias ? q->bias[j] : 0);
+      *p = q->add ? *p + x : x;
+    }
 }
-static __attribute__((noinline)) void TYPED(micro_rows)(int64_t depth, const REAL *a, const REAL *b, REAL *c, int64_t c_row,
-                                                        int64_t rows, int64_t columns, int add) {
-  TYPED(micro)(depth, a, KA, 1, b, c, c_row, rows, columns, add);
+
+// Sums of one register tile of `most` rows: packed is whether A is (depth, MR), else its rows lie a_row apart.
+INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int packed) {
+  V t[MR][2];
+  const REAL *a[MR / 3 + 1], *b = q->b; // a: every third row, or there would be more pointers than registers
+  int64_t a_row = packed ? 1 : q->a_row, b_row = q->b_row, depth = q->depth;
+  UNROLL for (int i = 0; i < most; i++) {
+    t[i][0] = t[i][1] = (V){0};
+    a[i / 3] = q->a + i / 3 * 3 * a_row;
+    __builtin_prefetch(q->c + i * q->c_row, 1);
+    __builtin_prefetch(q->c + i * q->c_row + NR - 1, 1);
+  }
+  for (int64_t k = 0; k < depth; k++, b += b_row) {
+    V b0 = TYPED(load)(b), b1 = TYPED(load)(b + WIDTH);
+    UNROLL for (int i = 0; i < most; i++) {
+      V x = TYPED(splat)(*(packed ? q->a + k * MR + i : a[i / 3] + k + i % 3 * a_row));
+      t[i][0] = TYPED(fma)(x, b0, t[i][0]);
+      t[i][1] = TYPED(fma)(x, b1, t[i][1]);
+    }
+  }
+  TYPED(tile_store)(q, t, most);
 }
-static __attribute__((noinline)) void TYPED(micro_columns)(int64_t depth, const REAL *a, const REAL *b, REAL *c, int64_t c_row,
-                                                           int64_t rows, int64_t columns, int add) {
-  TYPED(micro)(depth, a, 1, MR, b, c, c_row, rows, columns, add);
-}
+#define NOINLINE static __attribute__((noinline))
+NOINLINE void TYPED(micro_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, 0); }
+NOINLINE void TYPED(micro_few_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, 0); }
+NOINLINE void TYPED(micro_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, 1); }
+NOINLINE void TYPED(micro_few_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, 1); }
 
 typedef struct TYPED(GemmJob) {
   const GEMM *g;
   int64_t j0, columns, k0, depth;      // this block of B
   int64_t row_blocks, column_blocks, panels; // units: row_blocks × column_blocks; panels of the block
-  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, MC / MR, MR · KA)
+  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, MC / MR, MR · KC)
 } TYPED(GemmJob);
 
 static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
@@ -149,25 +158,43 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
                 g->b_column, job->depth, columns);
 }
 
+// While rows [i, i + MR) of m meet one panel of B, that part of the next is brought near.
+static void TYPED(fetch_panel)(const REAL *b, int64_t row, int64_t depth, int64_t i, int64_t m) {
+  int64_t from = depth * i / m, to = i + MR < m ? depth * (i + MR) / m : depth;
+  for (int64_t k = from; k < to; k++)
+    for (int j = 0; j < NR; j += 64 / (int)sizeof(REAL)) __builtin_prefetch(b + k * row + j, 0, 2);
+}
+
 // Rows of one block of MC against a range of panels.
 static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(GemmJob) *job = argument;
   const GEMM *g = job->g;
   int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
   int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
-  REAL *tiles = job->packed_a + (int64_t)slot * MC * KA;
+  int packed = g->a_column != 1;
+  int far = job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
+  REAL *tiles = job->packed_a + (int64_t)slot * MC * KC;
   for (int64_t k = 0; k < job->depth; k += KC) {
-    int64_t depth = job->depth - k < KC ? job->depth - k : KC;
-    const REAL *a = g->a + (job->k0 + k) * g->a_column;
-    TYPED(pack_a)(tiles, a + i0 * g->a_row, g->a_row, g->a_column, m, depth);
-    int add = g->add || job->k0 || k;
+    const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
+    int first = !job->k0 && !k;
+    TYPED(Tile) q = {.depth = job->depth - k < KC ? job->depth - k : KC, .a_row = g->a_row, .b_row = g->b_panel ? g->b_row : NR,
+                     .c_row = g->c_row, .add = g->add || !first};
+    // Rows are read where they lie, but for those that fill no register tile.
+    int64_t whole = packed ? 0 : m % MR == FEW ? m : m / MR * MR;
+    if (whole < m) TYPED(pack_a)(tiles + whole * KC, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
     for (int64_t p = p0; p < p1; p++) {
-      const REAL *b = job->packed_b + (p * job->depth + k) * NR;
-      int64_t j = p * NR, columns = job->columns - j < NR ? job->columns - j : NR;
-      for (int64_t i = 0; i < m; i += MR)
-        (g->a_column == 1 ? TYPED(micro_rows) : TYPED(micro_columns))(depth, tiles + i * KA, b,
-                                                                      g->c + (i0 + i) * g->c_row + job->j0 + j, g->c_row,
-                                                                      m - i < MR ? m - i : MR, columns, add);
+      int64_t j = job->j0 + p * NR;
+      q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row : job->packed_b + (p * job->depth + k) * NR;
+      q.columns = g->n - j < NR ? g->n - j : NR;
+      q.bias = g->bias && first ? g->bias + j : NULL;
+      for (int64_t i = 0; i < m; i += MR) {
+        q.rows = m - i < MR ? m - i : MR;
+        q.a = i < whole ? a + i * g->a_row : tiles + i * KC;
+        q.c = g->c + (i0 + i) * g->c_row + j;
+        if (far && p + 1 < p1) TYPED(fetch_panel)(g->b_panel ? q.b + g->b_panel : q.b + job->depth * NR, q.b_row, q.depth, i, m);
+        if (q.rows > FEW) (i < whole ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
+        else (i < whole ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
+      }
     }
   }
 }
@@ -177,9 +204,10 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   int slots = team_size(team);
   TYPED(GemmJob) job = {.g = g};
   job.packed_a = (REAL *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.packed_b = job.packed_a + (int64_t)slots * MC * KA;
-  if (g->k == 0 && !g->add)
-    for (int64_t i = 0; i < g->m; i++) memset(g->c + i * g->c_row, 0, sizeof(REAL) * (size_t)g->n);
+  job.packed_b = job.packed_a + (int64_t)slots * MC * KC;
+  if (g->k == 0)
+    for (int64_t i = 0; i < g->m; i++)
+      for (int64_t j = 0; j < g->n; j++) g->c[i * g->c_row + j] = (g->add ? g->c[i * g->c_row + j] : 0) + (g->bias ? g->bias[j] : 0);
   int64_t nc = TYPED(gemm_columns)(g->n, g->k), kc = TYPED(gemm_depth)(g->k);
   job.row_blocks = (g->m + MC - 1) / MC;
   if (!job.row_blocks) return;
@@ -190,7 +218,7 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += kc) {
       job.depth = g->k - job.k0 < kc ? g->k - job.k0 : kc;
-      cpu_parallel(team, job.panels, TYPED(gemm_pack), &job);
+      if (!g->b_panel) cpu_parallel(team, job.panels, TYPED(gemm_pack), &job);
       cpu_parallel(team, job.row_blocks * job.column_blocks, TYPED(gemm_unit), &job);
     }
   }

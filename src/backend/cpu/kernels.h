@@ -18,7 +18,8 @@
 #undef NR
 #undef MC
 #undef KC
-#undef KA
+#undef FEW
+#undef NOINLINE
 #undef PACKED_B
 #undef ATTENTION
 #undef TILE

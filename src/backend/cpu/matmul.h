@@ -18,6 +18,7 @@ static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, cons
     m = operand_extent(a, 0, attr->m), n = operand_extent(a, attr->m, a->rank), k = operand_extent(b, attr->m, b->rank);
     g = (GEMM){.m = n, .n = k, .k = m, .a_row = 1, .a_column = n, .b_row = k, .b_column = 1, .add = attr->accumulate};
   }
+  if (attr->bias) g.bias = input[2].data;
   g.a = a->data;
   g.b = b->data;
   g.c = output[0].data;
