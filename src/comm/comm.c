@@ -2,7 +2,9 @@
 #include "comm/comm.h"
 #include "base/dtype.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert((int)PLAIT_FP64 == DTYPE_F64 && (int)PLAIT_FP32 == DTYPE_F32 && (int)PLAIT_BF16 == DTYPE_BF16, "dtypes.def");
 _Static_assert((int)PLAIT_FP16 == DTYPE_F16 && (int)PLAIT_INT64 == DTYPE_I64 && (int)PLAIT_INT32 == DTYPE_I32, "dtypes.def");
@@ -38,6 +40,53 @@ void comm_describe(const CommCall *call, char *text, size_t size) {
   if (call->nbuffers != 1) snprintf(buffers, sizeof buffers, " in %zu buffers", call->nbuffers);
   snprintf(text, size, "%s%s%s of %zu %s%s%s", traits->name, traits->reduces ? " " : "",
            traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
+}
+
+// What a rank did last -----------------------------------------------------------------------------------------------
+
+enum { LAST_WAITS = 1, LAST_KIND = 1, LAST_SIZE = 8, LAST_TICKET = 24 }; // shifts; the kind is stored plus 1
+
+int comm_run(PlaitComm *comm, const CommCall *call) {
+  _Atomic uint64_t *last = &comm->world->last[comm->ranks[comm->rank]];
+  uint64_t word = (uint64_t)(call->kind + 1) << LAST_KIND | (uint64_t)(comm->size & 0xffff) << LAST_SIZE | (call->ticket + 1) << LAST_TICKET;
+  atomic_store_explicit(last, word | LAST_WAITS, memory_order_relaxed);
+  int code = comm->backend->run(comm, call);
+  atomic_store_explicit(last, word, memory_order_relaxed);
+  return code;
+}
+
+uint64_t comm_last(const PlaitWorld *world, int rank) { return atomic_load_explicit(&world->last[rank], memory_order_relaxed); }
+int comm_last_waits(uint64_t last) { return last & LAST_WAITS; }
+
+void comm_last_describe(uint64_t last, char *text, size_t size) {
+  unsigned kind = (unsigned)(last >> LAST_KIND & 0x7f) - 1;
+  if (kind >= COMM_KIND_COUNT) snprintf(text, size, "it has not called any collective");
+  else
+    snprintf(text, size, "its last collective, %s (call %llu of a communicator of %d ranks), %s", comm_traits[kind].name,
+             (unsigned long long)(last >> LAST_TICKET), (int)(last >> LAST_SIZE & 0xffff), comm_last_waits(last) ? "waits for others" : "is done");
+}
+
+void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
+  *world = (PlaitWorld){.backend = backend, .ranks = ranks, .local_ranks = local_ranks, .last = xcalloc((size_t)ranks, sizeof *world->last)};
+  abort_init(&world->abort, local_ranks);
+}
+
+void world_free(PlaitWorld *world) {
+  abort_destroy(&world->abort);
+  free(world->last);
+}
+
+void world_pulse_send(PlaitWorld *world, const Pulse *pulse, int to) {
+  if (world->backend->pulse_send) world->backend->pulse_send(world, pulse, to);
+}
+int world_pulse_receive(PlaitWorld *world, Pulse *pulse) {
+  return world->backend->pulse_receive ? world->backend->pulse_receive(world, pulse) : 0;
+}
+
+void world_end(PlaitWorld *world, int status, const char *message) {
+  fprintf(stderr, "plait: %s\n", message);
+  if (world->backend->end) world->backend->end(world, status);
+  _exit(status);
 }
 
 // Worlds and communicators ------------------------------------------------------------------------------------------
@@ -166,7 +215,7 @@ static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEven
   if (text) return refuse(comm, call, index, text);
   PlaitEvent *sent = call->kind == COMM_SEND ? event : NULL;
   comm->backend->issue(comm, call, sent);
-  if (!stream) return comm->backend->run(comm, call);
+  if (!stream) return comm_run(comm, call);
   stream_push(stream, comm, call, sent ? NULL : event);
   return PLAIT_OK;
 }

@@ -35,6 +35,15 @@ size_t comm_total(const CommCall *call); // sum of the buffers' counts
 // "all_reduce of 17 fp32 in 2 buffers (sum)", for messages.
 void comm_describe(const CommCall *call, char *text, size_t size);
 
+// A sign of life from a rank in another process, and what it is doing.
+typedef struct Pulse {
+  int32_t rank, activity;
+  int64_t step;
+  double seconds; // since the activity began
+  uint64_t call;  // comm_last
+  char host[64];
+} Pulse;
+
 // A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may block.
 typedef struct CommBackend {
   const char *name;
@@ -46,6 +55,9 @@ typedef struct CommBackend {
   int (*run)(PlaitComm *comm, const CommCall *call);
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
+  void (*end)(PlaitWorld *world, int status);  // optional: ends all processes, whatever state they are in
+  void (*pulse_send)(PlaitWorld *world, const Pulse *pulse, int to); // optional, as below
+  int (*pulse_receive)(PlaitWorld *world, Pulse *pulse);
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -53,6 +65,7 @@ struct PlaitWorld {
   const CommBackend *backend;
   int ranks, local_ranks; // of all machines; of this one
   Abort abort;
+  _Atomic uint64_t *last; // (ranks) of this process's ranks: see comm_last
 };
 struct PlaitComm {
   const CommBackend *backend;
@@ -66,6 +79,26 @@ typedef struct PlaitTimeline {
   int (*wait)(struct PlaitTimeline *timeline, uint64_t value);
   int (*done)(struct PlaitTimeline *timeline, uint64_t value);
 } PlaitTimeline;
+
+// Runs an issued call in the back end, and keeps in mind that it is under way.
+int comm_run(PlaitComm *comm, const CommCall *call);
+
+// What back ends call first and last.
+void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
+void world_free(PlaitWorld *world); // all but the struct
+
+// For watchdogs --------------------------------------------------------------------------------------------------------
+
+// A rank's latest call, in one word: which, of how many ranks, its number, and whether it waits. 0: none yet.
+uint64_t comm_last(const PlaitWorld *world, int rank);
+int comm_last_waits(uint64_t last);
+void comm_last_describe(uint64_t last, char *text, size_t size); // "its last collective, all_reduce …, waits"
+
+void world_pulse_send(PlaitWorld *world, const Pulse *pulse, int to);  // to the ranks 0 … to-1; never waits
+int world_pulse_receive(PlaitWorld *world, Pulse *pulse);              // 1: one has come
+
+// Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
+void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));
 
 // Queues a call that has been issued (its arrays are copied); the event may be NULL.
 void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event);

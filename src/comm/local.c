@@ -159,7 +159,7 @@ static void local_world_destroy(PlaitWorld *base) {
   gate_destroy(&world->creation);
   free(world->wishes);
   free(world->taken);
-  abort_destroy(&base->abort);
+  world_free(base);
   free(world);
 }
 
@@ -264,9 +264,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
   if (ranks < 1 || ranks > 4096)
     return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to 4096", ranks);
   LocalWorld *world = xcalloc(1, sizeof *world);
-  world->base.backend = &local_backend;
-  world->base.ranks = world->base.local_ranks = ranks;
-  abort_init(&world->base.abort, ranks);
+  world_init(&world->base, &local_backend, ranks, ranks);
   gate_init(&world->creation, &world->base.abort);
   world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);
   world->taken = xcalloc((size_t)ranks, 1);

@@ -7,13 +7,14 @@
 #ifdef PLAIT_MPI
 #include "comm/launcher.h"
 #include "comm/mpi_wire.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 // Messages on the control communicator: notices of failure, and the lists of communicators that are created.
-enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3 };
+enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_PULSE = 4 };
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
@@ -164,16 +165,66 @@ static int mpi_run(PlaitComm *base, const CommCall *call) {
 static void mpi_aborted(PlaitWorld *base) { wire_tell((MpiWorld *)base); }
 static int mpi_own_rank(const PlaitWorld *base) { return ((const MpiWorld *)base)->rank; }
 
+// Should MPI wait for a rank that is gone the alarm ends this process, and its launcher the others.
+static _Noreturn void kill_job(int status) {
+  usleep(300000); // launchers drop what they have not passed on yet
+  signal(SIGALRM, SIG_DFL);
+  alarm(FAILURE_SECONDS);
+  MPI_Abort(MPI_COMM_WORLD, status);
+  _exit(status);
+}
+
+static void mpi_end(PlaitWorld *world, int status) { kill_job(status); }
+
 // MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the failure.
 static void end_job(MpiWorld *w) {
   int code = abort_code(&w->base.abort);
   fflush(stdout);
   if (w->heard) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
   else fprintf(stderr, "plait: rank %d on %s: %s\n", w->rank, w->host, w->base.abort.error.message);
-  usleep(300000);         // launchers drop what they have not passed on yet
-  alarm(FAILURE_SECONDS); // should MPI wait for a rank that is gone: the signal ends this one, and its launcher the others
-  MPI_Abort(MPI_COMM_WORLD, error_exit_status(code));
-  _exit(error_exit_status(code));
+  kill_job(error_exit_status(code));
+}
+
+// Signs of life -------------------------------------------------------------------------------------------------------
+
+// With the lock, if it can be had at once: a thread that waits inside MPI may have it for ever.
+static void mpi_pulse_send(PlaitWorld *base, const Pulse *pulse, int to) {
+  MpiWorld *w = (MpiWorld *)base;
+  if (pthread_mutex_trylock(&w->lock)) return;
+  for (int r = 0; r < to && r < base->ranks && r < PULSES; r++) {
+    int done = w->pulse_out[r] == MPI_REQUEST_NULL;
+    if (r == w->rank) continue;
+    if (!done) MPI_Test(&w->pulse_out[r], &done, MPI_STATUS_IGNORE);
+    if (!done) continue; // the one before has not gone yet: that rank does not listen
+    w->pulses[r] = *pulse;
+    MPI_Isend(&w->pulses[r], sizeof w->pulses[r], MPI_BYTE, r, TAG_PULSE, w->control, &w->pulse_out[r]);
+  }
+  wire_unlock(w);
+}
+
+static int mpi_pulse_receive(PlaitWorld *base, Pulse *pulse) {
+  MpiWorld *w = (MpiWorld *)base;
+  int done = 0;
+  if (pthread_mutex_trylock(&w->lock)) return 0;
+  if (w->pulse_in == MPI_REQUEST_NULL)
+    MPI_Irecv(&w->pulse, sizeof w->pulse, MPI_BYTE, MPI_ANY_SOURCE, TAG_PULSE, w->control, &w->pulse_in);
+  if (MPI_Test(&w->pulse_in, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) *pulse = w->pulse;
+  else done = 0;
+  wire_unlock(w);
+  return done;
+}
+
+// What is still under way when all ranks leave is of no use to anybody.
+static void forget_pulses(MpiWorld *w) {
+  MPI_Request *requests[PULSES + 1] = {&w->pulse_in};
+  for (int r = 0; r < PULSES; r++) requests[r + 1] = &w->pulse_out[r];
+  for (int i = 0; i < PULSES + 1; i++) {
+    int done = *requests[i] == MPI_REQUEST_NULL;
+    if (!done) MPI_Test(requests[i], &done, MPI_STATUS_IGNORE);
+    if (done) continue;
+    MPI_Cancel(requests[i]);
+    MPI_Request_free(requests[i]);
+  }
 }
 
 // Nobody leaves MPI while another may still fail: what ends a job does not always reach those that are leaving.
@@ -195,6 +246,7 @@ static void mpi_world_destroy(PlaitWorld *base) {
   wire_unlock(w);
   pthread_join(w->courier, NULL);
   if (abort_code(&base->abort)) end_job(w);
+  forget_pulses(w);
   MPI_Cancel(&w->arrival);
   MPI_Wait(&w->arrival, MPI_STATUS_IGNORE);
   MPI_Comm_free(&w->everyone);
@@ -202,7 +254,7 @@ static void mpi_world_destroy(PlaitWorld *base) {
   if (w->initialised_here) MPI_Finalize();
   pthread_cond_destroy(&w->work);
   pthread_mutex_destroy(&w->lock);
-  abort_destroy(&base->abort);
+  world_free(base);
   batch_free(&w->departures);
   free(w->ranks);
   free(w);
@@ -218,6 +270,9 @@ static const CommBackend mpi_backend = {
     .run = mpi_run,
     .aborted = mpi_aborted,
     .own_rank = mpi_own_rank,
+    .end = mpi_end,
+    .pulse_send = mpi_pulse_send,
+    .pulse_receive = mpi_pulse_receive,
 };
 
 static int initialise(int *here, Error *error) {
@@ -277,12 +332,12 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
     return code;
   }
   MpiWorld *w = xcalloc(1, sizeof *w);
-  w->base.backend = &mpi_backend;
-  w->base.ranks = n;
+  world_init(&w->base, &mpi_backend, n, local_ranks());
+  w->pulse_in = MPI_REQUEST_NULL;
+  for (int r = 0; r < PULSES; r++) w->pulse_out[r] = MPI_REQUEST_NULL;
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   if (gethostname(w->host, sizeof w->host - 1)) strcpy(w->host, "unknown host");
   w->initialised_here = here;
-  abort_init(&w->base.abort, w->base.local_ranks = local_ranks());
   w->spin = w->base.abort.spin;
   w->ranks = xcalloc((size_t)n, sizeof *w->ranks);
   for (int r = 0; r < n; r++) w->ranks[r] = r;

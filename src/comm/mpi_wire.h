@@ -8,6 +8,7 @@ enum {
   LARGEST_MESSAGE = 1 << 30, // bytes: MPI counts in ints
   HEAD_COUNTS = 6,
   HOST_NAME = 64,
+  PULSES = 2, // ranks that signs of life are sent to, at most
   FAILURE_SECONDS = 5, // that a failed rank waits for the one who knows why to end the job
 };
 
@@ -57,6 +58,8 @@ typedef struct MpiWorld {
   MPI_Request arrival;  // of a notice
   Notice incoming, outgoing;
   Batch departures;     // of the outgoing notice
+  Pulse pulse, pulses[PULSES]; // received; sent to ranks 0 …
+  MPI_Request pulse_in, pulse_out[PULSES];
   int told, heard;         // failed here, and told the others; heard from another rank that it failed
   pthread_t courier;       // tests the sends that nobody waits for, and sleeps
   pthread_cond_t work;

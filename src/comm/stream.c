@@ -29,7 +29,7 @@ struct PlaitStream {
 };
 
 static int run_task(Task *task) {
-  return task->comm ? task->comm->backend->run(task->comm, &task->call) : plait_event_wait(task->after);
+  return task->comm ? comm_run(task->comm, &task->call) : plait_event_wait(task->after);
 }
 
 static void *stream_thread(void *argument) {

@@ -37,6 +37,7 @@ typedef struct Loop {
   double peak_flops, flops_per_token;
   int64_t first_step;     // steps done before this run
   PlaitWorld *world;
+  Watchdog *watchdog;
   Rank **ranks;
   _Atomic int culprit;    // the rank whose failure came first; the others fail with its words. -1: none
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
@@ -185,6 +186,7 @@ static int evaluate(Loop *l, Rank *r, int64_t step, Error *error) {
 }
 
 static int save(Loop *l, Rank *r, int64_t step, Error *error) {
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = l->extra;
   extra.step = step;
   if (r->rank == 0) {
@@ -306,12 +308,14 @@ static void *work(void *argument) {
   if (is_process(l)) w->world = l->launch->comm;
   else w->code = plait_comm_world(l->world, w->rank, &w->world, &w->error);
   if (!w->code) w->code = rank_create(l->job, w->rank, w->world, r, &w->error);
+  if (!w->code) (*r)->watchdog = l->watchdog;
   if (!w->code) w->code = start_rank(l, *r, &w->error);
   if (!w->code) w->code = barrier(*r, &w->error);
   if (!w->code) w->code = start_trace(l, *r, &w->error);
   if (!w->code) w->code = run_steps(l, *r, &w->error);
   if (!w->code) w->code = turn_trace(l, *r, INT64_MAX, &w->error);
   if (w->code) fail(w);
+  watchdog_enter(l->watchdog, w->rank, ACTIVITY_END, 0);
   return NULL;
 }
 
@@ -322,11 +326,13 @@ static int run_ranks(Loop *l, Error *error) {
   else if ((code = plait_world_local_create(ranks, &l->world, error))) return code;
   Worker *w = xcalloc((size_t)n, sizeof *w);
   l->ranks = xcalloc((size_t)ranks, sizeof *l->ranks);
+  if (!is_process(l)) l->watchdog = watchdog_create(l->recipe, l->world, first, n);
   for (int i = 0; i < n; i++) {
     w[i] = (Worker){.loop = l, .rank = first + i};
     CHECK(!pthread_create(&w[i].thread, NULL, work, &w[i]), "cannot start the thread of rank %d", w[i].rank);
   }
   for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+  if (!is_process(l)) watchdog_destroy(l->watchdog);
   for (int i = 0; i < n; i++) { // only now: another rank may have been reading its memory
     rank_destroy(l->ranks[w[i].rank]);
     if (!is_process(l)) plait_comm_destroy(w[i].world);
@@ -438,6 +444,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Er
   Loop l = {.recipe = recipe, .launch = launch, .out = out, .culprit = -1};
   l.metrics.fd = -1;
   l.folder.lock = -1;
+  if (is_process(&l)) l.watchdog = watchdog_create(recipe, launch->world, launch->rank, 1);
   int code = launch_agree(launch, prepare(&l, error), error);
   if (!code) code = begin_writing(&l, error);
   if (!code && l.first_step >= recipe->schedule.steps) {
@@ -465,6 +472,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Er
   run_folder_close(&l.folder);
   model_config_free(&l.config);
   if (nowhere) fclose(nowhere);
+  if (is_process(&l)) watchdog_destroy(l.watchdog);
   return code;
 }
 

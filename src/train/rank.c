@@ -128,8 +128,10 @@ enum { MAX_INPUTS = 16 };
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
   Batch *batch;
   double start = trace_begin(r->trace);
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
   int code = loader_next(r->loader, &batch, &result->waited, error);
   if (code) return code;
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   StepInput inputs[MAX_INPUTS];
   CHECK(r->job->train->input.count <= MAX_INPUTS);
@@ -155,8 +157,10 @@ int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, double *
   double sum = 0, count = 0;
   for (int64_t i = 0; !batches || i < batches; i++) {
     Batch *batch;
+    watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, i + 1);
     code = loader_next(loader, &batch, NULL, error);
     if (code) break;
+    watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, i + 1);
     StepInput inputs[MAX_INPUTS];
     bind_inputs(r->job->evaluate, batch, r->job->evaluate_microbatches, r->job->options.seq, NULL, inputs);
     code = executor_run(r->evaluate, 0, inputs, error);

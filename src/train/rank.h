@@ -3,6 +3,7 @@
 #include "data/loader.h"
 #include "program/exec.h"
 #include "train/compile.h"
+#include "train/watchdog.h"
 
 // What all ranks share: compiled once, read by everybody.
 typedef struct Job {
@@ -39,6 +40,7 @@ typedef struct Rank {
   State *state;
   Executor *train, *evaluate;
   Loader *loader;
+  Watchdog *watchdog;     // optional
   Trace *trace; // NULL: none
 } Rank;
 

@@ -82,6 +82,7 @@ typedef struct Recipe {
     char *trace;          // file or NULL
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
+  struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
   Arena arena;
 } Recipe;
 

@@ -129,6 +129,16 @@ const RecipeKey recipe_keys[] = {
     KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
         .doc = "Global batches of an evaluation."),
 
+    KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
+        .doc = "Seconds that a rank may take to start: memory, weights, checkpoint. A rank that takes longer is named and the "
+               "run ends, as with the other limits. 0: no limit."),
+    KEY("watchdog.data", RECIPE_REAL, watchdog.data, "600", .least = 0, .most = 1e9,
+        .doc = "Seconds that a rank may wait for a batch of data."),
+    KEY("watchdog.step", RECIPE_REAL, watchdog.step, "3600", .least = 0, .most = 1e9,
+        .doc = "Seconds that a step, or a batch of an evaluation, may take."),
+    KEY("watchdog.checkpoint", RECIPE_REAL, watchdog.checkpoint, "1800", .least = 0, .most = 1e9,
+        .doc = "Seconds that saving a checkpoint may take."),
+
     KEY("run.dir", RECIPE_PATH, run.dir, .required = true, .example = "runs/demo",
         .doc = "The run's folder: the effective recipe, `metrics.jsonl`, `checkpoints/`. Locked while in use."),
     KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The comm matrix, streams, messages, communicators and large calls over MPI, with 1, 2 and 4 processes.
-. "$SOURCE/tests/mpi/environment.sh"
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0
 for n in 1 2 4; do
   for program in mpi_comm mpi_comm_calls mpi_large; do

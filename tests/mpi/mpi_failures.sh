@@ -1,7 +1,7 @@
 #!/bin/bash
 # Calls that do not match, a rank that gives up, a bad argument: every rank is told why, one sentence names the rank and
 # its host, and the job ends with a status that is not 0.
-. "$SOURCE/tests/mpi/environment.sh"
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Parity over MPI: plait train as 2 and 4 processes gives one rank's losses, norms and gradients in fp64 to 1e-10, and the
 # very bits, checkpoints included, of the same layout with threads.
-. "$SOURCE/tests/train/harness.sh"
-. "$SOURCE/tests/mpi/environment.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
 
 # close A B: files of numbers, one a line; equal to 1e-10 of the largest
 close() {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # plait train as processes: what cannot be is refused in one sentence; signals to any process stop all, and the run goes on
 # under another layout; a process that is killed takes the others along.
-. "$SOURCE/tests/train/harness.sh"
-. "$SOURCE/tests/mpi/environment.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
 
 # refused STATUS WORDS PROCESSES SETTINGS…
 refused() {
@@ -75,4 +75,32 @@ running=
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "a process was killed: status $status"
 sleep 1
 [ -z "$(processes killed)" ] || fail "processes are left over"
+
+# ---- a process that stands still ----
+
+# The process that is this rank
+process_of() {
+  local id
+  for id in $(processes "$1"); do
+    tr '\0' '\n' <"/proc/$id/environ" | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK|PMIX_RANK)=$2\$" && echo "$id" && return
+  done
+}
+
+for victim in 0 1; do
+  # shellcheck disable=SC2086
+  ranks 3 "$PLAIT" train recipe.yaml $slow batch.global=48 mesh.dp=3 schedule.steps=100000 run.dir="still$victim" checkpoint.every=0 \
+    watchdog.step=4 >log 2>&1 &
+  running=$!
+  wait_for grep -q '"step": 2,' "still$victim/metrics.jsonl" || die "the run does not start"
+  id=$(process_of "still$victim" $victim)
+  kill -STOP "$id" || die "there is no rank $victim"
+  began=$SECONDS
+  wait "$running"
+  status=$?
+  running=
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - began)) -lt 30 ] || fail "rank $victim was stopped: status $status after $((SECONDS - began)) s"
+  grep -q "plait: rank $victim on .* gives no sign of life .*; its last collective, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
+  sleep 1
+  [ -z "$(processes "still$victim")" ] || fail "processes are left over"
+done
 finish
