@@ -38,12 +38,12 @@ static void join_accumulate(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// A product → bias of the same dtype, read by nothing else: the product adds it before its result leaves the registers.
+// A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before its result leaves the registers.
 static void join_bias(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (n->op != OP_BIAS) return;
   const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
-  if (x->producer < 0 || b->producer > x->producer || x->dtype != b->dtype || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
+  if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
   Node m = f->g->node.data[x->producer];
   if (f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
   if (m.region != n->region || m.phase != n->phase) return;

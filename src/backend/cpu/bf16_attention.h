@@ -125,16 +125,12 @@ static int tile_visible(const Attention *a, const AttentionTile *t) {
   return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least ? 2 : 1;
 }
 
-// b (depth × n) in panels.
-static void pack_tile(Packed *to, const uint16_t *b, int64_t row, int64_t column, int64_t depth, int64_t n) {
-  for (int64_t j = 0; j < n; j += NR) pack_b(to + j * step_up(depth), b + j * column, row, column, depth, n - j < NR ? n - j : NR);
-}
-
 // c [+]= a (m × depth) · packed b (depth × n); c has room for m and n padded to MR and NR. depth <= KC.
 static void tile_product(AttentionTile *t, const uint16_t *a, int64_t row, int64_t column, int64_t m, int64_t depth, const Packed *b, int64_t n,
                          float *c, int64_t c_row, int add) {
   for (int64_t i = 0; i < m; i += MR) {
-    TileA at = tile_a(t->a, a + i * row, row, column, m - i < MR ? m - i : MR, depth);
+    TileA at;
+    tiles_of(&at, t->a, a + i * row, row, column, m - i < MR ? m - i : MR, depth);
     for (int64_t j = 0; j < n; j += NR) micro(step_up(depth), at.data, at.row, b + j * step_up(depth), c + i * c_row + j, c_row, add);
   }
 }
@@ -229,8 +225,8 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
       int visible = tile_visible(a, t);
       if (!visible) continue;
       if (!packed) {
-        pack_tile(keys, a->k + keys_at(a, t), 1, a->k_row, a->d, t->columns);
-        pack_tile(values, a->v + keys_at(a, t), a->k_row, 1, t->columns, a->d);
+        pack_b(keys, a->k + keys_at(a, t), 1, a->k_row, a->d, t->columns);
+        pack_b(values, a->v + keys_at(a, t), a->k_row, 1, t->columns, a->d);
         packed = 1;
       }
       float *o = accumulator + i * accumulator_size(a);
@@ -309,10 +305,10 @@ static void backward_tile(const Attention *a, AttentionTile *t, const Backward *
 static void backward_queries(const Attention *a, AttentionTile *t, const Backward *w, int64_t tile) {
   set_queries(a, t, tile);
   int64_t q = query_at(a, t);
-  pack_tile(w->q_across, a->q + q, 1, a->q_row, a->d, t->rows);
-  pack_tile(w->dout_across, a->dout + q, 1, a->q_row, a->d, t->rows);
-  pack_tile(w->q_along, a->q + q, a->q_row, 1, t->rows, a->d);
-  pack_tile(w->dout_along, a->dout + q, a->q_row, 1, t->rows, a->d);
+  pack_b(w->q_across, a->q + q, 1, a->q_row, a->d, t->rows);
+  pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, t->rows);
+  pack_b(w->q_along, a->q + q, a->q_row, 1, t->rows, a->d);
+  pack_b(w->dout_along, a->dout + q, a->q_row, 1, t->rows, a->d);
   memcpy(t->logsumexp, a->logsumexp + rows_at(a, t), sizeof(float) * (size_t)t->rows);
   for (int64_t row = 0; row < t->rows; row++) {
     const uint16_t *x = a->dout + q + row * a->q_row, *y = a->out + q + row * a->q_row;
@@ -348,7 +344,7 @@ static void attention_grad_unit(void *argument, int slot, int64_t unit) {
   memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->tiles * accumulator_size(a)));
   for (int64_t j = 0; j < a->tiles; j++) {
     set_keys(a, t, j);
-    pack_tile(w.keys + j * packed_along(a), a->k + keys_at(a, t), a->k_row, 1, t->columns, a->d);
+    pack_b(w.keys + j * packed_along(a), a->k + keys_at(a, t), a->k_row, 1, t->columns, a->d);
   }
   tiles_begin();
   for (t->r = 0; t->r < a->r; t->r++)

@@ -131,9 +131,9 @@ static void head_unit(void *argument, int slot, int64_t unit) {
   for (int64_t k = 0; k < h->e; k += KC) {
     int64_t depth = h->e - k < KC ? h->e - k : KC;
     const uint16_t *x = (const uint16_t *)h->call->input[0].data + (h->first + i0) * h->e + k;
-    for (int64_t i = 0; i < m; i += MR) a[i / MR] = tile_a(memory + i * KA, x + i * h->e, h->e, 1, m - i < MR ? m - i : MR, depth);
-    for (int64_t j = 0; j < n; j += NR)
-      for (int64_t i = 0; i < m; i += MR)
+    tiles_of(a, memory, x, h->e, 1, m, depth);
+    for (int64_t i = 0; i < m; i += MR)
+      for (int64_t j = 0; j < n; j += NR)
         micro(step_up(depth), a[i / MR].data, a[i / MR].row, job->packed + (j0 + j) * step_up(h->e) + k * NR,
               logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
   }
@@ -149,7 +149,7 @@ static void head_logits(Head *h) {
   memset(h->target, 0, sizeof *h->target * (size_t)h->n);
   for (; h->job.j0 < h->vocab; h->job.j0 += HEAD_PACKED) {
     h->job.columns = h->vocab - h->job.j0 < HEAD_PACKED ? h->vocab - h->job.j0 : HEAD_PACKED;
-    cpu_parallel(team, (h->job.columns + NR - 1) / NR, pack_unit, &h->job);
+    cpu_parallel(team, pack_units(h->job.columns), pack_unit, &h->job);
     cpu_parallel(team, (h->n + HEAD_ROWS - 1) / HEAD_ROWS * ((h->job.columns + HEAD_WORDS - 1) / HEAD_WORDS), head_unit, h);
   }
 }

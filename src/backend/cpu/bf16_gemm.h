@@ -19,6 +19,9 @@ typedef struct Product {
 enum {
   PACKED_B = 1 << 21,    // elements of packed B at a time, about
   PACKED_DEPTH = 8 * KC, // and rows of it, where sums may wait in C
+  PACK_PANELS = 4,       // of one unit of packing
+  NEAR_B = 256 << 10,    // bytes of packed B that all tiles of A meet before the next: it stays in the level 2 cache
+  WIDE_DEPTH = 512,      // rows of B of one block where C is read and written once a block
   SCRATCH_COLUMNS = 512, // of a unit whose sums wait in fp32
   SCRATCH_ROW = SCRATCH_COLUMNS + 16
 };
@@ -31,7 +34,7 @@ typedef struct Blocks {
 } Blocks;
 
 static Blocks blocks_of(int64_t n, int64_t k, int wide) {
-  int64_t count = (k + KC - 1) / KC;
+  int64_t most = wide && KC > (int)WIDE_DEPTH ? (int)WIDE_DEPTH : (int)KC, count = (k + most - 1) / most;
   Blocks b = {.depth = count > 1 ? step_up((k + count - 1) / count) : step_up(k), .packed_depth = k, .scratch = count > 1 && !wide};
   if (wide && k > PACKED_DEPTH) b.packed_depth = PACKED_DEPTH / b.depth * b.depth;
   int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : b.packed_depth) / NR * NR, all = (n + NR - 1) / NR * NR;
@@ -60,10 +63,11 @@ typedef struct ProductJob {
   Packed *packed;                            // (panels, step_up(depth), NR)
 } ProductJob;
 
-static void pack_unit(void *argument, int slot, int64_t panel) {
+static int64_t pack_units(int64_t columns) { return (columns + PACK_PANELS * NR - 1) / (PACK_PANELS * NR); }
+static void pack_unit(void *argument, int slot, int64_t unit) {
   const ProductJob *job = argument;
   const Product *g = job->g;
-  int64_t j = panel * NR, columns = job->columns - j < NR ? job->columns - j : NR;
+  int64_t j = unit * PACK_PANELS * NR, columns = job->columns - j < PACK_PANELS * NR ? job->columns - j : PACK_PANELS * NR;
   pack_b(job->packed + j * step_up(job->depth), g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row, g->b_column,
          job->depth, columns);
 }
@@ -84,40 +88,41 @@ static void store_tile(const Product *g, const float *sum, int64_t sum_row, int6
   }
 }
 
-// Rows of one block of MC against a range of panels.
+// One tile of C: rows i of the unit (from i0), the panel at columns j of C; `sum`: where a tile waits.
+static void product_tile(const Product *g, TileA a, const Packed *b, int64_t depth, int64_t i, int64_t j, int64_t rows, int64_t columns,
+                         float *sum, int64_t sum_row, int waits, int first, int last) {
+  if (g->wide && rows == MR && columns == NR) {
+    micro(depth, a.data, a.row, b, (float *)g->c + i * g->c_row + j, g->c_row, g->add || !first);
+    return;
+  }
+  micro(depth, a.data, a.row, b, sum, sum_row, waits && !first);
+  if (!waits || last) store_tile(g, sum, sum_row, i, j, rows, columns, g->add || !first);
+}
+
+// Rows of one block of MC against a range of panels, some of which are near at a time.
 static void product_unit(void *argument, int slot, int64_t unit) {
   const ProductJob *job = argument;
   const Product *g = job->g;
   int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
   int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
+  int64_t near = NEAR_B / (int64_t)sizeof(Packed) / NR / job->blocks.depth, waits = job->blocks.scratch;
+  if (near < 1) near = 1;
   Packed *memory = (Packed *)(void *)(job->slots + (size_t)slot * slot_bytes(job->blocks.scratch));
   float *scratch = (float *)(void *)(memory + MC * KA), tile[MR * NR] __attribute__((aligned(64)));
   TileA a[TILES];
   tiles_begin();
   for (int64_t k = 0; k < job->depth; k += job->blocks.depth) {
-    int64_t depth = job->depth - k < job->blocks.depth ? job->depth - k : job->blocks.depth, padded = step_up(depth);
-    int add = g->add || job->k0 || k, last = k + depth == job->depth;
-    for (int64_t i = 0; i < m; i += MR)
-      a[i / MR] = tile_a(memory + i * KA, g->a + (i0 + i) * g->a_row + (job->k0 + k) * g->a_column, g->a_row, g->a_column,
-                         m - i < MR ? m - i : MR, depth);
-    for (int64_t p = p0; p < p1; p++) {
-      const Packed *b = job->packed + p * NR * step_up(job->depth) + k * NR;
-      int64_t j = job->j0 + p * NR, columns = job->columns - p * NR < NR ? job->columns - p * NR : NR;
-      for (int64_t i = 0; i < m; i += MR) {
-        int64_t rows = m - i < MR ? m - i : MR;
-        TileA at = a[i / MR];
-        if (g->wide && rows == MR && columns == NR) {
-          micro(padded, at.data, at.row, b, (float *)g->c + (i0 + i) * g->c_row + j, g->c_row, add);
-        } else if (job->blocks.scratch) {
-          float *sum = scratch + i * SCRATCH_ROW + (p - p0) * NR;
-          micro(padded, at.data, at.row, b, sum, SCRATCH_ROW, add);
-          if (last) store_tile(g, sum, SCRATCH_ROW, i0 + i, j, rows, columns, 0);
-        } else {
-          micro(padded, at.data, at.row, b, tile, NR, 0);
-          store_tile(g, tile, NR, i0 + i, j, rows, columns, add);
+    int64_t depth = job->depth - k < job->blocks.depth ? job->depth - k : job->blocks.depth;
+    int first = !job->k0 && !k, last = k + depth == job->depth;
+    tiles_of(a, memory, g->a + i0 * g->a_row + (job->k0 + k) * g->a_column, g->a_row, g->a_column, m, depth);
+    for (int64_t from = p0; from < p1; from += near)
+      for (int64_t i = 0; i < m; i += MR)
+        for (int64_t p = from; p < from + near && p < p1; p++) {
+          int64_t columns = job->columns - p * NR < NR ? job->columns - p * NR : NR;
+          float *sum = waits ? scratch + i * SCRATCH_ROW + (p - p0) * NR : tile;
+          product_tile(g, a[i / MR], job->packed + p * NR * step_up(job->depth) + k * NR, step_up(depth), i0 + i, job->j0 + p * NR,
+                       m - i < MR ? m - i : MR, columns, sum, waits ? SCRATCH_ROW : NR, waits != 0, first, last);
         }
-      }
-    }
   }
   tiles_end();
 }
@@ -141,7 +146,7 @@ static void product(const Product *g, void *workspace, Team *team) {
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += job.blocks.packed_depth) {
       job.depth = g->k - job.k0 < job.blocks.packed_depth ? g->k - job.k0 : job.blocks.packed_depth;
-      cpu_parallel(team, job.panels, pack_unit, &job);
+      cpu_parallel(team, pack_units(job.columns), pack_unit, &job);
       cpu_parallel(team, job.row_blocks * job.column_blocks, product_unit, &job);
     }
   }

@@ -1,13 +1,13 @@
 // The register tile of bf16 products and the packing that it wants, in three kinds: AMX, AVX512_BF16, and fp32 arithmetic.
 // Sums are fp32 always.
 //
-// Packed B: panels (depth / PAIR, NR, PAIR), zero padded to NR columns and a multiple of STEP rows.
+// Packed B: panels (depth / PAIR, NR, PAIR), zero padded to NR columns and a multiple of STEP rows, one after the other.
 // Packed A: tiles of MR rows, MR · KA elements apart: (MR, KA), or (depth / PAIR, MR, PAIR) where `A_COLUMNS` and A's columns
 // are contiguous. Zero padded likewise.
 
 #if LEVEL_BF16 == 2
 typedef uint16_t Packed;
-enum { MR = 32, NR = 32, STEP = 32, PAIR = 2, TILES = 8, KC = 512, A_COLUMNS = 0 };
+enum { MR = 32, NR = 32, STEP = 32, PAIR = 2, TILES = 8, KC = 1024, A_COLUMNS = 0 };
 #elif LEVEL_BF16 == 1
 typedef uint16_t Packed;
 enum { MR = 14, NR = 32, STEP = 2, PAIR = 2, TILES = 16, KC = 512, A_COLUMNS = 1 };
@@ -68,31 +68,39 @@ static void pack_half(uint16_t *to, const uint16_t *b, int64_t column, int64_t d
   }
 }
 
+// Columns of B → panels.
 static void pack_b(uint16_t *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
-  if (column == 1) {
-    __mmask32 mask = columns >= 32 ? ~0u : (1u << columns) - 1;
-    int64_t k = 0, padded = step_up(depth);
-    for (; k + 2 <= depth; k += 2) pack_pairs(to + k * NR, b + k * row, b + (k + 1) * row, mask);
-    if (k < depth) pack_pairs(to + k * NR, b + k * row, NULL, mask), k += 2;
-    if (k < padded) memset(to + k * NR, 0, sizeof *to * (size_t)((padded - k) * NR));
+  int64_t padded = step_up(depth), panel = padded * NR;
+  if (column == 1) { // row by row through all panels: memory is read in its order
+    for (int64_t k = 0; k < padded; k += 2)
+      for (int64_t j = 0; j < columns; j += NR) {
+        const uint16_t *x = b + k * row + j;
+        uint16_t *at = to + j / NR * panel + k * NR;
+        if (k < depth) pack_pairs(at, x, k + 1 < depth ? x + row : NULL, columns - j >= NR ? ~0u : (1u << (columns - j)) - 1);
+        else memset(at, 0, sizeof *to * 2 * NR);
+      }
     return;
   }
-  pack_half(to, b, column, depth, columns);
-  if (columns > 16) pack_half(to + 32, b + 16 * column, column, depth, columns - 16);
-  else
-    for (int64_t p = 0; p < step_up(depth) / 2; p++) memset(to + p * 2 * NR + 32, 0, sizeof *to * 32);
+  for (int64_t j = 0; j < columns; j += NR, to += panel) {
+    pack_half(to, b + j * column, column, depth, columns - j);
+    if (columns - j > 16) pack_half(to + 32, b + (j + 16) * column, column, depth, columns - j - 16);
+    else
+      for (int64_t p = 0; p < padded / 2; p++) memset(to + p * 2 * NR + 32, 0, sizeof *to * 32);
+  }
 }
 #else
 static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
-  if (column == 1 && columns == NR) {
-    for (int64_t k = 0; k < depth; k++) {
-      store_f32(to + k * NR, load_bf16(b + k * row));
-      store_f32(to + k * NR + WIDTH, load_bf16(b + k * row + WIDTH));
+  for (int64_t j = 0; j < columns; j += NR, to += depth * NR) {
+    if (column == 1 && columns - j >= NR) {
+      for (int64_t k = 0; k < depth; k++) {
+        store_f32(to + k * NR, load_bf16(b + k * row + j));
+        store_f32(to + k * NR + WIDTH, load_bf16(b + k * row + j + WIDTH));
+      }
+      continue;
     }
-    return;
+    for (int64_t i = 0; i < NR; i++)
+      for (int64_t k = 0; k < depth; k++) to[k * NR + i] = j + i < columns ? bf16_to_float(b[(j + i) * column + k * row]) : 0;
   }
-  for (int64_t j = 0; j < NR; j++)
-    for (int64_t k = 0; k < depth; k++) to[k * NR + j] = j < columns ? bf16_to_float(b[j * column + k * row]) : 0;
 }
 #endif
 
@@ -111,30 +119,33 @@ static void pack_a_rows(Packed *restrict to, const uint16_t *restrict a, int64_t
   }
 }
 
-// One tile of A whose rows are contiguous: columns `column` apart.
+// Tiles of A whose rows are contiguous, columns `column` apart; MR · KA elements each.
 static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int64_t column, int64_t rows, int64_t depth) {
 #if LEVEL_BF16 == 2
   uint16_t pairs[16 * 64];
-  __mmask32 mask = rows >= 32 ? ~0u : (1u << rows) - 1;
-  for (int64_t k = 0; k < depth; k += 32) {
-    for (int64_t i = 0; i < 32; i += 2) {
-      const uint16_t *x = a + (k + i) * column;
-      if (k + i < depth) pack_pairs(pairs + 32 * i, x, k + i + 1 < depth ? x + column : NULL, mask);
-      else memset(pairs + 32 * i, 0, sizeof *pairs * 64);
+  for (int64_t k = 0; k < depth; k += 32)
+    for (int64_t r = 0; r < rows; r += MR) {
+      __mmask32 mask = rows - r >= 32 ? ~0u : (1u << (rows - r)) - 1;
+      for (int64_t i = 0; i < 32; i += 2) {
+        const uint16_t *x = a + (k + i) * column + r;
+        if (k + i < depth) pack_pairs(pairs + 32 * i, x, k + i + 1 < depth ? x + column : NULL, mask);
+        else memset(pairs + 32 * i, 0, sizeof *pairs * 64);
+      }
+      transpose_pairs(to + r * KA + k, KA, pairs, 64);
+      transpose_pairs(to + (r + 16) * KA + k, KA, pairs + 32, 64);
     }
-    transpose_pairs(to + k, KA, pairs, 64);
-    transpose_pairs(to + 16 * KA + k, KA, pairs + 32, 64);
-  }
 #elif LEVEL_BF16 == 1
-  __mmask16 mask = (__mmask16)((1u << rows) - 1);
-  for (int64_t k = 0; k < depth; k += 2) {
-    __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + k * column)), y = _mm512_setzero_si512();
-    if (k + 1 < depth) y = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + (k + 1) * column));
-    _mm512_mask_storeu_epi32(to + k * MR, (1u << MR) - 1, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
-  }
+  for (int64_t k = 0; k < depth; k += 2)
+    for (int64_t r = 0; r < rows; r += MR) {
+      __mmask16 mask = (__mmask16)((1u << (rows - r < MR ? rows - r : MR)) - 1);
+      __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + k * column + r)), y = _mm512_setzero_si512();
+      if (k + 1 < depth) y = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + (k + 1) * column + r));
+      _mm512_mask_storeu_epi32(to + r * KA + k * MR, (1u << MR) - 1, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
+    }
 #else
   for (int64_t k = 0; k < depth; k++)
-    for (int64_t i = 0; i < MR; i++) to[k * MR + i] = i < rows ? bf16_to_float(a[k * column + i]) : 0;
+    for (int64_t r = 0; r < rows; r += MR)
+      for (int64_t i = 0; i < MR; i++) to[r * KA + k * MR + i] = r + i < rows ? bf16_to_float(a[k * column + r + i]) : 0;
 #endif
 }
 
@@ -229,15 +240,14 @@ INLINE void micro(int64_t depth, const Packed *a, int64_t a_row, const Packed *b
 // A tile of A, packed or where it lies.
 typedef struct TileA { const Packed *data; int64_t row; } TileA;
 
-// The tile of `rows` × depth (<= KC) at `a`; `memory`: MR · KA elements.
-static TileA tile_a(Packed *memory, const uint16_t *a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
-#if LEVEL_BF16 == 2
-  if (column == 1 && rows == MR && depth % STEP == 0) return (TileA){a, row};
-#endif
-  if (column == 1) {
-    pack_a_rows(memory, a, row, rows, depth);
-    return (TileA){memory, KA};
+// The tiles of `rows` × depth (<= KC) at `a`; `memory`: MR · KA elements each.
+static void tiles_of(TileA *tile, Packed *memory, const uint16_t *a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+  if (column != 1) pack_a_columns(memory, a, column, rows, depth);
+  for (int64_t i = 0; i < rows; i += MR, tile++) {
+    *tile = (TileA){memory + i * KA, column != 1 && A_COLUMNS ? PAIR : KA};
+    if (column != 1) continue;
+    int64_t n = rows - i < MR ? rows - i : MR;
+    if (LEVEL_BF16 == 2 && n == MR && depth % STEP == 0) *tile = (TileA){(const Packed *)(const void *)(a + i * row), row};
+    else pack_a_rows(memory + i * KA, a + i * row, row, n, depth);
   }
-  pack_a_columns(memory, a, column, rows, depth);
-  return (TileA){memory, A_COLUMNS ? PAIR : KA};
 }
