@@ -3,7 +3,7 @@
 # nothing is allocated after the first step, with checkpoints and evaluations in between.
 . "$SOURCE/tests/train/harness.sh"
 long=200 short=20 # steps; checkpoints and evaluations fall between the third and the last
-sanitized && long=8 short=4
+sanitized && long=8 short=8
 
 sed 's/"n_embd": 32/"n_embd": 256/; s/"n_layer": 2/"n_layer": 4/' model.json >wide.json
 sed 's/model.json/wide.json/; s/seq_len: 32/seq_len: 8/; s/global: 8, micro: 2/global: 2, micro: 1/' recipe.yaml >wide.yaml
