@@ -174,7 +174,11 @@ static _Noreturn void kill_job(int status) {
   _exit(status);
 }
 
-static void mpi_end(PlaitWorld *world, int status) { kill_job(status); }
+// From a watchdog's thread, while others of this process may be inside MPI.
+static void mpi_end(PlaitWorld *world, int status) {
+  wire_lock_soon((MpiWorld *)world);
+  kill_job(status);
+}
 
 // MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the failure.
 static void end_job(MpiWorld *w) {

@@ -33,7 +33,7 @@ void wire_look_for_notice(MpiWorld *w) {
 }
 
 // A lock that some thread cannot let go of (MPI itself waits for a rank that is gone) must not keep this rank from ending.
-static int lock_soon(MpiWorld *w) {
+int wire_lock_soon(MpiWorld *w) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += 1;
@@ -42,7 +42,7 @@ static int lock_soon(MpiWorld *w) {
 
 void wire_tell(MpiWorld *w) {
   int code = abort_code(&w->base.abort), gone = 0, status;
-  if (!code || !lock_soon(w)) return;
+  if (!code || !wire_lock_soon(w)) return;
   if (!w->told && !w->heard) {
     w->told = 1;
     w->outgoing.code = code;

@@ -84,6 +84,7 @@ typedef struct MpiComm {
 // Engine (mpi_wire.c) -----------------------------------------------------------------------------------------------
 
 static inline void wire_lock(MpiWorld *w) { pthread_mutex_lock(&w->lock); }
+int wire_lock_soon(MpiWorld *w); // within a second; 0: it could not be had
 static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
 
 // How a thread waits: it looks often, then yields, then sleeps longer and longer. Without the lock.

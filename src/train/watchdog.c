@@ -23,7 +23,7 @@ typedef struct Seen {
   _Atomic int activity;
   _Atomic int64_t step;
   _Atomic double since; // when the activity began, by this process's clock
-  double heard;         // when the last word of it came, of a rank in another process; 0: never
+  double heard;         // when the last word of it came, of a rank in another process; at first when watching began
   uint64_t call;        // its last collective, as in comm.h
   char host[64];
 } Seen;
@@ -75,7 +75,7 @@ static int more_to_blame(const Watchdog *w, int a, int b) {
   return x->since < y->since;
 }
 
-static int known(const Watchdog *w, int rank) { return is_here(w, rank) || (monitors(w) && w->seen[rank].heard > 0); }
+static int known(const Watchdog *w, int rank) { return is_here(w, rank) || monitors(w); }
 
 static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   const Seen *s = &w->seen[rank];
@@ -169,10 +169,13 @@ Watchdog *watchdog_create(const Recipe *recipe, PlaitWorld *world, int first, in
   *w = (Watchdog){.world = world, .ranks = plait_world_size(world), .first = first, .count = count};
   set_limits(w, recipe);
   w->seen = xcalloc((size_t)w->ranks, sizeof *w->seen);
-  for (int r = first; r < first + count; r++) {
-    gethostname(w->seen[r].host, sizeof w->seen[r].host - 1);
+  for (int r = 0; r < w->ranks; r++) {
+    strcpy(w->seen[r].host, "a host that has not told its name");
+    if (is_here(w, r)) gethostname(w->seen[r].host, sizeof w->seen[r].host - 1);
     watchdog_enter(w, r, ACTIVITY_START, 0);
+    w->seen[r].heard = now();
   }
+  if (count < w->ranks) exchange_pulses(w); // the first word, so that the others know the name
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->stopped, NULL);
   CHECK(!pthread_create(&w->thread, NULL, watch, w), "cannot start the watchdog");
