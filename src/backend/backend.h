@@ -16,7 +16,7 @@ typedef struct Backend {
   const KernelEntry *(*find)(const struct Backend *backend, Op op, Dtype dtype); // NULL: use the reference kernel
 } Backend;
 
-// The portable and SIMD kernels of src/backend/cpu; picks by the machine at run time (PLAIT_SIMD=reference|avx2|avx512).
+// The portable and SIMD kernels of src/backend/cpu; picks by the machine at run time (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx).
 const Backend *backend_cpu(void);
 // Reference kernels only.
 const Backend *backend_reference(void);

@@ -131,7 +131,7 @@ static void tell_simd(void) {
   int known = 0;
   for (int i = 0; i < COUNT(words); i++) known |= !strcmp(wish, words[i]);
   if (known) say(LOOK, "SIMD", "PLAIT_SIMD asks for %s, which this CPU cannot run", wish);
-  else say(LOOK, "SIMD", "PLAIT_SIMD=%.40s is no level and is ignored; use reference, portable, avx2 or avx512", wish);
+  else say(LOOK, "SIMD", "PLAIT_SIMD=%.40s is no level and is ignored; use reference, portable, avx2, avx512, avx512_bf16 or amx", wish);
 }
 
 static void tell_memory(void) {

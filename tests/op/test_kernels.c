@@ -256,6 +256,13 @@ static void not_a_number_stays(void **state) {
       const Backend *backend = backend_cpu_at((CpuLevel)level);
       backend->find(backend, OP_ACTIVATION, DTYPE_F32)->kernel(&call);
       for (int i = 0; i < 40; i++) assert_true(isnan(y[i]));
+      uint16_t half[40], out_half[40];
+      for (int i = 0; i < 40; i++) half[i] = bf16_from_float(i % 2 ? NAN : -1e20f);
+      in = (Operand){.data = half, .dtype = DTYPE_BF16, .rank = 1, .size = {40}, .map = {index_whole(40)}};
+      out = in;
+      out.data = out_half;
+      backend->find(backend, OP_ACTIVATION, DTYPE_BF16)->kernel(&call);
+      for (int i = 0; i < 40; i++) assert_true(i % 2 ? isnan(bf16_to_float(out_half[i])) : fabsf(bf16_to_float(out_half[i])) < 1e-6f);
     }
   }
 }
@@ -280,6 +287,10 @@ static void plait_simd_chooses_the_level(void **state) {
   assert_int_equal(cpu_simd_level(), CPU_PORTABLE);
   setenv("PLAIT_SIMD", "avx2", 1);
   assert_int_equal(cpu_simd_level(), cpu_level_available(CPU_AVX2) ? CPU_AVX2 : CPU_PORTABLE);
+  setenv("PLAIT_SIMD", "amx", 1);
+  CpuLevel best = CPU_AMX;
+  while (!cpu_level_available(best)) best--;
+  assert_int_equal(cpu_simd_level(), best);
   unsetenv("PLAIT_SIMD");
   for (int level = 0; level < CPU_LEVELS; level++) assert_true(!cpu_level_available((CpuLevel)level) || (int)cpu_simd_level() >= level);
 }

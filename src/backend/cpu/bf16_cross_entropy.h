@@ -7,7 +7,7 @@ enum {
   HEAD_WORDS = 512,
   HEAD_ROW = HEAD_WORDS + 16, // stride of its logits
   HEAD_PACKED = 8 * HEAD_WORDS, // words whose weights are packed at a time
-  HEAD_KEPT = 1 << 25 // exponentials at a time, about
+  HEAD_KEPT = 1 << 26 // exponentials at a time, about: 128 MB
 };
 
 typedef struct Head {

@@ -41,7 +41,7 @@ static void activation_unit(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const uint16_t *x = INPUT(0);
   uint16_t *y = OUTPUT(0);
-#define LOOP(kind) EACH_VECTOR put_bf16(y + i, act_f32(kind, take_bf16(x + i, n - i)), n - i)
+#define LOOP(kind) EACH_VECTOR put_bf16(y + i, act_fast(kind, take_bf16(x + i, n - i)), n - i)
   EACH_KIND(LOOP)
 #undef LOOP
 }
@@ -51,7 +51,7 @@ static void activation_grad_unit(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const uint16_t *x = INPUT(0), *dy = INPUT(1);
   uint16_t *dx = OUTPUT(0);
-#define LOOP(kind) EACH_VECTOR put_bf16(dx + i, act_slope_f32(kind, take_bf16(x + i, n - i)) * take_bf16(dy + i, n - i), n - i)
+#define LOOP(kind) EACH_VECTOR put_bf16(dx + i, act_slope_fast(kind, take_bf16(x + i, n - i)) * take_bf16(dy + i, n - i), n - i)
   EACH_KIND(LOOP)
 #undef LOOP
 }
@@ -61,7 +61,7 @@ static void gated_unit(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const uint16_t *gate = INPUT(0), *up = INPUT(1);
   uint16_t *y = OUTPUT(0);
-#define LOOP(kind) EACH_VECTOR put_bf16(y + i, act_f32(kind, take_bf16(gate + i, n - i)) * take_bf16(up + i, n - i), n - i)
+#define LOOP(kind) EACH_VECTOR put_bf16(y + i, act_fast(kind, take_bf16(gate + i, n - i)) * take_bf16(up + i, n - i), n - i)
   EACH_KIND(LOOP)
 #undef LOOP
 }
@@ -74,8 +74,8 @@ static void gated_grad_unit(void *argument, int slot, int64_t unit) {
 #define LOOP(kind)                                                                                                     \
   EACH_VECTOR {                                                                                                        \
     V g = take_bf16(gate + i, n - i), u = take_bf16(up + i, n - i), d = take_bf16(dy + i, n - i);                      \
-    put_bf16(dgate + i, act_slope_f32(kind, g) * u * d, n - i);                                                        \
-    put_bf16(dup + i, act_f32(kind, g) * d, n - i);                                                                    \
+    put_bf16(dgate + i, act_slope_fast(kind, g) * u * d, n - i);                                                        \
+    put_bf16(dup + i, act_fast(kind, g) * d, n - i);                                                                    \
   }
   EACH_KIND(LOOP)
 #undef LOOP

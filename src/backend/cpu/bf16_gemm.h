@@ -72,16 +72,28 @@ static void pack_unit(void *argument, int slot, int64_t unit) {
          job->depth, columns);
 }
 
+// One row of a tile of sums to bf16; whole cache lines where they can be.
+INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, int64_t columns) {
+#if LEVEL_BF16
+  if (columns >= NR) {
+    __m512 low = _mm512_loadu_ps(sum), high = _mm512_loadu_ps(sum + 16);
+    if (bias) low = _mm512_add_ps(low, _mm512_loadu_ps(bias)), high = _mm512_add_ps(high, _mm512_loadu_ps(bias + 16));
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    return;
+  }
+#endif
+  for (int64_t x = 0; x < columns; x += WIDTH) {
+    V v = load_f32(sum + x);
+    if (bias) v += take_f32(bias + x, columns - x);
+    put_bf16(to + x, v, columns - x);
+  }
+}
+
 // A tile of sums (rows × columns of it) to C at row i, column j.
 static void store_tile(const Product *g, const float *sum, int64_t sum_row, int64_t i, int64_t j, int64_t rows, int64_t columns, int add) {
   for (int64_t r = 0; r < rows; r++, sum += sum_row) {
     int64_t at = (i + r) * g->c_row + j;
-    if (!g->wide)
-      for (int64_t x = 0; x < columns; x += WIDTH) {
-        V v = load_f32(sum + x);
-        if (g->bias) v += take_f32(g->bias + j + x, columns - x);
-        put_bf16((uint16_t *)g->c + at + x, v, columns - x);
-      }
+    if (!g->wide) narrow_tile_row((uint16_t *)g->c + at, sum, g->bias ? g->bias + j : NULL, columns);
     else if (add)
       for (int64_t x = 0; x < columns; x++) ((float *)g->c)[at + x] += sum[x];
     else memcpy((float *)g->c + at, sum, sizeof(float) * (size_t)columns);

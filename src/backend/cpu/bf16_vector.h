@@ -54,7 +54,9 @@ INLINE void narrow_row(uint16_t *restrict to, const float *restrict from, int64_
 // e^x to about 2e-7; NaN stays. For x <= 88.
 INLINE V exp_fast(V x) {
 #if LEVEL_BYTES == 64
-  __m512 v = _mm512_max_ps(_mm512_set1_ps(-104.0f), (__m512)x), p; // NaN is the second operand
+  // 0 where the result would not be a normal number: such are a hundred times slower.
+  __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
+  __m512 v = (__m512)x, p;
   __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.44269504f)), 8);
   __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e4p-1f), v);
   r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.7f7d1cp-20f), r);
@@ -64,7 +66,7 @@ INLINE V exp_fast(V x) {
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return (V)_mm512_scalef_ps(p, n);
+  return (V)_mm512_maskz_scalef_ps(normal, p, n);
 #else
   return exp_f32(x);
 #endif
@@ -91,4 +93,31 @@ INLINE void put_bf16(uint16_t *p, V v, int64_t left) {
 INLINE void put_f32(float *p, V v, int64_t left) {
   if (left >= WIDTH) store_f32(p, v);
   else store_part_f32(p, v, left);
+}
+
+// Activations and their slopes to about 2^-13, which is below the rounding of what is stored. GELU by erf is left exact.
+INLINE V sigmoid_fast(V x) {
+#if LEVEL_BYTES == 64
+  return (V)_mm512_rcp14_ps((__m512)(splat_f32(1) + exp_fast(min_f32(splat_f32(87), -x)))); // NaN is the second operand
+#else
+  return splat_f32(1) / (splat_f32(1) + exp_f32(-x));
+#endif
+}
+
+INLINE V act_fast(int kind, V x) {
+  if (kind == ACTIVATION_SILU) return x * sigmoid_fast(x);
+  if (kind != ACTIVATION_GELU_TANH) return act_f32(kind, x);
+  V u = splat_f32(1.59576912f) * x * fma_f32(splat_f32(0.044715f) * x, x, splat_f32(1)); // (1 + tanh u) / 2 = sigmoid(2u)
+  return x * sigmoid_fast(u);
+}
+
+INLINE V act_slope_fast(int kind, V x) {
+  V one = splat_f32(1);
+  if (kind == ACTIVATION_SILU) {
+    V s = sigmoid_fast(x);
+    return s * fma_f32(x, one - s, one);
+  }
+  if (kind != ACTIVATION_GELU_TANH) return act_slope_f32(kind, x);
+  V c = splat_f32(1.59576912f), xx = x * x, s = sigmoid_fast(c * x * fma_f32(splat_f32(0.044715f), xx, one));
+  return fma_f32(x * s * (one - s), c * fma_f32(splat_f32(0.134145f), xx, one), s);
 }
