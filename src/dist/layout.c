@@ -31,10 +31,14 @@ Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, co
 
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
   Layout l = {.zero = zero, .bucket_bytes = bucket_bytes};
-  int dp = mesh_axis(mesh, "dp"), tp = mesh_axis(mesh, "tp");
-  l.data_axes = 1u << dp;
-  layout_add(&l, ROLE_DATA, DIM_BATCH, dp);
-  layout_add(&l, ROLE_RESIDUAL, DIM_BATCH, dp);
+  int replica = mesh_axis(mesh, "replica"), dp = mesh_axis(mesh, "dp"), tp = mesh_axis(mesh, "tp");
+  int data[] = {replica, dp}; // the outer one first: it has the larger stride in the batch
+  for (int i = replica < 0; i < 2; i++) {
+    l.data_axes |= 1u << data[i];
+    layout_add(&l, ROLE_DATA, DIM_BATCH, data[i]);
+    layout_add(&l, ROLE_RESIDUAL, DIM_BATCH, data[i]);
+  }
+  l.shard_axes = 1u << dp;
   static const DimName sharded[] = {DIM_KV_HEADS, DIM_FFN, DIM_VOCAB};
   for (int i = 0; i < 3; i++) layout_add(&l, ROLE_WEIGHT, sharded[i], tp);
   return l;

@@ -7,8 +7,10 @@ typedef struct LayoutEntry { Role role; DimName dim; AxisList axes; } LayoutEntr
 typedef struct Layout {
   int n;
   LayoutEntry entry[64];
-  uint32_t data_axes; // axes over which the batch is sharded: ZeRO shards storage over them
-  int zero;           // stage 0 … 3: see the table in docs/design.md
+  uint32_t data_axes;  // axes over which the batch is sharded
+  uint32_t shard_axes; // those of them over which ZeRO shards storage; over the others it replicates (hybrid sharding)
+  int zero;            // stage 0 … 3: see the table in docs/design.md
+  int keep_gathered;   // stage 3: parameters are gathered once a step
   int64_t bucket_bytes; // gradient collectives are joined up to this size
 } Layout;
 
@@ -18,7 +20,7 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim);
 // Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
 
-// The Megatron-style Layout over the axes named dp (batch) and tp (1-D tensor parallel: heads, ffn, vocabulary).
+// The Megatron-style Layout over the axes named replica (if there is one) and dp (batch) and tp (1-D tensor parallel: heads, ffn, vocabulary).
 // Shoeybi et al., "Megatron-LM", 2019.
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);
 // Sequence parallelism: the residual stream is sharded over tp along the sequence, so that reductions scatter and what lies

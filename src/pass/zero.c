@@ -6,6 +6,9 @@
 //   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
 //   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
 //
+// "Data axes" are the Layout's shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
+// summed over the outer one in END. With keep_gathered, stage 3's copy is stage 2's.
+//
 // place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
 #include "op/build.h"
 #include "pass/pass.h"
@@ -29,7 +32,7 @@ static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int
 static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout *layout, const Variable *v) {
   Placement p = *v->storage;
   for (int a = 0; a < mesh->naxis; a++) {
-    if (!(layout->data_axes >> a & 1) || mesh->axis[a].size == 1) continue;
+    if (!(layout->shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
     int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
     CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
     p.dim[d].axis[p.dim[d].n++] = (int8_t)a;
@@ -43,7 +46,7 @@ static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, in
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
   if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
-  const Placement *resident = layout->zero >= 3 ? v->storage : seen; // what MICRO finds
+  const Placement *resident = layout->zero >= 3 && !layout->keep_gathered ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
   else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
   for (int t = 0; t < g->tensor.count; t++) {
@@ -53,13 +56,15 @@ static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, in
   }
 }
 
-// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes.
-static void store_gradients(Graph *g, const Mesh *mesh) {
+// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may still
+// sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
+static void store_gradients(Graph *g, const Mesh *mesh, const Layout *layout) {
+  uint32_t later = 1u << mesh_axis(mesh, "pp") | (layout->data_axes & ~layout->shard_axes);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_GRADIENT) continue;
     Placement p = *g->variable.data[v->parameter].storage;
-    p.partial = v->storage->partial & 1u << mesh_axis(mesh, "pp"); // a tied one is still summed over its stages in END
+    p.partial = v->storage->partial & later;
     v->storage = placement_new(g, &p);
     for (int t = 0; t < g->tensor.count; t++)
       if (g->tensor.data[t].variable == i) g->tensor.data[t].placement = v->storage;
@@ -119,7 +124,7 @@ static void rebind_update(Graph *g) {
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
-  if (layout->zero >= 2) store_gradients(g, mesh);
+  if (layout->zero >= 2) store_gradients(g, mesh, layout);
   for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
     Variable *v = &g->variable.data[i];
     if (!v->storage) v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : placement_new(g, &(Placement){0});

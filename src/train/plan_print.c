@@ -125,8 +125,9 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "mesh    pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
          r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
          job->threads > 1 ? "s" : "");
-  fprintf(plan->out, "layout  zero %d, %s%s%s\n", r->parallel.zero, dtype_name((Dtype)r->precision),
-         r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
+  fprintf(plan->out, "layout  zero %d%s", r->parallel.zero, r->parallel.reshard ? "" : " without reshard");
+  if (r->parallel.hybrid) fprintf(plan->out, " over groups of %d (hybrid)", r->parallel.hybrid);
+  fprintf(plan->out, ", %s%s%s\n", dtype_name((Dtype)r->precision), r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
   fprintf(plan->out, "step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
          r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
 }

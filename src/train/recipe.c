@@ -350,6 +350,29 @@ static int check_mesh(Loader *loader) {
   return PLAIT_OK;
 }
 
+// The divisors of n next to `value`, as text.
+static const char *nearest_divisors(Loader *loader, int n, int value) {
+  int below = value < n ? value : n, above = value;
+  while (below > 1 && n % below) below--;
+  while (above < n && n % above) above++;
+  return above > n || above == below ? arena_format(&loader->arena, "%d", below) : arena_format(&loader->arena, "%d or %d", below, above);
+}
+
+static int check_sharding(Loader *loader) {
+  const Recipe *r = loader->recipe;
+  int hybrid = r->parallel.hybrid;
+  if (hybrid && r->mesh.dp % hybrid)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
+                     where_of(loader, "parallel.hybrid"), hybrid, r->mesh.dp, nearest_divisors(loader, r->mesh.dp, hybrid));
+  if (hybrid && !r->parallel.zero)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
+                     where_of(loader, "parallel.hybrid"), hybrid);
+  if (!r->parallel.reshard && r->parallel.zero != 3)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; "
+                     "it belongs to zero 3", where_of(loader, "parallel.reshard"), r->parallel.zero);
+  return PLAIT_OK;
+}
+
 static int check_batch(Loader *loader) {
   const Recipe *r = loader->recipe;
   int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
@@ -397,7 +420,7 @@ static int check_eval(Loader *loader) {
 }
 
 static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_batch, check_schedule, check_eval};
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_schedule, check_eval};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](loader);
     if (code < 0) return code;

@@ -38,6 +38,8 @@ typedef struct Recipe {
   struct { int pp, dp, cp, tp; } mesh;
   struct {
     int zero;      // 0 … 3
+    bool reshard;  // zero 3: free gathered parameters after each use
+    int hybrid;    // data ranks of a sharding group; 0: all
     bool sequence;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all

@@ -69,6 +69,12 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0",
         .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
                "3 the parameters too (FSDP)."),
+    KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true",
+        .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once a step "
+               "and kept (false: zero 2's memory, a third of the traffic)."),
+    KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS,
+        .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
+               "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
         .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
@@ -166,7 +172,7 @@ const RecipeKey recipe_keys[] = {
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
         .doc = "How many steps run.trace shows."),
 
-    LATER("parallel.reshard"), LATER("parallel.context"), LATER("parallel.ep"),
+    LATER("parallel.context"), LATER("parallel.ep"),
     LATER("parallel.virtual"), LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;

@@ -25,6 +25,13 @@ static UpdateOptions update_options(const Recipe *r) {
                          .dump_gradients = r->run.dump_gradients != NULL};
 }
 
+// The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards.
+static Mesh make_mesh(const Recipe *r) {
+  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, replicas = r->mesh.dp / shards;
+  if (replicas == 1) return mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){r->mesh.pp, shards, r->mesh.cp, r->mesh.tp});
+  return mesh_create(5, (const char *[]){"pp", "replica", "dp", "cp", "tp"}, (int[]){r->mesh.pp, replicas, shards, r->mesh.cp, r->mesh.tp});
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
                           const ScheduleGenerator **schedule, Error *error) {
   if (recipe->mesh.pp > MAX_STAGES)
@@ -38,8 +45,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   if (recipe->mesh.tp > 1 && config->ffn % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the feed-forward width %lld of %s",
                      recipe->mesh.tp, (long long)config->ffn, config->path);
-  Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
-                          (int[]){recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp});
+  Mesh mesh = make_mesh(recipe);
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
@@ -52,6 +58,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
       .stages = recipe->mesh.pp,
       .update = update_options(recipe)};
+  out->layout.keep_gathered = !recipe->parallel.reshard;
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d)", recipe->data.seq_len,
                      recipe->mesh.tp);
