@@ -50,6 +50,9 @@ int launch_choose(Launch *l, const Recipe *recipe, Error *error) {
                      "would train alone; start one, or set run.comm: auto", l->ranks);
   // One process with a mesh of many ranks is a local run, also where a launcher has started it.
   if (l->world && l->ranks == 1 && (recipe->run.comm == RECIPE_COMM_LOCAL || (recipe->run.comm == RECIPE_COMM_AUTO && ranks > 1))) leave(l);
+  if (!l->world && ranks > RECIPE_LOCAL_RANKS)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh: %lld ranks, but one process carries at most %d as its threads; start it under mpirun or srun",
+                     (long long)ranks, RECIPE_LOCAL_RANKS);
   if (!l->world || l->ranks == ranks) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT, "mesh: pp %d × dp %d × cp %d × tp %d is %lld ranks, but %d process%s started; start %lld (as in "
                    "mpirun -n %lld), or change the mesh", recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp,

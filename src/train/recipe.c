@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_KEYS = 128, MAX_CORPORA = 4096, LOCAL_RANKS = 1024 };
+enum { MAX_KEYS = 128, MAX_CORPORA = 4096, MAX_RANKS = 1 << 24 };
 
 typedef struct Loader {
   Recipe *recipe;
@@ -341,11 +341,12 @@ static int check_mesh(Loader *loader) {
   int64_t ranks = 1, sizes[4] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
   for (int i = 0; i < 4; i++) {
     ranks *= sizes[i];
-    if (ranks > LOCAL_RANKS)
+    int most = r->run.comm == RECIPE_COMM_LOCAL ? RECIPE_LOCAL_RANKS : MAX_RANKS;
+    if (ranks > most)
       return error_set(loader->error, PLAIT_BAD_INPUT,
-                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm local "
-                       "carries; make an axis smaller",
-                       where_of(loader, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, LOCAL_RANKS);
+                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
+                       "carries; make an axis smaller", where_of(loader, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
+                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
   }
   return PLAIT_OK;
 }

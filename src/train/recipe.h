@@ -103,6 +103,7 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
+enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
 
