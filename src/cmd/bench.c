@@ -1,0 +1,297 @@
+// plait bench comm: latency and bandwidth of every collective, between threads or processes, beside plain MPI calls.
+#include "base/dtype.h"
+#include "base/nearest.h"
+#include "cmd/bench_comm.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "comm/launcher.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { MOST_KINDS = 32, MOST_SIZES = 32, HUGE_PAGE = 2 << 20 };
+static const size_t LARGEST = (size_t)1 << 30, SPAN = 1 << 16; // bytes; short calls are timed SPAN bytes at a time …
+enum { MOST_AT_ONCE = 50 };                                    // … and not more than this many
+
+typedef struct Plan {
+  int ranks, repeat;
+  PlaitDtype dtype;
+  const BenchKind *kinds[MOST_KINDS];
+  size_t sizes[MOST_SIZES]; // bytes of a rank
+  int kind_count, size_count, plain;
+} Plan;
+
+// ---- what is asked for ----
+
+static int parse_size(const char *word, size_t *size, Error *error) {
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull(word, &end, 10);
+  static const char prefixes[] = "KMG";
+  const char *prefix = *end ? strchr(prefixes, *end) : NULL;
+  int shift = prefix ? 10 * (int)(prefix - prefixes + 1) : 0;
+  if (*word < '0' || *word > '9' || errno || (*end && (!prefix || end[1])) || value < 1 || value > LARGEST >> shift)
+    return error_set(error, PLAIT_BAD_INPUT, "\"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M", word);
+  *size = (size_t)value << shift;
+  return PLAIT_OK;
+}
+
+static int add_kind(Plan *plan, const char *word, Error *error) {
+  const char *names[MOST_KINDS];
+  int count = bench_kind_count;
+  for (int i = 0; i < count; i++) names[i] = bench_kinds[i].name;
+  for (int i = 0; i < count; i++)
+    if (!strcmp(names[i], word)) return plan->kinds[plan->kind_count++] = &bench_kinds[i], PLAIT_OK;
+  const char *nearest = nearest_word(word, names, count);
+  return error_set(error, PLAIT_BAD_INPUT, "--collectives: there is no \"%.40s\"%s%s%s", word, nearest ? "; did you mean " : "",
+                   nearest ? nearest : "", nearest ? "?" : "");
+}
+
+// Calls for every word of a comma-separated list; more than `most` are refused.
+static int each_word(const char *list, int most, int (*add)(Plan *, const char *, Error *), Plan *plan, Error *error) {
+  char *copy = xstrdup(list), *save = NULL;
+  int code = *list ? PLAIT_OK : error_set(error, PLAIT_BAD_INPUT, "a list is empty");
+  for (char *word = strtok_r(copy, ",", &save); word && !code; word = strtok_r(NULL, ",", &save))
+    code = most-- > 0 ? add(plan, word, error) : error_set(error, PLAIT_BAD_INPUT, "the list \"%.60s…\" is too long", list);
+  free(copy);
+  return code;
+}
+
+static int add_size(Plan *plan, const char *word, Error *error) { return parse_size(word, &plan->sizes[plan->size_count++], error); }
+
+static int choose(Plan *plan, const char *kinds, const char *sizes, const char *most, const char *dtype, Error *error) {
+  const char *names[PLAIT_DTYPE_COUNT];
+  size_t largest = 0;
+  int code = PLAIT_OK, found = -1;
+  for (int i = 0; i < (int)PLAIT_DTYPE_COUNT; i++)
+    if (!strcmp(names[i] = dtype_name((Dtype)i), dtype)) found = i;
+  if (found < 0) {
+    const char *nearest = nearest_word(dtype, names, PLAIT_DTYPE_COUNT);
+    return error_set(error, PLAIT_BAD_INPUT, "--dtype: there is no \"%.40s\"%s%s%s", dtype, nearest ? "; did you mean " : "",
+                     nearest ? nearest : "", nearest ? "?" : "");
+  }
+  plan->dtype = (PlaitDtype)found;
+  if (kinds) code = each_word(kinds, MOST_KINDS, add_kind, plan, error);
+  else
+    for (int i = 0; i < bench_kind_count; i++) plan->kinds[plan->kind_count++] = &bench_kinds[i];
+  if (code) return code;
+  if (sizes) return each_word(sizes, MOST_SIZES, add_size, plan, error);
+  if ((code = parse_size(most, &largest, error))) return code;
+  plan->sizes[plan->size_count++] = 8;
+  for (size_t size = 64; size <= largest; size *= 4) plan->sizes[plan->size_count++] = size;
+  return PLAIT_OK;
+}
+
+// ---- measuring ----
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static int run_once(const BenchKind *kind, const BenchCall *call, int plain) {
+  return plain ? bench_plain(kind, call) : kind->run(call);
+}
+
+// The median, over `repeat` samples, of what the slowest rank took for a call. Between samples the ranks meet.
+static int measure(const Plan *plan, const BenchKind *kind, const BenchCall *call, int plain, double *samples, double *seconds) {
+  size_t bytes = call->count * call->element + 1, fit = SPAN / bytes;
+  int at_once = fit < 1 ? 1 : fit > MOST_AT_ONCE ? MOST_AT_ONCE : (int)fit, code = 0;
+  for (int i = 0; i < plan->repeat + 3 && !code; i++) { // the first three are not kept
+    double *sample = &samples[i < 3 ? 0 : i - 3];
+    if ((code = plait_barrier(call->comm, NULL, NULL))) return code;
+    double start = now();
+    for (int k = 0; k < at_once && !code; k++) code = run_once(kind, call, plain);
+    *sample = (now() - start) / at_once / (kind->halves ? 2 : 1);
+  }
+  if (code) return code;
+  code = plait_all_reduce(call->comm, &(PlaitBuffer){samples, samples, (size_t)plan->repeat}, 1, PLAIT_FP64, PLAIT_MAX, NULL, NULL);
+  if (code) return code;
+  qsort(samples, (size_t)plan->repeat, sizeof *samples, compare);
+  *seconds = samples[plan->repeat / 2];
+  return 0;
+}
+
+// ---- printing ----
+
+static void print_size(size_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+  int unit = 0;
+  while (bytes >= 1024 && bytes % 1024 == 0 && unit < 3) bytes /= 1024, unit++;
+  printf(" %6zu %-3s", bytes, units[unit]);
+}
+
+static void print_time(double seconds, size_t bytes, int known) {
+  if (!known) printf("  %10s %8s", "-", "-");
+  else if (!bytes) printf("  %10.2f %8s", seconds * 1e6, "-");
+  else printf("  %10.2f %8.3f", seconds * 1e6, (double)bytes / seconds * 1e-9);
+}
+
+static void print_head(const Plan *plan, const char *backend) {
+  printf("%d rank%s, %s, %s, in place where the call can be; warm, median of %d\n", plan->ranks, plan->ranks == 1 ? "" : "s", backend,
+         dtype_name((Dtype)plan->dtype), plan->repeat);
+  printf("%-14s %10s  %10s %8s", "collective", "size", "us", "GB/s");
+  if (plan->plain) printf("  %10s %8s", "MPI us", "GB/s");
+  putchar('\n');
+}
+
+// ---- ranks ----
+
+static char *take(size_t bytes) {
+  size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  char *memory = aligned_alloc(HUGE_PAGE, whole);
+  CHECK(memory, "out of memory (%zu bytes)", whole);
+  madvise(memory, whole, MADV_HUGEPAGE); // as the arenas of a training run
+  return memset(memory, 0, whole);
+}
+
+static int one(const Plan *plan, const BenchKind *kind, BenchCall *call, size_t size, double *samples) {
+  size_t unit = call->element * (kind->parts ? (size_t)plan->ranks : 1);
+  int has_size = strcmp(kind->name, "barrier") != 0, code;
+  double ours = 0, plain = 0;
+  call->count = !has_size ? 0 : size < unit ? 1 : size / unit;
+  for (int r = 0; r < plan->ranks; r++) call->counts[r] = call->count;
+  if ((code = measure(plan, kind, call, 0, samples, &ours))) return code;
+  int missing = plan->plain ? measure(plan, kind, call, 1, samples, &plain) : 1;
+  if (missing < 0 || call->rank) return missing < 0 ? missing : 0;
+  printf("%-14s", kind->name);
+  if (has_size) print_size(call->count * unit);
+  else printf(" %10s", "-");
+  print_time(ours, call->count * unit, 1);
+  if (plan->plain) print_time(plain, call->count * unit, !missing);
+  putchar('\n');
+  fflush(stdout);
+  return 0;
+}
+
+// All measurements of one rank. The world's first failure, or 0.
+static int run_rank(const Plan *plan, PlaitComm *comm) {
+  size_t largest = 0, element = dtype_size((Dtype)plan->dtype);
+  int code = 0;
+  for (int i = 0; i < plan->size_count; i++) largest = plan->sizes[i] > largest ? plan->sizes[i] : largest;
+  if (largest < element * (size_t)plan->ranks) largest = element * (size_t)plan->ranks;
+  BenchCall call = {.comm = comm, .rank = plait_comm_rank(comm), .ranks = plan->ranks, .dtype = plan->dtype, .element = element,
+                    .memory = take(largest), .other = take(largest), .counts = xcalloc((size_t)plan->ranks, sizeof(size_t))};
+  double *samples = xcalloc((size_t)plan->repeat, sizeof *samples);
+  for (int k = 0; k < plan->kind_count && !code; k++)
+    for (int i = 0; i < plan->size_count && !code; i++) {
+      code = one(plan, plan->kinds[k], &call, plan->sizes[i], samples);
+      if (!strcmp(plan->kinds[k]->name, "barrier")) break;
+    }
+  free(samples);
+  free(call.counts);
+  free(call.memory);
+  free(call.other);
+  return code;
+}
+
+typedef struct Rank { const Plan *plan; PlaitWorld *world; int rank, code; Error error; } Rank;
+
+static void *rank_thread(void *argument) {
+  Rank *r = argument;
+  PlaitComm *comm = NULL;
+  r->code = plait_comm_world(r->world, r->rank, &comm, &r->error);
+  if (!r->code && (r->code = run_rank(r->plan, comm))) error_set(&r->error, r->code, "%s", plait_comm_error(comm));
+  plait_comm_destroy(comm);
+  return NULL;
+}
+
+static int run_threads(const Plan *plan, Error *error) {
+  PlaitWorld *world;
+  int code = plait_world_local_create(plan->ranks, &world, error);
+  if (code) return code;
+  Rank *ranks = xcalloc((size_t)plan->ranks, sizeof *ranks);
+  pthread_t *threads = xcalloc((size_t)plan->ranks, sizeof *threads);
+  print_head(plan, "local (threads of one process)");
+  for (int r = 0; r < plan->ranks; r++) {
+    ranks[r] = (Rank){.plan = plan, .world = world, .rank = r};
+    CHECK(!pthread_create(&threads[r], NULL, rank_thread, &ranks[r]), "cannot start a thread for rank %d", r);
+  }
+  for (int r = 0; r < plan->ranks; r++) {
+    pthread_join(threads[r], NULL);
+    if (ranks[r].code && !code) code = ranks[r].code, *error = ranks[r].error;
+  }
+  plait_world_destroy(world);
+  free(threads);
+  free(ranks);
+  return code;
+}
+
+static int run_processes(Plan *plan, PlaitWorld *world) {
+  Rank rank = {.plan = plan, .world = world, .rank = plait_world_rank(world)};
+  if (!rank.rank) print_head(plan, "mpi (processes), beside the plain MPI call");
+  rank_thread(&rank);
+  plait_world_destroy(world); // ends the job with a sentence if a call has failed
+  return rank.code;
+}
+
+// ---- the command ----
+
+static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, Error *error) {
+  Launcher launcher = launcher_find();
+  PlaitWorld *world = NULL;
+  int code, mpi = !strcmp(comm, "mpi") || (!strcmp(comm, "auto") && launcher.tasks > 1);
+  if (!mpi && strcmp(comm, "auto") && strcmp(comm, "local"))
+    return error_set(error, PLAIT_BAD_INPUT, "--comm must be auto, local or mpi, not \"%.40s\"", comm);
+  plan->ranks = (int)ranks;
+  if (!mpi) return run_threads(plan, error);
+  if ((code = plait_world_mpi_create(&world, error))) {
+    if (launcher.rank > 0) error->message[0] = 0; // all say the same
+    return code;
+  }
+  if (ranks_given && ranks != plait_world_size(world)) {
+    int own = plait_world_rank(world);
+    error_set(error, PLAIT_BAD_INPUT, "--ranks %lld, but %d processes were started", (long long)ranks, plait_world_size(world));
+    if (own) error->message[0] = 0;
+    plait_world_destroy(world);
+    return PLAIT_BAD_INPUT;
+  }
+  plan->ranks = plait_world_size(world);
+  plan->plain = 1;
+  return run_processes(plan, world);
+}
+
+int cmd_bench(int argc, char **argv) {
+  int64_t ranks = 2, repeat = 20;
+  bool ranks_given = false;
+  const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
+  const Option options[] = {
+      {"ranks", OPTION_INTEGER, &ranks, "N", "threads to measure between; under mpirun the processes count", .least = 1, .most = 256, .given = &ranks_given},
+      {.name = "comm", .kind = OPTION_TEXT, .value = &comm, .argument = "WORD", .help = "auto: mpi under mpirun or srun, else local; local; mpi"},
+      {.name = "dtype", .kind = OPTION_TEXT, .value = &dtype, .argument = "DTYPE", .help = "fp64, fp32, bf16, fp16, int64, int32, uint16 or uint8"},
+      {.name = "collectives", .kind = OPTION_TEXT, .value = &kinds, .argument = "LIST", .help = "only these, as in all_reduce,all_gather"},
+      {.name = "sizes", .kind = OPTION_TEXT, .value = &sizes, .argument = "LIST", .help = "bytes of a rank, as in 8,64K,1M (K, M, G: powers of 1024)"},
+      {.name = "to", .kind = OPTION_TEXT, .value = &most, .argument = "SIZE", .help = "without --sizes: 8 bytes, then from 64 on four times more, up to this"},
+      {"repeat", OPTION_INTEGER, &repeat, "N", "samples of which the median is printed", .least = 1, .most = 100000},
+  };
+  const CommandHelp help = {
+      "bench", "comm [options]",
+      "Measures every collective of plait/comm.h between threads (local) or processes (mpi), and beside the latter the plain MPI call\n"
+      "of the same name. One line per collective and size: bytes of a rank (all its parts), microseconds that the slowest rank takes,\n"
+      "and bytes by time. send_recv is one message each way; its time is that of one. Ranks meet between samples; a sample of a\n"
+      "short call is the mean of up to 50 calls in a row. The memory is warm.",
+      "  plait bench comm\n"
+      "  plait bench comm --ranks 4 --dtype bf16 --collectives all_reduce,reduce_scatter --sizes 1M,64M\n"
+      "  mpirun -n 2 plait bench comm --to 256M\n"};
+  Operands operands;
+  Error error = {0};
+  Plan plan = {0};
+  int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  plan.repeat = (int)repeat;
+  int code = strcmp(operands.words[0], "comm")
+                 ? error_set(&error, PLAIT_BAD_INPUT, "there is no bench \"%.40s\"; the only one is comm", operands.words[0])
+                 : choose(&plan, kinds, sizes, most, dtype, &error);
+  if (!code) code = bench(&plan, comm, ranks, ranks_given, &error);
+  return code ? command_fail("bench", &error) : 0;
+}
