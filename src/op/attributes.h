@@ -39,6 +39,10 @@ typedef struct DropoutAttr { double probability; uint64_t stream; } DropoutAttr;
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate; } CrossEntropyAttr;
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
+// interval: good steps before the scale is doubled
+typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
+#define LOSS_SCALE_LEAST 1.0
+#define LOSS_SCALE_MOST 0x1p40
 typedef struct AdamwAttr { double beta1, beta2, epsilon, decay; } AdamwAttr; // decay already 0 for undecayed Variables
 typedef struct SgdAttr { double momentum, decay; } SgdAttr;
 

@@ -28,8 +28,12 @@ int op_mean_loss(Graph *g, const char *name, int loss_sum, int count);
 int op_fill(Graph *g, const char *name, int variable, double value);         // writes a Variable; returns its new value
 int op_accumulate(Graph *g, const char *name, int accumulator, int x);       // in place on a Variable's value: accumulator += x
 int op_sum_squares(Graph *g, const char *name, int x);                       // (…) → () fp64
-// sum of squares (), max_norm → norm (), factor (), skip (): factor = min(1, max_norm / norm), skip = 1 when norm is not finite
-void op_clip(Graph *g, const char *name, int sum_squares, double max_norm, int *norm, int *factor, int *skip);
+// Sum of squares () of gradients that are loss_scale () times too large (-1: they are not), max_norm → norm () of the gradients,
+// factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite.
+void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor, int *skip);
+// In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps.
+void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
+int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
 // In place on values (graph_read) of the Variables w, m, v. step () counts applied steps and is advanced before: 1 in the first.
 void op_adamw(Graph *g, const char *name, int w, int m, int v, int gradient, int lr, int factor, int skip, int step,
               const AdamwAttr *attr);

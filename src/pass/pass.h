@@ -16,6 +16,8 @@ typedef struct UpdateOptions {
   const char *optimizer; // "adamw" or "sgd"
   double beta1, beta2, epsilon, decay, momentum, clip;
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
+  double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
+  int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
 } UpdateOptions;
 // BEGIN: counts target tokens of the whole step, sets the gradient seed, zeroes accumulators. END: mean loss, global norm,
 // clip factor, skip flag, update. `loss_sum` is MICRO's loss tensor.
@@ -27,6 +29,8 @@ int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *e
 int pass_stage(Graph *g, int stages, Error *error);
 // Retypes the floating-point tensors and Variables of the model (fp32 in the model) to `compute`.
 int pass_precision(Graph *g, Dtype compute, Error *error);
+// Gradient accumulators, what is added to them and how they are reduced become `dtype`; a part of precision.
+void pass_precision_gradients(Graph *g, Dtype dtype);
 // Annotates MICRO: placements of tensors, of parameters as MICRO sees them, and what nodes want and give.
 int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
 // Annotates storage of Variables by the ZeRO table, adds Copies and their refresh, and places BEGIN and END.

@@ -1,9 +1,11 @@
 // precision: the dtypes in which the model computes. The model is written in fp32; scalars (counts, norms, rates) are fp64.
 //
 //   fp32, fp64   all values and Variables in that type
-//   bf16         storage, gradients and moments fp32; MICRO reads matrices as bf16 Copies, and activations are bf16. Vectors
+//   bf16, fp16   storage, gradients and moments fp32; MICRO reads matrices as narrow Copies, and activations are narrow. Vectors
 //                (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape rules say.
-#include "op/op.h"
+//
+// Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
+#include "op/build.h"
 #include "pass/pass.h"
 
 // Gives matrices a Copy in the compute dtype and lets MICRO read that. Where it lies is for zero to say.
@@ -46,11 +48,77 @@ static void infer(Graph *g) {
   }
 }
 
+// A node that adds a gradient to something, or applies it to a parameter, works in the dtype of that.
+static int needs_cast(const Graph *g, const Node *n, int k) {
+  const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]), *first = n->ninput && n->input[0] >= 0 ? graph_tensor(g, n->input[0]) : NULL;
+  return k && t && first && op_def(n->op)->in_place && t->role == ROLE_WEIGHT_GRADIENT && t->dtype != first->dtype;
+}
+
+static int append_cast(Graph *g, const Node *reader, int from, Dtype dtype) {
+  g->region = reader->region;
+  g->phase = reader->phase;
+  g->layer = reader->layer;
+  g->scope = "";
+  const Tensor source = *graph_tensor(g, from);
+  int cast = op_cast(g, arena_format(&g->arena, "%s.cast", reader->name), from, dtype);
+  Tensor *t = graph_tensor(g, cast);
+  t->role = source.role;
+  t->parameter = source.parameter;
+  t->stages = reader->stages;
+  Node *n = &g->node.data[t->producer];
+  n->stage = reader->stage;
+  n->stages = reader->stages;
+  return cast;
+}
+
+// Nodes are kept in running order: casts are appended, and then moved before the nodes that read them.
+static void insert_casts(Graph *g) {
+  int nodes = g->node.count, *before = xcalloc((size_t)nodes, sizeof *before), at = 0;
+  for (int i = 0; i < nodes; i++) {
+    before[i] = -1;
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      const Node n = g->node.data[i];
+      if (!needs_cast(g, &n, k)) continue;
+      CHECK(before[i] < 0, "%s reads two gradients", n.name);
+      n.input[k] = append_cast(g, &n, n.input[k], graph_tensor(g, n.input[0])->dtype);
+      before[i] = graph_tensor(g, n.input[k])->producer;
+    }
+  }
+  Node *ordered = xcalloc((size_t)g->node.count, sizeof *ordered);
+  for (int i = 0; i < nodes; i++) {
+    if (before[i] >= 0) ordered[at++] = g->node.data[before[i]];
+    ordered[at++] = g->node.data[i];
+  }
+  for (int i = 0; i < at; i++) {
+    ordered[i].id = i;
+    for (int k = 0; k < ordered[i].noutput; k++) graph_tensor(g, ordered[i].output[k])->producer = i;
+    g->node.data[i] = ordered[i];
+  }
+  free(ordered);
+  free(before);
+  g->region = REGION_MICRO;
+  g->phase = PHASE_FORWARD;
+}
+
+void pass_precision_gradients(Graph *g, Dtype dtype) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    int dump = v->kind == VARIABLE_METRIC && v->parameter >= 0;
+    if (v->kind == VARIABLE_GRADIENT || dump) v->dtype = dtype;
+  }
+  for (int i = 0; i < g->tensor.count; i++) {
+    const int v = g->tensor.data[i].variable;
+    if (v >= 0) g->tensor.data[i].dtype = g->tensor.data[i].copy < 0 ? g->variable.data[v].dtype : g->variable.data[v].copy[g->tensor.data[i].copy].dtype;
+  }
+  infer(g);
+  insert_casts(g);
+}
+
 int pass_precision(Graph *g, Dtype compute, Error *error) {
   if (compute == DTYPE_F32) return PLAIT_OK;
   if (compute == DTYPE_F64) widen(g, compute);
-  else if (compute == DTYPE_BF16) narrow_parameters(g, compute);
-  else return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32 and bf16 are", dtype_name(compute));
+  else if (compute == DTYPE_BF16 || compute == DTYPE_F16) narrow_parameters(g, compute);
+  else return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(compute));
   infer(g);
   return PLAIT_OK;
 }

@@ -62,14 +62,22 @@ static void update_parameter(Graph *g, int parameter, int gradient, int lr, int 
   op_adamw(g, "adamw", graph_read(g, parameter), graph_read(g, m), graph_read(g, v), gradient, lr, factor, skip, step, &attr);
 }
 
-// One gradient, complete and placed as its parameter's storage; also kept for a dump when asked.
-static int reduced_gradient(Graph *g, int accumulator, int dump) {
+// The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.
+static int loss_scale(Graph *g, const UpdateOptions *o) {
+  if (!(o->loss_scale > 0)) return -1;
+  int v = graph_find_variable(g, "loss_scale");
+  if (v < 0) v = graph_variable(g, "loss_scale", VARIABLE_COUNTER, DTYPE_F64, scalar, (Init){INIT_CONSTANT, o->loss_scale});
+  return graph_read(g, v);
+}
+
+// One gradient, complete and placed as its parameter's storage; also kept for a dump when asked, without the loss scale.
+static int reduced_gradient(Graph *g, int accumulator, int scale, int dump) {
   int parameter = g->variable.data[accumulator].parameter;
   g->scope = arena_format(&g->arena, "reduce.%s", g->variable.data[parameter].name);
   int gradient = op_identity(g, "gradient", graph_read(g, accumulator));
   graph_tensor(g, gradient)->role = ROLE_WEIGHT_GRADIENT;
   graph_tensor(g, gradient)->parameter = parameter;
-  if (dump) graph_bind(g, op_identity(g, "dump", gradient), like_parameter(g, "dump", parameter, VARIABLE_METRIC), -1);
+  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", gradient) : op_unscale(g, "dump", gradient, scale), like_parameter(g, "dump", parameter, VARIABLE_METRIC), -1);
   return gradient;
 }
 
@@ -77,7 +85,7 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int counted = build_loss(g, loss_sum, o->samples, o->seq);
   int variables = g->variable.count;
   enter(g, REGION_BEGIN);
-  graph_bind(g, op_gradient_seed(g, "seed", counted, -1), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
+  graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
   for (int v = 0; v < variables; v++)
     if (g->variable.data[v].kind == VARIABLE_GRADIENT) {
       g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
@@ -85,9 +93,10 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
     }
   enter(g, REGION_END);
   int *gradient = arena_array(&g->arena, int, variables), *squares = arena_array(&g->arena, int, variables), n = 0;
+  int scale = loss_scale(g, o);
   for (int v = 0; v < variables; v++) {
     if (g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
-    gradient[n] = reduced_gradient(g, v, o->dump_gradients);
+    gradient[n] = reduced_gradient(g, v, scale, o->dump_gradients);
     n++;
   }
   if (!n) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
@@ -97,11 +106,14 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   }
   g->scope = "end";
   int norm, factor, skip, lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
-  op_clip(g, "clip", n > 1 ? op_add(g, "norm", squares, n) : squares[0], o->clip, &norm, &factor, &skip);
+  op_clip(g, "clip", n > 1 ? op_add(g, "norm", squares, n) : squares[0], scale, o->clip, &norm, &factor, &skip);
   graph_bind(g, norm, find_or_add(g, "grad_norm", VARIABLE_METRIC), -1);
   graph_bind(g, skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
   int step = op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip);
   for (int i = 0; i < n; i++) update_parameter(g, graph_tensor(g, gradient[i])->parameter, gradient[i], lr, factor, skip, step, o);
+  g->scope = "end";
+  if (scale >= 0 && o->loss_scale_interval)
+    op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), skip, o->loss_scale_interval);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;

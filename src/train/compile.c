@@ -30,7 +30,10 @@ static int run_autodiff(Compile *c, Error *error) {
 }
 
 static int run_stage(Compile *c, Error *error) { return pass_stage(c->g, c->o->stages, error); }
-static int run_precision(Compile *c, Error *error) { return pass_precision(c->g, c->o->precision, error); }
+static int run_precision(Compile *c, Error *error) {
+  if (c->o->bf16_gradients) pass_precision_gradients(c->g, DTYPE_BF16);
+  return pass_precision(c->g, c->o->precision, error);
+}
 static int run_place(Compile *c, Error *error) { return pass_place(c->g, &c->o->mesh, &c->o->layout, error); }
 static int run_zero(Compile *c, Error *error) { return pass_zero(c->g, &c->o->mesh, &c->o->layout, error); }
 

@@ -9,6 +9,7 @@ typedef struct CompileOptions {
   int64_t step_samples;  // sequences of a step (global batch)
   int64_t seq;
   Dtype precision;
+  int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
   Mesh mesh;
   Layout layout;
   int stages;            // virtual pipeline stages

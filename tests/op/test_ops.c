@@ -365,25 +365,41 @@ static void loss_scalars_divide_by_the_count(void **state) {
   op_case_free(&c);
 }
 
-static double clip_of(double squares, double limit, double *factor, double *skip) {
+static double clip_of(double squares, double scale, double limit, double *factor, double *skip) {
   double norm;
-  Operand in = {.data = &squares, .dtype = DTYPE_F64};
+  Operand in[2] = {{.data = &squares, .dtype = DTYPE_F64}, {.data = scale ? &scale : NULL, .dtype = DTYPE_F64}};
   Operand out[3] = {{.data = &norm, .dtype = DTYPE_F64}, {.data = factor, .dtype = DTYPE_F64}, {.data = skip, .dtype = DTYPE_F64}};
   ClipAttr attr = {limit};
-  KernelCall call = {.ninput = 1, .noutput = 3, .input = &in, .output = out, .attr = &attr};
+  KernelCall call = {.ninput = 2, .noutput = 3, .input = in, .output = out, .attr = &attr};
   op_def(OP_CLIP)->reference(&call);
   return norm;
 }
 
 static void clip_scales_and_skips(void **state) {
   double factor, skip;
-  assert_true(clip_of(16, 1, &factor, &skip) == 4 && factor == 0.25 && skip == 0);
-  assert_true(clip_of(16, 8, &factor, &skip) == 4 && factor == 1 && skip == 0);
-  assert_true(clip_of(16, 0, &factor, &skip) == 4 && factor == 1 && skip == 0);
-  clip_of(INFINITY, 1, &factor, &skip);
+  assert_true(clip_of(16, 0, 1, &factor, &skip) == 4 && factor == 0.25 && skip == 0);
+  assert_true(clip_of(16, 0, 8, &factor, &skip) == 4 && factor == 1 && skip == 0);
+  assert_true(clip_of(16, 0, 0, &factor, &skip) == 4 && factor == 1 && skip == 0);
+  assert_true(clip_of(16, 8, 0, &factor, &skip) == 0.5 && factor == 0.125 && skip == 0); // the norm of what the scale leaves
+  assert_true(clip_of(1024, 8, 1, &factor, &skip) == 4 && factor == 0.03125 && skip == 0);
+  clip_of(INFINITY, 8, 1, &factor, &skip);
   assert_true(skip == 1);
-  clip_of(NAN, 0, &factor, &skip);
+  clip_of(NAN, 0, 0, &factor, &skip);
   assert_true(skip == 1);
+}
+
+// Halved when a step is skipped, doubled after as many good ones as asked; never below 1.
+static void loss_scale_follows_overflow(void **state) {
+  static const struct { double scale, good, skip, scale_after, good_after; } rows[] = {
+      {1024, 5, 0, 1024, 6}, {1024, 6, 0, 2048, 0}, {1024, 6, 1, 512, 0}, {1, 0, 1, 1, 0}, {0x1p40, 6, 0, 0x1p40, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    double value[3] = {rows[i].scale, rows[i].good, rows[i].skip};
+    Operand in[3] = {{.data = &value[0], .dtype = DTYPE_F64}, {.data = &value[1], .dtype = DTYPE_F64}, {.data = &value[2], .dtype = DTYPE_F64}};
+    LossScaleAttr attr = {.interval = 7};
+    KernelCall call = {.ninput = 3, .noutput = 2, .input = in, .output = in, .attr = &attr};
+    op_def(OP_LOSS_SCALE)->reference(&call);
+    assert_true(value[0] == rows[i].scale_after && value[1] == rows[i].good_after);
+  }
 }
 
 static void fill_leaves_padding_zero(void **state) {
@@ -410,7 +426,7 @@ static void updates_bind_their_variables(void **state) {
   int sum = op_accumulate(g, "accumulate", graph_read(g, accumulator), x);
   assert_int_equal(graph_tensor(g, sum)->variable, accumulator);
   assert_int_equal(graph_read(g, accumulator), sum);
-  op_clip(g, "clip", op_sum_squares(g, "squares", sum), 1, &norm, &factor, &skip);
+  op_clip(g, "clip", op_sum_squares(g, "squares", sum), -1, 1, &norm, &factor, &skip);
   int now = op_advance(g, "advance", graph_read(g, step), skip);
   int old = graph_read(g, w);
   op_adamw(g, "adamw", old, graph_read(g, m), graph_read(g, v), sum, lr, factor, skip, now, &(AdamwAttr){0.9, 0.95, 1e-8, 0});
@@ -477,7 +493,7 @@ int main(void) {
       cmocka_unit_test(adamw_updates_as_pytorch),
       cmocka_unit_test(sgd_updates_as_pytorch),
       cmocka_unit_test(loss_scalars_divide_by_the_count),
-      cmocka_unit_test(clip_scales_and_skips),
+      cmocka_unit_test(clip_scales_and_skips), cmocka_unit_test(loss_scale_follows_overflow),
       cmocka_unit_test(fill_leaves_padding_zero),
       cmocka_unit_test(updates_bind_their_variables),
       cmocka_unit_test(dropout_streams_follow_the_name),
