@@ -39,6 +39,7 @@ Graph *graph_create(void) {
   Graph *g = xcalloc(1, sizeof *g);
   g->region = REGION_MICRO;
   g->stages = 1;
+  g->built_here = 1;
   g->layer = -1;
   g->scope = "";
   return g;
@@ -50,6 +51,7 @@ void graph_destroy(Graph *g) {
   vec_free(&g->node);
   vec_free(&g->variable);
   vec_free(&g->input);
+  for (int r = 0; r < REGION_COUNT; r++) vec_free(&g->newest[r]);
   arena_free(&g->arena);
   free(g);
 }
@@ -76,19 +78,38 @@ static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
   return t.id;
 }
 
-// The last tensor of this region that is bound to the Variable: its newest value there.
-int graph_read(Graph *g, int variable) {
-  const Variable *v = &g->variable.data[variable];
+static void remember_newest(Graph *g, int variable, int tensor) {
+  while (g->newest[g->region].count <= variable) vec_push(&g->newest[g->region], 0);
+  g->newest[g->region].data[variable] = tensor + 1;
+}
+
+static int is_storage(const Graph *g, int tensor, int variable) {
+  return tensor >= 0 && graph_tensor(g, tensor)->variable == variable && graph_tensor(g, tensor)->copy < 0;
+}
+
+// The last tensor of this region that is bound to the Variable's storage: its newest value there. -1: none.
+static int find_newest(const Graph *g, int variable) {
+  if (variable < g->newest[g->region].count) {
+    int known = g->newest[g->region].data[variable] - 1;
+    if (is_storage(g, known, variable)) return known;
+  }
+  if (g->built_here) return -1;
   for (int i = g->node.count - 1; i >= 0; i--) {
     const Node *n = &g->node.data[i];
     if (n->region != g->region) continue;
     for (int k = 0; k < n->noutput; k++)
-      if (graph_tensor(g, n->output[k])->variable == variable && graph_tensor(g, n->output[k])->copy < 0) return n->output[k];
+      if (is_storage(g, n->output[k], variable)) return n->output[k];
     for (int k = 0; k < n->ninput; k++)
-      if (n->input[k] >= 0 && graph_tensor(g, n->input[k])->variable == variable && graph_tensor(g, n->input[k])->copy < 0)
-        return n->input[k];
+      if (is_storage(g, n->input[k], variable)) return n->input[k];
   }
-  int t = new_tensor(g, v->name, v->dtype, v->shape);
+  return -1;
+}
+
+int graph_read(Graph *g, int variable) {
+  const Variable *v = &g->variable.data[variable];
+  int t = find_newest(g, variable);
+  if (t >= 0) return t;
+  t = new_tensor(g, v->name, v->dtype, v->shape);
   graph_bind(g, t, variable, -1);
   graph_tensor(g, t)->parameter = v->parameter;
   graph_tensor(g, t)->role = v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
@@ -108,6 +129,7 @@ int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
 void graph_bind(Graph *g, int tensor, int variable, int copy) {
   graph_tensor(g, tensor)->variable = variable;
   graph_tensor(g, tensor)->copy = copy;
+  if (copy < 0) remember_newest(g, variable, tensor);
 }
 
 uint64_t graph_holders(const Graph *g, int tensor) {
@@ -146,6 +168,7 @@ int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, 
 
 int graph_add_tensor(Graph *g, const Tensor *like) {
   Tensor t = *like;
+  g->built_here = 0;
   t.id = g->tensor.count;
   t.name = arena_strdup(&g->arena, like->name);
   vec_push(&g->tensor, t);

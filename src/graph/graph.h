@@ -128,6 +128,8 @@ typedef struct Graph {
   Vec(GraphInput) input;
   int layers;           // of the model
   int stages;           // virtual stages; 1 before stage
+  Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
+  int built_here;                // all tensors came by graph_read and graph_bind, so that 0 above means: none
   // What new nodes get:
   Region region;
   Phase phase;

@@ -45,31 +45,27 @@ static int by_size(const void *a, const void *b) {
   return x->tensor - y->tensor;
 }
 
-static int by_offset(const void *a, const void *b) {
-  const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
-  return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
 static int64_t pack(Life *life, int n) {
   if (!n) return 0;
   qsort(life, (size_t)n, sizeof *life, by_size);
-  Life **live = xcalloc((size_t)n + 1, sizeof *live);
+  Life **placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
   int64_t end = 0;
   for (int i = 0; i < n; i++) {
-    int count = 0;
-    for (int k = 0; k < i; k++)
-      if (life[k].first <= life[i].last && life[i].first <= life[k].last) live[count++] = &life[k];
-    qsort(live, (size_t)count, sizeof *live, by_offset);
     int64_t at = 0;
-    for (int k = 0; k < count; k++) {
-      if (live[k]->offset - at >= life[i].bytes) break;
-      if (live[k]->offset + live[k]->bytes > at) at = live[k]->offset + live[k]->bytes;
+    int before = i;
+    for (int k = 0; k < i; k++) {
+      const Life *other = placed[k];
+      if (other->first > life[i].last || life[i].first > other->last) continue;
+      if (other->offset - at >= life[i].bytes) break;
+      if (other->offset + other->bytes > at) at = other->offset + other->bytes;
     }
     life[i].offset = at;
     if (at + life[i].bytes > end) end = at + life[i].bytes;
+    for (; before > 0 && placed[before - 1]->offset > at; before--) placed[before] = placed[before - 1];
+    placed[before] = &life[i];
   }
-  free(live);
+  free(placed);
   return end;
 }
 
@@ -109,58 +105,58 @@ void memory_place_body(Program *p, const Body *body) {
   vec_free(&life);
 }
 
-// What a stage's forward body leaves to its backward body, receives or sends.
+static void hold(Program *p, int tensor, int stage) {
+  if (p->place[tensor].space == SPACE_WORK) p->place[tensor] = (Place){SPACE_SLOT, stage, 0};
+}
+
+// What a stage of this coordinate receives from another one, sends, or leaves to another body lies in its slot. A tensor that
+// two stages here read lies in the slot of the one that made it or received it.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
+  int coordinates = p->schedule->coordinates;
   for (int phase = 0; phase < PHASE_COUNT; phase++) {
     const Segment *s = &p->segments->micro[stage][phase];
     for (int i = 0; i < s->node.count; i++) {
       const Node *n = &g->node.data[s->node.data[i]];
       for (int k = 0; k < n->ninput; k++) {
         const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
-        if (!t || t->producer < 0 || p->place[t->id].space != SPACE_WORK) continue;
+        if (!t || t->producer < 0) continue;
         const Node *maker = &g->node.data[t->producer];
-        if (maker->stage != n->stage || maker->phase != n->phase) p->place[t->id].space = SPACE_SLOT;
+        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, maker->stage);
       }
     }
-    for (int i = 0; i < s->send.count; i++) p->place[s->send.data[i].tensor].space = SPACE_SLOT;
-    for (int i = 0; i < s->receive.count; i++) p->place[s->receive.data[i].tensor].space = SPACE_SLOT;
+    for (int i = 0; i < s->send.count; i++) hold(p, s->send.data[i].tensor, stage);
+    for (int i = 0; i < s->receive.count; i++)
+      if (s->receive.data[i].stage % coordinates != p->coordinate) hold(p, s->receive.data[i].tensor, stage);
   }
-}
-
-static int on_this_coordinate(const Program *p, const Tensor *t) {
-  if (t->producer < 0) return 0;
-  return p->graph->node.data[t->producer].stage % p->mesh.axis[mesh_axis(&p->mesh, "pp")].size == p->coordinate;
 }
 
 void memory_place_tensors(Program *p) {
   const Graph *g = p->graph;
   p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
+  p->slots = arena_array(&p->arena, StageSlots, g->stages);
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     p->place[i].space = t->variable >= 0 ? SPACE_VARIABLE : t->input >= 0 ? SPACE_INPUT : SPACE_WORK;
     if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
-  for (int s = 0; s < g->stages; s++)
-    if (s % p->schedule->coordinates == p->coordinate) mark_slots(p, s);
-  int64_t at = 0;
+  for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
-    const Tensor *t = &g->tensor.data[i];
     if (p->place[i].space != SPACE_SLOT) continue;
-    int received = 0;
-    for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates)
-      for (int phase = 0; phase < PHASE_COUNT; phase++)
-        for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++) received |= p->segments->micro[s][phase].receive.data[k].tensor == i;
-    if (!received && !on_this_coordinate(p, t)) continue;
-    p->place[i].offset = at;
-    at += tensor_bytes(t);
+    StageSlots *slots = &p->slots[p->place[i].stage];
+    p->place[i].offset = slots->bytes;
+    slots->bytes += tensor_bytes(&g->tensor.data[i]);
   }
-  p->slot_bytes = at;
+  for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates) {
+    p->slots[s].count = p->schedule->slots[s];
+    p->slots[s].offset = p->slot_bytes;
+    p->slot_bytes += p->slots[s].count * p->slots[s].bytes;
+  }
 }
 
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
-  m->activations = p->slots * p->slot_bytes;
+  m->activations = p->slot_bytes;
   m->communication = p->comm_bytes;
   m->workspace = p->work_bytes + p->scratch_bytes;
   m->total = p->state_bytes + m->activations + m->communication + m->workspace;
