@@ -2,7 +2,7 @@
 #pragma once
 #include "train/rank.h"
 
-enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 2 };
+enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 3 };
 
 // What is gathered: parameters before the first step, gradients of the first steps, and the whole state at the end.
 typedef enum ParityDump { DUMP_INITIAL, DUMP_GRADIENT, DUMP_FINAL = DUMP_GRADIENT + PARITY_GRADIENTS, DUMP_COUNT } ParityDump;
@@ -19,6 +19,11 @@ typedef struct ParityCase {
   int reference;        // reference kernels instead of the fast ones
   int threads;          // of each rank; 0: 1
   int global;           // sequences of a step; 0: 16
+  int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
+  const char *settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
+  const Backend *backend; // NULL: as `reference` says
+  void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL
+  void *context;
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
 
@@ -32,8 +37,8 @@ typedef struct ParityResult {
   NamedTensor *tensor[DUMP_COUNT];
 } ParityResult;
 
-// Runs the case on thread ranks; an error of a rank ends the program with its message, because the others wait for it.
-// `corpus` is a prefix (see corpora.h). The result is freed by parity_free.
+// Runs the case on thread ranks. `corpus` is a prefix (see corpora.h). The result is freed by parity_free; after an error (of
+// the recipe, the layout or the first rank that failed) it is empty.
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
 

@@ -1,0 +1,77 @@
+// Features of recipes, and the pairs that are refused.
+#include "train/layouts.h"
+#include "train/recipe_keys.h"
+#include <stdlib.h>
+#include <string.h>
+
+const LayoutTraits layout_traits[LAYOUT_FEATURES] = {
+#define LAYOUT_FEATURE(id, name, kind, key, condition, axis, settings) {name, kind, key, condition, axis, settings},
+#define LAYOUT_REFUSED(...)
+#include "train/layouts.def"
+#undef LAYOUT_FEATURE
+#undef LAYOUT_REFUSED
+};
+
+static const struct { LayoutFeature a, b; const char *why; } refused[] = {
+#define LAYOUT_FEATURE(...)
+#define LAYOUT_REFUSED(a, b, why) {LAYOUT_##a, LAYOUT_##b, why},
+#include "train/layouts.def"
+#undef LAYOUT_FEATURE
+#undef LAYOUT_REFUSED
+    {LAYOUT_FEATURES, LAYOUT_FEATURES, NULL},
+};
+
+static const RecipeWord *word_of(const RecipeKey *key, const char *name) {
+  for (const RecipeWord *w = key->words; w && w->name; w++)
+    if (!strcmp(w->name, name)) return w;
+  return NULL;
+}
+
+// "> N", "= N", "= true" or "= WORD" for a key's value.
+static bool fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition) {
+  const void *field = (const char *)recipe + key->offset;
+  const char *text = condition + 2;
+  if (key->kind == RECIPE_BOOL) return *(const bool *)field == !strcmp(text, "true");
+  if (key->kind == RECIPE_CHOICE) return word_of(key, text) && *(const int *)field == word_of(key, text)->value;
+  if (key->kind != RECIPE_INT) return false;
+  int value = *(const int *)field;
+  return condition[0] == '>' ? value > atoi(text) : value == atoi(text);
+}
+
+static bool has_feature(const Recipe *r, LayoutFeature f) {
+  const LayoutTraits *t = &layout_traits[f];
+  if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
+  const RecipeKey *key = recipe_key_find(t->key);
+  if (!key || !fulfils(r, key, t->condition)) return false;
+  return !t->axis[0] || (!strcmp(t->axis, "dp") ? r->mesh.dp : !strcmp(t->axis, "tp") ? r->mesh.tp : r->mesh.pp) > 1;
+}
+
+uint64_t layouts_features(const Recipe *recipe) {
+  uint64_t set = 0;
+  for (int f = 0; f < LAYOUT_FEATURES; f++)
+    if (has_feature(recipe, (LayoutFeature)f)) set |= UINT64_C(1) << f;
+  return set;
+}
+
+bool layouts_built(LayoutFeature feature) {
+  const LayoutTraits *t = &layout_traits[feature];
+  if (!t->key[0]) return true;
+  const RecipeKey *key = recipe_key_find(t->key);
+  if (!key || key->kind == RECIPE_LATER) return false;
+  return key->kind != RECIPE_CHOICE || (word_of(key, t->condition + 2) && !word_of(key, t->condition + 2)->later);
+}
+
+const char *layouts_refused(LayoutFeature a, LayoutFeature b) {
+  for (int i = 0; refused[i].why; i++)
+    if ((refused[i].a == a && refused[i].b == b) || (refused[i].a == b && refused[i].b == a)) return refused[i].why;
+  return NULL;
+}
+
+int layouts_check(const Recipe *recipe, Error *error) {
+  uint64_t set = layouts_features(recipe);
+  for (int i = 0; refused[i].why; i++)
+    if (set >> refused[i].a & 1 && set >> refused[i].b & 1)
+      return error_set(error, PLAIT_BAD_INPUT, "%s together with %s is refused: %s (docs/parity.md)", layout_traits[refused[i].a].name,
+                       layout_traits[refused[i].b].name, refused[i].why);
+  return PLAIT_OK;
+}
