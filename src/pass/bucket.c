@@ -69,15 +69,23 @@ static int is_free(const Graph *g, int id) {
   return n->region == REGION_END && in->variable >= 0 && in->producer < 0;
 }
 
-// The last MICRO node that writes the Variable; a late number where the group spans stages.
-static int ready_at(const Graph *g, int id) {
-  const Node *n = &g->node.data[id];
-  int variable = graph_tensor(g, n->input[0])->variable, last = -1;
-  if (node_attr(n, CommAttr)->stages) return g->node.count;
+// The last MICRO node that writes each Variable, or -1.
+static int *last_writers(const Graph *g) {
+  int *last = xcalloc((size_t)g->variable.count + 1, sizeof(int));
+  for (int v = 0; v < g->variable.count; v++) last[v] = -1;
   for (int i = 0; i < g->node.count; i++)
-    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++)
-      if (graph_tensor(g, g->node.data[i].output[k])->variable == variable) last = i;
+    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++) {
+      int v = graph_tensor(g, g->node.data[i].output[k])->variable;
+      if (v >= 0) last[v] = i;
+    }
   return last;
+}
+
+// When what a collective reads is complete: the last MICRO node that writes it, a late number where the group spans stages.
+static int ready_at(const Graph *g, int id, const int *last) {
+  const Node *n = &g->node.data[id];
+  if (!is_free(g, id)) return g->node.count + 1;
+  return node_attr(n, CommAttr)->stages ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
 }
 
 // Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
@@ -122,10 +130,11 @@ int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error)
   Vec(Bucket) buckets = {0};
   int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
   Vec(Candidate) candidate = {0};
+  int *last = last_writers(g);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates || n->region == REGION_MICRO || n->ninput != 1) continue;
-    vec_push(&candidate, (Candidate){i, is_free(g, i) ? ready_at(g, i) : g->node.count + 1});
+    vec_push(&candidate, (Candidate){i, ready_at(g, i, last)});
     is_member[i] = 1;
   }
   if (candidate.count) qsort(candidate.data, (size_t)candidate.count, sizeof *candidate.data, by_readiness);
@@ -142,6 +151,7 @@ int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error)
     vec_push(&buckets, b);
   }
   vec_free(&candidate);
+  free(last);
   for (int b = 0; b < buckets.count; b++) bucket_at[buckets.data[b].place] = b + 1;
   Graph *h = graph_copy(g);
   h->node.count = 0;

@@ -10,6 +10,7 @@ typedef struct Fuse {
   int *replaced; // per tensor: the tensor that its readers take instead
   int *dropped;  // per node
   int *joined;   // per node: the ACCUMULATE or BIAS node that it does as well, or -1
+  int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
 } Fuse;
 
 static int bound(const Graph *g, int t) { return graph_tensor(g, t)->variable >= 0; }
@@ -53,13 +54,17 @@ static void join_bias(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-static int last_writer(const Graph *g, int variable, int copy, Region region) {
-  for (int i = g->node.count - 1; i >= 0; i--)
-    for (int k = 0; g->node.data[i].region == region && k < g->node.data[i].noutput; k++) {
-      const Tensor *t = graph_tensor(g, g->node.data[i].output[k]);
-      if (t->variable == variable && t->copy == copy) return i;
+static int *last_writer(const Fuse *f, int variable, int copy, Region region) {
+  return &f->writer[(variable * (MAX_COPIES + 1) + copy + 1) * REGION_COUNT + (int)region];
+}
+
+static void find_writers(Fuse *f) {
+  f->writer = xcalloc((size_t)(f->g->variable.count + 1) * (MAX_COPIES + 1) * REGION_COUNT, sizeof(int));
+  for (int i = 0; i < f->g->node.count; i++)
+    for (int k = 0; k < f->g->node.data[i].noutput; k++) {
+      const Tensor *t = graph_tensor(f->g, f->g->node.data[i].output[k]);
+      if (t->variable >= 0) *last_writer(f, t->variable, t->copy, f->g->node.data[i].region) = i + 1;
     }
-  return -1;
 }
 
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
@@ -70,7 +75,7 @@ static void drop_identity(Fuse *f, int id) {
   while (f->replaced[x] != x) x = f->replaced[x];
   const Tensor *t = graph_tensor(f->g, x);
   if (bound(f->g, y)) return;
-  if (t->variable >= 0 && last_writer(f->g, t->variable, t->copy, n->region) > id) return;
+  if (t->variable >= 0 && *last_writer(f, t->variable, t->copy, n->region) - 1 > id) return;
   f->replaced[y] = x;
   f->dropped[id] = 1;
 }
@@ -124,6 +129,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
+  find_writers(&f);
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
     join_accumulate(&f, i);
@@ -138,6 +144,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   free(f.replaced);
   free(f.dropped);
   free(f.joined);
+  free(f.writer);
   reduce_in_place(h);
   placements_adopt(h);
   *out = h;

@@ -49,10 +49,16 @@ static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, in
   const Placement *resident = layout->zero >= 3 && !layout->keep_gathered ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
   else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
-  for (int t = 0; t < g->tensor.count; t++) {
-    if (g->tensor.data[t].variable != id) continue;
-    if (v->copies) g->tensor.data[t].copy = 0;
-    g->tensor.data[t].placement = resident;
+}
+
+// Tensors that are bound to a parameter: MICRO reads the Copy where there is one.
+static void point_at_copies(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    const Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (!v || v->kind != VARIABLE_PARAMETER) continue;
+    if (v->copies) t->copy = 0;
+    t->placement = v->copies ? v->copy[0].placement : v->storage;
   }
 }
 
@@ -66,8 +72,10 @@ static void store_gradients(Graph *g, const Mesh *mesh, const Layout *layout) {
     Placement p = *g->variable.data[v->parameter].storage;
     p.partial = v->storage->partial & later;
     v->storage = placement_new(g, &p);
-    for (int t = 0; t < g->tensor.count; t++)
-      if (g->tensor.data[t].variable == i) g->tensor.data[t].placement = v->storage;
+  }
+  for (int i = 0; i < g->tensor.count; i++) {
+    int v = g->tensor.data[i].variable;
+    if (v >= 0 && g->variable.data[v].kind == VARIABLE_GRADIENT) g->tensor.data[i].placement = g->variable.data[v].storage;
   }
   for (int i = 0; i < g->node.count; i++) { // the sums are placed anew
     const Node *n = &g->node.data[i];
@@ -124,6 +132,7 @@ static void rebind_update(Graph *g) {
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
+  point_at_copies(g);
   if (layout->zero >= 2) store_gradients(g, mesh, layout);
   for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
     Variable *v = &g->variable.data[i];
