@@ -290,31 +290,32 @@ static int same_tensors(const ParityResult *a, const ParityResult *b, ParityDump
   return 1;
 }
 
+enum { KIND_COUNTER, KIND_PARAMETER, KIND_MOMENT_1, KIND_MOMENT_2, KINDS };
+
 // Tensors of a dump are compared by kind: parameters, first and second moments are of different sizes.
-static int kind_of(const char *name) {
-  const char *dot = strchr(name, '.');
-  if (!strcmp(name, "optimizer_step")) return 0; // must be equal
-  if (dot && !strncmp(name, "moment1.", 8)) return 2;
-  if (dot && !strncmp(name, "moment2.", 8)) return 3;
-  return 1;
+static int kind_of(const NamedTensor *t) {
+  if (t->elements == 1) return KIND_COUNTER; // must be equal
+  const char *name = t->name;
+  if (!strncmp(name, "moment1.", 8)) return KIND_MOMENT_1;
+  if (!strncmp(name, "moment2.", 8)) return KIND_MOMENT_2;
+  return KIND_PARAMETER;
 }
 
-static double worst_element(const ParityResult *a, const ParityResult *b, ParityDump d) {
-  enum { KINDS = 4 };
-  double largest[KINDS] = {0}, worst[KINDS] = {0}, most = 0;
-  if (!same_tensors(a, b, d)) return INFINITY;
-  for (int i = 0; i < b->tensors[d]; i++) {
-    int kind = kind_of(b->tensor[d][i].name);
+// Largest difference of each kind, against the largest element of that kind.
+static void worst_elements(const ParityResult *a, const ParityResult *b, ParityDump d, double *worst) {
+  double largest[KINDS] = {0};
+  for (int i = 0; i < KINDS; i++) worst[i] = same_tensors(a, b, d) ? 0 : INFINITY;
+  for (int i = 0; i < b->tensors[d] && !worst[0]; i++) {
+    int kind = kind_of(&b->tensor[d][i]);
     for (int64_t k = 0; k < b->tensor[d][i].elements; k++) {
       double x = a->tensor[d][i].data[k], y = b->tensor[d][i].data[k];
-      if (isnan(x) || isnan(y) || (!kind && x != y)) return INFINITY;
+      if (isnan(x) || isnan(y) || (kind == KIND_COUNTER && x != y)) worst[kind] = INFINITY;
       largest[kind] = fmax(largest[kind], fabs(y));
       worst[kind] = fmax(worst[kind], fabs(x - y));
     }
   }
   for (int i = 0; i < KINDS; i++)
-    if (worst[i] > 0) most = fmax(most, worst[i] / largest[i]);
-  return most;
+    if (worst[i] > 0 && worst[i] < INFINITY) worst[i] /= largest[i];
 }
 
 const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump d) {
@@ -344,8 +345,15 @@ ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
     d.norm = fmax(d.norm, relative(a->norm[i], b->norm[i]));
     if (a->tokens[i] != b->tokens[i]) d.loss = INFINITY;
   }
-  for (int i = 0; i < PARITY_GRADIENTS && i < b->steps; i++) d.gradient = fmax(d.gradient, worst_element(a, b, (ParityDump)(DUMP_GRADIENT + i)));
-  d.parameter = worst_element(a, b, DUMP_FINAL);
+  double worst[KINDS];
+  for (int i = 0; i < PARITY_GRADIENTS && i < b->steps; i++) {
+    worst_elements(a, b, (ParityDump)(DUMP_GRADIENT + i), worst);
+    d.gradient = fmax(d.gradient, worst[KIND_PARAMETER]);
+  }
+  worst_elements(a, b, DUMP_FINAL, worst);
+  d.weight = fmax(worst[KIND_COUNTER], worst[KIND_PARAMETER]);
+  d.moment = fmax(worst[KIND_MOMENT_1], worst[KIND_MOMENT_2]);
+  d.parameter = fmax(d.weight, d.moment);
   d.eval = relative(a->eval_loss, b->eval_loss) + fabs(a->eval_tokens - b->eval_tokens);
   return d;
 }

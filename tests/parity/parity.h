@@ -42,9 +42,10 @@ typedef struct ParityResult {
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
 
-// Largest relative difference of losses and of norms, over all steps; of gradients, and of parameters and moments at the end,
-// against the largest element of any; of the evaluation's loss. Infinite where counts of tokens, names or sizes differ.
-typedef struct ParityDifference { double loss, norm, gradient, parameter, eval; } ParityDifference;
+// Largest relative difference of losses and of norms, over all steps; of gradients, of parameters (weight) and of moments at the
+// end, against the largest element of that kind (parameter: the worse of these two); of the evaluation's loss. Infinite where
+// counts of tokens, names or sizes differ.
+typedef struct ParityDifference { double loss, norm, gradient, weight, moment, parameter, eval; } ParityDifference;
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b);
 // The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.
 double parity_norm(const ParityResult *result, int step);

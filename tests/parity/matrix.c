@@ -1,0 +1,229 @@
+// Makes the layouts of the matrix and holds them to one rank.
+#include "matrix.h"
+#include "base/philox.h"
+#include "corpora.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied"};
+
+enum { SEQUENCE_LENGTH = 12, LAYERS = 4 };
+
+// Layouts -----------------------------------------------------------------------------------------------------------
+
+static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
+static uint64_t bit(LayoutFeature f) { return UINT64_C(1) << f; }
+
+static uint64_t of_kind(const char *kind) {
+  uint64_t set = 0;
+  for (int f = 0; f < LAYOUT_FEATURES; f++)
+    if (!strcmp(layout_traits[f].kind, kind)) set |= UINT64_C(1) << f;
+  return set;
+}
+
+// Two of a kind exclude each other, as do those that the table refuses, and what is not built excludes everything.
+static int makes_sense(uint64_t set) {
+  for (int a = 0; a < LAYOUT_FEATURES; a++) {
+    if (!(set >> a & 1)) continue;
+    if (!layouts_built((LayoutFeature)a)) return 0;
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
+      if (set >> b & 1 && (!strcmp(layout_traits[a].kind, layout_traits[b].kind) || layouts_refused((LayoutFeature)a, (LayoutFeature)b))) return 0;
+  }
+  return 1;
+}
+
+// Sizes 0: as small as shows the features.
+static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) {
+  MatrixLayout l = {.features = set, .kind = kind, .layers = LAYERS};
+  int data = (set & of_kind("zero")) || has(set, LAYOUT_HYBRID);
+  l.dp = dp ? dp : (has(set, LAYOUT_DP) || data ? 2 : 1) * (has(set, LAYOUT_DP) && data ? 2 : 1);
+  if (has(set, LAYOUT_HYBRID) && l.dp < 4) l.dp = 4;
+  l.tp = tp ? tp : set & of_kind("tp") ? 2 : 1;
+  l.pp = pp ? pp : set & of_kind("pp") ? 2 : 1;
+  int microbatches = l.pp * (has(set, LAYOUT_ACCUMULATION) ? l.pp > 1 ? 2 : 4 : 1);
+  if (l.pp == 3) microbatches = 4;
+  while (microbatches * l.dp > MATRIX_GLOBAL) microbatches /= 2;
+  l.micro = MATRIX_GLOBAL / l.dp / microbatches;
+  if (has(set, LAYOUT_INTERLEAVED)) l.layers = l.pp * 2 > LAYERS ? l.pp * 2 : LAYERS;
+  for (int f = 0; f < LAYOUT_FEATURES; f++) {
+    if (!(set >> f & 1)) continue;
+    const LayoutTraits *t = &layout_traits[f];
+    size_t n = strlen(l.name), k = strlen(l.settings);
+    snprintf(l.name + n, sizeof l.name - n, "%s%s", n ? " + " : "", t->name);
+    snprintf(l.settings + k, sizeof l.settings - k, "%s%s", k && t->settings[0] ? " " : "", t->settings);
+  }
+  if (has(set, LAYOUT_HYBRID) && !(set & of_kind("zero"))) {
+    size_t k = strlen(l.settings);
+    snprintf(l.settings + k, sizeof l.settings - k, " parallel.zero=3");
+  }
+  size_t n = strlen(l.name);
+  snprintf(l.name + n, sizeof l.name - n, " (dp %d tp %d pp %d micro %d)", l.dp, l.tp, l.pp, l.micro);
+  return l;
+}
+
+typedef Vec(MatrixLayout) LayoutList;
+
+static void add(LayoutList *list, MatrixLayout l) {
+  if (makes_sense(l.features) && l.dp * l.tp * l.pp <= MATRIX_RANKS) vec_push(list, l);
+}
+
+static void add_singles(LayoutList *list) {
+  for (int f = 0; f < LAYOUT_FEATURES; f++) {
+    const LayoutTraits *t = &layout_traits[f];
+    uint64_t set = UINT64_C(1) << f;
+    add(list, make(set, MATRIX_SINGLE, 0, 0, 0));
+    if (set & (of_kind("zero") | bit(LAYOUT_DP))) add(list, make(set, MATRIX_SINGLE, 4, 0, 0));
+    if (f == LAYOUT_HYBRID) add(list, make(set, MATRIX_SINGLE, 8, 0, 0));
+    if (!strcmp(t->kind, "tp")) add(list, make(set, MATRIX_SINGLE, 0, 4, 0));
+    if (!strcmp(t->kind, "pp")) add(list, make(set, MATRIX_SINGLE, 0, 0, 4));
+    if (!strcmp(t->kind, "pp") && f != LAYOUT_INTERLEAVED) add(list, make(set, MATRIX_SINGLE, 0, 0, 3)); // layers do not divide
+  }
+}
+
+// Layouts of 5 to 7 features as people run them.
+static const struct { uint64_t features; int dp, tp, pp; } real[] = {
+#define F(id) (UINT64_C(1) << LAYOUT_##id)
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},  // Megatron-LM
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 4},
+    {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
+    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 4, 4, 1},                   // FSDP with tp inside a machine
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 8, 2, 1},       // HSDP with tp
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
+    {F(DP) | F(ZERO_2) | F(TP) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
+    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_3) | F(TP) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION), 2, 4, 2},
+    {F(DP) | F(ZERO_2) | F(HYBRID) | F(SEQUENCE) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(NAIVE) | F(SELECTIVE) | F(BUCKETS_OFF), 2, 4, 2},
+    {F(DP) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 2, 4, 2},                          // no ZeRO
+    {F(DP) | F(ZERO_1) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(SEQUENCE) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 2, 2, 4},
+#undef F
+};
+
+int matrix_layouts(MatrixLayout **out) {
+  LayoutList list = {0};
+  add_singles(&list);
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++) add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b, MATRIX_PAIR, 0, 0, 0));
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
+      for (int c = b + 1; c < LAYOUT_FEATURES; c++)
+        add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b | UINT64_C(1) << c, MATRIX_TRIPLE, 0, 0, 0));
+  for (size_t i = 0; i < sizeof real / sizeof *real; i++) add(&list, make(real[i].features, MATRIX_REAL, real[i].dp, real[i].tp, real[i].pp));
+  *out = list.data;
+  return list.count;
+}
+
+int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed) {
+  PhiloxKey key = philox_key(seed, 0, philox_name("matrix"));
+  if (wanted > count) wanted = count;
+  for (int i = 0; i < wanted; i++) {
+    uint32_t r[4];
+    philox4x32(key, (uint32_t)i, 0, 0, 0, r);
+    int k = i + (int)(r[0] % (uint32_t)(count - i));
+    MatrixLayout chosen = layout[k];
+    layout[k] = layout[i];
+    layout[i] = chosen;
+  }
+  return wanted;
+}
+
+uint64_t matrix_seed(void) {
+  const char *given = getenv("PARITY_SEED");
+  uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)(time(NULL) / 86400);
+  printf("PARITY_SEED=%llu\n", (unsigned long long)seed);
+  return seed;
+}
+
+ParityCase matrix_case(const MatrixLayout *l, const char *model, Dtype precision) {
+  return (ParityCase){.name = l->name, .model = model, .dp = l->dp, .tp = l->tp, .pp = l->pp, .micro = l->micro, .layers = l->layers,
+                      .seq = SEQUENCE_LENGTH, .global = MATRIX_GLOBAL, .settings = l->settings, .precision = precision, .steps = MATRIX_STEPS};
+}
+
+// One rank ----------------------------------------------------------------------------------------------------------
+
+typedef struct Oracle { const char *model; int layers; Dtype precision; ParityResult result; } Oracle;
+static Oracle oracle[64]; // of this test program
+static int oracles;
+
+static const ParityResult *one_rank(const char *model, int layers, Dtype precision) {
+  for (int i = 0; i < oracles; i++)
+    if (!strcmp(oracle[i].model, model) && oracle[i].layers == layers && oracle[i].precision == precision) return &oracle[i].result;
+  CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
+  Oracle *o = &oracle[oracles++];
+  *o = (Oracle){.model = model, .layers = layers, .precision = precision};
+  MatrixLayout l = {.name = "one rank", .dp = 1, .tp = 1, .pp = 1, .micro = MATRIX_GLOBAL, .layers = layers};
+  ParityCase c = matrix_case(&l, model, precision);
+  Error error = {0};
+  CHECK(!parity_run(&c, corpus_for(model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
+  return &o->result;
+}
+
+void matrix_forget(void) {
+  for (int i = 0; i < oracles; i++) parity_free(&oracle[i].result);
+  oracles = 0;
+}
+
+// Comparison --------------------------------------------------------------------------------------------------------
+
+MatrixTolerance matrix_tolerance(Dtype precision) {
+  if (precision == DTYPE_F64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
+  // Unit roundoff of what activations are kept in, times the root of the terms of an element's sum (the tokens of a step), times
+  // 4, because the error of a layer goes on to the others. A parameter may differ by the AdamW steps (lr = 1e-2) taken, because
+  // these divide a gradient that is only rounding by its own size; the largest parameter is above 1.
+  double u = precision == DTYPE_BF16 ? 1.0 / 256 : FLT_EPSILON / 2, terms = sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH);
+  return (MatrixTolerance){u * 4, u * 4 * terms, u * 4 * terms, 2e-2 * MATRIX_STEPS, u * 8 * terms};
+}
+
+static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
+  return !(d->loss <= t->loss && d->norm <= t->norm && d->gradient <= t->gradient && d->weight <= t->parameter && d->moment <= t->moment &&
+           d->eval <= t->loss);
+}
+
+static void keep_worst(ParityDifference *worst, const ParityDifference *d) {
+  worst->loss = fmax(worst->loss, d->loss);
+  worst->norm = fmax(worst->norm, d->norm);
+  worst->gradient = fmax(worst->gradient, d->gradient);
+  worst->weight = fmax(worst->weight, d->weight);
+  worst->moment = fmax(worst->moment, d->moment);
+  worst->eval = fmax(worst->eval, d->eval);
+}
+
+static int loud(void) { return getenv("PARITY_LOUD") != NULL; }
+
+void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, MatrixTally *tally) {
+  ParityCase c = matrix_case(l, model, precision);
+  if (!parity_wanted(&c)) return;
+  const ParityResult *one = one_rank(model, l->layers, precision);
+  ParityResult other;
+  Error error = {0};
+  int code = parity_run(&c, corpus_for(model, CORPUS_RAGGED), &other, &error);
+  if (code) {
+    // Sizes that a mesh does not divide are refused before anything starts; all else must run.
+    int by_size = code == PLAIT_BAD_INPUT && strstr(error.message, "key and value heads");
+    printf("%-10s %-5s %s: %s%s\n", model, dtype_name(precision), l->name, error.message, by_size ? "" : "  WRONG");
+    if (by_size) tally->refused++;
+    else tally->wrong++;
+    return;
+  }
+  ParityDifference d = parity_compare(&other, one);
+  MatrixTolerance t = matrix_tolerance(precision);
+  const char *initial = parity_first_different(&other, one, DUMP_INITIAL); // to the bit
+  int wrong = is_wrong(&d, &t) || initial;
+  if (wrong || loud())
+    printf("%-10s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", model, dtype_name(precision),
+           l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
+           wrong ? "  WRONG" : "");
+  fflush(stdout);
+  tally->runs++;
+  tally->of[l->kind]++;
+  tally->wrong += wrong;
+  if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
+  keep_worst(&tally->worst, &d);
+  parity_free(&other);
+}

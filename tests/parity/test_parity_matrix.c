@@ -1,0 +1,42 @@
+// The parity matrix: a random sample of it under ctest (PARITY_SEED and PARITY_SAMPLE choose), the whole with PARITY_ALL=1, as
+// `make parity` does.
+#include "corpora.h"
+#include "matrix.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
+
+static void leg(Dtype precision, int sample) {
+  MatrixLayout *layout;
+  int count = matrix_layouts(&layout), wanted = count;
+  assert_true(count > 300);
+  MatrixTally tally = {0};
+  if (!whole()) {
+    if (getenv("PARITY_SAMPLE")) sample = atoi(getenv("PARITY_SAMPLE"));
+    wanted = matrix_sample(layout, count, sample, matrix_seed());
+  }
+  for (int i = 0; i < wanted; i++)
+    for (int m = 0; m < MATRIX_MODELS; m++)
+      if (whole() || m == i % MATRIX_MODELS) matrix_run(&layout[i], matrix_models[m], precision, &tally);
+  printf("%s: %d of %d layouts, %d runs on up to %d ranks, %d refused by size; worst: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  "
+         "moments %.1e  eval %.1e\n", dtype_name(precision), wanted, count, tally.runs, tally.ranks, tally.refused, tally.worst.loss, tally.worst.norm,
+         tally.worst.gradient, tally.worst.weight, tally.worst.moment, tally.worst.eval);
+  free(layout);
+  matrix_forget();
+  assert_int_equal(tally.wrong, 0);
+}
+
+static void fp64(void **state) { leg(DTYPE_F64, 40); }
+static void fp32(void **state) { leg(DTYPE_F32, 20); }
+static void bf16(void **state) { leg(DTYPE_BF16, 20); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16)};
+  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
+}
