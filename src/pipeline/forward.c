@@ -1,9 +1,12 @@
-// Forward only: evaluation and generation.
+// Forward only: evaluation and generation. With several stages a coordinate, microbatches go through them in groups as in
+// interleaved.c; the last group may be smaller.
 #include "pipeline/schedule.h"
 
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
-  for (int m = 0; m < microbatches; m++)
-    for (int s = coordinate; s < stages; s += coordinates) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
+  for (int first = 0; first < microbatches; first += coordinates)
+    for (int s = coordinate; s < stages; s += coordinates)
+      for (int m = first; m < first + coordinates && m < microbatches; m++)
+        vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
 }
 
 const ScheduleGenerator schedule_forward = {"forward", generate};

@@ -17,6 +17,8 @@ typedef struct Action {
   int microbatch;
   int tensor;     // SEND, RECV
   int peer;       // SEND, RECV: the other virtual stage
+  Phase phase;    // SEND, RECV: of the segment that it belongs to
+  int kept;       // SEND, RECV: as Crossing
   int from, to;   // FORWARD, BACKWARD: range of the body's instructions (to 0: all of them); see program
   int node;       // REDUCE
 } Action;
@@ -27,38 +29,63 @@ typedef struct Schedule {
   int stages;           // virtual stages; stage s runs on coordinate s % coordinates
   int microbatches;
   ActionList *list;     // one per coordinate
-  int slots;            // most microbatches in flight in any stage: slots each stage's activations need
+  int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
 } Schedule;
+// Buffers of what a segment sends and receives: microbatch m uses number m % MAIL_BUFFERS, so that the next one can be made
+// while a message waits for its receiver.
+enum { MAIL_BUFFERS = 2 };
 
 // A generator appends FORWARD and BACKWARD actions for one coordinate, in order.
 typedef struct ScheduleGenerator {
   const char *name;
   void (*generate)(int coordinates, int stages, int microbatches, int coordinate, ActionList *list);
 } ScheduleGenerator;
-extern const ScheduleGenerator schedule_gpipe, schedule_1f1b, schedule_forward;
+extern const ScheduleGenerator schedule_naive, schedule_gpipe, schedule_1f1b, schedule_interleaved, schedule_forward;
 const ScheduleGenerator *schedule_by_name(const char *name); // NULL when unknown
 
 // A segment: the nodes that one action runs, and what crosses its border.
-typedef struct Crossing { int tensor, stage; } Crossing; // tensor, the other stage
+typedef struct Crossing {
+  int tensor, stage; // stage and phase of the other side
+  Phase phase;
+  int kept;          // other bodies of this coordinate read it too: it lies in a slot, and else in the segment's mail
+} Crossing;
 typedef Vec(Crossing) CrossingList;
 typedef struct Segment {
   Vec(int) node;
-  CrossingList receive, send;
+  CrossingList receive, send; // also between stages of one coordinate, which hand over in memory
+  uint64_t holders;           // stages of the same coordinate in whose slots lies what it reads
 } Segment;
 typedef struct Segments {
   int stages;
   Segment begin, end;               // nodes of all stages; which run where is Node.stages
   Segment (*micro)[PHASE_COUNT];    // [stage][phase]
 } Segments;
-// Cuts a partitioned graph. segments_free releases it.
-Segments *segments_of(const Graph *g);
+// Cuts a partitioned graph whose stages lie on so many coordinates in turn. A tensor arrives at a coordinate once, in the
+// first segment there that reads it. segments_free releases it.
+Segments *segments_of(const Graph *g, int coordinates);
 void segments_free(Segments *s);
 
-// Generates, adds BEGIN, SEND, RECV and END, and validates: every RECV meets its SEND, in the same order on both sides, and
-// no coordinate waits for ever. PLAIT_INFEASIBLE with the sentence otherwise.
+// Generates, adds BEGIN, SEND, RECV and END, counts slots and validates by schedule_replay.
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
+
+// What ran when in a replay: FORWARD and BACKWARD only.
+typedef struct ScheduleSpan { int coordinate, stage, microbatch; ActionKind kind; double start, end; } ScheduleSpan;
+typedef struct ScheduleSpans {
+  Vec(ScheduleSpan) span; // coordinate by coordinate, each in order
+  double total;           // when the last one ends
+  double busy;            // of all coordinates together; the bubble is 1 − busy / (coordinates · total) of the total
+} ScheduleSpans;
+
+// Runs all coordinates as executors would: a SEND is posted and does not wait, a RECV waits for its SEND, a slot or mail
+// buffer is entered when what its last microbatch sent has been received. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
+// doubled, on a wrong coordinate or before what they need, messages that do not meet in order, and deadlocks.
+// `cost` (may be NULL): how long segments take, by stage and phase, while transfers take no time; `spans` (may be NULL)
+// gets what ran when, released by schedule_spans_free.
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error);
+void schedule_spans_free(ScheduleSpans *spans);
+
 // One line an action.
 const char *action_name(ActionKind kind); // as printed: "F"
-void schedule_print(const ActionList *list, const Graph *g, int slots, FILE *out);
+void schedule_print(const ActionList *list, const Graph *g, const int *slots, FILE *out);

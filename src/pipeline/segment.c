@@ -7,25 +7,49 @@ static Segment *segment_of(Segments *s, const Node *n) {
   return &s->micro[n->stage][n->phase];
 }
 
-static int listed(const CrossingList *list, int tensor, int stage) {
+static int listed(const CrossingList *list, int tensor) {
   for (int i = 0; i < list->count; i++)
-    if (list->data[i].tensor == tensor && (stage < 0 || list->data[i].stage == stage)) return 1;
+    if (list->data[i].tensor == tensor) return 1;
   return 0;
 }
 
-// A tensor made in another stage arrives once, in the first segment here that reads it (nodes come forward first).
-static void cross(Segments *s, const Graph *g, const Node *reader, int tensor) {
+// The stage of the same coordinate in whose slot a tensor from elsewhere lies: the one that has received it; or -1.
+static int receiver(const Segments *s, int tensor, int coordinate, int coordinates) {
+  for (int stage = coordinate; stage < s->stages; stage += coordinates)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      if (listed(&s->micro[stage][phase].receive, tensor)) return stage;
+  return -1;
+}
+
+// A tensor made on another coordinate arrives once, in the first segment here that reads it (nodes come in the order in which
+// a microbatch passes them). One made in another stage of this coordinate stays in that stage's slot.
+static void cross(Segments *s, const Graph *g, int coordinates, const Node *reader, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->producer < 0 || t->variable >= 0) return;
   const Node *maker = &g->node.data[t->producer];
+  Segment *in = &s->micro[reader->stage][reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (maker->stage == reader->stage) return;
-  for (int phase = 0; phase < PHASE_COUNT; phase++)
-    if (listed(&s->micro[reader->stage][phase].receive, tensor, -1)) return;
-  vec_push(&s->micro[reader->stage][reader->phase].receive, (Crossing){tensor, maker->stage});
-  vec_push(&s->micro[maker->stage][maker->phase].send, (Crossing){tensor, reader->stage});
+  int here = maker->stage % coordinates == reader->stage % coordinates;
+  int holder = here ? maker->stage : receiver(s, tensor, reader->stage % coordinates, coordinates);
+  if (holder >= 0) in->holders |= 1ull << holder;
+  if (holder >= 0 && (!here || listed(&in->receive, tensor))) return;
+  vec_push(&in->receive, (Crossing){tensor, maker->stage, maker->phase, here});
+  vec_push(&out->send, (Crossing){tensor, reader->stage, reader->phase, here});
 }
 
-Segments *segments_of(const Graph *g) {
+// Marks what a segment receives or sends that another body of the coordinate reads: in its list of that.
+static void keep(Segments *s, int coordinates, int tensor, const Node *reader) {
+  for (int stage = reader->stage % coordinates; stage < s->stages; stage += coordinates)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      if (stage == reader->stage && phase == (int)reader->phase) continue;
+      CrossingList *lists[] = {&s->micro[stage][phase].receive, &s->micro[stage][phase].send};
+      for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->count; i++)
+          if (lists[l]->data[i].tensor == tensor) lists[l]->data[i].kept = 1;
+    }
+}
+
+Segments *segments_of(const Graph *g, int coordinates) {
   Segments *s = xcalloc(1, sizeof *s);
   s->stages = g->stages;
   s->micro = xcalloc((size_t)g->stages, sizeof *s->micro);
@@ -35,7 +59,12 @@ Segments *segments_of(const Graph *g) {
       const Node *n = &g->node.data[i];
       if (n->region != REGION_MICRO || (int)n->phase != phase) continue;
       for (int k = 0; k < n->ninput; k++)
-        if (n->input[k] >= 0) cross(s, g, n, n->input[k]);
+        if (n->input[k] >= 0) cross(s, g, coordinates, n, n->input[k]);
+    }
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].ninput; k++) {
+      int t = g->node.data[i].input[k];
+      if (t >= 0 && graph_tensor(g, t)->producer >= 0 && graph_tensor(g, t)->variable < 0) keep(s, coordinates, t, &g->node.data[i]);
     }
   return s;
 }

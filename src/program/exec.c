@@ -25,6 +25,13 @@ typedef struct Bound {
 typedef struct BoundBody { int count; Bound *bound; } BoundBody;
 typedef struct GroupComm { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } GroupComm;
 
+// What became of a slot, or mail of a segment, in this step: who is in it, and what was sent from it and may still be read.
+typedef struct BufferUse {
+  int microbatch;             // -1: nobody yet
+  int sends;
+  PlaitEvent *sent;           // (sends of both segments of the stage)
+} BufferUse;
+
 struct Executor {
   const Program *program;
   State *state;
@@ -39,9 +46,9 @@ struct Executor {
   Vec(GroupComm) group;
   PlaitStream *stream;        // of REDUCE; NULL when there is none
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
-  PlaitEvent *sent;           // (slots × sends per microbatch)
-  int sends;                  // per microbatch, at most
-  int *sent_count;            // (slots)
+  BufferUse **slot;           // (stages, slots of the stage)
+  BufferUse *(*mail)[PHASE_COUNT]; // (stages), each (buffers)
+  int *in_flight, *most_in_flight; // (stages) microbatches between their entrance and their last body, now and at most
   double comm_seconds, stalled_seconds;
   Trace *trace;               // NULL: none
   Arena arena;
@@ -64,8 +71,12 @@ static char *pointer(const Executor *e, int tensor, int microbatch) {
     return e->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
   }
   case SPACE_INPUT: return (char *)e->inputs[t->input].base + microbatch * e->inputs[t->input].stride;
-  case SPACE_SLOT: return e->state->work + microbatch % p->slots * p->slot_bytes + place->offset;
-  case SPACE_COMM: return e->state->work + p->slots * p->slot_bytes + place->offset;
+  case SPACE_SLOT:
+  case SPACE_MAIL: {
+    const Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->mail[place->stage][place->phase];
+    return e->state->work + ring->offset + microbatch % ring->count * ring->bytes + place->offset;
+  }
+  case SPACE_COMM: return e->state->work + p->slot_bytes + p->mail_bytes + place->offset;
   case SPACE_WORK: return e->state->work + program_work_offset(p) + place->offset;
   case SPACE_NONE: break;
   }
@@ -204,6 +215,28 @@ static void find_microbatch_samples(Executor *e) {
   }
 }
 
+static int sends_of(const Program *p, int stage) {
+  return p->segments->micro[stage][PHASE_FORWARD].send.count + p->segments->micro[stage][PHASE_BACKWARD].send.count;
+}
+
+static BufferUse *make_ring(Executor *e, const Ring *ring, int stage) {
+  BufferUse *use = arena_array(&e->arena, BufferUse, ring->count + 1);
+  for (int i = 0; i < ring->count; i++) use[i].sent = arena_array(&e->arena, PlaitEvent, sends_of(e->program, stage) + 1);
+  return use;
+}
+
+static void make_buffers(Executor *e) {
+  const Program *p = e->program;
+  e->slot = arena_array(&e->arena, BufferUse *, p->graph->stages);
+  e->mail = arena_alloc(&e->arena, sizeof *e->mail * (size_t)p->graph->stages);
+  e->in_flight = arena_array(&e->arena, int, p->graph->stages);
+  e->most_in_flight = arena_array(&e->arena, int, p->graph->stages);
+  for (int s = 0; s < p->graph->stages; s++) {
+    e->slot[s] = make_ring(e, &p->slots[s], s);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) e->mail[s][phase] = make_ring(e, &p->mail[s][phase], s);
+  }
+}
+
 int executor_create(const Program *p, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
                     Executor **out, Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
@@ -221,7 +254,6 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       e->micro[s][phase] = bind_body(e, &p->micro[s][phase]);
-      e->sends += p->segments->micro[s][phase].send.count;
     }
   for (int i = 0; i < p->actions.count && !code; i++)
     if (p->actions.data[i].kind == ACTION_REDUCE && !e->stream) code = plait_stream_create(world, &e->stream, error);
@@ -229,8 +261,7 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
     executor_destroy(e);
     return code;
   }
-  e->sent = arena_array(&e->arena, PlaitEvent, p->slots * (e->sends + 1));
-  e->sent_count = arena_array(&e->arena, int, p->slots + 1);
+  make_buffers(e);
   *out = e;
   return PLAIT_OK;
 }
@@ -313,24 +344,36 @@ static int run_reduce(Executor *e, const Action *a, Error *error) {
   return PLAIT_OK;
 }
 
-static int wait_sends(Executor *e, int slot) {
+static int wait_sends(Executor *e, BufferUse *b) {
   int code = PLAIT_OK;
-  if (!e->sent_count[slot]) return PLAIT_OK;
+  if (!b->sends) return PLAIT_OK;
   double start = now();
-  for (int i = 0; i < e->sent_count[slot] && !code; i++) code = plait_event_wait(e->sent[slot * e->sends + i]);
-  e->sent_count[slot] = 0;
+  for (int i = 0; i < b->sends && !code; i++) code = plait_event_wait(b->sent[i]);
+  b->sends = 0;
   e->comm_seconds += now() - start;
   return code;
 }
 
+static BufferUse *slot_of(Executor *e, const Action *a) { return &e->slot[a->stage][a->microbatch % e->program->slots[a->stage].count]; }
+
+static Phase phase_of(const Action *a) {
+  return a->kind == ACTION_FORWARD ? PHASE_FORWARD : a->kind == ACTION_BACKWARD ? PHASE_BACKWARD : a->phase;
+}
+
+static BufferUse *mail_of(Executor *e, const Action *a) {
+  Phase phase = phase_of(a);
+  return &e->mail[a->stage][phase][a->microbatch % e->program->mail[a->stage][phase].count];
+}
+
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
-  int slot = a->microbatch % e->program->slots, peer = a->peer % e->program->schedule->coordinates;
+  int peer = a->peer % e->program->schedule->coordinates;
   char *data = pointer(e, a->tensor, a->microbatch);
   PlaitBuffer buffer = {data, data, (size_t)extent(t, 0, t->shape.rank)};
   if (a->kind == ACTION_SEND) {
-    CHECK(e->sent_count[slot] < e->sends);
-    return plait_send(e->pipe[a->peer > a->stage], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[slot * e->sends + e->sent_count[slot]++]);
+    BufferUse *from = a->kept ? slot_of(e, a) : mail_of(e, a);
+    CHECK(from->sends < sends_of(e->program, a->stage));
+    return plait_send(e->pipe[a->peer > a->stage], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &from->sent[from->sends++]);
   }
   double start = now();
   int code = plait_recv(e->pipe[a->stage > a->peer], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
@@ -339,7 +382,6 @@ static int run_transfer(Executor *e, const Action *a) {
 }
 
 static int run_action(Executor *e, const Action *a, Error *error) {
-  int slot = a->microbatch % e->program->slots;
   switch (a->kind) {
   case ACTION_BEGIN: return run_body(e, &e->begin, 0, 0, 0, error);
   case ACTION_END: return run_body(e, &e->end, 0, 0, 0, error);
@@ -348,19 +390,53 @@ static int run_action(Executor *e, const Action *a, Error *error) {
   case ACTION_REDUCE: return run_reduce(e, a, error);
   case ACTION_RECV: // the first thing that happens to a slot may be a receive
   case ACTION_SEND:
-    if (run_transfer(e, a)) return error_set(error, PLAIT_FAILED, "stage %d, microbatch %d, slot %d: %s", a->stage, a->microbatch, slot, plait_comm_error(e->world));
+    if (run_transfer(e, a)) return error_set(error, PLAIT_FAILED, "stage %d, microbatch %d: %s", a->stage, a->microbatch, plait_comm_error(e->world));
     return PLAIT_OK;
   case ACTION_COUNT: break;
   }
   return PLAIT_OK;
 }
 
-// Before a microbatch enters a slot, what its predecessor there sent must have arrived.
-static int reuse_slot(Executor *e, const Action *a, int *entered) {
-  int slot = a->microbatch % e->program->slots;
-  if ((a->kind != ACTION_FORWARD && a->kind != ACTION_RECV) || a->microbatch <= entered[slot]) return PLAIT_OK;
-  entered[slot] = a->microbatch;
+// Before a microbatch enters a stage's slot or a segment's mail, what its predecessor there sent must have arrived.
+static int enter_buffers(Executor *e, const Action *a) {
+  if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD && a->kind != ACTION_RECV) return PLAIT_OK;
+  BufferUse *slot = slot_of(e, a), *mail = mail_of(e, a);
+  int code = PLAIT_OK;
+  if (mail->microbatch != a->microbatch) code = wait_sends(e, mail);
+  mail->microbatch = a->microbatch;
+  if (code || phase_of(a) == PHASE_BACKWARD || slot->microbatch == a->microbatch) return code;
+  slot->microbatch = a->microbatch;
+  if (++e->in_flight[a->stage] > e->most_in_flight[a->stage]) e->most_in_flight[a->stage] = e->in_flight[a->stage];
   return wait_sends(e, slot);
+}
+
+// A microbatch has left its slot when the stage's last body on it is done.
+static void leave_slot(Executor *e, const Action *a) {
+  int last = e->micro[a->stage][PHASE_BACKWARD].count ? ACTION_BACKWARD : ACTION_FORWARD;
+  if ((int)a->kind == last && a->to >= e->micro[a->stage][last == ACTION_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD].count) e->in_flight[a->stage]--;
+}
+
+int executor_most_in_flight(const Executor *e, int stage) { return e->most_in_flight[stage]; }
+
+static void empty_ring(BufferUse *use, const Ring *ring) {
+  for (int i = 0; i < ring->count; i++) use[i].microbatch = -1;
+}
+
+static void empty_buffers(Executor *e, int stage) {
+  empty_ring(e->slot[stage], &e->program->slots[stage]);
+  for (int phase = 0; phase < PHASE_COUNT; phase++) empty_ring(e->mail[stage][phase], &e->program->mail[stage][phase]);
+}
+
+static int wait_ring(Executor *e, BufferUse *use, const Ring *ring) {
+  int code = PLAIT_OK;
+  for (int i = 0; i < ring->count && !code; i++) code = wait_sends(e, &use[i]);
+  return code;
+}
+
+static int wait_all_sends(Executor *e, int stage) {
+  int code = wait_ring(e, e->slot[stage], &e->program->slots[stage]);
+  for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = wait_ring(e, e->mail[stage][phase], &e->program->mail[stage][phase]);
+  return code;
 }
 
 static int body_spans(const BoundBody *b, int from, int to) { return (to ? to : b->count) - from; }
@@ -383,17 +459,19 @@ int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *err
   e->inputs = inputs;
   e->parameters.step = step;
   const ActionList *list = &e->program->actions;
-  int entered[e->program->slots], code = PLAIT_OK;
-  for (int i = 0; i < e->program->slots; i++) entered[i] = -1;
+  const Program *p = e->program;
+  int code = PLAIT_OK;
+  for (int s = 0; s < p->graph->stages; s++) empty_buffers(e, s);
   for (int i = 0; i < list->count && !code; i++) {
-    if (reuse_slot(e, &list->data[i], entered)) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
+    if (enter_buffers(e, &list->data[i])) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
     const Action *a = &list->data[i];
     double begin = trace_begin(e->trace);
     code = run_action(e, a, error);
+    leave_slot(e, a);
     int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
     trace_end(e->trace, begin, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1, in_slot ? a->microbatch : -1);
   }
-  for (int s = 0; s < e->program->slots && !code; s++)
-    if (wait_sends(e, s)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
+  for (int s = 0; s < p->graph->stages && !code; s++)
+    if (wait_all_sends(e, s)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(e->world));
   return code;
 }

@@ -24,5 +24,7 @@ double executor_stalled_seconds(const Executor *e);
 // Actions and instructions go to the trace while it is on; NULL: no longer. At most so many spans a run.
 void executor_set_trace(Executor *e, Trace *trace);
 int executor_trace_spans(const Executor *e);
+// The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is right.
+int executor_most_in_flight(const Executor *e, int stage);
 // The memory of a tensor after a run (slot 0); for tests and for reading logits.
 const void *executor_tensor(const Executor *e, int tensor);

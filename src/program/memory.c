@@ -77,7 +77,7 @@ void memory_place_reduced(Program *p) {
     const Node *n = &p->graph->node.data[a->node];
     for (int k = 0; k < n->noutput; k++) {
       if (p->place[n->output[k]].space != SPACE_WORK) continue;
-      p->place[n->output[k]] = (Place){SPACE_COMM, p->comm_bytes};
+      p->place[n->output[k]] = (Place){.space = SPACE_COMM, .offset = p->comm_bytes};
       p->comm_bytes += tensor_bytes(graph_tensor(p->graph, n->output[k]));
     }
   }
@@ -105,12 +105,12 @@ void memory_place_body(Program *p, const Body *body) {
   vec_free(&life);
 }
 
-static void hold(Program *p, int tensor, int stage) {
-  if (p->place[tensor].space == SPACE_WORK) p->place[tensor] = (Place){SPACE_SLOT, stage, 0};
+static void hold(Program *p, int tensor, Space space, int stage, Phase phase) {
+  if (p->place[tensor].space == SPACE_WORK) p->place[tensor] = (Place){space, stage, phase, 0};
 }
 
-// What a stage of this coordinate receives from another one, sends, or leaves to another body lies in its slot. A tensor that
-// two stages here read lies in the slot of the one that made it or received it.
+// What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate read in
+// the slot of the one that made or received it. What is only sent or received lies in the segment's mail.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
   int coordinates = p->schedule->coordinates;
@@ -122,42 +122,53 @@ static void mark_slots(Program *p, int stage) {
         const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
         if (!t || t->producer < 0) continue;
         const Node *maker = &g->node.data[t->producer];
-        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, maker->stage);
+        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, SPACE_SLOT, maker->stage, PHASE_FORWARD);
       }
     }
-    for (int i = 0; i < s->send.count; i++) hold(p, s->send.data[i].tensor, stage);
-    for (int i = 0; i < s->receive.count; i++)
-      if (s->receive.data[i].stage % coordinates != p->coordinate) hold(p, s->receive.data[i].tensor, stage);
+    const CrossingList *lists[] = {&s->send, &s->receive};
+    for (int l = 0; l < 2; l++)
+      for (int i = 0; i < lists[l]->count; i++) {
+        const Crossing *c = &lists[l]->data[i];
+        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? SPACE_SLOT : SPACE_MAIL, stage, (Phase)phase);
+      }
   }
+}
+
+static void lay_out(Ring *ring, int count, int64_t *at, int64_t from) {
+  ring->count = count;
+  ring->offset = from + *at;
+  *at += ring->count * ring->bytes;
 }
 
 void memory_place_tensors(Program *p) {
   const Graph *g = p->graph;
+  int coordinates = p->schedule->coordinates;
   p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
-  p->slots = arena_array(&p->arena, StageSlots, g->stages);
+  p->slots = arena_array(&p->arena, Ring, g->stages);
+  p->mail = arena_alloc(&p->arena, sizeof *p->mail * (size_t)g->stages);
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     p->place[i].space = t->variable >= 0 ? SPACE_VARIABLE : t->input >= 0 ? SPACE_INPUT : SPACE_WORK;
     if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
-  for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates) mark_slots(p, s);
+  for (int s = p->coordinate; s < g->stages; s += coordinates) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
-    if (p->place[i].space != SPACE_SLOT) continue;
-    StageSlots *slots = &p->slots[p->place[i].stage];
-    p->place[i].offset = slots->bytes;
-    slots->bytes += tensor_bytes(&g->tensor.data[i]);
+    Place *place = &p->place[i];
+    if (place->space != SPACE_SLOT && place->space != SPACE_MAIL) continue;
+    Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->mail[place->stage][place->phase];
+    place->offset = ring->bytes;
+    ring->bytes += tensor_bytes(&g->tensor.data[i]);
   }
-  for (int s = p->coordinate; s < g->stages; s += p->schedule->coordinates) {
-    p->slots[s].count = p->schedule->slots[s];
-    p->slots[s].offset = p->slot_bytes;
-    p->slot_bytes += p->slots[s].count * p->slots[s].bytes;
-  }
+  int mail = p->schedule->microbatches < MAIL_BUFFERS ? p->schedule->microbatches : MAIL_BUFFERS;
+  for (int s = p->coordinate; s < g->stages; s += coordinates) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
+  for (int s = p->coordinate; s < g->stages; s += coordinates)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->mail[s][phase], mail, &p->mail_bytes, p->slot_bytes);
 }
 
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
   m->activations = p->slot_bytes;
-  m->communication = p->comm_bytes;
+  m->communication = p->mail_bytes + p->comm_bytes;
   m->workspace = p->work_bytes + p->scratch_bytes;
   m->total = p->state_bytes + m->activations + m->communication + m->workspace;
 }

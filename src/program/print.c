@@ -11,7 +11,8 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   fprintf(out, " %%%d", tensor);
   if (place->space == SPACE_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->space == SPACE_INPUT) fprintf(out, "=<%s>", t->name);
-  if (place->space == SPACE_SLOT) fprintf(out, "=slot+%lld", (long long)place->offset);
+  if (place->space == SPACE_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
+  if (place->space == SPACE_MAIL) fprintf(out, "=mail%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
   if (place->space == SPACE_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
   if (place->space == SPACE_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
@@ -43,11 +44,13 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
 }
 
 void program_print(const Program *p, FILE *out) {
-  fprintf(out, "Program of pipeline rank %d of %d: %d slots of %lld bytes, workspace %lld, kernel scratch %lld, Variables %lld\n",
-          p->coordinate, p->schedule->coordinates, p->slots, (long long)p->slot_bytes, (long long)p->work_bytes,
-          (long long)p->scratch_bytes, (long long)p->state_bytes);
+  fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->coordinates);
+  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+    fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "", (long long)p->slots[s].bytes);
+  fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes, (long long)p->scratch_bytes,
+          (long long)p->state_bytes);
   fprintf(out, "actions\n");
-  schedule_print(&p->actions, p->graph, p->slots, out);
+  schedule_print(&p->actions, p->graph, p->schedule->slots, out);
   print_body(p, "body BEGIN", &p->begin, out);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {

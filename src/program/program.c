@@ -60,14 +60,13 @@ int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator
   p->graph = graph;
   p->mesh = *mesh;
   p->coordinate = coordinate;
-  p->segments = segments_of(graph);
   int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
+  p->segments = segments_of(graph, pp);
   int code = schedule_create(schedule, p->segments, pp, microbatches, &p->schedule, error);
   if (code) {
     program_destroy(p);
     return code;
   }
-  p->slots = p->schedule->slots;
   memory_place_variables(p);
   memory_place_tensors(p);
   p->begin = make_body(p, &p->segments->begin, backend, threads);
@@ -95,7 +94,7 @@ void program_destroy(Program *p) {
   free(p);
 }
 
-int64_t program_work_offset(const Program *p) { return p->slots * p->slot_bytes + p->comm_bytes; }
+int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->mail_bytes + p->comm_bytes; }
 int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
 
 static double body_flops(const Program *p, const Body *b) {

@@ -2,7 +2,7 @@
 //
 // Instruction set:
 //   actions      BEGIN | END                 run that body once
-//                F s m | B s m               run stage s's forward or backward body on slot m mod slots
+//                F s m | B s m               run stage s's forward or backward body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
 //                REDUCE n                    start collective n of END, whose accumulators the last backward has completed,
 //                                            on the communication stream; END waits for it. A body is cut where one starts
@@ -10,7 +10,8 @@
 //                out, … = op in, …           kernel of the back end, or a collective of the comm layer
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
 //                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
-//                SLOT o       offset o in the slot of the microbatch: what crosses F → B, and what is sent or received
+//                SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
+//                MAIL s p o   offset o in a buffer of stage s's segment F or B: what it sends or receives and no other body reads
 //                WORK o       offset o in the workspace: lives within one body
 //                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers and IndexMaps are bound at load.
@@ -19,8 +20,11 @@
 #include "dist/layout.h"
 #include "pipeline/schedule.h"
 
-typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_WORK, SPACE_COMM } Space;
-typedef struct Place { Space space; int64_t offset; } Place; // per tensor; offset in bytes (SLOT, WORK)
+typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_MAIL, SPACE_WORK, SPACE_COMM } Space;
+typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and MAIL, phase of MAIL; bytes
+// The slots of a stage, or buffers of a segment's mail: `count` of `bytes` each, from `offset` on in a rank's working memory.
+// Microbatch m uses number m mod count.
+typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 
 typedef struct Instruction { int node; int64_t scratch; } Instruction; // scratch: bytes of kernel workspace
 typedef struct Body { int count; Instruction *instruction; } Body;
@@ -28,9 +32,9 @@ typedef struct Body { int count; Instruction *instruction; } Body;
 // What `plait plan` prints and the executor allocates: bytes on one rank.
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
-  int64_t activations;                             // slots × bytes of a slot
+  int64_t activations;                             // slots of all stages
   int64_t workspace;                               // temporaries of bodies, and kernels' scratch
-  int64_t communication;                           // results of collectives that overlap with backward
+  int64_t communication;                           // mail, and results of collectives that overlap with backward
   int64_t total;
 } MemoryPlan;
 
@@ -47,8 +51,9 @@ typedef struct Program {
   int64_t (*copy_offset)[MAX_COPIES];
   int64_t state_bytes;        // Variables
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
-  int64_t slot_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
-  int slots;
+  Ring *slots;                // (stages); of stages of other coordinates empty
+  Ring (*mail)[PHASE_COUNT];  // (stages); the same
+  int64_t slot_bytes, mail_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
   MemoryPlan memory;
   Arena arena;
 } Program;
@@ -65,7 +70,7 @@ void program_print(const Program *p, FILE *out);
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Offset of the workspace behind slots and communication buffers, and of kernels' scratch behind that.
+// Offset of the workspace behind slots, mail and communication buffers, and of kernels' scratch behind that.
 int64_t program_work_offset(const Program *p);
 int64_t program_scratch_offset(const Program *p);
 // FLOPs of all kernels of a step on one rank.

@@ -1,5 +1,6 @@
 // Schedules: what generators return is whole and legal, takes the slots that it should, and the replay refuses the rest.
 #include "pipeline/schedule.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,11 +16,11 @@ static Segments *chain(int stages, int backward) {
   s->stages = stages;
   s->micro = xcalloc((size_t)stages, sizeof *s->micro);
   for (int i = 0; i + 1 < stages; i++) {
-    vec_push(&s->micro[i][PHASE_FORWARD].send, (Crossing){i, i + 1});
-    vec_push(&s->micro[i + 1][PHASE_FORWARD].receive, (Crossing){i, i});
+    vec_push(&s->micro[i][PHASE_FORWARD].send, (Crossing){i, i + 1, PHASE_FORWARD, 0});
+    vec_push(&s->micro[i + 1][PHASE_FORWARD].receive, (Crossing){i, i, PHASE_FORWARD, 0});
     if (!backward) continue;
-    vec_push(&s->micro[i + 1][PHASE_BACKWARD].send, (Crossing){BACKWARD_TENSORS + i + 1, i});
-    vec_push(&s->micro[i][PHASE_BACKWARD].receive, (Crossing){BACKWARD_TENSORS + i + 1, i + 1});
+    vec_push(&s->micro[i + 1][PHASE_BACKWARD].send, (Crossing){BACKWARD_TENSORS + i + 1, i, PHASE_BACKWARD, 0});
+    vec_push(&s->micro[i][PHASE_BACKWARD].receive, (Crossing){BACKWARD_TENSORS + i + 1, i + 1, PHASE_BACKWARD, 0});
   }
   return s;
 }
@@ -67,7 +68,7 @@ static int may_run(const Schedule *s, const int *forward, const int *backward, c
 static void check_order(const Schedule *s) {
   size_t n = (size_t)(s->stages * s->microbatches);
   int *forward = xcalloc(n, sizeof(int)), *backward = xcalloc(n, sizeof(int)), at[16] = {0}, done = 0, training = 0;
-  int *slot = xcalloc((size_t)(s->stages * s->slots), sizeof(int)); // microbatch + 1 in a stage's slot
+  int *slot = xcalloc((size_t)(s->stages * s->microbatches), sizeof(int)); // microbatch + 1 in a stage's slot
   for (int i = 0; i < s->list[0].count; i++) training |= s->list[0].data[i].kind == ACTION_BACKWARD;
   for (int progress = 1; progress;) {
     progress = done = 0;
@@ -75,7 +76,7 @@ static void check_order(const Schedule *s) {
       for (; at[c] < s->list[c].count && may_run(s, forward, backward, &s->list[c].data[at[c]]); at[c]++, progress = 1) {
         const Action *a = &s->list[c].data[at[c]];
         if (!is_segment(a)) continue;
-        int *in = &slot[a->stage * s->slots + a->microbatch % s->slots];
+        int *in = &slot[a->stage * s->microbatches + a->microbatch % s->slots[a->stage]];
         if (training) assert_int_equal(*in, a->kind == ACTION_FORWARD ? 0 : a->microbatch + 1);
         *in = a->kind == ACTION_FORWARD ? a->microbatch + 1 : 0;
         (a->kind == ACTION_FORWARD ? forward : backward)[a->stage * s->microbatches + a->microbatch] = 1;
@@ -101,44 +102,99 @@ static void check_messages(const Schedule *s) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
+// The most microbatches of a stage between their forward and the end of their backward.
+static int most_in_flight(const Schedule *s, int stage) {
+  const ActionList *l = &s->list[stage % s->coordinates];
+  int flight = 0, most = 0;
+  for (int i = 0; i < l->count; i++) {
+    if (l->data[i].stage != stage) continue;
+    flight += (l->data[i].kind == ACTION_FORWARD) - (l->data[i].kind == ACTION_BACKWARD);
+    if (flight > most) most = flight;
+  }
+  return most;
+}
+
 static void generators_are_whole_and_legal(void **state) {
   for (int p = 1; p <= 6; p++)
     for (int m = 1; m <= 9; m++) {
-      const struct { const ScheduleGenerator *generator; int stages, slots, phases; } table[] = {
-          {&schedule_gpipe, p, m, 2},   {&schedule_1f1b, p, least(p, m), 2}, {&schedule_forward, p, 1, 1},
-          {&schedule_gpipe, 2 * p, m, 2}, {&schedule_forward, 3 * p, 1, 1}};
+      const struct { const ScheduleGenerator *generator; int stages, microbatches, phases; } table[] = {
+          {&schedule_naive, p, m, 2},     {&schedule_naive, 2 * p, m, 2},           {&schedule_gpipe, p, m, 2},
+          {&schedule_gpipe, 2 * p, m, 2}, {&schedule_1f1b, p, m, 2},                {&schedule_interleaved, 2 * p, m * p, 2},
+          {&schedule_forward, p, m, 1},   {&schedule_interleaved, 5 * p, m * p, 2}, {&schedule_forward, 3 * p, m, 1}};
       for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         Schedule *s;
         Error error = {0};
-        if (create(table[i].generator, table[i].stages, p, m, &s, &error)) fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", table[i].generator->name, table[i].stages, p, m, error.message);
+        if (create(table[i].generator, table[i].stages, p, table[i].microbatches, &s, &error)) fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", table[i].generator->name, table[i].stages, p, m, error.message);
         check_whole(s, table[i].phases);
         check_order(s);
         check_messages(s);
-        assert_int_equal(s->slots, table[i].slots);
+        for (int t = 0; t < s->stages; t++) assert_int_equal(s->slots[t], table[i].phases == 2 ? most_in_flight(s, t) : 1);
         schedule_free(s);
       }
     }
 }
 
-// 1F1B: no stage holds more microbatches than stages lie from it to the end.
-static void one_f_one_b_holds_few(void **state) {
+// What each schedule holds: naive one microbatch, GPipe all, 1F1B no more than stages lie from a stage to the end.
+static void schedules_hold_what_they_should(void **state) {
+  for (int p = 1; p <= 5; p++)
+    for (int m = 1; m <= 8; m++) {
+      const ScheduleGenerator *const generator[] = {&schedule_naive, &schedule_gpipe, &schedule_1f1b};
+      for (int k = 0; k < 3; k++) {
+        Schedule *s;
+        Error error = {0};
+        assert_int_equal(create(generator[k], p, p, m, &s, &error), PLAIT_OK);
+        for (int t = 0; t < p; t++) assert_int_equal(s->slots[t], k == 0 ? 1 : k == 1 ? m : least(p - t, m));
+        schedule_free(s);
+      }
+    }
+}
+
+// ---- bubbles ---------------------------------------------------------------------------------------------------------
+
+// Replays with a forward of one unit and a backward of so many. Fractions of the total, and of the ideal.
+static void bubble(const ScheduleGenerator *generator, int p, int v, int m, double backward, double *of_total, double *of_ideal) {
   Schedule *s;
   Error error = {0};
-  assert_int_equal(create(&schedule_1f1b, 4, 4, 8, &s, &error), PLAIT_OK);
-  for (int c = 0; c < 4; c++) {
-    int flight = 0, most = 0;
-    for (int i = 0; i < s->list[c].count; i++) {
-      flight += (s->list[c].data[i].kind == ACTION_FORWARD) - (s->list[c].data[i].kind == ACTION_BACKWARD);
-      if (flight > most) most = flight;
-    }
-    assert_int_equal(most, 4 - c);
-  }
+  Segments *segments = chain(p * v, 1);
+  double (*cost)[PHASE_COUNT] = xcalloc((size_t)(p * v), sizeof *cost);
+  for (int t = 0; t < p * v; t++) cost[t][PHASE_FORWARD] = 1, cost[t][PHASE_BACKWARD] = backward;
+  ScheduleSpans spans;
+  assert_int_equal(schedule_create(generator, segments, p, m, &s, &error), PLAIT_OK);
+  assert_int_equal(schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error), PLAIT_OK);
+  assert_int_equal(spans.span.count, 2 * p * v * m);
+  double ideal = v * m * (1 + backward);
+  assert_true(fabs(spans.busy - p * ideal) < 1e-9 * spans.busy);
+  *of_total = 1 - spans.busy / (p * spans.total);
+  *of_ideal = (spans.total - ideal) / ideal;
+  schedule_spans_free(&spans);
   schedule_free(s);
+  segments_free(segments);
+  free(cost);
+}
+
+static void bubbles_are_as_published(void **state) {
+  double total, ideal;
+  for (int b = 1; b <= 2; b++)
+    for (int p = 1; p <= 8; p++)
+      for (int m = 1; m <= 12; m++) {
+        bubble(&schedule_gpipe, p, 1, m, b, &total, &ideal);
+        assert_true(fabs(total - (p - 1.0) / (m + p - 1.0)) < 1e-12);
+        bubble(&schedule_1f1b, p, 1, m, b, &total, &ideal);
+        assert_true(fabs(total - (p - 1.0) / (m + p - 1.0)) < 1e-12);
+        bubble(&schedule_naive, p, 1, m, b, &total, &ideal);
+        assert_true(fabs(total - (p - 1.0) / p) < 1e-12);
+        for (int v = 2; v <= 5 && m <= 5; v++) {
+          bubble(&schedule_interleaved, p, v, m * p, b, &total, &ideal);
+          if (fabs(ideal - (p - 1.0) / ((double)v * m * p)) > 1e-12) fail_msg("interleaved p %d v %d m %d: %g of the ideal, not %g", p, v, m * p, ideal, (p - 1.0) / ((double)v * m * p));
+        }
+      }
 }
 
 static void names(void **state) {
   assert_ptr_equal(schedule_by_name("gpipe"), &schedule_gpipe);
   assert_ptr_equal(schedule_by_name("1f1b"), &schedule_1f1b);
+  assert_ptr_equal(schedule_by_name("naive"), &schedule_naive);
+  assert_ptr_equal(schedule_by_name("interleaved"), &schedule_interleaved);
   assert_null(schedule_by_name("2f2b"));
 }
 
@@ -161,6 +217,10 @@ HAND_MADE(crossed_backward, "F0 F1 B0 B1", "F0 F1 B1 B0")
 HAND_MADE(never_received, "F0 F1 B0", "F0 B0")
 HAND_MADE(never_sent, "F0 B0", "F0 B0 F1 B1")
 HAND_MADE(backward_first, "B0 F0 F1 B1", "F0 B0 F1 B1")
+HAND_MADE(twice, "F0 F1 B0 B1 B1", "F0 B0 F1 B1")
+HAND_MADE(no_backward, "F0 F1 B0", "F0 B0 F1")
+HAND_MADE(other_microbatch, "F0 F7 B0 B1", "F0 B0 F1 B1")
+HAND_MADE(last_backward_first, "F0 F1 B0 B1", "F0 B1 F1 B0")
 HAND_MADE(holes, "F0 F1 F2 B1 F3 B0 B2 B3", "F0 F1 F2 B1 F3 B0 B2 B3")
 
 static void refused(const ScheduleGenerator *generator, const char *why) {
@@ -183,6 +243,10 @@ static void the_replay_refuses(void **state) {
   refused(&crossed_forward, "sends microbatch 0 first");
   refused(&crossed_backward, "sends microbatch 1 first");
   refused(&never_received, "never received");
+  refused(&twice, "deadlock"); // the second B1 waits for a gradient that is sent once
+  refused(&no_backward, "never runs backward on microbatch 1");
+  refused(&other_microbatch, "not its to run");
+  refused(&last_backward_first, "backward on microbatch 1 before forward");
 }
 
 // Microbatches that leave out of order need more slots than are in flight, because a slot belongs to microbatch mod slots.
@@ -191,14 +255,74 @@ static void slots_are_never_shared(void **state) {
   Error error = {0};
   assert_int_equal(create(&holes, 2, 2, 4, &s, &error), PLAIT_OK);
   check_order(s);
-  assert_int_equal(s->slots, 4);
+  assert_int_equal(s->slots[0], 4);
   schedule_free(s);
+}
+
+// Two stages on one rank hand over in memory, without messages: the order is checked all the same.
+static void in_memory_out_of_order(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  const ActionKind kind[] = {ACTION_FORWARD, ACTION_FORWARD, ACTION_BACKWARD, ACTION_BACKWARD};
+  const int stage[] = {1, 0, 1, 0};
+  for (int i = 0; i < 4; i++) vec_push(list, (Action){.kind = kind[i], .stage = stage[i]});
+}
+
+static void hand_over_in_memory(void **state) {
+  const ScheduleGenerator bad = {"bad", in_memory_out_of_order};
+  Schedule *s;
+  Error error = {0};
+  assert_int_equal(create(&bad, 2, 1, 1, &s, &error), PLAIT_INFEASIBLE);
+  assert_non_null(strstr(error.message, "stage 1 runs forward on microbatch 0 before stage 0 has run forward, on the same rank"));
+  assert_int_equal(create(&schedule_gpipe, 2, 1, 3, &s, &error), PLAIT_OK);
+  for (int i = 0; i < s->list[0].count; i++) assert_true(s->list[0].data[i].kind != ACTION_SEND && s->list[0].data[i].kind != ACTION_RECV);
+  schedule_free(s);
+}
+
+// A tensor of stage 0 that stage 2 of the same rank reads holds stage 0's slot until then.
+static void readers_of_other_stages_hold_slots(void **state) {
+  Segments *segments = chain(2, 1);
+  Schedule *s;
+  Error error = {0};
+  segments_free(segments);
+  segments = chain(4, 0);
+  vec_push(&segments->micro[2][PHASE_FORWARD].receive, (Crossing){50, 0, PHASE_FORWARD, 0});
+  assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
+  assert_int_equal(s->slots[0], 1);
+  schedule_free(s);
+  segments->micro[2][PHASE_FORWARD].holders = 1; // as segments_of finds it
+  assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
+  assert_int_equal(s->slots[0], 2);
+  assert_int_equal(s->slots[2], 1);
+  schedule_free(s);
+  segments_free(segments);
+}
+
+// A send may stay in its slot until the slot's next microbatch comes: where the receiver takes it only after what that one
+// sends, neither gets on.
+static void generate_stuck(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  static const char *const text[] = {"F0 B0 F1 B1", "F0 B0 F1 B1"};
+  from_text(text[coordinate], coordinate, list);
+}
+
+static void slots_can_deadlock(void **state) {
+  const ScheduleGenerator generator = {"stuck", generate_stuck};
+  Segments *segments = chain(2, 1);
+  Schedule *s;
+  Error error = {0};
+  // What stage 0 sends in its backward of a microbatch stage 1 takes in its backward of that microbatch, which comes after
+  // the gradient that this needs: a message in a circle.
+  vec_push(&segments->micro[0][PHASE_BACKWARD].send, (Crossing){60, 1, PHASE_BACKWARD, 0});
+  vec_push(&segments->micro[1][PHASE_BACKWARD].receive, (Crossing){60, 0, PHASE_BACKWARD, 0});
+  assert_int_equal(schedule_create(&generator, segments, 2, 2, &s, &error), PLAIT_INFEASIBLE);
+  assert_non_null(strstr(error.message, "deadlock"));
+  segments_free(segments);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(generators_are_whole_and_legal), cmocka_unit_test(one_f_one_b_holds_few), cmocka_unit_test(names),
+      cmocka_unit_test(generators_are_whole_and_legal), cmocka_unit_test(schedules_hold_what_they_should), cmocka_unit_test(names),
       cmocka_unit_test(the_replay_refuses),             cmocka_unit_test(slots_are_never_shared),
+      cmocka_unit_test(bubbles_are_as_published),       cmocka_unit_test(hand_over_in_memory),
+      cmocka_unit_test(readers_of_other_stages_hold_slots), cmocka_unit_test(slots_can_deadlock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

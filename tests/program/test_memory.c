@@ -89,15 +89,42 @@ static int is_here(const Program *p, const Tensor *t) {
 
 // What crosses bodies in a slot, and results of collectives that run beside them: all live at once.
 static void check_lasting(const Program *p) {
-  Ranges live = {0}, results = {0};
+  Ranges results = {0};
+  int64_t slots = 0;
+  for (int s = 0; s < p->graph->stages; s++) {
+    Ranges live = {0};
+    for (int i = 0; i < p->graph->tensor.count; i++) {
+      const Tensor *t = graph_tensor(p->graph, i);
+      if ((p->place[i].space == SPACE_SLOT || p->place[i].space == SPACE_MAIL) && p->place[i].stage == s) assert_true(is_here(p, t));
+      if (p->place[i].space != SPACE_SLOT || p->place[i].stage != s) continue;
+      vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
+    }
+    check_apart(p, &live, p->slots[s].bytes);
+    vec_free(&live);
+    assert_int_equal(p->slots[s].count, s % p->schedule->coordinates == p->coordinate ? p->schedule->slots[s] : 0);
+    if (p->slots[s].count) assert_true(p->slots[s].offset == slots);
+    slots += p->slots[s].count * p->slots[s].bytes;
+  }
+  assert_true(p->slot_bytes == slots);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      Ranges live = {0};
+      for (int i = 0; i < p->graph->tensor.count; i++) {
+        const Place *place = &p->place[i];
+        if (place->space == SPACE_MAIL && place->stage == s && (int)place->phase == phase)
+          vec_push(&live, (Range){place->offset, place->offset + bytes_of(graph_tensor(p->graph, i)), 0, 0, i});
+      }
+      check_apart(p, &live, p->mail[s][phase].bytes);
+      vec_free(&live);
+      if (p->mail[s][phase].count) assert_true(p->mail[s][phase].offset == slots);
+      slots += p->mail[s][phase].count * p->mail[s][phase].bytes;
+    }
+  assert_true(p->slot_bytes + p->mail_bytes == slots);
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = graph_tensor(p->graph, i);
     if (p->place[i].space == SPACE_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
-    if (p->place[i].space == SPACE_SLOT && is_here(p, t)) vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
   }
-  check_apart(p, &live, p->slot_bytes);
   check_apart(p, &results, p->comm_bytes);
-  vec_free(&live);
   vec_free(&results);
 }
 
@@ -134,15 +161,16 @@ static void check_program(const Program *p) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) check_body(p, &p->micro[s][phase]);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
-  assert_true(m->activations == p->slots * p->slot_bytes && m->communication == p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
+  assert_true(m->activations == p->slot_bytes && m->communication == p->mail_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
   assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
   assert_true(m->total == p->state_bytes + program_work_bytes(p));
   assert_true(program_work_offset(p) == m->activations + m->communication && program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);
 }
 
-static const struct { int pp, dp, tp, zero, micro; const char *schedule; } layouts[] = {
-    {1, 1, 1, 0, 16, "gpipe"}, {1, 1, 1, 0, 2, "1f1b"}, {1, 2, 1, 0, 4, "1f1b"},  {1, 4, 1, 1, 2, "1f1b"},  {1, 1, 2, 0, 4, "gpipe"},
-    {2, 1, 1, 0, 2, "gpipe"},  {4, 1, 1, 0, 2, "1f1b"}, {2, 2, 2, 1, 2, "1f1b"}, {2, 2, 2, 0, 1, "gpipe"}};
+static const struct { int pp, dp, tp, zero, micro; const char *schedule; int virtual_stages; } layouts[] = {
+    {1, 1, 1, 0, 16, "gpipe", 1}, {1, 1, 1, 0, 2, "1f1b", 1}, {1, 2, 1, 0, 4, "1f1b", 1},  {1, 4, 1, 1, 2, "1f1b", 1},  {1, 1, 2, 0, 4, "gpipe", 1},
+    {2, 1, 1, 0, 2, "gpipe", 1},  {4, 1, 1, 0, 2, "1f1b", 1}, {2, 2, 2, 1, 2, "1f1b", 1}, {2, 2, 2, 0, 1, "gpipe", 1},
+    {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1}};
 
 static void check_model(const char *json, Dtype precision, int64_t bucket) {
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -150,7 +178,7 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     Error error = {0};
     Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){layouts[i].pp, layouts[i].dp, 1, layouts[i].tp});
     CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
-                        .mesh = mesh, .layout = layout_standard(&mesh, layouts[i].zero, bucket), .stages = layouts[i].pp,
+                        .mesh = mesh, .layout = layout_standard(&mesh, layouts[i].zero, bucket), .stages = layouts[i].pp * layouts[i].virtual_stages,
                         .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
