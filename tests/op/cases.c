@@ -91,6 +91,7 @@ static const Row rows[] = {
     {"identity", OP_IDENTITY, {"f v7 e5"}, NONE, .storage = 1},
     {"cast to fp32", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_F32), .storage = 1},
     {"cast to bf16", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_BF16), .storage = 1},
+    {"cast to fp16", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_F16), .storage = 1},
     {"cast from ids", OP_CAST, {"i9 b2 s5"}, ATTR(CastAttr, DTYPE_F64)},
     {"dropout", OP_DROPOUT, {"f b4 s6 e7"}, ATTR(DropoutAttr, 0.3, 91)},
     {"dropout heads", OP_DROPOUT, {"f b2 s4 g2 d6"}, ATTR(DropoutAttr, 0.5, 92)},

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "cases.h"
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/fp16.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,11 +128,13 @@ static void compare(const OpCase *fast, const OpCase *slow, const char *where) {
       double store = x->dtype == DTYPE_BF16 ? 0x1.1p-8 : 0, factors = rounds_factors(slow->op) ? 0x1p-7 : 0;
       tolerance = store + factors + 0x1p-23 * (8 + 4 * sqrt(terms));
     }
+    if (kernel_dtype(slow) == DTYPE_F16) tolerance = (x->dtype == DTYPE_F16 ? 0x1.1p-11 : 0) + 0x1p-23 * (8 + 4 * sqrt(terms)); // fp32 inside
     int64_t n = operand_elements(y);
-    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(operand_load(y, i)));
+    for (int64_t i = 0; i < n; i++)
+      if (isfinite(operand_load(y, i))) largest = fmax(largest, fabs(operand_load(y, i)));
     for (int64_t i = 0; i < n; i++) {
       double got = operand_load(x, i), expected = operand_load(y, i);
-      if (!(fabs(got - expected) <= tolerance * (fabs(expected) + largest + 0.1)))
+      if (got != expected && !(fabs(got - expected) <= tolerance * (fabs(expected) + largest + 0.1)))
         fail_msg("%s output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", where, k, (long long)i, got, expected, largest, tolerance);
     }
   }
@@ -210,6 +212,64 @@ static void avx2_bf16_kernels_match_the_reference(void **state) { check_level(CP
 static void avx512_bf16_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_BF16, DTYPE_BF16); }
 static void avx512_dot_product_kernels_match_the_reference(void **state) { check_level(CPU_AVX512_BF16, DTYPE_BF16, DTYPE_BF16); }
 static void amx_kernels_match_the_reference(void **state) { check_level(CPU_AMX, DTYPE_BF16, DTYPE_BF16); }
+static void portable_fp16_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F16, DTYPE_F16); }
+static void avx2_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX2, DTYPE_F16, DTYPE_F16); }
+static void avx512_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_F16, DTYPE_F16); }
+
+// Every fp16 number, and of fp32 what lies at and between them, by the readable conversions of base.
+static void fp16_conversions_are_exact(void **state) {
+  const HalfConversion *both[] = {&fp16_portable, cpu_level_available(CPU_AVX2) ? &fp16_f16c : &fp16_portable};
+  static uint16_t half[65536], back[65536];
+  static float wide[65536];
+  for (int way = 0; way < 2; way++) {
+    for (int i = 0; i < 65536; i++) half[i] = (uint16_t)i;
+    both[way]->widen(wide, half, 65536);
+    for (int i = 0; i < 65536; i++) {
+      float expected = f16_to_float((uint16_t)i);
+      assert_true(isnan(expected) ? isnan(wide[i]) : wide[i] == expected && signbit(wide[i]) == signbit(expected));
+    }
+    for (int shift = -3; shift <= 3; shift++) { // at, a little beside and half way between
+      for (int i = 0; i < 65536; i++) {
+        float x = f16_to_float((uint16_t)i), next = f16_to_float((uint16_t)(i + 1));
+        wide[i] = shift % 2 ? x + (next - x) / 2 : x;
+        for (int s = 0; s < abs(shift) / 2; s++) wide[i] = nextafterf(wide[i], shift < 0 ? -INFINITY : INFINITY);
+      }
+      both[way]->narrow(back, wide, 65536);
+      for (int i = 0; i < 65536; i++) {
+        uint16_t expected = f16_from_float(wide[i]);
+        if (isnan(wide[i]) ? !isnan(f16_to_float(back[i])) : back[i] != expected) fail_msg("way %d: %a becomes %04x, expected %04x", way, (double)wide[i], back[i], expected);
+      }
+    }
+  }
+}
+
+// Accumulators of gradients in bf16: each addition is rounded once, sums of squares are those of what is stored.
+static void bf16_accumulators_match_the_reference(void **state) {
+  enum { N = 40000 };
+  static const Op ops[] = {OP_ACCUMULATE, OP_FILL, OP_SUM_SQUARES};
+  static uint16_t a[N], b[N], got[N], expected[N];
+  static double workspace[64];
+  for (int i = 0; i < N; i++) a[i] = bf16_from_float((float)sin(i)), b[i] = bf16_from_float((float)cos(3 * i) / 64);
+  for (int level = 0; level < CPU_LEVELS; level++)
+    for (int k = 0; k < 3; k++) {
+      if (!cpu_level_available((CpuLevel)level)) continue;
+      double sum[2] = {0};
+      FillAttr zero = {0};
+      for (int fast = 0; fast < 2; fast++) {
+        Operand in[2] = {{.data = a, .dtype = DTYPE_BF16, .rank = 1, .size = {N}, .map = {index_whole(N)}}}, out = in[0];
+        in[1] = in[0];
+        in[1].data = b;
+        out.data = fast ? got : expected;
+        if (ops[k] == OP_SUM_SQUARES) out = (Operand){.data = &sum[fast], .dtype = DTYPE_F64};
+        KernelCall call = {.ninput = k == 0 ? 2 : 1, .noutput = 1, .input = in, .output = &out, .attr = &zero, .workspace = workspace, .workspace_size = sizeof workspace};
+        const KernelEntry *entry = backend_cpu_at((CpuLevel)level)->find(backend_cpu_at((CpuLevel)level), ops[k], DTYPE_BF16);
+        assert_non_null(entry);
+        if (entry->workspace) assert_true(entry->workspace(in, &out, NULL, 1) <= sizeof workspace);
+        (fast ? entry->kernel : op_def(ops[k])->reference)(&call);
+      }
+      assert_true(ops[k] == OP_SUM_SQUARES ? fabs(sum[0] - sum[1]) < 1e-12 * sum[0] : !memcmp(got, expected, sizeof got));
+    }
+}
 
 // ---- functions over their whole range
 
@@ -301,6 +361,9 @@ int main(void) {
       cmocka_unit_test(avx512_kernels_match_the_reference),   cmocka_unit_test(portable_bf16_kernels_match_the_reference),
       cmocka_unit_test(avx2_bf16_kernels_match_the_reference), cmocka_unit_test(avx512_bf16_kernels_match_the_reference),
       cmocka_unit_test(avx512_dot_product_kernels_match_the_reference), cmocka_unit_test(amx_kernels_match_the_reference),
+      cmocka_unit_test(portable_fp16_kernels_match_the_reference), cmocka_unit_test(avx2_fp16_kernels_match_the_reference),
+      cmocka_unit_test(avx512_fp16_kernels_match_the_reference), cmocka_unit_test(fp16_conversions_are_exact),
+      cmocka_unit_test(bf16_accumulators_match_the_reference),
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
       cmocka_unit_test(not_a_number_stays),                   cmocka_unit_test(back_ends_have_names),
       cmocka_unit_test(plait_simd_chooses_the_level),

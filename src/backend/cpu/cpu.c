@@ -1,5 +1,6 @@
 // The CPU back end: chooses a SIMD level at run time and looks kernels up in its table.
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/fp16.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ int cpu_level_available(CpuLevel level) {
   if (level == CPU_AMX) return has_amx();
   if (level == CPU_AVX512_BF16) return has_bf16();
   if (level == CPU_AVX512) return has_avx512();
-  if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && fp16_has_instructions();
 #endif
   return level == CPU_PORTABLE;
 }
@@ -58,19 +59,23 @@ CpuLevel cpu_simd_level(void) {
   return level;
 }
 
-static const KernelEntry *find_in(const KernelEntry *table, const KernelEntry *bf16, Op op, Dtype dtype) {
-  for (table = dtype == DTYPE_BF16 ? bf16 : table; table->kernel; table++)
-    if (table->op == op && table->dtype == dtype) return table;
+static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *table, Op op, Dtype dtype) {
+  for (int i = 0; i < 2; i++, table = fp16)
+    for (const KernelEntry *e = table; e->kernel; e++)
+      if (e->op == op && e->dtype == dtype) return e;
   return NULL;
 }
-#define FINDER(name, table, bf16)                                                                                      \
-  static const KernelEntry *name(const Backend *b, Op op, Dtype dtype) { return find_in(table, bf16, op, dtype); }
-FINDER(find_portable, cpu_table_portable, cpu_bf16_portable)
+// A cast from fp32 is looked for among fp16's kernels first: it may be to fp16.
+#define FINDER(name, table, bf16, fp16)                                                                                \
+  static const KernelEntry *name(const Backend *b, Op op, Dtype dtype) {                                               \
+    return find_in(fp16, dtype == DTYPE_BF16 ? bf16 : op == OP_CAST && dtype == DTYPE_F32 ? fp16 : table, op, dtype);  \
+  }
+FINDER(find_portable, cpu_table_portable, cpu_bf16_portable, cpu_fp16_portable)
 #if defined(__x86_64__)
-FINDER(find_avx2, cpu_table_avx2, cpu_bf16_avx2)
-FINDER(find_avx512, cpu_table_avx512, cpu_bf16_avx512)
-FINDER(find_dot, cpu_table_avx512, cpu_bf16_dot)
-FINDER(find_amx, cpu_table_avx512, cpu_bf16_amx)
+FINDER(find_avx2, cpu_table_avx2, cpu_bf16_avx2, cpu_fp16_avx2)
+FINDER(find_avx512, cpu_table_avx512, cpu_bf16_avx512, cpu_fp16_avx512)
+FINDER(find_dot, cpu_table_avx512, cpu_bf16_dot, cpu_fp16_avx512)
+FINDER(find_amx, cpu_table_avx512, cpu_bf16_amx, cpu_fp16_avx512)
 #else
 #define find_avx2 find_portable
 #define find_avx512 find_portable

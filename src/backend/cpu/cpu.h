@@ -13,6 +13,7 @@ const Backend *backend_cpu_at(CpuLevel level); // for tests: one level, whatever
 
 // Tables end with a NULL kernel.
 extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx512[];
+extern const KernelEntry cpu_fp16_portable[], cpu_fp16_avx2[], cpu_fp16_avx512[]; // and accumulators in bf16, casts to fp16
 extern const KernelEntry cpu_bf16_portable[], cpu_bf16_avx2[], cpu_bf16_avx512[], cpu_bf16_dot[], cpu_bf16_amx[];
 
 // Calls body(argument, slot, unit) for every unit; units are taken off a counter by at most team_size slots, and one slot
