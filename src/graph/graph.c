@@ -1,5 +1,6 @@
 // Building Graphs: tensors, nodes, Variables.
 #include "graph/graph.h"
+#include "base/philox.h"
 #include "op/op.h"
 #include <string.h>
 
@@ -51,24 +52,48 @@ void graph_destroy(Graph *g) {
   vec_free(&g->node);
   vec_free(&g->variable);
   vec_free(&g->input);
+  vec_free(&g->names);
   for (int r = 0; r < REGION_COUNT; r++) vec_free(&g->newest[r]);
   arena_free(&g->arena);
   free(g);
 }
 
+// The place of a name in the table: where it is, or where it belongs.
+static int *name_place(const Graph *g, const char *name) {
+  uint64_t hash = philox_name(name), mask = (uint64_t)g->names.count - 1;
+  for (uint64_t i = hash & mask;; i = (i + 1) & mask) {
+    int id = g->names.data[i] - 1;
+    if (id < 0 || !strcmp(g->variable.data[id].name, name)) return &g->names.data[i];
+  }
+}
+
+int graph_find_variable(const Graph *g, const char *name) { return g->names.count ? *name_place(g, name) - 1 : -1; }
+
+static void add_name(Graph *g, int id) {
+  if (g->names.count < 2 * g->variable.count + 2) { // a larger table, and all names anew
+    int size = 64;
+    while (size < 4 * g->variable.count + 4) size *= 2;
+    g->names.count = 0;
+    while (g->names.count < size) vec_push(&g->names, 0);
+    for (int v = 0; v < g->variable.count; v++) *name_place(g, g->variable.data[v].name) = v + 1;
+  }
+  *name_place(g, g->variable.data[id].name) = id + 1;
+}
+
+int graph_add_variable(Graph *g, const Variable *like) {
+  Variable v = *like;
+  v.id = g->variable.count;
+  v.name = arena_strdup(&g->arena, like->name);
+  vec_push(&g->variable, v);
+  add_name(g, v.id);
+  return v.id;
+}
+
 int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init) {
   CHECK(graph_find_variable(g, name) < 0, "Variable %s exists twice", name);
   int id = g->variable.count;
-  Variable v = {.id = id, .name = arena_strdup(&g->arena, name), .kind = kind, .dtype = dtype, .shape = shape, .init = init,
-                .parameter = kind == VARIABLE_PARAMETER ? id : -1};
-  vec_push(&g->variable, v);
-  return id;
-}
-
-int graph_find_variable(const Graph *g, const char *name) {
-  for (int i = 0; i < g->variable.count; i++)
-    if (!strcmp(g->variable.data[i].name, name)) return i;
-  return -1;
+  return graph_add_variable(g, &(Variable){.name = name, .kind = kind, .dtype = dtype, .shape = shape, .init = init,
+                                           .parameter = kind == VARIABLE_PARAMETER ? id : -1});
 }
 
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
@@ -198,10 +223,7 @@ Graph *graph_copy(const Graph *g) {
   c->stages = g->stages;
   c->region = g->region;
   c->phase = g->phase;
-  for (int i = 0; i < g->variable.count; i++) {
-    vec_push(&c->variable, g->variable.data[i]);
-    c->variable.data[i].name = arena_strdup(&c->arena, g->variable.data[i].name);
-  }
+  for (int i = 0; i < g->variable.count; i++) graph_add_variable(c, &g->variable.data[i]);
   for (int i = 0; i < g->tensor.count; i++) graph_add_tensor(c, &g->tensor.data[i]);
   for (int i = 0; i < g->node.count; i++) graph_add_node(c, &g->node.data[i]);
   for (int i = 0; i < g->input.count; i++) {

@@ -128,6 +128,7 @@ typedef struct Graph {
   Vec(GraphInput) input;
   int layers;           // of the model
   int stages;           // virtual stages; 1 before stage
+  Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full
   Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
   int built_here;                // all tensors came by graph_read and graph_bind, so that 0 above means: none
   // What new nodes get:
@@ -159,7 +160,8 @@ int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size);
 // For an op's shape rule: declares the node's next output.
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
-// For passes that build graphs: appends a tensor or a node verbatim (ids are set, arrays copied).
+// For passes that build graphs: appends a Variable, tensor or node verbatim (ids are set, names and arrays copied).
+int graph_add_variable(Graph *g, const Variable *like);
 int graph_add_tensor(Graph *g, const Tensor *like);
 int graph_add_node(Graph *g, const Node *like);
 // Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).

@@ -223,10 +223,7 @@ int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) 
   h->layers = g->layers;
   h->stages = g->stages;
   p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
-  for (int i = 0; i < g->variable.count; i++) {
-    vec_push(&h->variable, g->variable.data[i]);
-    h->variable.data[i].name = arena_strdup(&h->arena, g->variable.data[i].name);
-  }
+  for (int i = 0; i < g->variable.count; i++) graph_add_variable(h, &g->variable.data[i]);
   localize_variables(h, mesh);
   for (int i = 0; i < g->tensor.count; i++) { // what no node produces: inputs, and Variables as a region finds them
     const Tensor *t = &g->tensor.data[i];
