@@ -249,7 +249,7 @@ static int set_default(Loader *loader, const RecipeKey *key) {
 static const char *nearest_key(const char *path) {
   const char *names[2 * MAX_KEYS];
   static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
-                                         "schedule", "checkpoint", "eval", "run"};
+                                         "schedule", "checkpoint", "eval", "run", "loss_scale"};
   const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
   int count = 0;
   for (int i = 0; i < recipe_key_count; i++) {
@@ -420,8 +420,30 @@ static int check_eval(Loader *loader) {
   return PLAIT_OK;
 }
 
+// A loss scale that nothing would read is refused; the effective recipe of another precision says 0.
+static int check_precision(Loader *loader) {
+  Recipe *r = loader->recipe;
+  if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
+                     where_of(loader, "parallel.grad_dtype"));
+  if (r->precision == DTYPE_F16) {
+    if (r->loss_scale.initial >= 1) return PLAIT_OK;
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: loss_scale.initial is %.15g, but with precision: fp16 it must be at least 1",
+                     where_of(loader, "loss_scale.initial"), r->loss_scale.initial);
+  }
+  static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
+  double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
+  for (int i = 0; i < 2; i++)
+    if (values[i] != 0 && loader->where[recipe_key_find(keys[i]) - recipe_keys])
+      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is %.15g, but only precision: fp16 scales the loss, and this is %s",
+                       where_of(loader, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
+  r->loss_scale.initial = 0;
+  r->loss_scale.growth_interval = 0;
+  return PLAIT_OK;
+}
+
 static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_schedule, check_eval};
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](loader);
     if (code < 0) return code;

@@ -19,6 +19,8 @@ typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_C
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
+typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
+
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
 typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
 
@@ -45,8 +47,13 @@ typedef struct Recipe {
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // RecipePipeline
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
+    int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
   } parallel;
   int precision; // Dtype
+  struct {
+    double initial;           // fp16; 0 with other precisions
+    int64_t growth_interval;  // good steps before it doubles; 0: it stays
+  } loss_scale;
   struct {
     int global; // sequences of a step
     int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
@@ -80,6 +87,7 @@ typedef struct Recipe {
     int64_t log_every;
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
+    int non_finite;       // RecipeNonFinite
     bool tensorboard;     // event files in dir
     char *trace;          // file or NULL
     int64_t trace_first, trace_steps; // the first step in it, and how many

@@ -15,8 +15,11 @@ static const RecipeWord recompute_words[] = {
 static const RecipeWord pipeline_words[] = {{"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {0}};
 static const RecipeWord precision_words[] = {
     {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false},
-    {"fp16", DTYPE_F16, true},  {"fp8", DTYPE_U8, true},    {0},
+    {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {0},
 };
+static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
+static const RecipeWord non_finite_words[] = {
+    {"skip", RECIPE_SKIP, false}, {"stop", RECIPE_STOP, false}, {"rollback", RECIPE_ROLLBACK, false}, {0}};
 static const RecipeWord optimizer_words[] = {{"adamw", RECIPE_ADAMW, false}, {"sgd", RECIPE_SGD, false}, {0}};
 static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
@@ -86,9 +89,19 @@ const RecipeKey recipe_keys[] = {
         .doc = "The pipeline's schedule, where mesh.pp is above 1."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
         .doc = "Megabytes of gradients that are reduced together, while backward goes on; 0: one by one, behind it."),
+    KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
+        .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
+               "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
 
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
-        .doc = "The number format of weights and activations."),
+        .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
+               "CPUs, which compute it by way of fp32."),
+
+    KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 0, .most = 1e12,
+        .doc = "fp16: by what the loss is multiplied at first, so that small gradients do not vanish. A step whose gradients "
+               "overflow is skipped and halves the scale. With another precision there is none (0)."),
+    KEY("loss_scale.growth_interval", RECIPE_LONG, loss_scale.growth_interval, "2000", .least = 0, .most = STEPS,
+        .doc = "fp16: steps without overflow after which the scale is doubled; 0: it stays as it is given."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences of a step, over all ranks; a multiple of batch.micro · mesh.dp."),
@@ -162,6 +175,10 @@ const RecipeKey recipe_keys[] = {
         .doc = "A folder for the gathered gradients of the first steps, `step-N.safetensors`."),
     KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
         .doc = "How many first steps run.dump_gradients writes."),
+    KEY("run.non_finite", RECIPE_CHOICE, run.non_finite, "skip", .words = non_finite_words, .example = "skip",
+        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The step is skipped "
+               "in any case and the first such value is named; then the run goes on (skip), ends (stop), or goes on from the "
+               "weights of the newest checkpoint with the next batches (rollback; at most 3 times from the same checkpoint)."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
         .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,

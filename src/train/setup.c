@@ -22,7 +22,9 @@ static UpdateOptions update_options(const Recipe *r) {
                          .decay = r->optimizer.weight_decay,
                          .momentum = r->optimizer.momentum,
                          .clip = r->optimizer.clip,
-                         .dump_gradients = r->run.dump_gradients != NULL};
+                         .dump_gradients = r->run.dump_gradients != NULL,
+                         .loss_scale = r->loss_scale.initial,
+                         .loss_scale_interval = r->loss_scale.growth_interval};
 }
 
 // The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards.
@@ -52,6 +54,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .step_samples = recipe->batch.global,
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
+      .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
       .mesh = mesh,
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
