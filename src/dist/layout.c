@@ -1,5 +1,6 @@
 // The Layout table and the Layouts that ship with plait.
 #include "dist/layout.h"
+#include <string.h>
 
 void layout_add(Layout *layout, Role role, DimName dim, int axis) {
   for (int i = 0; i < layout->n; i++) {
@@ -27,6 +28,31 @@ Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, co
       if (mesh->axis[axes.axis[i]].size > 1) p.dim[d].axis[p.dim[d].n++] = axes.axis[i];
   }
   return p;
+}
+
+int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, const Shape *shape, Placement *out) {
+  uint32_t taken = 0;
+  int found = 0;
+  for (int i = 0; i < layout->annotations; i++) {
+    const LayoutTensor *a = &layout->annotation[i];
+    if (strcmp(a->name, name)) continue;
+    found = 1;
+    if (a->axis >= 0) taken |= 1u << a->axis;
+  }
+  if (!found) return 0;
+  *out = (Placement){.rank = shape->rank};
+  for (int d = 0; d < shape->rank; d++) {
+    AxisList *list = &out->dim[d], data = shape->dim[d] == DIM_BATCH ? layout_axes(layout, ROLE_DATA, DIM_BATCH) : (AxisList){0};
+    for (int i = 0; i < data.n; i++)
+      if (!(taken >> data.axis[i] & 1) && mesh->axis[data.axis[i]].size > 1) list->axis[list->n++] = data.axis[i];
+    for (int i = 0; i < layout->annotations; i++) {
+      const LayoutTensor *a = &layout->annotation[i];
+      if (strcmp(a->name, name) || a->axis < 0 || a->dim != d || mesh->axis[a->axis].size == 1) continue;
+      CHECK(list->n < MAX_AXES_PER_DIM);
+      list->axis[list->n++] = (int8_t)a->axis;
+    }
+  }
+  return 1;
 }
 
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {

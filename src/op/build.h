@@ -22,6 +22,8 @@ int op_dropout(Graph *g, const char *name, int x, double probability);       // 
 int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
 // x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`
 int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient);
+// y (a…), target (a…), seed () → Σ (y - target)² (), and as a further output dy
+int op_squared_error(Graph *g, const char *name, int y, int target, int seed);
 int op_count_targets(Graph *g, const char *name, int targets);               // (…) → ()
 int op_gradient_seed(Graph *g, const char *name, int count, int loss_scale); // (), () or -1 → () = scale / max(count, 1)
 int op_mean_loss(Graph *g, const char *name, int loss_sum, int count);

@@ -85,6 +85,29 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
   return PLAIT_OK;
 }
 
+// Gradients that nobody asked for (of data, say) are made with those of the other inputs: what no node reads goes.
+static void drop_unread(Graph *g, int first) {
+  int *readers = xcalloc((size_t)g->tensor.count + 1, sizeof *readers), *kept = xcalloc((size_t)g->node.count + 1, sizeof *kept), count = first;
+  for (int i = g->node.count - 1; i >= 0; i--) {
+    const Node *n = &g->node.data[i];
+    kept[i] = i < first;
+    for (int k = 0; k < n->noutput; k++) kept[i] |= readers[n->output[k]] || graph_tensor(g, n->output[k])->variable >= 0;
+    for (int k = 0; kept[i] && k < n->ninput; k++)
+      if (n->input[k] >= 0) readers[n->input[k]]++;
+  }
+  for (int i = first; i < g->node.count; i++) {
+    Node n = g->node.data[i];
+    if (kept[i]) {
+      n.id = count;
+      g->node.data[count++] = n;
+    }
+    for (int k = 0; k < n.noutput; k++) graph_tensor(g, n.output[k])->producer = kept[i] ? n.id : -1;
+  }
+  g->node.count = count;
+  free(readers);
+  free(kept);
+}
+
 int pass_autodiff(Graph *g, int loss, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
@@ -100,6 +123,7 @@ int pass_autodiff(Graph *g, int loss, Error *error) {
   for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
   free(a.contribution);
   free(a.accumulator);
+  drop_unread(g, nodes);
   g->phase = PHASE_FORWARD;
   g->scope = scope;
   return code;

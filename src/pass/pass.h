@@ -13,6 +13,7 @@ int pass_autodiff(Graph *g, int loss, Error *error);
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
   int64_t samples, seq;  // of the global batch: shape of the input "step_targets"
+  double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
   const char *optimizer; // "adamw" or "sgd"
   double beta1, beta2, epsilon, decay, momentum, clip;
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"

@@ -1,4 +1,5 @@
-// place: how MICRO sees every tensor. Weights and the residual stream bind by the Layout; the rest is propagated.
+// place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout; the rest
+// is propagated.
 #include "pass/pass.h"
 #include "pass/place_node.h"
 #include <string.h>
@@ -8,9 +9,11 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
     int shards = axis_list_shards(mesh, &p->dim[d]);
     if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
     int below = shards;
+    char number[16];
+    snprintf(number, sizeof number, "dim %d", d);
     while (below > 1 && s->size[d] % below) below--;
     return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the most below that, that can, is %d",
-                     dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
+                     s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
   }
   return PLAIT_OK;
 }
@@ -20,10 +23,11 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
     Variable *v = &g->variable.data[i];
     if (v->parameter < 0 && v->shape.rank > 0) return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
     Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
+    int annotated = layout_annotated(layout, mesh, v->name, &v->shape, &p);
     int code = check_divides(mesh, &p, &v->shape, v->name, error);
     if (code) return code;
     // Gradients and what MICRO accumulates are placed when their first contribution is known.
-    if (v->kind == VARIABLE_PARAMETER) v->storage = placement_new(g, &p);
+    if (v->kind == VARIABLE_PARAMETER && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
   }
   return PLAIT_OK;
 }
@@ -68,13 +72,16 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
   }
 }
 
-// What the Layout insists on: the residual stream.
+// What the Layout insists on: annotated tensors and the residual stream.
 static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
-    if (t->placement || t->role != ROLE_RESIDUAL || t->shape.rank == 0) continue;
-    Placement p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
-    int code = check_divides(mesh, &p, &t->shape, "the residual stream", error);
+    if (t->placement || t->shape.rank == 0) continue;
+    Placement p;
+    int annotated = layout->annotations && layout_annotated(layout, mesh, t->name, &t->shape, &p);
+    if (!annotated && t->role != ROLE_RESIDUAL) continue;
+    if (!annotated) p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
+    int code = check_divides(mesh, &p, &t->shape, annotated ? t->name : "the residual stream", error);
     if (code) return code;
     t->placement = placement_new(g, &p);
   }
@@ -104,6 +111,18 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   }
 }
 
+// A parameter that nothing is said about is stored as its first reader wants it.
+static void adopt_parameters(Graph *g, int id) {
+  for (int k = 0; k < g->node.data[id].ninput; k++) {
+    int tensor = g->node.data[id].input[k], variable = tensor < 0 ? -1 : graph_tensor(g, tensor)->variable;
+    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage) continue;
+    Placement p = *g->node.data[id].want[k];
+    p.partial = 0;
+    g->variable.data[variable].storage = placement_new(g, &p);
+    bind_placements(g);
+  }
+}
+
 int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   int code = place_parameters(g, mesh, layout, error);
   if (!code) code = place_inputs(g, mesh, layout, error);
@@ -126,6 +145,7 @@ int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
     }
     if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
     place_micro_node(g, mesh, i);
+    if (layout->propagate) adopt_parameters(g, i);
   }
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++)

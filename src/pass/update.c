@@ -17,14 +17,19 @@ static void enter(Graph *g, Region region) {
   g->scope = region == REGION_BEGIN ? "begin" : region == REGION_END ? "end" : "loss";
 }
 
-// BEGIN's count of target tokens, MICRO's sum of losses, END's mean: shared by training and evaluation.
-static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq) {
+static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
+  int targets = graph_input(g, "step_targets", DTYPE_I32, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
+  int counted = op_count_targets(g, "count_targets", targets);
+  graph_bind(g, counted, variable, -1);
+  return counted;
+}
+
+// BEGIN's count of target tokens (`fixed`, where it is not 0), MICRO's sum of losses, END's mean: shared by training and evaluation.
+static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, double fixed) {
   int sum = find_or_add(g, "loss_sum", VARIABLE_METRIC), count = find_or_add(g, "target_count", VARIABLE_METRIC);
   int loss = find_or_add(g, "loss", VARIABLE_METRIC);
   enter(g, REGION_BEGIN);
-  int targets = graph_input(g, "step_targets", DTYPE_I32, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
-  int counted = op_count_targets(g, "count_targets", targets);
-  graph_bind(g, counted, count, -1);
+  int counted = fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, samples, seq, count);
   op_fill(g, "zero_loss", sum, 0);
   enter(g, REGION_MICRO);
   g->layer = g->node.data[graph_tensor(g, loss_sum)->producer].layer;
@@ -35,7 +40,7 @@ static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq) {
 }
 
 int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *error) {
-  build_loss(g, loss_sum, samples, seq);
+  build_loss(g, loss_sum, samples, seq, 0);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;
@@ -82,7 +87,7 @@ static int reduced_gradient(Graph *g, int accumulator, int scale, int dump) {
 }
 
 int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
-  int counted = build_loss(g, loss_sum, o->samples, o->seq);
+  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
   int variables = g->variable.count;
   enter(g, REGION_BEGIN);
   graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);

@@ -33,6 +33,7 @@ static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout
   Placement p = *v->storage;
   for (int a = 0; a < mesh->naxis; a++) {
     if (!(layout->shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
+    if (placement_axes(&p) >> a & 1) continue; // the Layout has cut it over this axis already
     int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
     CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
     p.dim[d].axis[p.dim[d].n++] = (int8_t)a;

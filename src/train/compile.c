@@ -12,7 +12,6 @@ const char *const *compile_passes(void) {
 }
 
 typedef struct Compile {
-  const ModelConfig *config;
   const CompileOptions *o;
   Graph *g;
   ModelOutputs outputs;
@@ -78,10 +77,19 @@ static int find_output(const Graph *g, const char *name) {
 }
 
 int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, int *logits, Error *error) {
-  Compile c = {config, o, graph_create(), {-1, -1}};
+  Graph *g = graph_create();
+  ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples, .seq = o->seq, .mode = o->mode};
-  int code = model_build(c.g, config, &model, &c.outputs, error);
-  char *name = c.outputs.logits >= 0 && !code ? xstrdup(graph_tensor(c.g, c.outputs.logits)->name) : NULL;
+  int code = model_build(g, config, &model, &outputs, error);
+  if (!code) return compile_built(g, &outputs, o, out, logits, error);
+  graph_destroy(g);
+  return code;
+}
+
+int compile_built(Graph *g, const ModelOutputs *outputs, const CompileOptions *o, Graph **out, int *logits, Error *error) {
+  Compile c = {o, g, *outputs};
+  int code = PLAIT_OK;
+  char *name = outputs->logits >= 0 ? xstrdup(graph_tensor(g, outputs->logits)->name) : NULL;
   for (size_t i = 0; i < sizeof passes / sizeof *passes && !code; i++) {
     code = passes[i].run(&c, error);
     if (!code) code = graph_verify(c.g, passes[i].name, error);

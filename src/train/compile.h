@@ -23,5 +23,8 @@ typedef struct CompileOptions {
 // input position of … the tensor of the logits in MODEL_GENERATE, else -1.
 int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, int *logits, Error *error);
 
+// The same for a forward graph that is already built (and is then owned by this function, also when it fails).
+int compile_built(Graph *g, const ModelOutputs *outputs, const CompileOptions *options, Graph **out, int *logits, Error *error);
+
 // The names of the passes, in order, for help texts and errors; NULL ends the list.
 const char *const *compile_passes(void);

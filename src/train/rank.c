@@ -12,11 +12,27 @@ static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *sche
   return code;
 }
 
+static Job *job_new(const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend, int threads, uint64_t seed) {
+  Job *j = xcalloc(1, sizeof *j);
+  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .seed = seed};
+  j->microbatches = (int)(options->step_samples / options->micro_samples);
+  return j;
+}
+
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
+                     int threads, uint64_t seed, Job **out, Error *error) {
+  Job *j = job_new(options, schedule, backend, threads, seed);
+  int code = compile_built(g, &(ModelOutputs){loss_sum, -1}, options, &j->train, NULL, error);
+  if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
+  if (code) job_destroy(j);
+  else *out = j;
+  return code;
+}
+
 int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
                int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error) {
-  Job *j = xcalloc(1, sizeof *j);
-  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .seed = seed, .evaluate_samples = evaluate_samples};
-  j->microbatches = (int)(options->step_samples / options->micro_samples);
+  Job *j = job_new(options, schedule, backend, threads, seed);
+  j->evaluate_samples = evaluate_samples;
   int code = compile_graph(config, options, &j->train, NULL, error);
   if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
   if (!code && evaluate_samples) {

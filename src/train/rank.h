@@ -22,6 +22,9 @@ typedef struct Job {
 // Compiles the graphs and one Program per pipeline rank. evaluate_samples 0: no evaluation.
 int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
                int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error);
+// The same for a graph of the user's own with its loss, without evaluation. The graph is consumed, also when it fails.
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
+                     int threads, uint64_t seed, Job **out, Error *error);
 void job_destroy(Job *job);
 
 typedef struct StepResult {

@@ -105,6 +105,8 @@ static const Row rows[] = {
     {"cross_entropy_rescale", OP_CROSS_ENTROPY_RESCALE, {"S b2 s5", "R b2 s5", "R b2 s5"}, NONE},
     {"cross_entropy_apply", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 1)},
     {"cross_entropy_apply loss only", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 0)},
+    {"squared_error", OP_SQUARED_ERROR, {"f b2 s5 e7", "f b2 s5 e7", "D"}, NONE},
+    {"squared_error vector", OP_SQUARED_ERROR, {"f b13", "f b13", "D"}, NONE},
     {"count_targets", OP_COUNT_TARGETS, {"i3 b4 s7"}, NONE},
     {"gradient_seed", OP_GRADIENT_SEED, {"D", "-"}, NONE},
     {"gradient_seed loss scale", OP_GRADIENT_SEED, {"D", "D"}, NONE},

@@ -30,12 +30,16 @@ static int differentiable(const OpCase *c) {
   return 1;
 }
 
+// The input that seeds a loss, which makes its gradients itself; -1: another op.
+static int seed_of(Op op) { return op == OP_LINEAR_CROSS_ENTROPY ? 3 : op == OP_SQUARED_ERROR ? 2 : -1; }
+
 // The scalar whose gradient is taken: Σ doutput · output 0, or seed · loss.
 static double scalar_of(Difference *d) {
   values_run(&d->v, 0, 1, &d->c.parameters);
   const Node *node = &d->c.graph->node.data[0];
   const Operand *y = &d->v.tensor[node->output[0]];
-  if (d->c.op == OP_LINEAR_CROSS_ENTROPY) return operand_load(y, 0) * operand_load(&d->v.tensor[node->input[3]], 0);
+  int seed = seed_of(d->c.op);
+  if (seed >= 0) return operand_load(y, 0) * operand_load(&d->v.tensor[node->input[seed]], 0);
   double sum = 0;
   for (int64_t i = operand_elements(y) - 1; i >= 0; i--) sum += operand_load(y, i) * operand_load(&d->v.tensor[d->doutput[0]], i);
   return sum;
@@ -53,7 +57,7 @@ static void build_backward(Difference *d) {
   for (int k = 0; k < CASE_OUTPUTS; k++) d->doutput[k] = -1;
   const Tensor y = *graph_tensor(g, node.output[0]);
   int dy = graph_input(g, "doutput", y.dtype, y.shape);
-  if (d->c.op != OP_LINEAR_CROSS_ENTROPY) d->doutput[0] = dy;
+  if (seed_of(d->c.op) < 0) d->doutput[0] = dy;
   g->phase = PHASE_BACKWARD;
   g->scope = arena_format(&g->arena, "grad.%s", node.name);
   op_def(node.op)->gradient(g, 0, d->doutput, d->dinput);
@@ -104,7 +108,7 @@ static void gradients_match_finite_differences(void **state) {
       build_backward(&d);
       for (int k = 0; k < d.c.ninput; k++) {
         int x = d.c.graph->node.data[0].input[k];
-        int wanted = x >= 0 && dtype_is_float(graph_tensor(d.c.graph, x)->dtype) && !(d.c.op == OP_LINEAR_CROSS_ENTROPY && k == 3);
+        int wanted = x >= 0 && dtype_is_float(graph_tensor(d.c.graph, x)->dtype) && k != seed_of(d.c.op);
         if (wanted != (d.dinput[k] >= 0)) fail_msg("%s: input %d has gradient %d", d.c.name, k, d.dinput[k]);
         if (wanted) check_input(&d, k);
       }
