@@ -81,8 +81,8 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
     return bad(error, "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s", (long long)h->samples,
                microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
   }
-  if (o->schedule && (!schedule_by_name(o->schedule) || !strcmp(o->schedule, "forward")))
-    return bad(error, "schedule is \"%.80s\"; allowed: 1f1b and gpipe", o->schedule);
+  if (o->schedule && strcmp(o->schedule, "1f1b") && strcmp(o->schedule, "gpipe") && strcmp(o->schedule, "naive"))
+    return bad(error, "schedule is \"%.80s\"; allowed: 1f1b, gpipe and naive", o->schedule);
   if (o->zero < 0 || o->zero > 3) return bad(error, "zero is %d; allowed: 0 to 3", o->zero);
   if (o->threads < 0 || o->threads > 1024) return bad(error, "threads is %d; allowed: 0 to 1024", o->threads);
   if (o->optimizer && strcmp(o->optimizer, "sgd") && strcmp(o->optimizer, "adamw"))
