@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum { MOST_KINDS = 32, MOST_SIZES = 32, HUGE_PAGE = 2 << 20 };
-static const size_t LARGEST = (size_t)1 << 30, SPAN = 1 << 16; // bytes; short calls are timed SPAN bytes at a time …
+static const size_t LARGEST = (size_t)1 << 30, SPAN = 1 << 18; // bytes; short calls are timed SPAN bytes at a time …
 enum { MOST_AT_ONCE = 50 };                                    // … and not more than this many
 
 typedef struct Plan {

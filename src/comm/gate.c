@@ -30,8 +30,20 @@ int abort_all(Abort *abort, int code, const char *message) {
   return abort_code(abort);
 }
 
+// A rank that sees a gate open comes for the lock while the opener still has it: looking again for a moment costs less
+// than to sleep.
+static void lock_init(pthread_mutex_t *lock, int spin) {
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+  if (spin) pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+  pthread_mutex_init(lock, &kind);
+  pthread_mutexattr_destroy(&kind);
+}
+
 void gate_init(Gate *gate, Abort *abort) {
-  pthread_mutex_init(&gate->lock, NULL);
+  lock_init(&gate->lock, abort->spin);
   pthread_cond_init(&gate->wake, NULL);
   atomic_init(&gate->version, 0);
   gate->abort = abort;
@@ -56,12 +68,7 @@ void gate_wait(Gate *gate) {
   unsigned seen = atomic_load_explicit(&gate->version, memory_order_relaxed);
   if (gate->abort->spin) {
     gate_unlock(gate);
-    for (int i = 0; i < gate->abort->spin && atomic_load_explicit(&gate->version, memory_order_relaxed) == seen; i++)
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#else
-      ;
-#endif
+    for (int i = 0; i < gate->abort->spin && atomic_load_explicit(&gate->version, memory_order_relaxed) == seen; i++) gate_pause();
     gate_lock(gate);
     if (atomic_load_explicit(&gate->version, memory_order_relaxed) != seen) return;
   }

@@ -26,6 +26,12 @@ void abort_destroy(Abort *abort);
 int abort_all(Abort *abort, int code, const char *message);
 static inline int abort_code(Abort *abort) { return atomic_load_explicit(&abort->code, memory_order_acquire); }
 
+static inline void gate_pause(void) { // between two looks
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 void gate_init(Gate *gate, Abort *abort); // neither with a gate held
 void gate_destroy(Gate *gate);
 static inline void gate_lock(Gate *gate) { pthread_mutex_lock(&gate->lock); }

@@ -6,7 +6,8 @@
 #include <string.h>
 
 // Below this it costs less that the last rank to arrive does all parts than to wake the others twice.
-enum { SHARED_BYTES = 32768 };
+enum { SHARED_BYTES = 16384 };
+static const uint64_t LEFT = (uint64_t)1 << 63;
 
 // What a rank that waits in comm_create waits for; n 0: it does not.
 typedef struct Wish { const int *ranks; int n; } Wish;
@@ -23,7 +24,9 @@ typedef struct LocalWorld {
 // Groups and communicators ------------------------------------------------------------------------------------------
 
 static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
-  LocalGroup *g = xcalloc(1, sizeof *g);
+  LocalGroup *g = aligned_alloc(_Alignof(LocalGroup), sizeof *g);
+  CHECK(g, "out of memory");
+  memset(g, 0, sizeof *g);
   size_t count = (size_t)n;
   g->world = world;
   g->n = n;
@@ -165,44 +168,55 @@ static void local_world_destroy(PlaitWorld *base) {
 
 // Collectives -------------------------------------------------------------------------------------------------------
 
-// With the gate held, by the last rank to arrive: is this one collective, and who does the work?
-static void judge(LocalGroup *g, Error *error) {
+// A counter has grown: whoever sleeps looks again. A sleeper says so before its last look, so none is missed.
+static void wake(LocalGroup *g) {
+  if (!atomic_load(&g->sleepers)) return;
+  gate_lock(&g->gate);
+  gate_open(&g->gate);
+  gate_unlock(&g->gate);
+}
+
+// Waits for counter >= value: looks for a while, then sleeps. 0 if the world has failed first and `may_fail`.
+static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int may_fail) {
+  Abort *abort = &g->world->abort;
+  for (int i = 0; i < abort->spin; i++) {
+    if (atomic_load_explicit(counter, memory_order_acquire) >= value) return 1;
+    gate_pause();
+  }
+  gate_lock(&g->gate);
+  atomic_fetch_add(&g->sleepers, 1);
+  while (atomic_load(counter) < value && !(may_fail && abort_code(abort))) gate_wait(&g->gate);
+  atomic_fetch_sub(&g->sleepers, 1);
+  gate_unlock(&g->gate);
+  return atomic_load(counter) >= value;
+}
+
+// By the last rank to arrive: is this one collective, and who does the work?
+static void judge(LocalGroup *g, uint64_t ticket, Error *error) {
   g->verdict = share_check(g->calls, g->n, g->ranks, error);
   g->done_by_last = g->verdict < 0 || g->n == 1 || share_bytes(g->calls, g->n) <= SHARED_BYTES;
   for (int r = 0; g->verdict == PLAIT_OK && g->done_by_last && r < g->n; r++) share_run(g->calls, g->n, r);
+  if (g->done_by_last) atomic_fetch_add_explicit(&g->finished, (uint64_t)g->n, memory_order_relaxed);
+  atomic_store(&g->opened, ticket + 1);
+  wake(g);
 }
 
-// With the gate held. A rank leaves without the others only before all have arrived: after that they use its memory.
+// A rank leaves without the others only before all have arrived, and then nobody comes after it: from the moment when all
+// have arrived they use its memory.
 static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
   LocalGroup *g = comm->group;
-  int code = PLAIT_OK;
-  while (comm->finished != call->ticket && !(code = abort_code(&g->world->abort))) gate_wait(&g->gate);
-  if (code < 0 || (code = abort_code(&g->world->abort)) < 0) return code;
+  Abort *abort = &g->world->abort;
+  uint64_t all = (uint64_t)g->n * (call->ticket + 1);
+  if (!await(g, &comm->finished, call->ticket, 1) || abort_code(abort)) return abort_code(abort); // calls on other streams first
   g->calls[comm->base.rank] = call;
-  if (++g->arrived == g->n) {
-    g->arrived = 0;
-    judge(g, error);
-    g->phase++;
-    gate_open(&g->gate);
-    return g->verdict;
-  }
-  unsigned phase = g->phase;
-  while (g->phase == phase) {
-    if ((code = abort_code(&g->world->abort)) < 0) return code;
-    gate_wait(&g->gate);
+  uint64_t before = atomic_fetch_add(&g->arrived, 1);
+  if (before & LEFT) return abort_code(abort);
+  if (before + 1 == all) judge(g, call->ticket, error);
+  else if (!await(g, &g->opened, call->ticket + 1, 1)) {
+    if ((atomic_fetch_or(&g->arrived, LEFT) & ~LEFT) < all) return abort_code(abort);
+    await(g, &g->opened, call->ticket + 1, 0);
   }
   return g->verdict;
-}
-
-// With the gate held: nobody returns while another still uses its memory.
-static void finish(LocalGroup *g) {
-  unsigned phase = g->phase;
-  if (++g->finished == g->n) {
-    g->finished = 0;
-    g->phase++;
-    gate_open(&g->gate);
-  }
-  while (g->phase == phase) gate_wait(&g->gate);
 }
 
 // The rank that found the mismatch is about to fail the world; whoever returns an error can already read why.
@@ -216,17 +230,15 @@ static int await_abort(LocalGroup *g) {
 static int collective(LocalComm *comm, const CommCall *call) {
   LocalGroup *g = comm->group;
   Error error = {0};
-  gate_lock(&g->gate);
   int code = arrive(comm, call, &error);
   if (code == PLAIT_OK && !g->done_by_last) {
-    gate_unlock(&g->gate);
+    uint64_t all = (uint64_t)g->n * (call->ticket + 1);
     share_run(g->calls, g->n, comm->base.rank);
-    gate_lock(&g->gate);
-    finish(g);
+    if (atomic_fetch_add(&g->finished, 1) + 1 == all) wake(g);
+    else await(g, &g->finished, all, 0); // nobody returns while another still uses its memory
   }
-  comm->finished = call->ticket + 1;
-  if (comm->issued != comm->finished) gate_open(&g->gate); // a later call of this rank may wait for its turn
-  gate_unlock(&g->gate);
+  atomic_store(&comm->finished, call->ticket + 1);
+  if (atomic_load(&comm->issued) != call->ticket + 1) wake(g); // a later call of this rank may wait for its turn
   if (error.code) return abort_all(&g->world->abort, error.code, error.message);
   return code < 0 ? await_abort(g) : code;
 }
@@ -244,9 +256,7 @@ static void local_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
     local_mail_issue(comm, call, sent);
     return;
   }
-  gate_lock(&comm->group->gate);
-  call->ticket = comm->issued++;
-  gate_unlock(&comm->group->gate);
+  call->ticket = atomic_fetch_add(&comm->issued, 1);
 }
 
 static const CommBackend local_backend = {
@@ -261,8 +271,8 @@ static const CommBackend local_backend = {
 
 int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) {
   *result = NULL;
-  if (ranks < 1 || ranks > 4096)
-    return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to 4096", ranks);
+  if (ranks < 1 || ranks > LOCAL_MOST_RANKS)
+    return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to %d", ranks, LOCAL_MOST_RANKS);
   LocalWorld *world = xcalloc(1, sizeof *world);
   world_init(&world->base, &local_backend, ranks, ranks);
   gate_init(&world->creation, &world->base.abort);

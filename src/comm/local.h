@@ -28,10 +28,15 @@ typedef struct LocalGroup {
   int n, joined;
   atomic_int handles;
   int *ranks;                                      // (n) world ranks
-  Gate gate;                                       // guards the fields down to `calls`
-  unsigned phase;                                  // changes when all ranks have arrived, and when all have finished
-  int arrived, finished, verdict, done_by_last;    // of the collective under way
-  const CommCall **calls;                          // (n) of the collective under way
+  // Collectives meet by counters that only grow: call k (its ticket) has all ranks when `arrived` is n · (k + 1), may be
+  // worked on when `opened` is k + 1, and nobody uses another's memory any more when `finished` is n · (k + 1).
+  _Alignas(64) _Atomic uint64_t arrived; // the bit LEFT: a rank has left before all came, nobody may use its memory
+  _Alignas(64) _Atomic uint64_t opened;
+  _Alignas(64) _Atomic uint64_t finished;
+  _Alignas(64) atomic_int sleepers;      // that wait at the gate for one of these
+  Gate gate;
+  int verdict, done_by_last;             // of the collective under way: written before it is opened
+  const CommCall **calls;                // (n)
   Gate *inbox;                                     // (n) by receiver
   LocalMail *mail;                                 // (n, n) by receiver, sender
 } LocalGroup;
@@ -39,8 +44,7 @@ typedef struct LocalGroup {
 typedef struct LocalComm {
   PlaitComm base;
   LocalGroup *group;
-  uint64_t issued;   // collectives, by the issuing thread
-  uint64_t finished; // under the group's gate
+  _Atomic uint64_t issued, finished; // collectives
 } LocalComm;
 
 void local_mail_init(LocalMail *mail, Gate *inbox);

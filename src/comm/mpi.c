@@ -30,6 +30,7 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, const int *ranks, int
   for (int p = 0; p < n; p++) wire_mail_init(&c->mail[p], w);
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
+  c->inputs = xcalloc(count, sizeof *c->inputs);
   pthread_mutex_init(&c->turn_lock, NULL);
   pthread_cond_init(&c->turn, NULL);
   return &c->base;
@@ -58,6 +59,7 @@ static void mpi_comm_destroy(PlaitComm *base) {
   free(c->mail);
   free(c->sent);
   free(c->got);
+  free(c->inputs);
   free((int *)(uintptr_t)base->ranks);
   free(c);
 }

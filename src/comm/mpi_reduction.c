@@ -88,24 +88,17 @@ static View output_of(const Work *w, size_t k, size_t *shift) {
 }
 
 static void reduce_chunk(Work *w, size_t k) {
-  ReduceScratch scratch;
-  PlaitDtype dtype = w->call->dtype;
-  PlaitOp op = w->call->op;
+  const void **inputs = w->c->inputs;
   size_t from, to, left, space, shift;
   View own = input_for(w, w->me), out = output_of(w, k, &shift);
   range_of(w, k, w->me, &from, &to);
-  for (size_t i = from; i < to;) {
+  for (size_t i = from, count; i < to; i += count) {
     const char *mine = view_at(&own, i * w->size, &left);
-    char *result = view_at(&out, (i - shift) * w->size, &space);
-    size_t count = (left < space ? left : space) / w->size;
-    if (count > REDUCE_BLOCK) count = REDUCE_BLOCK;
+    void *result = view_at(&out, (i - shift) * w->size, &space);
+    count = (left < space ? left : space) / w->size;
     if (count > to - i) count = to - i;
-#define INPUT(p) ((p) == w->me ? mine : slot(w, k, p) + (i - from) * w->size)
-    reduce_first(&scratch, dtype, op, INPUT(0), w->n > 1 ? INPUT(1) : NULL, count);
-    for (int p = 2; p < w->n; p++) reduce_next(&scratch, dtype, op, INPUT(p), count);
-#undef INPUT
-    memcpy(result, reduce_result(&scratch, dtype, op, w->n, count), count * w->size);
-    i += count;
+    for (int p = 0; p < w->n; p++) inputs[p] = p == w->me ? mine : slot(w, k, p) + (i - from) * w->size;
+    reduce_run(w->call->dtype, w->call->op, inputs, w->n, &result, 1, count);
   }
 }
 

@@ -77,6 +77,7 @@ typedef struct MpiComm {
   // Of the collective under way:
   Head *sent, *got;          // (size)
   Batch greeting, first[2], second[2];
+  const void **inputs;       // (size)
   char *staging[2];
   size_t staging_bytes;      // of each
 } MpiComm;

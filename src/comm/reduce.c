@@ -1,36 +1,13 @@
 // Reduction of blocks of elements over ranks: one loop per element type and operation, so that each can be vectorised.
 #include "comm/reduce.h"
-#include "base/dtype.h"
+#include "comm/reduce_half.h"
+#include "comm/reduce_level.h"
 
-// fp16 ↔ fp32 without branches or calls (base/dtype.h has the readable ones; a test compares all values).
-static inline float half_to_float(uint16_t h) {
-  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-  float f;
-  memcpy(&f, &magnitude, 4);
-  f *= 0x1p112f; // the exponents' biases differ by 112; subnormals come out right too
-  uint32_t bits;
-  memcpy(&bits, &f, 4);
-  bits |= sign | (magnitude >= 0x0f800000 ? 0x7f800000u : 0); // infinity and NaN keep the largest exponent
-  memcpy(&f, &bits, 4);
-  return f;
-}
-// All ones where a < b, both below 2^31: a mask, because compilers keep a branch around floating-point work.
-static inline uint32_t below(uint32_t a, uint32_t b) { return (uint32_t)((int32_t)(a - b) >> 31); }
-static inline uint16_t half_from_float(float f) {
-  uint32_t bits, sign, subnormal;
-  memcpy(&bits, &f, 4);
-  sign = bits >> 16 & 0x8000;
-  bits &= 0x7fffffff;
-  float magnitude;
-  memcpy(&magnitude, &bits, 4);
-  magnitude += 0.5f; // below 2^-14: the addition itself rounds to a multiple of 2^-24
-  memcpy(&subnormal, &magnitude, 4);
-  subnormal -= 0x3f000000;
-  uint32_t normal = (bits + 0xfff + (bits >> 13 & 1) - 0x38000000u) >> 13;
-  uint32_t small = below(bits, 0x38800000), finite = below(bits, 0x477ff000), nan = below(0x7f800000, bits);
-  uint32_t value = (subnormal & small) | (normal & ~small);
-  return (uint16_t)(sign | (value & finite) | ((0x7c00 | (nan & 0x0200)) & ~finite));
-}
+enum { BLOCK = 2048 }; // elements: accumulator and inputs stay in the first cache
+
+typedef struct Scratch {
+  _Alignas(64) unsigned char wide[BLOCK * 8], narrow[BLOCK * 2];
+} Scratch;
 
 #define SAME(x) (x)
 #define SUM_FLOAT(type, a, x) ((a) + (x))
@@ -98,7 +75,7 @@ static void widen(void *restrict acc, const void *restrict in, PlaitDtype dtype,
     memcpy(acc, in, n * dtype_size((Dtype)dtype));
 }
 
-static const void *narrow(ReduceScratch *scratch, PlaitDtype dtype, size_t n) {
+static const void *narrow(Scratch *scratch, PlaitDtype dtype, size_t n) {
   const float *restrict f = (const float *)(const void *)scratch->wide;
   uint16_t *restrict h = (uint16_t *)(void *)scratch->narrow;
   if (dtype == PLAIT_BF16)
@@ -110,18 +87,12 @@ static const void *narrow(ReduceScratch *scratch, PlaitDtype dtype, size_t n) {
   return h;
 }
 
-void reduce_first(ReduceScratch *scratch, PlaitDtype dtype, PlaitOp op, const void *a, const void *b, size_t count) {
-  if (b)
-    loops[dtype][op].pair(scratch->wide, a, b, count);
-  else
-    widen(scratch->wide, a, dtype, count);
+static void first(Scratch *scratch, PlaitDtype dtype, PlaitOp op, const void *a, const void *b, size_t count) {
+  if (b) loops[dtype][op].pair(scratch->wide, a, b, count);
+  else widen(scratch->wide, a, dtype, count);
 }
 
-void reduce_next(ReduceScratch *scratch, PlaitDtype dtype, PlaitOp op, const void *x, size_t count) {
-  loops[dtype][op].next(scratch->wide, x, count);
-}
-
-const void *reduce_result(ReduceScratch *scratch, PlaitDtype dtype, PlaitOp op, int ranks, size_t count) {
+static const void *result(Scratch *scratch, PlaitDtype dtype, PlaitOp op, int ranks, size_t count) {
   if (op == PLAIT_MEAN && dtype == PLAIT_FP64) {
     double *d = (double *)(void *)scratch->wide;
     for (size_t i = 0; i < count; i++) d[i] /= ranks;
@@ -130,4 +101,34 @@ const void *reduce_result(ReduceScratch *scratch, PlaitDtype dtype, PlaitOp op, 
     for (size_t i = 0; i < count; i++) f[i] /= divisor;
   }
   return narrow(scratch, dtype, count);
+}
+
+// All dtypes and operations, with what every CPU has.
+static void run_portable(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ranks, void *const *outputs,
+                         int noutputs, size_t count) {
+  Scratch scratch;
+  size_t size = dtype_size((Dtype)dtype);
+  for (size_t i = 0, n; i < count; i += n) {
+    n = count - i < BLOCK ? count - i : BLOCK;
+#define INPUT(p) ((const char *)inputs[p] + i * size)
+    first(&scratch, dtype, op, INPUT(0), ranks > 1 ? INPUT(1) : NULL, n);
+    for (int p = 2; p < ranks; p++) loops[dtype][op].next(scratch.wide, INPUT(p), n);
+#undef INPUT
+    const void *block = result(&scratch, dtype, op, ranks, n);
+    for (int p = 0; p < noutputs; p++) memcpy((char *)outputs[p] + i * size, block, n * size);
+  }
+}
+
+void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ranks, void *const *outputs, int noutputs,
+                size_t count) {
+  const ReduceSums *sums = NULL;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
+    sums = &reduce_sums_avx512;
+  else if (__builtin_cpu_supports("avx2")) sums = &reduce_sums_avx2;
+#endif
+  ReduceSum sum = sums && (op == PLAIT_SUM || op == PLAIT_MEAN) ? sums->sum[dtype] : NULL;
+  if (sum) sum(inputs, ranks, outputs, noutputs, count, op == PLAIT_MEAN);
+  else run_portable(dtype, op, inputs, ranks, outputs, noutputs, count);
 }

@@ -76,20 +76,15 @@ static void copy(void *to, const void *from, size_t bytes) {
 // Element range [from, to) of buffer b, over all ranks in order; send begins at element `offset`. The result goes to the
 // recv of rank `target`, or of all ranks if that is -1: pushing from the cache is cheaper than everybody's reading later.
 static void reduce_range(const CommCall *const *calls, int n, size_t b, size_t offset, size_t from, size_t to, int target) {
-  ReduceScratch scratch;
-  PlaitDtype dtype = calls[0]->dtype;
-  PlaitOp op = calls[0]->op;
-  size_t size = comm_dtype_size(dtype);
-  for (size_t i = from; i < to; i += REDUCE_BLOCK) {
-    size_t count = to - i < REDUCE_BLOCK ? to - i : REDUCE_BLOCK, at = (offset + i) * size;
-#define INPUT(p) ((const char *)calls[p]->buffers[b].send + at)
-    reduce_first(&scratch, dtype, op, INPUT(0), n > 1 ? INPUT(1) : NULL, count);
-    for (int p = 2; p < n; p++) reduce_next(&scratch, dtype, op, INPUT(p), count);
-#undef INPUT
-    const void *result = reduce_result(&scratch, dtype, op, n, count);
-    for (int p = target < 0 ? 0 : target; p < (target < 0 ? n : target + 1); p++)
-      memcpy((char *)calls[p]->buffers[b].recv + i * size, result, count * size);
+  const void *in[LOCAL_MOST_RANKS];
+  void *out[LOCAL_MOST_RANKS];
+  size_t size = comm_dtype_size(calls[0]->dtype);
+  int count = 0;
+  for (int p = 0; p < n; p++) {
+    in[p] = (const char *)calls[p]->buffers[b].send + (offset + from) * size;
+    if (target < 0 || target == p) out[count++] = (char *)calls[p]->buffers[b].recv + from * size;
   }
+  reduce_run(calls[0]->dtype, calls[0]->op, in, n, out, count, to - from);
 }
 
 // all_reduce and reduce: the elements of all buffers in a row are cut into n ranges of whole cache lines.
@@ -101,6 +96,18 @@ static void reduce_shared(const CommCall *const *calls, int n, int rank, int tar
     size_t from = low > start ? low : start, to = high < end ? high : end;
     if (from < to) reduce_range(calls, n, b, 0, from - start, to - start, target);
     start = end;
+  }
+}
+
+// Every rank, the root too, copies a range of the root's memory to all others.
+static void broadcast_part(const CommCall *const *calls, int n, int rank, size_t b, size_t bytes) {
+  size_t share = (bytes / (size_t)n + 64) / 64 * 64, from = share * (size_t)rank;
+  const char *send = calls[calls[0]->root]->buffers[b].send;
+  if (from >= bytes) return;
+  if (share > bytes - from) share = bytes - from;
+  for (int p = 0; p < n; p++) {
+    char *recv = calls[p]->buffers[b].recv;
+    if (recv) copy(recv + from, send + from, share); // the root's may be NULL, or its send
   }
 }
 
@@ -120,9 +127,7 @@ static void copy_parts(const CommCall *const *calls, int n, int rank) {
       for (int p = 0; p < n; p++)
         copy(recv + (size_t)p * bytes, (const char *)calls[p]->buffers[b].send + (size_t)rank * bytes, bytes);
       break;
-    case COMM_BROADCAST:
-      if (recv) copy(recv, root_send, bytes);
-      break;
+    case COMM_BROADCAST: broadcast_part(calls, n, rank, b, bytes); break;
     case COMM_SCATTER: copy(recv, root_send + (size_t)rank * bytes, bytes); break;
     case COMM_GATHER: copy((char *)calls[call->root]->buffers[b].recv + (size_t)rank * bytes, send, bytes); break;
     default: break;

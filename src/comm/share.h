@@ -2,6 +2,8 @@
 #pragma once
 #include "comm/comm.h"
 
+enum { LOCAL_MOST_RANKS = 4096 };
+
 // calls: (n), by rank of the communicator; ranks: (n), their world ranks, for the message.
 // PLAIT_FAILED and a sentence naming two ranks and their calls if these are not one collective.
 int share_check(const CommCall *const *calls, int n, const int *ranks, Error *error);
