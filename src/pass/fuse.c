@@ -80,6 +80,20 @@ static void drop_identity(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
+// What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
+static void keep_room(const Fuse *f, Graph *h) {
+  for (int i = 0; i < h->tensor.count; i++) {
+    int64_t room = graph_tensor(h, i)->allocated;
+    Tensor *t = graph_tensor(h, f->replaced[i]);
+    if (t->allocated >= room) continue;
+    t->allocated = room;
+    if (t->variable < 0) continue;
+    Variable *v = &h->variable.data[t->variable];
+    int64_t *whole = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+    if (*whole < room) *whole = room;
+  }
+}
+
 static int emit(Fuse *f, Graph *h, const Node *n) {
   int id = graph_add_node(h, n);
   Node *copy = &h->node.data[id];
@@ -137,6 +151,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   }
   Graph *h = graph_copy(g);
   h->node.count = 0;
+  keep_room(&f, h);
   for (int i = 0; i < g->node.count; i++)
     if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
