@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { YIELDS = 50, FIRST_SLEEP = 5000, LONGEST_SLEEP = 200000, LOOKS_PER_NOTICE = 32 };
+enum { YIELDS = 500, FIRST_SLEEP = 5000, LONGEST_SLEEP = 200000, LOOKS_PER_NOTICE = 32 };
 
 void wire_pause(const MpiWorld *w, Patience *p) {
   if (p->turns++ < w->spin) return;
