@@ -61,6 +61,7 @@ static int can_advance(const Graph *g, int id, int to) {
 }
 
 typedef struct Bucket { int place, free; int64_t bytes; Vec(int) member; } Bucket;
+typedef Vec(Bucket) BucketList;
 
 // Does the collective read what MICRO left in a Variable, so that it could run before END begins?
 static int is_free(const Graph *g, int id) {
@@ -111,6 +112,32 @@ static int by_readiness(const void *a, const void *b) {
   return x->ready != y->ready ? (x->ready < y->ready ? -1 : 1) : x->id - y->id;
 }
 
+// A collective of MICRO on a parameter or its gradient; pass ahead has put them together.
+static int is_neighbour(const Graph *g, const Node *n) {
+  return n->region == REGION_MICRO && op_def(n->op)->communicates && n->ninput == 1 && graph_tensor(g, n->output[0])->parameter >= 0;
+}
+
+static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *bucket_at, BucketList *buckets) {
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *first = &g->node.data[i];
+    if (!is_neighbour(g, first)) continue;
+    Bucket b = {.place = i, .bytes = node_bytes(g, first)};
+    vec_push(&b.member, i);
+    for (int k = i + 1; k < g->node.count; k++) {
+      const Node *n = &g->node.data[k];
+      int64_t bytes = node_bytes(g, n);
+      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase || b.bytes + bytes > limit) break;
+      if (graph_tensor(g, n->input[0])->producer >= i) break; // of a member
+      b.bytes += bytes;
+      vec_push(&b.member, k);
+    }
+    for (int m = 0; m < b.member.count; m++) is_member[b.member.data[m]] = 1;
+    i = b.member.data[b.member.count - 1];
+    vec_push(buckets, b);
+    bucket_at[b.place] = buckets->count;
+  }
+}
+
 static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
   Node n = g->node.data[b->member.data[0]];
   int count = b->member.count;
@@ -127,7 +154,7 @@ static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
 }
 
 int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error) {
-  Vec(Bucket) buckets = {0};
+  BucketList buckets = {0};
   int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
   Vec(Candidate) candidate = {0};
   int *last = last_writers(g);
@@ -153,6 +180,7 @@ int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error)
   vec_free(&candidate);
   free(last);
   for (int b = 0; b < buckets.count; b++) bucket_at[buckets.data[b].place] = b + 1;
+  join_neighbours(g, bucket_bytes, is_member, bucket_at, &buckets);
   Graph *h = graph_copy(g);
   h->node.count = 0;
   for (int i = 0; i < g->node.count; i++) {

@@ -6,7 +6,7 @@
 #include "pass/place_node.h"
 #include <string.h>
 
-typedef struct Moved { int from, to, section; const Placement *placement; } Moved;
+typedef struct Moved { int from, to; int64_t section; const Placement *placement; } Moved;
 
 typedef struct Partition {
   const Graph *g; // global
@@ -62,7 +62,11 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
 
 // Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section only,
 // so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its segment).
-static int section_of(const Node *n) { return (int)n->region << 16 | (int)n->phase << 8 | n->stage; }
+// Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
+static int64_t section_of(const Graph *h, int tensor, const Node *n) {
+  int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
+  return layer << 32 | (int)n->region << 16 | (int)n->phase << 8 | n->stage;
+}
 
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   Graph *h = p->h;
@@ -96,7 +100,7 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   if (placement_equal(from, to)) return tensor;
   for (int i = 0; i < p->moved.count; i++) {
     const Moved *m = &p->moved.data[i];
-    if (m->from == tensor && m->section == section_of(context) && placement_equal(m->placement, to)) return m->to;
+    if (m->from == tensor && m->section == section_of(p->h, tensor, context) && placement_equal(m->placement, to)) return m->to;
   }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   int n = redistribute_steps(from, to, steps, p->error);
@@ -106,7 +110,7 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   }
   int now = tensor;
   for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
-  vec_push(&p->moved, (Moved){tensor, now, section_of(context), to});
+  vec_push(&p->moved, (Moved){tensor, now, section_of(p->h, tensor, context), to});
   return now;
 }
 

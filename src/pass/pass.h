@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 
 // The passes that exist, in order; `plait explain --after NAME` stops behind one.
-#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(recompute) X(partition) X(fuse) X(bucket)
+#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(recompute) X(partition) X(ahead) X(fuse) X(bucket)
 
 // Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
 // The loss op is its own seed (DESIGN: linear + cross entropy is one node).
@@ -43,6 +43,9 @@ int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *er
 int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error);
 // New graph: gradient products add into their accumulators; identities vanish.
 int pass_fuse(const Graph *g, Graph **out, Error *error);
+// New graph: in MICRO, gathers of parameters stand one block before their readers, and what reads reduced gradients one block
+// behind the reduction, so that the executor has something to do meanwhile.
+int pass_ahead(const Graph *g, Graph **out, Error *error);
 // New graph: neighbouring collectives over the same group become one with a list of buffers, up to bucket_bytes.
 int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error);
 

@@ -17,12 +17,14 @@ typedef struct Bound {
   int pieces;
   Piece *piece;
   PlaitBuffer *buffer;    // (pieces) scratch for the call
-  int started;            // by a REDUCE, at `issued`; END waits for `done`
+  int until;              // of a collective in flight: see Instruction.wait
+  int due, next_due;      // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
+  int started;            // in flight since `issued`, by a REDUCE or in its body; `done` is waited for
   PlaitEvent done;
   double issued;
 } Bound;
 
-typedef struct BoundBody { int count; Bound *bound; } BoundBody;
+typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
 typedef struct GroupComm { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } GroupComm;
 
 // What became of a slot, or mail of a segment, in this step: who is in it, and what was sent from it and may still be read.
@@ -190,7 +192,13 @@ static void bind_node(Executor *e, const Node *n, Bound *b) {
 
 static BoundBody bind_body(Executor *e, const Body *body) {
   BoundBody b = {body->count, arena_array(&e->arena, Bound, body->count + 1)};
-  for (int i = 0; i < body->count; i++) bind_node(e, &e->program->graph->node.data[body->instruction[i].node], &b.bound[i]);
+  for (int i = 0; i < body->count; i++) {
+    bind_node(e, &e->program->graph->node.data[body->instruction[i].node], &b.bound[i]);
+    b.bound[i].until = body->instruction[i].wait;
+    if (!b.bound[i].until) continue;
+    b.bound[i].next_due = b.bound[b.bound[i].until].due;
+    b.bound[b.bound[i].until].due = i + 1;
+  }
   return b;
 }
 
@@ -237,6 +245,17 @@ static void make_buffers(Executor *e) {
   }
 }
 
+static int uses_stream(const Executor *e) {
+  const Program *p = e->program;
+  for (int i = 0; i < p->actions.count; i++)
+    if (p->actions.data[i].kind == ACTION_REDUCE) return 1;
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      for (int i = 0; i < p->micro[s][phase].count; i++)
+        if (p->micro[s][phase].instruction[i].wait) return 1;
+  return 0;
+}
+
 int executor_create(const Program *p, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
                     Executor **out, Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
@@ -252,11 +271,8 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
   e->end = bind_body(e, &p->end);
   e->micro = arena_alloc(&e->arena, sizeof *e->micro * (size_t)p->graph->stages);
   for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      e->micro[s][phase] = bind_body(e, &p->micro[s][phase]);
-    }
-  for (int i = 0; i < p->actions.count && !code; i++)
-    if (p->actions.data[i].kind == ACTION_REDUCE && !e->stream) code = plait_stream_create(world, &e->stream, error);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) e->micro[s][phase] = bind_body(e, &p->micro[s][phase]);
+  if (uses_stream(e)) code = plait_stream_create(world, &e->stream, error);
   if (code) {
     executor_destroy(e);
     return code;
@@ -293,15 +309,32 @@ static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
   return PLAIT_FAILED;
 }
 
-// In a body: does the collective, or waits for the one that a REDUCE started. What this takes is exposed communication.
-static int run_collective(Executor *e, Bound *b) {
+// On the communication stream: until wait_collective.
+static int start_collective(Executor *e, Bound *b) {
+  b->started = 1;
+  b->issued = now();
+  return call_collective(b, e->stream, &b->done);
+}
+
+static int wait_collective(Executor *e, Bound *b) {
   double start = now();
-  int code = b->started ? plait_event_wait(b->done) : call_collective(b, NULL, NULL);
+  int code = plait_event_wait(b->done);
   double end = now();
-  if (b->started && e->trace && e->trace->on) // until the wait was over; it may have been done before
+  if (e->trace && e->trace->on) // until the wait was over; it may have been done before
     trace_add(e->trace, &(TraceSpan){op_name(b->node->op), b->node->name, "in flight", b->issued, end, -1, -1, true});
   b->started = 0;
   e->comm_seconds += end - start;
+  return code;
+}
+
+// In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
+// communication.
+static int run_collective(Executor *e, Bound *b) {
+  if (b->started) return wait_collective(e, b);
+  if (b->until) return start_collective(e, b);
+  double start = now();
+  int code = call_collective(b, NULL, NULL);
+  e->comm_seconds += now() - start;
   return code;
 }
 
@@ -317,18 +350,30 @@ static void run_kernel(Executor *e, Bound *b) {
   b->kernel(&call);
 }
 
+// Waits for the collectives whose results an instruction (or what comes behind the body) needs.
+static int wait_due(Executor *e, BoundBody *body, Bound *b, Error *error) {
+  for (int i = b->due; i; i = body->bound[i - 1].next_due) {
+    Bound *c = &body->bound[i - 1];
+    if (c->started && wait_collective(e, c)) return error_set(error, PLAIT_FAILED, "%s: %s", c->node->name, plait_comm_error(c->comm));
+  }
+  return PLAIT_OK;
+}
+
 // Instructions [from, to) of a body; to 0: all.
 static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int to, Error *error) {
   e->parameters.microbatch = microbatch;
   e->parameters.sample_base = microbatch * e->microbatch_samples;
-  for (int i = from; i < (to ? to : body->count); i++) {
+  int end = to ? to : body->count;
+  for (int i = from; i < end; i++) {
     Bound *b = &body->bound[i];
+    if (b->due && wait_due(e, body, b, error)) return PLAIT_FAILED;
     point_operands(e, b, microbatch);
     double begin = trace_begin(e->trace);
     if (b->kernel) run_kernel(e, b);
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
     trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
   }
+  if (end == body->count && body->bound[end].due) return wait_due(e, body, &body->bound[end], error);
   return PLAIT_OK;
 }
 
@@ -338,9 +383,7 @@ static int run_reduce(Executor *e, const Action *a, Error *error) {
     if (e->end.bound[i].node->id == a->node) b = &e->end.bound[i];
   CHECK(b, "REDUCE of a node that END lacks");
   point_operands(e, b, 0);
-  if (call_collective(b, e->stream, &b->done)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
-  b->started = 1;
-  b->issued = now();
+  if (start_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
   return PLAIT_OK;
 }
 
@@ -439,7 +482,8 @@ static int wait_all_sends(Executor *e, int stage) {
   return code;
 }
 
-static int body_spans(const BoundBody *b, int from, int to) { return (to ? to : b->count) - from; }
+// Each instruction, and each once more in flight.
+static int body_spans(const BoundBody *b, int from, int to) { return 2 * ((to ? to : b->count) - from); }
 
 int executor_trace_spans(const Executor *e) {
   const ActionList *list = &e->program->actions;

@@ -95,7 +95,8 @@ void memory_place_body(Program *p, const Body *body) {
         vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life.count;
       }
-      life.data[index[t] - 1].last = i;
+      int last = body->instruction[i].wait > i ? body->instruction[i].wait : i; // what is in flight stays
+      if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
     }
   }
   int64_t end = pack(life.data, life.count);

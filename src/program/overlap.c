@@ -1,4 +1,5 @@
-// Where gradient collectives start: behind the last instruction that writes one of their accumulators.
+// What communicates while the rank computes: where gradient collectives of END start (behind the last instruction that
+// writes one of their accumulators), and until when collectives of a body may be in flight.
 #include "program/overlap.h"
 #include "op/op.h"
 
@@ -75,4 +76,34 @@ void overlap_actions(Program *p, int overlap) {
     }
   }
   vec_free(&starts);
+}
+
+// Touches memory that a collective in flight reads or writes. Its inputs may be read by others, but not written.
+static int touches(const Graph *g, const Node *n, const Node *collective) {
+  for (int c = 0; c < collective->noutput; c++)
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] == collective->output[c]) return 1;
+  for (int c = 0; c < collective->ninput; c++)
+    for (int k = 0; k < n->noutput; k++) {
+      int v = graph_tensor(g, n->output[k])->variable;
+      if (v >= 0 && v == graph_tensor(g, collective->input[c])->variable) return 1;
+    }
+  return 0;
+}
+
+static int has_kernel(const Program *p, const Body *body, int from, int to) {
+  for (int i = from; i < to; i++)
+    if (!op_def(p->graph->node.data[body->instruction[i].node].op)->communicates) return 1;
+  return 0;
+}
+
+void overlap_body(Program *p, Body *body) {
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &p->graph->node.data[body->instruction[i].node];
+    if (!op_def(n->op)->communicates) continue;
+    int bound = 0, until = i + 1;
+    for (int k = 0; k < n->noutput; k++) bound |= graph_tensor(p->graph, n->output[k])->variable >= 0;
+    while (until < body->count && !touches(p->graph, &p->graph->node.data[body->instruction[until].node], n)) until++;
+    if (!bound && has_kernel(p, body, i + 1, until)) body->instruction[i].wait = until;
+  }
 }

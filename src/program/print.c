@@ -39,6 +39,7 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
     fprintf(out, " = %s", op_name(n->op));
     print_group(p, n, out);
     for (int k = 0; k < n->ninput; k++) print_place(p, n->input[k], out);
+    if (b->instruction[i].wait) fprintf(out, " until %d", b->instruction[i].wait);
     fprintf(out, "   # %s\n", n->name);
   }
 }

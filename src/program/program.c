@@ -48,7 +48,7 @@ static Body make_body(Program *p, const Segment *s, const Backend *backend, int 
     const Node *n = &p->graph->node.data[s->node.data[i]];
     if (!(stage_coordinates(&p->mesh, n->stages) >> p->coordinate & 1)) continue;
     int64_t scratch = scratch_of(p, n, backend, threads);
-    body.instruction[body.count++] = (Instruction){n->id, scratch};
+    body.instruction[body.count++] = (Instruction){.node = n->id, .scratch = scratch};
     if (round_up(scratch, BUFFER_ALIGNMENT) > p->scratch_bytes) p->scratch_bytes = round_up(scratch, BUFFER_ALIGNMENT);
   }
   return body;
@@ -75,6 +75,8 @@ int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator
   for (int s = coordinate; s < graph->stages; s += pp)
     for (int phase = 0; phase < PHASE_COUNT; phase++) p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], backend, threads);
   overlap_actions(p, overlap);
+  for (int s = coordinate; overlap && s < graph->stages; s += pp)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) overlap_body(p, &p->micro[s][phase]);
   memory_place_reduced(p);
   memory_place_body(p, &p->begin);
   memory_place_body(p, &p->end);

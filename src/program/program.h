@@ -8,6 +8,8 @@
 //                                            on the communication stream; END waits for it. A body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the back end, or a collective of the comm layer
+//                out, … = op in, … until k   collective that starts here on the communication stream and is waited for
+//                                            before instruction k, its first reader
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
 //                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
 //                SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
@@ -26,7 +28,9 @@ typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Pl
 // Microbatch m uses number m mod count.
 typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 
-typedef struct Instruction { int node; int64_t scratch; } Instruction; // scratch: bytes of kernel workspace
+// scratch: bytes of kernel workspace. wait: 0, or for a collective that starts here on the communication stream the index of
+// the instruction before which it must be done (the body's count: at its end).
+typedef struct Instruction { int node, wait; int64_t scratch; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
 
 // What `plait plan` prints and the executor allocates: bytes on one rank.
@@ -60,7 +64,8 @@ typedef struct Program {
 
 // Compiles one coordinate's Program from a partitioned graph. Reads the back end's description for scratch sizes with
 // `threads` threads a rank. Allocates no buffers. The graph must outlive the Program.
-// `overlap`: gradient collectives start during the last backward instead of in END.
+// `overlap`: gradient collectives start during the last backward instead of in END, and collectives of MICRO are in flight
+// until their first reader.
 int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator *schedule, int microbatches, int coordinate,
                    const Backend *backend, int threads, int overlap, Program **out, Error *error);
 void program_destroy(Program *p);

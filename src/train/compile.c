@@ -57,6 +57,12 @@ static int run_fuse(Compile *c, Error *error) {
   return replace(c, pass_fuse(c->g, &next, error), &next);
 }
 
+static int run_ahead(Compile *c, Error *error) {
+  if (!c->o->layout.bucket_bytes) return PLAIT_OK;
+  Graph *next = NULL;
+  return replace(c, pass_ahead(c->g, &next, error), &next);
+}
+
 static int run_bucket(Compile *c, Error *error) {
   Graph *next = NULL;
   return replace(c, pass_bucket(c->g, c->o->layout.bucket_bytes, &next, error), &next);

@@ -1,0 +1,102 @@
+// ahead: what the data axes have to say in MICRO moves away from the compute that needs it or makes it.
+//
+//   gathers of parameters      to the start of the block before the one that reads them
+//   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
+//
+// The executor starts a collective where it stands and waits for it before its first reader (see program), so each is in
+// flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
+#include "op/op.h"
+#include "pass/pass.h"
+#include "pass/place_node.h"
+
+// Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and where in
+// it. Nodes of equal places keep their order.
+typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
+typedef struct Spot { int run; Within within; int order, node; } Spot;
+
+static int is_gather(const Graph *g, const Node *n) {
+  const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
+  return in && n->op == OP_ALL_GATHER && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
+}
+
+static int is_reduction(const Graph *g, const Node *n) {
+  return op_def(n->op)->communicates && n->op != OP_ALL_GATHER && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
+         graph_tensor(g, n->input[0])->variable < 0;
+}
+
+static int later(Spot a, Spot b) { return a.run != b.run ? a.run > b.run : a.within > b.within; }
+
+static int by_spot(const void *a, const void *b) {
+  const Spot *x = a, *y = b;
+  return later(*x, *y) ? 1 : later(*y, *x) ? -1 : x->order - y->order;
+}
+
+// The nodes of a section in their order, `spot` per node of the graph (order -1: of another section).
+static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) {
+  int run = -1;
+  for (int i = 0; i < count; i++) {
+    if (!i || g->node.data[nodes[i]].layer != g->node.data[nodes[i - 1]].layer) run++;
+    spot[nodes[i]] = (Spot){run, AT_OWN, i, nodes[i]};
+  }
+  int last = run;
+  for (int i = count - 1; i >= 0; i--) { // readers first, so that a gather knows its own
+    const Node *n = &g->node.data[nodes[i]];
+    for (int k = 0; k < n->ninput; k++) {
+      int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
+      if (maker < 0 || spot[maker].order < 0 || !is_gather(g, &g->node.data[maker])) continue;
+      Spot *s = &spot[maker];
+      int before = spot[nodes[i]].run > 0 ? spot[nodes[i]].run - 1 : 0;
+      if (s->within != AT_GATHERS || before < s->run) s->run = before;
+      s->within = AT_GATHERS;
+    }
+  }
+  for (int i = 0; i < count; i++) {
+    const Node *n = &g->node.data[nodes[i]];
+    Spot *s = &spot[nodes[i]];
+    if (is_reduction(g, n)) s->within = AT_REDUCTIONS;
+    for (int k = 0; k < n->ninput; k++) {
+      int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
+      if (maker < 0 || spot[maker].order < 0) continue;
+      Spot from = spot[maker];
+      if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED};
+      if (from.within >= AT_REDUCTIONS && later(from, *s)) s->run = from.run, s->within = from.within;
+    }
+  }
+}
+
+static int same_section(const Node *a, const Node *b) { return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase; }
+
+int pass_ahead(const Graph *g, Graph **out, Error *error) {
+  Graph *h = graph_copy(g);
+  h->node.count = 0;
+  Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot), *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
+  int *nodes = xcalloc((size_t)g->node.count + 1, sizeof *nodes);
+  char *done = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++) spot[i].order = -1;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *first = &g->node.data[i];
+    if (done[i]) continue;
+    if (first->region != REGION_MICRO) {
+      graph_add_node(h, first);
+      continue;
+    }
+    int count = 0; // a section comes whole where its first node was
+    for (int k = i; k < g->node.count; k++)
+      if (same_section(first, &g->node.data[k])) nodes[count++] = k;
+    find_spots(g, nodes, count, spot);
+    for (int k = 0; k < count; k++) sorted[k] = spot[nodes[k]];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_spot);
+    for (int k = 0; k < count; k++) {
+      done[nodes[k]] = 1;
+      spot[nodes[k]].order = -1;
+      graph_add_node(h, &g->node.data[sorted[k].node]);
+    }
+  }
+  free(spot);
+  free(sorted);
+  free(nodes);
+  free(done);
+  placements_adopt(h);
+  *out = h;
+  return PLAIT_OK;
+}
