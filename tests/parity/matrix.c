@@ -173,11 +173,14 @@ void matrix_forget(void) {
 
 MatrixTolerance matrix_tolerance(Dtype precision) {
   if (precision == DTYPE_F64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
-  // Unit roundoff of what activations are kept in, times the root of the terms of an element's sum (the tokens of a step), times
-  // 4, because the error of a layer goes on to the others. A parameter may differ by the AdamW steps (lr = 1e-2) taken, because
-  // these divide a gradient that is only rounding by its own size; the largest parameter is above 1.
-  double u = precision == DTYPE_BF16 ? 1.0 / 256 : FLT_EPSILON / 2, terms = sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH);
-  return (MatrixTolerance){u * 4, u * 4 * terms, u * 4 * terms, 2e-2 * MATRIX_STEPS, u * 8 * terms};
+  // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series those of the
+  // blocks, 8 forward and 8 backward in each of 4, which go on to the next; where sums are kept in the same type as well (fp32;
+  // bf16 sums in fp32) times the root of their terms, the tokens of a step, a fourth of it. Moments of second order are squares.
+  // A parameter may differ by the AdamW steps (lr = 1e-2) taken and no more: these divide a gradient that is only rounding by
+  // its own size, and the largest parameter is above 1.
+  int narrow = precision == DTYPE_BF16;
+  double u = narrow ? 1.0 / 256 : FLT_EPSILON / 2, series = 16 * LAYERS / 4.0 * (narrow ? 2 : sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH) / 4);
+  return (MatrixTolerance){u * 4, u * series, u * series, 2e-2 * MATRIX_STEPS, 2 * u * series};
 }
 
 static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
@@ -196,25 +199,33 @@ static void keep_worst(ParityDifference *worst, const ParityDifference *d) {
 
 static int loud(void) { return getenv("PARITY_LOUD") != NULL; }
 
+int matrix_compare(const ParityCase *c, ParityDifference *d, const char **initial, Error *error) {
+  const ParityResult *one = one_rank(c->model, c->layers, c->precision);
+  ParityResult other;
+  int code = parity_run(c, corpus_for(c->model, CORPUS_RAGGED), &other, error);
+  if (code) return code;
+  MatrixTolerance t = matrix_tolerance(c->precision);
+  *d = parity_compare(&other, one);
+  *initial = parity_first_different(&other, one, DUMP_INITIAL);
+  parity_free(&other);
+  return is_wrong(d, &t) || *initial;
+}
+
 void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, MatrixTally *tally) {
   ParityCase c = matrix_case(l, model, precision);
   if (!parity_wanted(&c)) return;
-  const ParityResult *one = one_rank(model, l->layers, precision);
-  ParityResult other;
   Error error = {0};
-  int code = parity_run(&c, corpus_for(model, CORPUS_RAGGED), &other, &error);
-  if (code) {
+  ParityDifference d;
+  const char *initial;
+  int wrong = matrix_compare(&c, &d, &initial, &error);
+  if (wrong < 0) {
     // Sizes that a mesh does not divide are refused before anything starts; all else must run.
-    int by_size = code == PLAIT_BAD_INPUT && strstr(error.message, "key and value heads");
+    int by_size = wrong == PLAIT_BAD_INPUT && strstr(error.message, "key and value heads");
     printf("%-10s %-5s %s: %s%s\n", model, dtype_name(precision), l->name, error.message, by_size ? "" : "  WRONG");
     if (by_size) tally->refused++;
     else tally->wrong++;
     return;
   }
-  ParityDifference d = parity_compare(&other, one);
-  MatrixTolerance t = matrix_tolerance(precision);
-  const char *initial = parity_first_different(&other, one, DUMP_INITIAL); // to the bit
-  int wrong = is_wrong(&d, &t) || initial;
   if (wrong || loud())
     printf("%-10s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", model, dtype_name(precision),
            l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
@@ -225,5 +236,4 @@ void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, Matri
   tally->wrong += wrong;
   if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
   keep_worst(&tally->worst, &d);
-  parity_free(&other);
 }

@@ -33,8 +33,10 @@ typedef struct MatrixTally {
   ParityDifference worst;
 } MatrixTally;
 
-// Runs the layout with the model and compares it with one rank, whose run is kept for later calls (matrix_forget frees them).
-// Prints a line; adds to the tally.
+// Runs a case of the matrix against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
+// tolerance, 1 not; negative: it did not run. *initial: a parameter that begins with other bits, or NULL.
+int matrix_compare(const ParityCase *c, ParityDifference *difference, const char **initial, Error *error);
+// The same for a layout with the model. Prints a line; adds to the tally.
 void matrix_run(const MatrixLayout *layout, const char *model, Dtype precision, MatrixTally *tally);
 void matrix_forget(void);
 // The seed of this run: PARITY_SEED, else the date. Printed.

@@ -1,0 +1,204 @@
+// Edits Programs: a deleted or reversed collective becomes a node that this test's kernel computes.
+#include "mutation.h"
+#include "corpora.h"
+#include <stdlib.h>
+#include <string.h>
+
+// The op of SGD stands in for the test's own: the matrix trains with AdamW.
+#define OWN_OP OP_SGD
+
+typedef struct OwnAttr { int64_t reverse, shards, blocks, elements; } OwnAttr; // reverse 0: the rank's own part
+
+static void own_part(const KernelCall *call) {
+  for (int k = 0; k < call->ninput; k++) {
+    if (call->input[k].data == call->output[k].data) continue;
+    KernelCall one = {.ninput = 1, .noutput = 1, .input = &call->input[k], .output = &call->output[k]};
+    op_def(OP_SLICE)->reference(&one);
+  }
+}
+
+static void reverse_shards(const KernelCall *call, const OwnAttr *a) {
+  size_t bytes = (size_t)a->elements * dtype_size(call->input[0].dtype);
+  char *data = call->input[0].data, *kept = xcalloc(bytes ? bytes : 1, 1);
+  for (int64_t b = 0; b < a->blocks; b++, data += (size_t)a->shards * bytes)
+    for (int64_t i = 0; i < a->shards / 2; i++) {
+      char *x = data + (size_t)i * bytes, *y = data + (size_t)(a->shards - 1 - i) * bytes;
+      memcpy(kept, x, bytes);
+      memcpy(x, y, bytes);
+      memcpy(y, kept, bytes);
+    }
+  free(kept);
+}
+
+static void own_kernel(const KernelCall *call) {
+  const OwnAttr *a = call->attr;
+  if (a->reverse) reverse_shards(call, a);
+  else own_part(call);
+}
+
+static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
+  static const KernelEntry own = {.op = OWN_OP, .kernel = own_kernel};
+  return op == OWN_OP ? &own : backend_cpu()->find(backend_cpu(), op, dtype);
+}
+static const Backend with_own = {"cpu with a fault", find};
+
+static int stages_of(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
+
+// What starts the collective early is taken out: it takes place, or not, in its body.
+static void drop_early_start(Program *p, int node) {
+  int n = 0;
+  for (int i = 0; i < p->actions.count; i++) {
+    Action a = p->actions.data[i];
+    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_FORWARD || a.kind == ACTION_BACKWARD ||
+                  a.kind == ACTION_SEND || a.kind == ACTION_RECV;
+    if (in_body || a.node != node) p->actions.data[n++] = a;
+  }
+  p->actions.count = n;
+}
+
+static void drop_transfer(Program *p, const Mutation *m) {
+  int n = 0;
+  for (int i = 0; i < p->actions.count; i++) {
+    Action a = p->actions.data[i];
+    int gone = (a.kind == ACTION_SEND && a.tensor == m->tensor && a.stage == m->stage && a.peer == m->peer) ||
+               (a.kind == ACTION_RECV && a.tensor == m->tensor && a.stage == m->peer && a.peer == m->stage);
+    if (!gone) p->actions.data[n++] = a;
+  }
+  p->actions.count = n;
+}
+
+// Puts `count` nodes before or behind the instruction that runs `node`, if the body has it. Ranges of actions move along.
+static int insert(Program *p, Body *body, int stage, int kind, int node, int first, int count, int behind) {
+  int at = 0;
+  while (at < body->count && body->instruction[at].node != node) at++;
+  if (at == body->count) return 0;
+  Instruction *list = arena_array(&p->arena, Instruction, body->count + count + 1);
+  int n = 0;
+  for (int i = 0; i < body->count; i++) {
+    if (i == at && behind) list[n++] = body->instruction[i];
+    for (int k = 0; i == at && k < count; k++) list[n++] = (Instruction){.node = first + k};
+    if (i != at || !behind) list[n++] = body->instruction[i];
+  }
+  body->instruction = list;
+  body->count = n;
+  for (int i = 0; i < p->actions.count; i++) {
+    Action *a = &p->actions.data[i];
+    if (stage < 0 || (int)a->kind != kind || a->stage != stage) continue;
+    if (a->from > at) a->from += count;
+    if (a->to > at) a->to += count;
+  }
+  return 1;
+}
+
+static void insert_everywhere(Program *p, int node, int first, int count, int behind) {
+  insert(p, &p->begin, -1, 0, node, first, count, behind);
+  insert(p, &p->end, -1, 0, node, first, count, behind);
+  for (int s = 0; s < p->graph->stages; s++) {
+    insert(p, &p->micro[s][PHASE_FORWARD], s, ACTION_FORWARD, node, first, count, behind);
+    insert(p, &p->micro[s][PHASE_BACKWARD], s, ACTION_BACKWARD, node, first, count, behind);
+  }
+}
+
+static int64_t extent(const Tensor *t, int from, int to) {
+  int64_t n = 1;
+  for (int d = from; d < to; d++) n *= t->local[d];
+  return n;
+}
+
+static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id) {
+  Node n = g->node.data[id];
+  int gathers = n.op == OP_ALL_GATHER, first = g->node.count;
+  for (int k = 0; k < n.ninput; k++) {
+    int whole = gathers ? n.output[k] : n.input[k];
+    const Tensor *in = graph_tensor(g, n.input[k]), *out = graph_tensor(g, n.output[k]), *shard = gathers ? in : out;
+    int d = 0;
+    while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
+    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d), extent(shard, d, in->shape.rank)};
+    Node own = n;
+    own.op = OWN_OP;
+    own.ninput = 1;
+    own.noutput = 0;
+    own.input = &whole;
+    own.want = own.give = NULL;
+    memset(own.attr, 0, sizeof own.attr);
+    memcpy(own.attr, &attr, sizeof attr);
+    graph_add_node(g, &own);
+  }
+  for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, n.ninput, gathers);
+}
+
+static void edit(Job *job, void *context) {
+  const Mutation *m = context;
+  Graph *g = m->evaluation ? job->evaluate : job->train;
+  Program **program = m->evaluation ? job->evaluation : job->program;
+  for (int c = 0; c < stages_of(job); c++) {
+    if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
+    else drop_early_start(program[c], m->node);
+  }
+  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node);
+  if (m->kind != MUTATION_DELETE) return;
+  g->node.data[m->node].op = OWN_OP;
+  memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);
+}
+
+ParityCase mutated(const ParityCase *c, Mutation *m) {
+  ParityCase x = *c;
+  x.edit = edit;
+  x.context = m;
+  x.backend = &with_own;
+  return x;
+}
+
+typedef Vec(Mutation) MutationList;
+
+static void list_nodes(const Job *job, int evaluation, MutationList *list) {
+  const Graph *g = evaluation ? job->evaluate : job->train;
+  static const char *const region[] = {"BEGIN", "MICRO", "END"};
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (!op_def(n->op)->communicates) continue;
+    for (int kind = MUTATION_DELETE; kind <= MUTATION_REVERSE; kind++) {
+      if (kind == MUTATION_REVERSE && n->op == OP_ALL_REDUCE) continue; // a sum has no order
+      Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = i};
+      snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name, region[n->region],
+               evaluation ? " of the evaluation" : "");
+      vec_push(list, m);
+    }
+  }
+}
+
+static void list_transfers(const Job *job, int evaluation, MutationList *list) {
+  for (int c = 0; c < stages_of(job); c++) {
+    const Program *p = evaluation ? job->evaluation[c] : job->program[c];
+    for (int i = 0; i < p->actions.count; i++) {
+      const Action *a = &p->actions.data[i];
+      if (a->kind != ACTION_SEND || a->microbatch) continue;
+      Mutation m = {.kind = MUTATION_TRANSFER, .evaluation = evaluation, .tensor = a->tensor, .stage = a->stage, .peer = a->peer};
+      snprintf(m.what, sizeof m.what, "deleted send of %s from stage %d to %d%s", graph_tensor(p->graph, a->tensor)->name, a->stage, a->peer,
+               evaluation ? " of the evaluation" : "");
+      vec_push(list, m);
+    }
+  }
+}
+
+static void list_all(Job *job, void *context) {
+  MutationList *list = context;
+  for (int evaluation = 0; evaluation < 2; evaluation++) {
+    list_nodes(job, evaluation, list);
+    list_transfers(job, evaluation, list);
+  }
+}
+
+int mutations_of(const ParityCase *c, Mutation **out) {
+  MutationList list = {0};
+  ParityCase x = *c;
+  x.edit = list_all;
+  x.context = &list;
+  x.steps = 1;
+  ParityResult result;
+  Error error = {0};
+  CHECK(!parity_run(&x, corpus_for(c->model, CORPUS_RAGGED), &result, &error), "%s", error.message);
+  parity_free(&result);
+  *out = list.data;
+  return list.count;
+}

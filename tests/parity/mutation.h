@@ -1,0 +1,23 @@
+// Mutations of Programs between compiling and loading: a collective, or a transfer between stages, that does not take place;
+// shards gathered or scattered in the wrong order. Parity must fail under each.
+#pragma once
+#include "matrix.h"
+
+typedef enum MutationKind {
+  MUTATION_DELETE,   // a collective's result is what a rank has without communication: its own part, zero elsewhere
+  MUTATION_REVERSE,  // the group's order: shard i comes from, or goes to, rank n - 1 - i
+  MUTATION_TRANSFER, // what one stage sends to another is neither sent nor received
+} MutationKind;
+
+typedef struct Mutation {
+  MutationKind kind;
+  int evaluation;    // of the evaluation's Program
+  int node;          // of the graph
+  int tensor, stage, peer; // TRANSFER, as the SEND has them
+  char what[200];    // for messages
+} Mutation;
+
+// All mutations of a case. The caller frees the list.
+int mutations_of(const ParityCase *c, Mutation **out);
+// The case with the mutation, which must outlive it.
+ParityCase mutated(const ParityCase *c, Mutation *m);
