@@ -21,7 +21,7 @@ enum {
   PACKED_DEPTH = 8 * KC, // and rows of it, where sums may wait in C
   PACK_PANELS = 4,       // of one unit of packing
   NEAR_B = 256 << 10,    // bytes of packed B that all tiles of A meet before the next: it stays in the level 2 cache
-  WIDE_DEPTH = 512,      // rows of B of one block where C is read and written once a block
+  WIDE_DEPTH = LEVEL_BF16 == 2 ? KC : 512, // rows of B of one block where C is read and written once a block
   SCRATCH_COLUMNS = 512, // of a unit whose sums wait in fp32
   SCRATCH_ROW = SCRATCH_COLUMNS + 16
 };
@@ -58,6 +58,7 @@ typedef struct ProductJob {
   const Product *g;
   Blocks blocks;
   int64_t j0, columns, k0, depth;            // this block of B
+  int64_t threads;
   int64_t row_blocks, column_blocks, panels; // units: row_blocks × column_blocks; panels of the block
   char *slots;
   Packed *packed;                            // (panels, step_up(depth), NR)
@@ -102,14 +103,45 @@ static void store_tile(const Product *g, const float *sum, int64_t sum_row, int6
 
 // One tile of C: rows i of the unit (from i0), the panel at columns j of C; `sum`: where a tile waits.
 static void product_tile(const Product *g, TileA a, const Packed *b, int64_t depth, int64_t i, int64_t j, int64_t rows, int64_t columns,
-                         float *sum, int64_t sum_row, int waits, int first, int last) {
+                         float *sum, int64_t sum_row, int waits, int first, int last, const Ahead *ahead) {
   if (g->wide && rows == MR && columns == NR) {
-    micro(depth, a.data, a.row, b, (float *)g->c + i * g->c_row + j, g->c_row, g->add || !first);
+    micro_ahead(depth, a.data, a.row, b, (float *)g->c + i * g->c_row + j, g->c_row, g->add || !first, ahead);
     return;
   }
   micro(depth, a.data, a.row, b, sum, sum_row, waits && !first);
   if (!waits || last) store_tile(g, sum, sum_row, i, j, rows, columns, g->add || !first);
 }
+
+#if LEVEL_BF16 == 2
+// A's block that this thread will probably pack next: that of the next depth, or of another unit.
+static Lines next_block(const ProductJob *job, int64_t unit, int64_t k) {
+  const Product *g = job->g;
+  k += job->blocks.depth;
+  if (k >= job->depth) k = 0, unit += job->threads;
+  int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC;
+  if (m <= 0 || g->a_column == 1) return (Lines){0};
+  int64_t depth = job->depth - k < job->blocks.depth ? job->depth - k : job->blocks.depth;
+  return (Lines){g->a + i0 * g->a_row + (job->k0 + k) * g->a_column, g->a_column * (int64_t)sizeof *g->a, depth, (m * (int64_t)sizeof *g->a + 63) / 64};
+}
+
+// What comes after tile (i, p) of a unit, where panels [from, to) are near: a tile of C; a part of the panels that are near next,
+// and of `block`, which are spread over all tiles.
+INLINE Ahead ahead_of(const ProductJob *job, Lines block, int64_t i0, int64_t m, int64_t k, int64_t i, int64_t p, const int64_t part[2], int64_t from, int64_t to) {
+  const Product *g = job->g;
+  int64_t tiles = (m + MR - 1) / MR, lines = 2 * MR / tiles, next = p + to - from, number = (from - part[0]) * tiles + i / MR * (to - from) + p - from,
+          count = (part[1] - part[0]) * tiles;
+  int64_t next_i = p + 1 < to ? i : i + MR < m ? i + MR : 0, next_p = p + 1 < to ? p + 1 : i + MR < m ? from : to;
+  Ahead x = {.rows = next < part[1] ? lines : 0, .a_row = 32, .a_step = NR};
+  x.a = job->packed + next * NR * step_up(job->depth) + k * NR + i / MR * lines * 32;
+  if (next_p < part[1])
+    x.c = (Lines){(const float *)g->c + (i0 + next_i) * g->c_row + job->j0 + next_p * NR, g->c_row * (int64_t)sizeof(float), MR, 2};
+  if (block.at) {
+    int64_t row = block.rows * number / count;
+    x.next = (Lines){(const char *)block.at + row * block.row_bytes, block.row_bytes, block.rows * (number + 1) / count - row, block.lines};
+  }
+  return x;
+}
+#endif
 
 // Rows of one block of MC against a range of panels, some of which are near at a time.
 static void product_unit(void *argument, int slot, int64_t unit) {
@@ -127,14 +159,24 @@ static void product_unit(void *argument, int slot, int64_t unit) {
     int64_t depth = job->depth - k < job->blocks.depth ? job->depth - k : job->blocks.depth;
     int first = !job->k0 && !k, last = k + depth == job->depth;
     tiles_of(a, memory, g->a + i0 * g->a_row + (job->k0 + k) * g->a_column, g->a_row, g->a_column, m, depth);
-    for (int64_t from = p0; from < p1; from += near)
+#if LEVEL_BF16 == 2
+    Lines next = next_block(job, unit, k);
+    const int64_t part_of[2] = {p0, p1};
+#endif
+    for (int64_t from = p0; from < p1; from += near) {
+      int64_t to = from + near < p1 ? from + near : p1;
       for (int64_t i = 0; i < m; i += MR)
-        for (int64_t p = from; p < from + near && p < p1; p++) {
+        for (int64_t p = from; p < to; p++) {
           int64_t columns = job->columns - p * NR < NR ? job->columns - p * NR : NR;
           float *sum = waits ? scratch + i * SCRATCH_ROW + (p - p0) * NR : tile;
+          Ahead ahead = {.rows = 0};
+#if LEVEL_BF16 == 2
+          if (g->wide) ahead = ahead_of(job, next, i0, m, k, i, p, part_of, from, to);
+#endif
           product_tile(g, a[i / MR], job->packed + p * NR * step_up(job->depth) + k * NR, step_up(depth), i0 + i, job->j0 + p * NR,
-                       m - i < MR ? m - i : MR, columns, sum, waits ? SCRATCH_ROW : NR, waits != 0, first, last);
+                       m - i < MR ? m - i : MR, columns, sum, waits ? SCRATCH_ROW : NR, waits != 0, first, last, &ahead);
         }
+    }
   }
   tiles_end();
 }
@@ -142,7 +184,7 @@ static void product_unit(void *argument, int slot, int64_t unit) {
 // team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team size) bytes.
 static void product(const Product *g, void *workspace, Team *team) {
   int slots = team_size(team);
-  ProductJob job = {.g = g, .blocks = blocks_of(g->n, g->k, g->wide)};
+  ProductJob job = {.g = g, .threads = slots, .blocks = blocks_of(g->n, g->k, g->wide)};
   job.slots = (char *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
   job.packed = (Packed *)(void *)(job.slots + (size_t)slots * slot_bytes(job.blocks.scratch));
   if (g->k == 0 && !g->add)
@@ -162,49 +204,4 @@ static void product(const Product *g, void *workspace, Team *team) {
       cpu_parallel(team, job.row_blocks * job.column_blocks, product_unit, &job);
     }
   }
-}
-
-// ---- MATMUL
-
-static Product matmul_product(const Operand *input, const Operand *output, const MatmulAttr *attr) {
-  const Operand *a = &input[0], *b = &input[1];
-  int64_t m = operand_extent(a, 0, attr->m), n, k;
-  Product g;
-  switch (attr->kind) {
-  case MATMUL_NT: // x (m, k), w (n, k) → (m, n)
-    k = operand_extent(a, attr->m, a->rank), n = operand_extent(b, 0, attr->n);
-    g = (Product){.m = m, .n = n, .k = k, .a_row = k, .a_column = 1, .b_row = 1, .b_column = k};
-    break;
-  case MATMUL_NN: // dy (m, n), w (n, k) → (m, k): the sum is over n
-    n = operand_extent(a, attr->m, a->rank), k = operand_extent(b, attr->n, b->rank);
-    g = (Product){.m = m, .n = k, .k = n, .a_row = n, .a_column = 1, .b_row = k, .b_column = 1};
-    break;
-  default: // dy (m, n), x (m, k) → (n, k): the sum is over m
-    n = operand_extent(a, attr->m, a->rank), k = operand_extent(b, attr->m, b->rank);
-    g = (Product){.m = n, .n = k, .k = m, .a_row = 1, .a_column = n, .b_row = k, .b_column = 1, .add = attr->accumulate};
-  }
-  g.a = a->data;
-  g.b = b->data;
-  g.c = output[0].data;
-  g.c_row = g.n;
-  g.wide = output[0].dtype == DTYPE_F32;
-  return g;
-}
-
-static size_t matmul_bf16_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  Product g = matmul_product(input, output, attr);
-  return product_workspace(g.n, g.k, g.wide, threads);
-}
-
-static void matmul_bf16(const KernelCall *call) {
-  Product g = matmul_product(call->input, call->output, call->attr);
-  if (((const MatmulAttr *)call->attr)->bias) {
-    g.bias = call->input[2].data;
-    if (g.wide || !g.k) {
-      op_def(OP_MATMUL)->reference(call);
-      return;
-    }
-  }
-  if (g.add && call->input[2].data != g.c) memcpy(g.c, call->input[2].data, sizeof(float) * (size_t)(g.m * g.n));
-  product(&g, call->workspace, call->team);
 }

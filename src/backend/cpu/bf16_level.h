@@ -33,6 +33,8 @@
 #include "backend/cpu/bf16_vector.h"
 #include "backend/cpu/bf16_tile.h"
 #include "backend/cpu/bf16_gemm.h"
+#include "backend/cpu/bf16_groups.h"
+#include "backend/cpu/bf16_matmul.h"
 #include "backend/cpu/bf16_elementwise.h"
 #include "backend/cpu/bf16_norm.h"
 #include "backend/cpu/bf16_token.h"

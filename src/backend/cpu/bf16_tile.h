@@ -151,6 +151,18 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
 
 // ---- the tile
 
+// What is brought near while a tile is computed (AMX only): at each of its steps of 32, `rows` lines at `a`, a_row elements apart
+// and moving on by a_step elements for one of k; and two blocks of lines, spread over all steps.
+typedef struct Lines {
+  const void *at; // NULL: none
+  int64_t row_bytes, rows, lines; // rows of `lines` · 64 B
+} Lines;
+typedef struct Ahead {
+  const uint16_t *a;
+  int64_t a_row, a_step, rows;
+  Lines c, next; // a tile of C, which will be written; anything else
+} Ahead;
+
 #if LEVEL_BF16 == 2
 static void tiles_begin(void) {
   static const struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } config __attribute__((aligned(64))) = {
@@ -159,8 +171,24 @@ static void tiles_begin(void) {
 }
 static void tiles_end(void) { _tile_release(); }
 
-// c (MR × NR) [+]= a (MR × depth) · panel; depth a multiple of STEP; a_row in elements.
-static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add) {
+INLINE void fetch_lines(const Lines *x, int64_t k, int64_t depth, int write) {
+  if (!x->at) return;
+  for (int64_t r = x->rows * k / depth, end = x->rows * (k + 32) / depth; r < end; r++)
+    for (int64_t line = 0; line < x->lines; line++) {
+      const char *at = (const char *)x->at + r * x->row_bytes + 64 * line;
+      if (write) __builtin_prefetch(at, 1);
+      else _mm_prefetch(at, _MM_HINT_T1);
+    }
+}
+INLINE void fetch_ahead(const Ahead *x, int64_t k, int64_t depth) {
+  for (int64_t r = 0; r < x->rows; r++) _mm_prefetch((const char *)(x->a + r * x->a_row + k * x->a_step), _MM_HINT_T1);
+  fetch_lines(&x->c, k, depth, 1);
+  fetch_lines(&x->next, k, depth, 0);
+}
+
+// c (MR × NR) [+]= a (MR × depth) · panel; depth a multiple of STEP; a_row in elements. B passes by the first-level cache, which
+// is left to A: a tile of A meets many panels.
+INLINE void micro_ahead(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add, const Ahead *ahead) {
   size_t a_bytes = sizeof *a * (size_t)a_row, c_bytes = sizeof *c * (size_t)c_row;
   if (add) {
     _tile_loadd(0, c, c_bytes);
@@ -176,10 +204,11 @@ static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, in
   const uint16_t *a1 = a + 16 * a_row;
   for (int64_t k = 0; k < depth; k += 32, b += 32 * NR) {
     _tile_loadd(4, a + k, a_bytes);
-    _tile_loadd(6, b, 4 * NR);
+    _tile_stream_loadd(6, b, 4 * NR);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 32, 4 * NR);
+    _tile_stream_loadd(7, b + 32, 4 * NR);
     _tile_dpbf16ps(1, 4, 7);
+    if (ahead) fetch_ahead(ahead, k, depth);
     _tile_loadd(5, a1 + k, a_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
@@ -188,6 +217,9 @@ static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, in
   _tile_stored(1, c + 16, c_bytes);
   _tile_stored(2, c + 16 * c_row, c_bytes);
   _tile_stored(3, c + 16 * c_row + 16, c_bytes);
+}
+static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add) {
+  micro_ahead(depth, a, a_row, b, c, c_row, add, NULL);
 }
 #else
 static void tiles_begin(void) {}
@@ -234,6 +266,9 @@ static __attribute__((noinline)) void micro_columns(int64_t depth, const Packed 
 }
 INLINE void micro(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row, int add) {
   (a_row == PAIR ? micro_columns : micro_rows)(depth, a, b, c, c_row, add);
+}
+INLINE void micro_ahead(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row, int add, const Ahead *ahead) {
+  micro(depth, a, a_row, b, c, c_row, add);
 }
 #endif
 
