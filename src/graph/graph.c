@@ -165,7 +165,9 @@ uint64_t graph_holders(const Graph *g, int tensor) {
 
 int graph_stage_of_layer(const Graph *g, int layer) {
   if (layer < 0 || g->stages == 1) return 0;
-  return layer >= g->layers ? g->stages - 1 : layer * g->stages / g->layers;
+  int stage = g->stages - 1;
+  while (layer < g->layers && stage > 0 && layer < g->cut[stage]) stage--;
+  return stage;
 }
 
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape) {
@@ -221,6 +223,7 @@ Graph *graph_copy(const Graph *g) {
   Graph *c = graph_create();
   c->layers = g->layers;
   c->stages = g->stages;
+  memcpy(c->cut, g->cut, sizeof c->cut);
   c->region = g->region;
   c->phase = g->phase;
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(c, &g->variable.data[i]);

@@ -128,6 +128,7 @@ typedef struct Graph {
   Vec(GraphInput) input;
   int layers;           // of the model
   int stages;           // virtual stages; 1 before stage
+  int cut[MAX_STAGES + 1]; // stage s has the layers from cut[s] to below cut[s + 1]; by stage
   Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full
   Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
   int built_here;                // all tensors came by graph_read and graph_bind, so that 0 above means: none
@@ -169,7 +170,7 @@ void graph_bind(Graph *g, int tensor, int variable, int copy);
 
 // The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
 uint64_t graph_holders(const Graph *g, int tensor);
-// The contiguous cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
+// By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }

@@ -226,6 +226,7 @@ int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) 
   Graph *h = p.h;
   h->layers = g->layers;
   h->stages = g->stages;
+  memcpy(h->cut, g->cut, sizeof h->cut);
   p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(h, &g->variable.data[i]);
   localize_variables(h, mesh);

@@ -26,8 +26,10 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *options, Error *err
 // The same for evaluation: count, and mean loss.
 int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *error);
 
-// Cuts the layers into `stages` contiguous stages, and says where nodes run and Variables live.
-int pass_stage(Graph *g, int stages, Error *error);
+// Cuts the layers into `stages` contiguous stages, and says where nodes run and Variables live. `layers` (stages) says how many
+// layers each has; NULL: so that the costliest stage (by FLOPs, with the embedding in the first and the head in the last) costs
+// the least.
+int pass_stage(Graph *g, int stages, const int *layers, Error *error);
 // Retypes the floating-point tensors and Variables of the model (fp32 in the model) to `compute`.
 int pass_precision(Graph *g, Dtype compute, Error *error);
 // Gradient accumulators, what is added to them and how they are reduced become `dtype`; a part of precision.

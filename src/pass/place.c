@@ -67,7 +67,8 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
     Placement p = *t->placement;
     if (v->storage) p.partial &= v->storage->partial; // nothing is resharded into partial
     int pp = mesh_axis(mesh, "pp");
-    if (pp >= 0 && v->stages & (v->stages - 1)) p.partial |= 1u << pp;
+    uint64_t coordinates = pp >= 0 ? stage_coordinates(mesh, v->stages) : 0;
+    if (coordinates & (coordinates - 1)) p.partial |= 1u << pp;
     v->storage = placement_new(g, &p);
   }
 }

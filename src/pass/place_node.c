@@ -133,7 +133,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     Placement p = by_factors(&f, t->shape.rank, rule.output[k]);
     p.partial = through | absent_axes(&f, t->shape.rank, rule.output[k]);
     p.partial &= ~axes_of(&f, rule.complete[k]);
-    if (spans_stages(g, n, &rule)) p.partial |= pp_bit;
+    if (pp >= 0 && mesh->axis[pp].size > 1 && spans_stages(g, n, &rule)) p.partial |= pp_bit;
     if (t->placement) p.partial |= t->placement->partial & hidden;
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
     n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);

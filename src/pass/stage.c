@@ -2,6 +2,7 @@
 #include "dist/rule.h"
 #include "op/op.h"
 #include "pass/pass.h"
+#include <math.h>
 #include <string.h>
 
 uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages) {
@@ -13,6 +14,78 @@ uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages) {
 }
 
 static uint64_t all_stages(const Graph *g) { return g->stages == 64 ? ~0ull : (1ull << g->stages) - 1; }
+
+// ---- the cut ---------------------------------------------------------------------------------------------------------
+
+static double node_flops(const Graph *g, const Node *n) {
+  const OpDef *def = op_def(n->op);
+  if (!def->flops) return 0;
+  Arena scratch = {0};
+  Operand *operand = arena_array(&scratch, Operand, n->ninput + n->noutput);
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t < 0) continue;
+    const Tensor *x = graph_tensor(g, t);
+    operand[k].dtype = x->dtype;
+    operand[k].rank = x->shape.rank;
+    for (int d = 0; d < x->shape.rank; d++) operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
+  }
+  double flops = def->flops(operand, operand + n->ninput, n->attr);
+  arena_free(&scratch);
+  return flops;
+}
+
+// sum[l]: FLOPs of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
+static double *sums_of_costs(const Graph *g, Arena *scratch) {
+  double *sum = arena_array(scratch, double, g->layers + 2);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO) continue;
+    int after = n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1;
+    double flops = node_flops(g, n);
+    for (int l = after; l <= g->layers + 1; l++) sum[l] += flops;
+  }
+  return sum;
+}
+
+// The cost of a stage that has layers [from, to).
+static double stage_cost(const Graph *g, const double *sum, int stage, int from, int to) {
+  return sum[stage == g->stages - 1 ? g->layers + 1 : to] - (stage ? sum[from] : 0);
+}
+
+// best[s · (layers + 1) + l]: of all cuts that give layers below l to stages 0 … s, the smallest largest cost; or with a
+// `limit` on that, the smallest sum of squares. cut: where the last of these stages starts. The last stage may have the head
+// alone.
+static void cut_by(const Graph *g, const double *sum, double limit, double *best, int *cut) {
+  int wide = g->layers + 1;
+  for (int s = 0; s < g->stages; s++)
+    for (int l = 0; l < wide; l++) {
+      best[s * wide + l] = INFINITY;
+      int last = s == g->stages - 1;
+      for (int from = s ? s : 0; from <= (s ? l - !last : 0); from++) {
+        if (!s && l < 1) continue;
+        double cost = stage_cost(g, sum, s, from, l), before = s ? best[(s - 1) * wide + from] : 0;
+        double now = limit > 0 ? (cost <= limit ? before + cost * cost : INFINITY) : fmax(before, cost);
+        if (now < best[s * wide + l]) best[s * wide + l] = now, cut[s * wide + l] = from;
+      }
+    }
+}
+
+// Into contiguous stages of which the largest costs the least, and among those cuts the most even one.
+static void cut_by_cost(Graph *g) {
+  Arena scratch = {0};
+  double *sum = sums_of_costs(g, &scratch);
+  int wide = g->layers + 1, last = g->stages * wide - 1;
+  double *best = arena_array(&scratch, double, g->stages * wide);
+  int *cut = arena_array(&scratch, int, g->stages * wide);
+  cut_by(g, sum, 0, best, cut);
+  if (best[last] > 0) cut_by(g, sum, best[last] * (1 + 1e-9), best, cut);
+  g->cut[g->stages] = g->layers;
+  for (int s = g->stages - 1; s > 0; s--) g->cut[s] = cut[s * wide + g->cut[s + 1]];
+  arena_free(&scratch);
+}
+
+// ---- where things are ------------------------------------------------------------------------------------------------
 
 static void stage_micro(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
@@ -39,6 +112,24 @@ static void stage_variables(Graph *g) {
   }
 }
 
+static int is_only_reader(const Graph *g, int tensor, const Node *reader) {
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; i != reader->id && k < g->node.data[i].ninput; k++)
+      if (g->node.data[i].input[k] == tensor) return 0;
+  return 1;
+}
+
+// A term that lives on several stages (of a tied Variable) is added by the first of them alone, see executor. Where nobody
+// else reads it, it is not even computed on the others.
+static void narrow_terms(Graph *g, const Node *sum) {
+  for (int k = 0; k < sum->ninput; k++) {
+    Tensor *t = graph_tensor(g, sum->input[k]);
+    if (t->variable >= 0 || t->producer < 0 || !(t->stages & (t->stages - 1)) || !is_only_reader(g, t->id, sum)) continue;
+    Node *maker = &g->node.data[t->producer];
+    if (maker->noutput == 1) t->stages = maker->stages = t->stages & -t->stages;
+  }
+}
+
 // A node of BEGIN or END runs where all its operands live. A sum of terms that live on different stages runs on all of
 // them, each adding what it has; what is left is a partial sum over pp (see place).
 static void stage_node(Graph *g, Node *n, Arena *scratch) {
@@ -53,21 +144,27 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
     if (graph_tensor(g, n->output[k])->variable >= 0) stages &= graph_holders(g, n->output[k]);
   if (some && some != stages && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
-    if (rule_is_sum(&r)) stages = all;
+    if (rule_is_sum(&r)) {
+      stages = all;
+      narrow_terms(g, n);
+    }
   }
   n->stages = stages;
-  // A tied Variable lives on several stages but counts once in a norm: what makes one number of what belongs to a
-  // parameter (sum_squares) runs on the first of them alone.
-  int number = n->noutput == 1 && graph_tensor(g, n->output[0])->shape.rank == 0;
-  if (number && n->ninput == 1 && n->input[0] >= 0 && graph_tensor(g, n->input[0])->parameter >= 0) n->stages = stages & -stages;
   for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;
 }
 
-int pass_stage(Graph *g, int stages, Error *error) {
+int pass_stage(Graph *g, int stages, const int *layers, Error *error) {
   if (stages > MAX_STAGES) return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages; at most %d are allowed", stages, MAX_STAGES);
   if (stages > 1 && stages > g->layers)
     return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages, but the model has only %d layers to share out", stages, g->layers);
   g->stages = stages;
+  if (layers) {
+    for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
+    if (g->cut[stages] != g->layers)
+      return error_set(error, PLAIT_INFEASIBLE, "parallel.layers: %d layers are shared out, but the model has %d", g->cut[stages], g->layers);
+  } else {
+    cut_by_cost(g);
+  }
   stage_micro(g);
   stage_variables(g);
   Arena scratch = {0};

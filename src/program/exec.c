@@ -126,8 +126,17 @@ static int create_groups(Executor *e, Error *error) {
 
 // Binding -----------------------------------------------------------------------------------------------------------
 
-static int lives_here(const Executor *e, int tensor) {
-  return stage_coordinates(&e->program->mesh, graph_holders(e->program->graph, tensor)) >> e->program->coordinate & 1;
+// In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they have, and of
+// one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
+static int adds_here(const Executor *e, const Node *n, int k) {
+  const Graph *g = e->program->graph;
+  int spans = 0, first = 0;
+  if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
+  for (int i = 0; i < n->ninput; i++) spans |= n->input[i] >= 0 && (graph_holders(g, n->input[i]) & n->stages) != n->stages;
+  if (!spans) return 1;
+  uint64_t holders = graph_holders(g, n->input[k]);
+  while (!(holders >> first & 1)) first++;
+  return first % e->program->schedule->coordinates == e->program->coordinate;
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -174,8 +183,7 @@ static void bind_node(Executor *e, const Node *n, Bound *b) {
   program_operands(p, n, e->state->rank, b->input, b->output);
   int *tensor = arena_array(&e->arena, int, n->ninput + 1);
   for (int k = 0; k < n->ninput; k++) {
-    // Terms of a sum in BEGIN or END that live on other stages; within MICRO they would have been received.
-    if (n->region != REGION_MICRO && n->input[k] >= 0 && !lives_here(e, n->input[k])) continue;
+    if (!adds_here(e, n, k)) continue;
     b->input[b->ninput] = b->input[k];
     tensor[b->ninput++] = n->input[k];
   }

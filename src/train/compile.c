@@ -28,7 +28,7 @@ static int run_autodiff(Compile *c, Error *error) {
   return code ? code : pass_update(c->g, c->outputs.loss_sum, &update, error);
 }
 
-static int run_stage(Compile *c, Error *error) { return pass_stage(c->g, c->o->stages, error); }
+static int run_stage(Compile *c, Error *error) { return pass_stage(c->g, c->o->stages, c->o->cut_given ? c->o->layers : NULL, error); }
 static int run_precision(Compile *c, Error *error) {
   if (c->o->bf16_gradients) pass_precision_gradients(c->g, DTYPE_BF16);
   return pass_precision(c->g, c->o->precision, error);

@@ -13,6 +13,8 @@ typedef struct CompileOptions {
   Mesh mesh;
   Layout layout;
   int stages;            // virtual pipeline stages
+  int cut_given;         // the stages have `layers` layers each; else they are cut by cost
+  int layers[MAX_STAGES];
   RecomputeMode recompute; // and how many blocks of a stage, 0: all
   int recompute_layers;
   UpdateOptions update;  // MODEL_TRAIN; samples and seq are filled in

@@ -38,6 +38,8 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const S
   if (!code && evaluate_samples) {
     CompileOptions o = *options;
     o.mode = MODEL_EVALUATE;
+    o.cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
+    for (int s = 0; s < o.stages; s++) o.layers[s] = j->train->cut[s + 1] - j->train->cut[s];
     o.step_samples = evaluate_samples;
     j->evaluate_microbatches = (int)(evaluate_samples / o.micro_samples);
     code = compile_graph(config, &o, &j->evaluate, NULL, error);

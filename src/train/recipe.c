@@ -115,6 +115,18 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   return PLAIT_OK;
 }
 
+static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
+  RecipeInts list = {0};
+  if (node->kind != YAML_LIST || node->count < 1 || node->count > RECIPE_MAX_INTS) return wrong(loader, key, node);
+  for (int i = 0; i < node->count; i++) {
+    int64_t value;
+    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value)) return wrong(loader, key, node->items[i]);
+    list.items[list.count++] = (int)value;
+  }
+  *field = list;
+  return PLAIT_OK;
+}
+
 static int set_bool(Loader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
   if (node->kind != YAML_SCALAR || !node->plain) return wrong(loader, key, node);
   if (strcmp(node->text, "true") && strcmp(node->text, "false")) return wrong(loader, key, node);
@@ -217,6 +229,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_LONG: return set_integer(loader, key, node, field);
   case RECIPE_REAL: return set_real(loader, key, node, field);
   case RECIPE_PAIR: return set_pair(loader, key, node, field);
+  case RECIPE_INTS: return set_ints(loader, key, node, field);
   case RECIPE_BOOL: return set_bool(loader, key, node, field);
   case RECIPE_CHOICE: return set_choice(loader, key, node, field);
   case RECIPE_PATH:
@@ -234,7 +247,7 @@ static int set_default(Loader *loader, const RecipeKey *key) {
   loader->where[key - recipe_keys] = NULL;
   if (key->kind == RECIPE_LATER) return PLAIT_OK;
   if (!key->fallback) {
-    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : sizeof(char *);
+    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : key->kind == RECIPE_INTS ? sizeof(RecipeInts) : sizeof(char *);
     memset((char *)loader->recipe + key->offset, 0, size);
     return PLAIT_OK;
   }
@@ -388,6 +401,37 @@ static int check_batch(Loader *loader) {
                    nearest);
 }
 
+static int check_pipeline(Loader *loader) {
+  Recipe *r = loader->recipe;
+  int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
+  if (!r->parallel.virtual_stages) r->parallel.virtual_stages = pipeline == RECIPE_INTERLEAVED && pp > 1 ? 2 : 1;
+  int v = r->parallel.virtual_stages, m = recipe_microbatches(r);
+  if (v > 1 && pp == 1)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
+                     where_of(loader, "parallel.virtual"), v);
+  if (v > 1 && pipeline == RECIPE_1F1B)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
+                     "or virtual 1", where_of(loader, "parallel.virtual"), v);
+  if (v == 1 && pipeline == RECIPE_INTERLEAVED && pp > 1)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
+                     where_of(loader, "parallel.virtual"));
+  if (pipeline == RECIPE_INTERLEAVED && m % pp) {
+    int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
+    const char *nearest = below ? arena_format(&loader->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&loader->arena, "%d", pp * unit);
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "%s: batch.global %d makes %d microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
+                     "batch.global is %s", where_of(loader, "batch.global"), r->batch.global, m, pp, nearest);
+  }
+  if (layers && layers != pp * v)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
+                     "%d stages", where_of(loader, "parallel.layers"), layers, layers > 1 ? "s" : "", pp, v, pp * v);
+  for (int s = 1; s + 1 < layers; s++)
+    if (!r->parallel.layers.items[s])
+      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
+                       "has the head, can do without", where_of(loader, "parallel.layers"), s);
+  return PLAIT_OK;
+}
+
 static int check_schedule(Loader *loader) {
   Recipe *r = loader->recipe;
   if (r->schedule.warmup > r->schedule.steps)
@@ -443,7 +487,7 @@ static int check_precision(Loader *loader) {
 }
 
 static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_schedule, check_eval, check_precision};
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_pipeline, check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](loader);
     if (code < 0) return code;

@@ -13,7 +13,7 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_SELECTIVE,
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
-typedef enum RecipePipeline { RECIPE_GPIPE, RECIPE_1F1B } RecipePipeline;
+typedef enum RecipePipeline { RECIPE_NAIVE, RECIPE_GPIPE, RECIPE_1F1B, RECIPE_INTERLEAVED } RecipePipeline;
 typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
@@ -23,6 +23,9 @@ typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } Recip
 
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
 typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
+
+enum { RECIPE_MAX_INTS = 64 };
+typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
 
 // Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.
 typedef struct Recipe {
@@ -46,6 +49,8 @@ typedef struct Recipe {
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // RecipePipeline
+    int virtual_stages; // of each pipeline rank; "auto" was made 2 for interleaved, else 1
+    RecipeInts layers;  // of each virtual stage; not given: cut by cost
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
   } parallel;

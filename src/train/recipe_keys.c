@@ -12,7 +12,8 @@ static const RecipeWord recompute_words[] = {
     {"full", RECIPE_RECOMPUTE_FULL, false},
     {0},
 };
-static const RecipeWord pipeline_words[] = {{"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {0}};
+static const RecipeWord pipeline_words[] = {
+    {"naive", RECIPE_NAIVE, false}, {"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {"interleaved", RECIPE_INTERLEAVED, false}, {0}};
 static const RecipeWord precision_words[] = {
     {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false},
     {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {0},
@@ -86,7 +87,14 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage recompute; 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words,
-        .doc = "The pipeline's schedule, where mesh.pp is above 1."),
+        .doc = "The pipeline's schedule, where mesh.pp is above 1: one microbatch after the other (naive), all forwards and then all "
+               "backwards (gpipe), forward and backward in turn (1f1b), or that with several stages a rank (interleaved), which takes "
+               "a multiple of mesh.pp of microbatches."),
+    KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true, .automatic = 0,
+        .doc = "Stages of each pipeline rank, laid over the ranks in turn (not with 1f1b); auto: 2 for interleaved, else 1."),
+    KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = MANY,
+        .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
+               "the head with the last. Without it, stages are cut so that the costliest costs the least."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
         .doc = "Megabytes of gradients that are reduced together, while backward goes on; 0: one by one, behind it."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
@@ -190,7 +198,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many steps run.trace shows."),
 
     LATER("parallel.context"), LATER("parallel.ep"),
-    LATER("parallel.virtual"), LATER("parallel.tensor"),
+    LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
 
@@ -242,6 +250,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_LONG: snprintf(out, size, "an integer %s%s", range, key->has_auto ? ", or auto" : ""); break;
   case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
+  case RECIPE_INTS: snprintf(out, size, "a list of at most %d integers %s", RECIPE_MAX_INTS, range); break;
   case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
   case RECIPE_CHOICE: {
     char words[256];

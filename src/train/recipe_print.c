@@ -61,6 +61,7 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return !*(char *const *)field;
   case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
+  case RECIPE_INTS: return ((const RecipeInts *)field)->count == 0;
   case RECIPE_LATER: return true;
   default: return false;
   }
@@ -82,6 +83,10 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     print_real(((const double *)field)[0], out);
     fputs(", ", out);
     print_real(((const double *)field)[1], out);
+    fputc(']', out);
+    break;
+  case RECIPE_INTS:
+    for (int i = 0; i < ((const RecipeInts *)field)->count; i++) fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
     fputc(']', out);
     break;
   case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
@@ -151,6 +156,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_LONG: return *(const int64_t *)a == *(const int64_t *)b;
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
+  case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
   case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);

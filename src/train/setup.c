@@ -34,13 +34,23 @@ static Mesh make_mesh(const Recipe *r) {
   return mesh_create(5, (const char *[]){"pp", "replica", "dp", "cp", "tp"}, (int[]){r->mesh.pp, replicas, shards, r->mesh.cp, r->mesh.tp});
 }
 
+static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
+  int64_t stages = (int64_t)r->mesh.pp * r->parallel.virtual_stages, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
+  if (stages > MAX_STAGES || (stages > 1 && stages > config->layers))
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp %d × parallel.virtual %d are %lld stages, but at most %lld are allowed: %s has %lld layers; the nearest "
+                     "mesh.pp is %lld", r->mesh.pp, r->parallel.virtual_stages, (long long)stages, (long long)most, config->path, (long long)config->layers,
+                     (long long)(most / r->parallel.virtual_stages > 1 ? most / r->parallel.virtual_stages : 1));
+  for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
+  if (r->parallel.layers.count && sum != config->layers)
+    return error_set(error, PLAIT_BAD_INPUT, "parallel.layers shares out %lld layers, but the model of %s has %lld", (long long)sum, config->path,
+                     (long long)config->layers);
+  return PLAIT_OK;
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
                           const ScheduleGenerator **schedule, Error *error) {
-  if (recipe->mesh.pp > MAX_STAGES)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, it must be at most %d", recipe->mesh.pp, MAX_STAGES);
-  if (recipe->mesh.pp > config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, but the model of %s has only %lld layers to share out",
-                     recipe->mesh.pp, config->path, (long long)config->layers);
+  int code = check_stages(recipe, config, error);
+  if (code) return code;
   if (recipe->mesh.tp > 1 && config->kv_heads % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the %lld key and value heads of %s",
                      recipe->mesh.tp, (long long)config->kv_heads, config->path);
@@ -59,15 +69,19 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
       .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
-      .stages = recipe->mesh.pp,
+      .stages = recipe->mesh.pp * recipe->parallel.virtual_stages,
+      .cut_given = recipe->parallel.layers.count > 0,
       .update = update_options(recipe)};
   out->layout.keep_gathered = !recipe->parallel.reshard;
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d)", recipe->data.seq_len,
                      recipe->mesh.tp);
   if (recipe->parallel.sequence) layout_add_sequence(&out->layout, &mesh);
+  for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  *schedule = schedule_by_name(recipe->parallel.pipeline == RECIPE_GPIPE && recipe->mesh.pp > 1 ? "gpipe" : "1f1b");
+  static const ScheduleGenerator *const schedules[] = {
+      [RECIPE_NAIVE] = &schedule_naive, [RECIPE_GPIPE] = &schedule_gpipe, [RECIPE_1F1B] = &schedule_1f1b, [RECIPE_INTERLEAVED] = &schedule_interleaved};
+  *schedule = recipe->mesh.pp > 1 ? schedules[recipe->parallel.pipeline] : &schedule_1f1b;
   return PLAIT_OK;
 }
 
