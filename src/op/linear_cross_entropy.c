@@ -220,6 +220,7 @@ const OpDef op_def_cross_entropy_statistics = {
     .name = "cross_entropy_statistics",
     .meaning = "x (b, s, e), w (v, e), targets (b, s) → maximum (b, s) of the local logits, sum (b, s) of exp(logit - maximum), "
                "target (b, s) = the target's logit, 0 where another rank holds it",
+    .minus_infinity = 1, // of a shard of the vocabulary that is all padding
     .shape = statistics_shape,
     .rule = statistics_rule,
     .reference = statistics_reference,

@@ -103,6 +103,7 @@ typedef struct OpDef {
   // cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
+  int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
   int communicates;  // done by the comm layer, not by a backend
 } OpDef;
 

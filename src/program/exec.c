@@ -53,6 +53,7 @@ struct Executor {
   int *in_flight, *most_in_flight; // (stages) microbatches between their entrance and their last body, now and at most
   double comm_seconds, stalled_seconds;
   Trace *trace;               // NULL: none
+  NonFinite *check;           // NULL: nothing is looked at
   Arena arena;
 };
 
@@ -89,6 +90,7 @@ const void *executor_tensor(const Executor *e, int tensor) { return pointer(e, t
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
 double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
 void executor_set_trace(Executor *e, Trace *trace) { e->trace = trace; }
+void executor_set_check(Executor *e, NonFinite *first) { e->check = first; }
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
@@ -339,7 +341,7 @@ static int wait_collective(Executor *e, Bound *b) {
 // communication.
 static int run_collective(Executor *e, Bound *b) {
   if (b->started) return wait_collective(e, b);
-  if (b->until) return start_collective(e, b);
+  if (b->until && !e->check) return start_collective(e, b); // what is looked at must be there
   double start = now();
   int code = call_collective(b, NULL, NULL);
   e->comm_seconds += now() - start;
@@ -380,6 +382,7 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
     if (b->kernel) run_kernel(e, b);
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
     trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
+    if (e->check) finite_look(e->check, e->program->graph, b->node, microbatch, b->input, b->tensor, b->ninput, b->output);
   }
   if (end == body->count && body->bound[end].due) return wait_due(e, body, &body->bound[end], error);
   return PLAIT_OK;

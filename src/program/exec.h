@@ -1,6 +1,7 @@
 // The executor: runs a Program on one rank. It knows no parallelism, only actions, bodies, kernels and collectives.
 #pragma once
 #include "plait/comm.h"
+#include "program/finite.h"
 #include "program/state.h"
 #include "program/trace.h"
 
@@ -26,5 +27,8 @@ void executor_set_trace(Executor *e, Trace *trace);
 int executor_trace_spans(const Executor *e);
 // The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is right.
 int executor_most_in_flight(const Executor *e, int stage);
+// In the next runs every instruction's results are looked at, and *first becomes the first that is infinite or not a number;
+// NULL: no longer. *first is the caller's, cleared but for its rank.
+void executor_set_check(Executor *e, NonFinite *first);
 // The memory of a tensor after a run (slot 0); for tests and for reading logits.
 const void *executor_tensor(const Executor *e, int tensor);

@@ -8,6 +8,7 @@
 #include "train/gather.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
+#include "train/non_finite.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
 #include "train/save.h"
@@ -132,7 +133,7 @@ static int start_rank(Loop *l, Rank *r, Error *error) {
 
 // Steps -------------------------------------------------------------------------------------------------------------
 
-static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, Error *error) {
+static int write_metrics(Loop *l, const Rank *r, const ProgressStep *p, const StepResult *s, Error *error) {
   double seconds = s->seconds, idle = seconds - s->computed - s->communicated - s->waited;
   Metrics *m = &l->metrics;
   metrics_begin(m);
@@ -152,18 +153,26 @@ static int write_metrics(Loop *l, const ProgressStep *p, const StepResult *s, Er
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == l->first_step + 1) metrics_integer(m, "memory_before_bytes", l->memory_before);
   metrics_integer(m, "skipped", s->skipped);
+  if (l->recipe->loss_scale.initial > 0) metrics_real(m, "loss_scale", state_scalar(r->state, "loss_scale")); // of the next step
+  if (s->first.found) {
+    char text[512];
+    finite_describe(r->job->train, &r->job->options.mesh, &s->first, text, sizeof text);
+    metrics_text(m, "non_finite", text);
+  }
   return metrics_end(m, error);
 }
 
-static int report_step(Loop *l, Rank *r, int64_t step, double lr, const StepResult *s, Error *error) {
+static int report_step(Loop *l, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s, Error *error) {
   ProgressStep p = {.step = step, .tokens = (int64_t)l->recipe->batch.global * l->recipe->data.seq_len, .loss = s->loss, .grad_norm = s->grad_norm,
                     .lr = lr, .flops_per_token = l->flops_per_token, .peak_flops = l->peak_flops, .memory = memory_usage_anonymous(),
                     .loader_waited = s->waited > 0.1 * s->seconds};
   l->extra.step = step;
   l->extra.tokens += s->tokens;
-  int code = write_metrics(l, &p, s, error);
+  int code = write_metrics(l, r, &p, s, error);
   progress_step(&l->progress, &p);
-  if (s->skipped) progress_note(&l->progress, "step %lld: the gradient norm is not finite; the update was skipped", (long long)step);
+  char text[640];
+  if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);
+  if (s->skipped) progress_note(&l->progress, "%s", text);
   return code;
 }
 
@@ -238,14 +247,27 @@ static int agree_to_stop(Loop *l, Rank *r, int *stop, Error *error) {
   return PLAIT_OK;
 }
 
-static int one_step(Loop *l, Rank *r, int64_t step, Error *error) {
+// After a step that was not finite: the run may go on from older weights, with the batches that come next.
+static int recover(Loop *l, Rank *r, Recovery *v, int64_t step, const StepResult *s, Error *error) {
+  int64_t to;
+  int code = non_finite_recover(v, r, step, s, &to, error);
+  if (code || to < 0 || r->rank) return code;
+  metrics_begin(&l->metrics);
+  metrics_integer(&l->metrics, "step", step);
+  metrics_integer(&l->metrics, "rolled_back_to", to);
+  progress_note(&l->progress, "step %lld: rolled back to the weights of step %lld; the batches go on", (long long)step, (long long)to);
+  return metrics_end(&l->metrics, error);
+}
+
+static int one_step(Loop *l, Rank *r, Recovery *v, int64_t step, Error *error) {
   StepResult result = {0};
   double start = now(), lr = learning_rate_at(l->recipe, step - 1);
   int code = rank_step(r, step, lr, &result, error);
   result.seconds = now() - start;
-  if (!code && r->rank == 0) code = report_step(l, r, step, lr, &result, error);
+  if (!code && r->rank == 0) code = report_step(l, r, v, step, lr, &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && l->recipe->run.dump_gradients && step <= l->recipe->run.dump_steps) code = dump_gradients(l, r, step, error);
+  if (!code) code = recover(l, r, v, step, &result, error);
   return code;
 }
 
@@ -268,18 +290,22 @@ static int start_trace(const Loop *l, Rank *r, Error *error) {
 
 static int run_steps(Loop *l, Rank *r, Error *error) {
   const Recipe *recipe = l->recipe;
+  Recovery recovery = {.recipe = recipe, .checkpoints = l->checkpoints, .start = l->resume};
   int64_t last = recipe->schedule.steps;
   int code = l->evaluate_first ? evaluate(l, r, l->first_step, error) : PLAIT_OK;
   if (code) return code;
   for (int64_t step = l->first_step + 1; step <= last; step++) {
     int stop = 0;
     code = turn_trace(l, r, step, error);
-    if (!code) code = one_step(l, r, step, error);
+    if (!code) code = one_step(l, r, &recovery, step, error);
     if (!code) code = agree_to_stop(l, r, &stop, error);
     if (code) return code;
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
     if ((!stop || step == last) && due_evaluation(l, step)) code = evaluate(l, r, step, error);
-    if (!code && (stop || due(recipe->checkpoint.every, step, last))) code = save(l, r, step, error);
+    if (!code && (stop || due(recipe->checkpoint.every, step, last))) {
+      code = save(l, r, step, error);
+      non_finite_saved(&recovery);
+    }
     if (code) return code;
     if (stop && step < last) {
       if (r->rank == 0 || is_process(l)) l->stopped = 1;

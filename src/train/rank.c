@@ -141,10 +141,49 @@ static void bind_inputs(const Graph *g, const Batch *b, int microbatches, int64_
       if (!strcmp(g->input.data[i].name, table[k].name)) inputs[i] = (StepInput){table[k].base, table[k].stride};
 }
 
-enum { MAX_INPUTS = 16 };
+enum { MAX_INPUTS = 16, MAX_COUNTERS = 16 };
+
+// The counters of a checkpoint that are scalars: what a skipped step changes (its loss scale). Saves, or puts back.
+static void keep_counters(State *s, double *kept, int put_back) {
+  const Graph *g = s->program->graph;
+  int n = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_COUNTER || v->shape.rank || v->dtype != DTYPE_F64) continue;
+    CHECK(n < MAX_COUNTERS);
+    if (put_back) state_set_scalar(s, v->name, kept[n]);
+    else kept[n] = state_scalar(s, v->name);
+    n++;
+  }
+}
+
+static int share_first(Rank *r, NonFinite *first, Error *error) {
+  int ranks = r->job->options.mesh.ranks, code = PLAIT_OK;
+  if (ranks == 1) return PLAIT_OK;
+  NonFinite *all = xcalloc((size_t)ranks, sizeof *all);
+  PlaitBuffer buffer = {first, all, sizeof *all};
+  if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  for (int i = 0; i < ranks && !code; i++)
+    if (finite_before(r->job->train, &all[i], first)) *first = all[i];
+  free(all);
+  return code;
+}
+
+// A skipped step has left everything as it was but the loss scale, so that it can be run again, this time looking at every
+// value on the way. Healthy steps pay nothing for it.
+static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *counters, NonFinite *first, Error *error) {
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
+  keep_counters(r->state, counters, 1);
+  *first = (NonFinite){.rank = r->rank, .variable = -1};
+  executor_set_check(r->train, first);
+  int code = executor_run(r->train, (uint64_t)step, inputs, error);
+  executor_set_check(r->train, NULL);
+  return code ? code : share_first(r, first, error);
+}
 
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
   Batch *batch;
+  result->first = (NonFinite){0};
   double start = trace_begin(r->trace);
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
   int code = loader_next(r->loader, &batch, &result->waited, error);
@@ -155,7 +194,10 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   CHECK(r->job->train->input.count <= MAX_INPUTS);
   bind_inputs(r->job->train, batch, r->job->microbatches, r->job->options.seq, &learning_rate, inputs);
   double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
+  double counters[MAX_COUNTERS];
+  keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, inputs, error);
+  if (!code && state_scalar(r->state, "skip") != 0) code = find_first(r, step, inputs, counters, &result->first, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);

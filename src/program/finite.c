@@ -1,0 +1,79 @@
+// Looking for the first value that is infinite or not a number.
+#include "program/finite.h"
+#include <math.h>
+#include <string.h>
+
+// All ones in the exponent.
+#define SCAN(type, mask)                                                                                                \
+  for (const type *p = x->data; i < n; i++)                                                                            \
+    if ((p[i] & (mask)) == (mask)) break;
+
+static int64_t next_not(const Operand *x, int64_t i, int64_t n) {
+  switch (x->dtype) {
+  case DTYPE_F64: SCAN(uint64_t, 0x7ff0000000000000u) break;
+  case DTYPE_F32: SCAN(uint32_t, 0x7f800000u) break;
+  case DTYPE_BF16: SCAN(uint16_t, 0x7f80u) break;
+  case DTYPE_F16: SCAN(uint16_t, 0x7c00u) break;
+  default: return n;
+  }
+  return i;
+}
+
+int64_t finite_first_not(const Operand *x, int minus) {
+  int64_t n = x->data ? operand_elements(x) : 0;
+  for (int64_t i = next_not(x, 0, n); i < n; i = next_not(x, i + 1, n))
+    if (operand_valid(x, i) && !(minus && operand_load(x, i) < 0)) return i;
+  return -1;
+}
+
+void finite_look(NonFinite *first, const Graph *g, const Node *n, int microbatch, const Operand *input, const int *tensor, int ninput,
+                 const Operand *output) {
+  for (int k = 0; k < n->noutput && !first->found; k++) {
+    int64_t at = finite_first_not(&output[k], op_def(n->op)->minus_infinity);
+    if (at < 0) continue;
+    *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? microbatch : 0, -1, operand_load(&output[k], at)};
+    // An update in place reads what it has just written; then the maker of that value was met before.
+    for (int i = 0; i < ninput && first->variable < 0; i++) {
+      const Tensor *t = tensor[i] < 0 ? NULL : graph_tensor(g, tensor[i]);
+      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(&input[i], 0) >= 0)
+        first->variable = t->variable;
+    }
+  }
+}
+
+int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b) {
+  if (!a->found || !b->found) return a->found > b->found;
+  Region x = g->node.data[a->node].region, y = g->node.data[b->node].region;
+  if (x != y) return x < y;
+  if (a->microbatch != b->microbatch) return a->microbatch < b->microbatch;
+  if (a->node != b->node) return a->node < b->node;
+  return a->rank < b->rank;
+}
+
+int finite_is_gradient(const Graph *g, const NonFinite *first) {
+  const Node *n = &g->node.data[first->node];
+  if (first->variable >= 0 || n->region == REGION_BEGIN) return 0;
+  if (n->region == REGION_END || n->phase == PHASE_BACKWARD) return 1;
+  for (int k = 0; k < n->ninput; k++) { // the loss gives its gradients with it; it is their first output
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    if (t && t->variable >= 0 && !strcmp(g->variable.data[t->variable].name, "gradient_seed")) return first->output > 0;
+  }
+  return graph_tensor(g, n->output[first->output])->role == ROLE_WEIGHT_GRADIENT;
+}
+
+void finite_describe(const Graph *g, const Mesh *mesh, const NonFinite *first, char *text, size_t size) {
+  const Node *n = &g->node.data[first->node];
+  char layer[32], where[64] = "";
+  if (n->region != REGION_MICRO) snprintf(layer, sizeof layer, "%s", n->region == REGION_BEGIN ? "before the first microbatch" : "after the last microbatch");
+  else if (n->layer < 0) snprintf(layer, sizeof layer, "embedding");
+  else if (n->layer >= g->layers) snprintf(layer, sizeof layer, "head");
+  else snprintf(layer, sizeof layer, "layer %d", n->layer);
+  if (n->region == REGION_MICRO) snprintf(where, sizeof where, ", %s of microbatch %d", n->phase == PHASE_FORWARD ? "forward" : "backward", first->microbatch);
+  int at = snprintf(text, size, "%s, %s %.100s%s, rank %d", layer, op_name(n->op), n->name, where, first->rank);
+  for (int a = 0; a < mesh->naxis && mesh->ranks > 1 && at >= 0 && (size_t)at < size; a++)
+    at += snprintf(text + at, size - (size_t)at, "%s%s %d%s", a ? ", " : " (", mesh->axis[a].name, mesh_coordinate(mesh, first->rank, a), a + 1 < mesh->naxis ? "" : ")");
+  if (at < 0 || (size_t)at >= size) return;
+  at += snprintf(text + at, size - (size_t)at, ": %s", isnan(first->value) ? "not a number" : first->value > 0 ? "infinite" : "minus infinite");
+  if (first->variable >= 0 && at >= 0 && (size_t)at < size)
+    snprintf(text + at, size - (size_t)at, ", as %.100s is already", g->variable.data[first->variable].name);
+}

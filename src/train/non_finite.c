@@ -1,0 +1,51 @@
+// Policies after a step that was not finite.
+#include "train/non_finite.h"
+#include "train/save.h"
+#include <stdlib.h>
+
+int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
+  int dynamic = v->recipe->loss_scale.initial > 0 && v->recipe->loss_scale.growth_interval > 0;
+  return dynamic && s->first.found && finite_is_gradient(r->job->train, &s->first) && state_scalar(r->state, "loss_scale") > LOSS_SCALE_LEAST;
+}
+
+static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
+  if (s->first.found) finite_describe(r->job->train, &r->job->options.mesh, &s->first, text, size);
+  else snprintf(text, size, "the gradient norm was not finite, but no such value was met when the step was run again");
+}
+
+void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size) {
+  char first[512];
+  describe_first(r, s, first, sizeof first);
+  if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
+  else
+    snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step, first,
+             state_scalar(r->state, "loss_scale"));
+}
+
+static int stop(const Rank *r, int64_t step, const StepResult *s, const char *why, Error *error) {
+  char first[512];
+  describe_first(r, s, first, sizeof first);
+  return error_set(error, PLAIT_FAILED, "step %lld: %s; %s", (long long)step, first, why);
+}
+
+int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error) {
+  *to = -1;
+  v->rolled_back = 0;
+  if (!s->skipped || v->recipe->run.non_finite == RECIPE_SKIP || non_finite_is_scaling(v, r, s)) return PLAIT_OK;
+  if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, "run.non_finite is stop", error);
+  if (v->rollbacks == NON_FINITE_ROLLBACKS) return stop(r, step, s, "the run was rolled back 3 times already", error);
+  Checkpoint *newest = NULL;
+  int found = checkpoint_latest_valid(v->checkpoints, to, &newest, NULL, error);
+  if (found < 0) return found;
+  if (!found && v->start) *to = checkpoint_step(v->start);
+  else if (!found) return stop(r, step, s, "there is no checkpoint to roll back to yet", error);
+  int code = save_load(r, found ? newest : v->start, error);
+  checkpoint_close(newest);
+  v->rollbacks++;
+  v->rolled_back = 1;
+  return code;
+}
+
+void non_finite_saved(Recovery *v) {
+  if (!v->rolled_back) v->rollbacks = 0;
+}
