@@ -1,9 +1,11 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
 #include "base/units.h"
+#include "program/traffic.h"
 #include "train/host_memory.h"
 #include "train/setup.h"
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_COLUMNS = 8 }; // pipeline ranks printed side by side
 
@@ -145,6 +147,30 @@ static void print_flops(const Plan *plan) {
   fprintf(plan->out, "  %-22s %12s   of its kernels, on the busiest rank\n", "a rank's, per step", units_count(most).s);
 }
 
+// Of the busiest pipeline rank, by axes; a transfer between stages is over pp.
+static void print_traffic(const Plan *plan) {
+  const Mesh *mesh = &plan->job->options.mesh;
+  TrafficList most = {0};
+  double busiest = -1;
+  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
+    TrafficList list = {0};
+    double bytes = 0;
+    program_traffic(plan->job->program[c], &list);
+    for (int i = 0; i < list.count; i++) bytes += list.data[i].bytes;
+    TrafficList old = bytes > busiest ? most : list;
+    if (bytes > busiest) most = list, busiest = bytes;
+    vec_free(&old);
+  }
+  if (most.count) fprintf(plan->out, "\ncommunication of a rank, per step%s\n", plan->recipe->mesh.pp > 1 ? " (the busiest pipeline rank)" : "");
+  for (int i = 0; i < most.count; i++) {
+    char axes[128] = "over";
+    for (int a = 0; a < mesh->naxis; a++)
+      if (most.data[i].axes >> a & 1 && mesh->axis[a].size > 1) snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " %s", mesh->axis[a].name);
+    fprintf(plan->out, "  %-22s %12s\n", axes, units_bytes(most.data[i].bytes).s);
+  }
+  vec_free(&most);
+}
+
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
   ModelConfig config = {0};
   Job *job = NULL;
@@ -157,6 +183,7 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     int64_t all = print_memory(&plan);
     if (job->options.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
     print_flops(&plan);
+    print_traffic(&plan);
     job_destroy(job);
   }
   model_config_free(&config);

@@ -54,13 +54,15 @@ static void check_body(const Program *p, const Body *body) {
         continue;
       }
       if (!at[t]) fail_msg("instruction %d (%s) reads %%%d, which nothing in its body has written", i, n->name, t);
-      live.data[at[t] - 1].last = i;
+      int last = body->instruction[i].wait > i ? body->instruction[i].wait : i; // of a collective in flight
+      if (last > live.data[at[t] - 1].last) live.data[at[t] - 1].last = last;
     }
     for (int k = 0; k < n->noutput; k++) {
       int t = n->output[k];
       if (p->place[t].space != SPACE_WORK) continue;
       assert_int_equal(at[t], 0);
-      vec_push(&live, (Range){p->place[t].offset, p->place[t].offset + bytes_of(graph_tensor(g, t)), i, i, t});
+      vec_push(&live, (Range){p->place[t].offset, p->place[t].offset + bytes_of(graph_tensor(g, t)), i,
+                                body->instruction[i].wait > i ? body->instruction[i].wait : i, t});
       at[t] = live.count;
     }
   }

@@ -1,0 +1,51 @@
+// Counts what a Program moves.
+#include "program/traffic.h"
+#include "op/op.h"
+
+static void add(TrafficList *list, uint32_t axes, double elements, Dtype dtype) {
+  int i = 0;
+  while (i < list->count && list->data[i].axes != axes) i++;
+  if (i == list->count) vec_push(list, (Traffic){.axes = axes});
+  list->data[i].elements += elements;
+  list->data[i].bytes += elements * (double)dtype_size(dtype);
+}
+
+static double local_elements(const Tensor *t) {
+  double n = 1;
+  for (int d = 0; d < t->shape.rank; d++) n *= (double)t->local[d];
+  return n;
+}
+
+static int group_size(const Program *p, const CommAttr *attr) {
+  int pp = mesh_axis(&p->mesh, "pp"), n = mesh_size(&p->mesh, attr->axes & ~(1u << pp));
+  if (!(attr->axes >> pp & 1)) return n;
+  return n * (attr->stages ? __builtin_popcountll(attr->stages) : p->mesh.axis[pp].size);
+}
+
+static void add_node(const Program *p, const Node *n, TrafficList *list) {
+  if (!op_def(n->op)->communicates) return;
+  const CommAttr *attr = node_attr(n, CommAttr);
+  double ranks = group_size(p, attr);
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
+    double elements = n->op == OP_ALL_GATHER ? ranks * local_elements(in) : n->op == OP_REDUCE_SCATTER ? ranks * local_elements(out) : 2 * local_elements(in);
+    add(list, attr->axes, elements * (ranks - 1) / ranks, in->dtype);
+  }
+}
+
+static void add_body(const Program *p, const Body *b, TrafficList *list) {
+  for (int i = 0; i < b->count; i++) add_node(p, &p->graph->node.data[b->instruction[i].node], list);
+}
+
+void program_traffic(const Program *p, TrafficList *list) {
+  const ActionList *actions = &p->schedule->list[p->coordinate]; // what REDUCE starts is a node of END
+  for (int i = 0; i < actions->count; i++) {
+    const Action *a = &actions->data[i];
+    if (a->kind == ACTION_BEGIN) add_body(p, &p->begin, list);
+    if (a->kind == ACTION_END) add_body(p, &p->end, list);
+    if (a->kind == ACTION_FORWARD) add_body(p, &p->micro[a->stage][PHASE_FORWARD], list);
+    if (a->kind == ACTION_BACKWARD) add_body(p, &p->micro[a->stage][PHASE_BACKWARD], list);
+    const Tensor *t = a->kind == ACTION_SEND ? graph_tensor(p->graph, a->tensor) : NULL;
+    if (t) add(list, 1u << mesh_axis(&p->mesh, "pp"), local_elements(t), t->dtype);
+  }
+}

@@ -1,0 +1,158 @@
+// ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al., 2020).
+#include "program/traffic.h"
+#include "train/rank.h"
+#include "train/setup.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static char folder[] = "/tmp/plait-sharding-XXXXXX";
+
+static char *path_of(const char *name) {
+  static char path[4][128];
+  static int next;
+  snprintf(path[next = (next + 1) % 4], sizeof path[0], "%s/%s", folder, name);
+  return path[next];
+}
+
+static void write_file(const char *name, const char *text) {
+  FILE *f = fopen(path_of(name), "w");
+  assert_non_null(f);
+  fputs(text, f);
+  fclose(f);
+}
+
+static int setup(void **state) {
+  if (!mkdtemp(folder)) return -1;
+  // Untied and without biases, so that every parameter of a block is read in forward and in backward; dims divide by 4.
+  write_file("llama.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3,"
+                           " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 32,"
+                           " \"vocab_size\": 128, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
+  write_file("gpt.json", "{\"model_type\": \"gpt2\", \"n_layer\": 36, \"n_embd\": 4096, \"n_head\": 32, \"n_positions\": 1024,"
+                         " \"vocab_size\": 50304, \"activation_function\": \"gelu_new\"}");
+  write_file("recipe.yaml", "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 8, micro: 1}\n"
+                            "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
+  return 0;
+}
+
+static int teardown(void **state) {
+  static const char *const names[] = {"llama.json", "gpt.json", "recipe.yaml"};
+  for (int i = 0; i < 3; i++) unlink(path_of(names[i]));
+  return rmdir(folder);
+}
+
+typedef struct Compiled { Recipe recipe; ModelConfig config; Job *job; } Compiled;
+
+// keys: "key=value", NULL-terminated
+static Compiled compiled(const char *const *keys) {
+  Compiled c = {0};
+  Error error = {0};
+  char *overrides[16];
+  int n = 0;
+  for (; keys[n]; n++) overrides[n] = (char *)keys[n];
+  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) || model_config_load(&c.config, c.recipe.model.config, &error) ||
+      setup_job_threads(&c.recipe, &c.config, 1, &c.job, &error))
+    fail_msg("%s", error.message);
+  return c;
+}
+
+static void release(Compiled *c) {
+  job_destroy(c->job);
+  model_config_free(&c->config);
+  recipe_free(&c->recipe);
+}
+
+static double parameters(const Graph *g, const char *part) {
+  double n = 0;
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER && (!part || strstr(g->variable.data[i].name, part))) n += (double)shape_elements(&g->variable.data[i].shape);
+  return n;
+}
+
+// Elements over axes `first` (and `second`), in units of (N − 1)/N.
+static double moved(const Job *job, const char *axis) {
+  TrafficList list = {0};
+  double elements = 0;
+  int a = mesh_axis(&job->options.mesh, axis), n = job->options.mesh.axis[a].size;
+  program_traffic(job->program[0], &list);
+  for (int i = 0; i < list.count; i++)
+    if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
+  vec_free(&list);
+  return elements * n / (n - 1);
+}
+
+static void expect(double value, double expected) {
+  double slack = 64; // scalars: loss, count, norm
+  if (value < expected || value > expected + slack) fail_msg("%.0f elements, expected %.0f", value, expected);
+}
+
+// 2 microbatches: batch 8 over 4 data ranks.
+static void test_traffic(void **state) {
+  const double m = 2;
+  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
+  double all = parameters(c.job->train, NULL), ends = parameters(c.job->train, "wte") + parameters(c.job->train, "embed") + parameters(c.job->train, "head");
+  assert_true(ends >= 2 * 128 * 64 && ends < all);
+  expect(moved(c.job, "dp"), 2 * all);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", NULL});
+  expect(moved(c.job, "dp"), 2 * all);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", NULL});
+  expect(moved(c.job, "dp"), (m + 1) * all);
+  release(&c);
+  // The embedding and the head with its loss are read once a microbatch, in forward; everything else twice.
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL});
+  expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.reshard=false", NULL});
+  expect(moved(c.job, "dp"), (m + 1) * all);
+  release(&c);
+}
+
+// Hybrid: the shards' traffic stays in the group of 2; between the groups a rank sums its shard of the gradients once.
+static void test_traffic_hybrid(void **state) {
+  const double m = 2;
+  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.hybrid=2", NULL});
+  double all = parameters(c.job->train, NULL);
+  expect(moved(c.job, "dp"), (m + 1) * all);
+  expect(moved(c.job, "replica"), 2 * all / 2);
+  release(&c);
+}
+
+static double state_bytes(const char *zero, const char *gradients) {
+  char config[160], z[32], g[32];
+  snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
+  snprintf(z, sizeof z, "parallel.zero=%s", zero);
+  snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
+  Compiled c = compiled((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
+  const MemoryPlan *m = &c.job->program[0]->memory;
+  double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train, NULL);
+  release(&c);
+  return bytes;
+}
+
+// Bytes a parameter on each of 64 ranks: at most what is published, and not far below it.
+static void test_state_bytes(void **state) {
+  const double n = 64, narrow[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n}, wide[] = {18, 6 + 12 / n, 2 + 16 / n, 18 / n};
+  static const char *const zero[] = {"0", "1", "2", "3"};
+  for (int z = 0; z < 4; z++) {
+    double b = state_bytes(zero[z], "bf16"), f = state_bytes(zero[z], "fp32");
+    print_message("zero %d: %.3f bytes a parameter with bf16 gradients (published %.3f), %.3f with fp32 (%.3f); 7.5B: %.1f GB\n", z, b, narrow[z], f, wide[z], 7.5 * b);
+    // 0.1%: norms and biases (0.02% of the parameters) stay in fp32 where MICRO reads them; storage shards are padded
+    if (b > 1.001 * narrow[z] || b < 0.97 * narrow[z]) fail_msg("zero %d, bf16 gradients: %.3f bytes a parameter, published %.3f", z, b, narrow[z]);
+    if (f > 1.001 * wide[z] || f < 0.97 * wide[z]) fail_msg("zero %d, fp32 gradients: %.3f bytes a parameter, published %.3f", z, f, wide[z]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_traffic),
+      cmocka_unit_test(test_traffic_hybrid),
+      cmocka_unit_test(test_state_bytes),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
