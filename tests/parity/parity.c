@@ -141,6 +141,7 @@ static int one_step(Worker *w, Rank *r, int i) {
   if (saved) poison(w, &saved);
   if (w->rank == 0) {
     out->skipped[i] = step.skipped;
+    if (step.skipped) finite_describe(s->job->train, &s->job->options.mesh, &step.first, out->non_finite, sizeof out->non_finite);
     out->loss[i] = step.loss;
     out->norm[i] = step.grad_norm;
     out->tokens[i] = step.tokens;
@@ -149,12 +150,25 @@ static int one_step(Worker *w, Rank *r, int i) {
   return code ? code : meet(s);
 }
 
+// How full the slots of this rank's stages were. Called by all ranks, each in its turn at the lock.
+static void record_slots(Shared *s, const Rank *r) {
+  const Program *p = r->state->program;
+  pthread_mutex_lock(&s->lock);
+  for (int stage = p->coordinate; stage < p->graph->stages; stage += p->schedule->coordinates) {
+    int most = executor_most_in_flight(r->train, stage);
+    if (most > s->result->most_in_flight[stage]) s->result->most_in_flight[stage] = most;
+    s->result->slots[stage] = p->slots[stage].count;
+  }
+  pthread_mutex_unlock(&s->lock);
+}
+
 static int run_steps(Worker *w, Rank *r) {
   Shared *s = w->s;
   ParityResult *out = s->result;
   int code = dump(w, 1 << VARIABLE_PARAMETER, "", DUMP_INITIAL);
   for (int i = 0; i < s->c->steps && !code; i++) code = one_step(w, r, i);
   if (code) return code;
+  record_slots(s, r);
   double loss, tokens;
   code = rank_evaluate(r, &s->data, 2, &loss, &tokens, &w->error);
   if (w->rank == 0) out->eval_loss = loss, out->eval_tokens = tokens;
@@ -209,6 +223,7 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
   if (!code) code = setup_compile_options(&recipe, config, &options, &schedule, error);
   if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = 4000; // a few buckets, of a few gradients
   if (!code) code = job_create(config, &options, schedule, backend, c->threads ? c->threads : 1, 1234, options.step_samples, job, error);
+  if (!code) (*job)->check = recipe.run.check;
   recipe_free(&recipe);
   return code;
 }
@@ -347,6 +362,7 @@ ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
   }
   double worst[KINDS];
   for (int i = 0; i < PARITY_GRADIENTS && i < b->steps; i++) {
+    if (b->skipped[i]) continue;
     worst_elements(a, b, (ParityDump)(DUMP_GRADIENT + i), worst);
     d.gradient = fmax(d.gradient, worst[KIND_PARAMETER]);
   }

@@ -32,7 +32,9 @@ typedef struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
   int skipped[PARITY_MAX_STEPS];
+  char non_finite[512];   // of the last skipped step: where it began
   double eval_loss, eval_tokens;
+  int most_in_flight[MAX_STAGES], slots[MAX_STAGES]; // microbatches of a stage: of all its ranks, and as planned
   int tensors[DUMP_COUNT];
   NamedTensor *tensor[DUMP_COUNT];
 } ParityResult;
