@@ -6,7 +6,6 @@ enum {
   HEAD_ROWS = 128 / MR * MR, // of a unit
   HEAD_WORDS = 512,
   HEAD_ROW = HEAD_WORDS + 16, // stride of its logits
-  HEAD_PACKED = 8 * HEAD_WORDS, // words whose weights are packed at a time
   HEAD_KEPT = 1 << 26 // exponentials at a time, about: 128 MB
 };
 
@@ -23,7 +22,7 @@ typedef struct Head {
   float *dx;            // (chunk, e)
   uint16_t *kept;       // (chunk, stride)
   char *product;        // workspace of products
-  ProductJob job;       // the packed words
+  int64_t parts;        // of the chunk's rows: units are blocks × parts
   size_t bytes;         // before `product`
 } Head;
 
@@ -52,12 +51,14 @@ static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
   return h;
 }
 
-static size_t head_slot_bytes(void) { return sizeof(Packed) * (size_t)(HEAD_ROWS * KA) + sizeof(float) * HEAD_ROWS * HEAD_ROW; }
+// Of a thread: the packed words of a block, tiles of A, logits.
+static size_t head_slot_bytes(int64_t e) {
+  return sizeof(Packed) * (size_t)(HEAD_WORDS * step_up(e) + HEAD_ROWS * KA) + sizeof(float) * HEAD_ROWS * HEAD_ROW;
+}
 
 static size_t head_workspace(const Operand *input, int gradient, int threads) {
   Head h = head_sizes(input, gradient, 0);
-  int64_t words = h.vocab < HEAD_PACKED ? (h.vocab + NR - 1) / NR * NR : HEAD_PACKED;
-  size_t logits = (size_t)threads * head_slot_bytes() + sizeof(Packed) * (size_t)(words * step_up(h.e));
+  size_t logits = (size_t)threads * head_slot_bytes(h.e);
   size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 1, threads);
   if (!gradient) dx = dw = 0;
   dx = dx > dw ? dx : dw;
@@ -118,40 +119,41 @@ static void head_row(Head *h, const float *logit, int64_t row, int64_t block, in
   h->sum[row * h->blocks + block] = exp_row(kept, logit, n, -maximum, 1);
 }
 
-// HEAD_ROWS rows × HEAD_WORDS of the packed words.
-static void head_unit(void *argument, int slot, int64_t unit) {
-  Head *h = argument;
-  const ProductJob *job = &h->job;
-  int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, i0 = unit % groups * HEAD_ROWS, j0 = unit / groups * HEAD_WORDS;
-  int64_t m = h->n - i0 < HEAD_ROWS ? h->n - i0 : HEAD_ROWS, n = job->columns - j0 < HEAD_WORDS ? job->columns - j0 : HEAD_WORDS;
-  Packed *memory = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes());
-  float *logit = (float *)(void *)(memory + HEAD_ROWS * KA);
+// HEAD_ROWS rows from i0 of the chunk × the words of a block.
+static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packed *words, Packed *memory, float *logit) {
+  int64_t m = h->n - i0 < HEAD_ROWS ? h->n - i0 : HEAD_ROWS;
   TileA a[HEAD_ROWS / MR];
-  tiles_begin();
   for (int64_t k = 0; k < h->e; k += KC) {
     int64_t depth = h->e - k < KC ? h->e - k : KC;
     const uint16_t *x = (const uint16_t *)h->call->input[0].data + (h->first + i0) * h->e + k;
     tiles_of(a, memory, x, h->e, 1, m, depth);
     for (int64_t i = 0; i < m; i += MR)
       for (int64_t j = 0; j < n; j += NR)
-        micro(step_up(depth), a[i / MR].data, a[i / MR].row, job->packed + (j0 + j) * step_up(h->e) + k * NR,
-              logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
+        micro(step_up(depth), a[i / MR].data, a[i / MR].row, words + j * step_up(h->e) + k * NR, logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
   }
+  for (int64_t i = 0; i < m; i++) head_row(h, logit + i * HEAD_ROW, i0 + i, block, n);
+}
+
+// A block of words, packed into the thread's memory where it stays near, with a part of the chunk's rows.
+static void head_unit(void *argument, int slot, int64_t unit) {
+  Head *h = argument;
+  int64_t block = unit / h->parts, part = unit % h->parts, j0 = block * HEAD_WORDS, n = h->vocab - j0 < HEAD_WORDS ? h->vocab - j0 : HEAD_WORDS;
+  int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, to = groups * (part + 1) / h->parts;
+  Packed *words = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes(h->e)), *memory = words + HEAD_WORDS * step_up(h->e);
+  float *logit = (float *)(void *)(memory + HEAD_ROWS * KA);
+  pack_b(words, (const uint16_t *)h->call->input[1].data + j0 * h->e, 1, h->e, h->e, n);
+  tiles_begin();
+  for (int64_t group = groups * part / h->parts; group < to; group++) head_rows(h, group * HEAD_ROWS, block, n, words, memory, logit);
   tiles_end();
-  for (int64_t i = 0; i < m; i++) head_row(h, logit + i * HEAD_ROW, i0 + i, (job->j0 + j0) / HEAD_WORDS, n);
 }
 
 // Logits of the chunk: block by block to head_row.
 static void head_logits(Head *h) {
-  Team *team = h->call->team;
-  Product g = {.b = h->call->input[1].data, .b_row = 1, .b_column = h->e};
-  h->job = (ProductJob){.g = &g, .depth = h->e, .packed = (Packed *)(void *)(h->product + (size_t)team_size(team) * head_slot_bytes())};
+  int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, enough = 4 * team_size(h->call->team);
+  h->parts = h->blocks >= enough ? 1 : (enough + h->blocks - 1) / (h->blocks ? h->blocks : 1);
+  if (h->parts > groups) h->parts = groups;
   memset(h->target, 0, sizeof *h->target * (size_t)h->n);
-  for (; h->job.j0 < h->vocab; h->job.j0 += HEAD_PACKED) {
-    h->job.columns = h->vocab - h->job.j0 < HEAD_PACKED ? h->vocab - h->job.j0 : HEAD_PACKED;
-    cpu_parallel(team, pack_units(h->job.columns), pack_unit, &h->job);
-    cpu_parallel(team, (h->n + HEAD_ROWS - 1) / HEAD_ROWS * ((h->job.columns + HEAD_WORDS - 1) / HEAD_WORDS), head_unit, h);
-  }
+  cpu_parallel(h->call->team, h->blocks * h->parts, head_unit, h);
 }
 
 // Maximum and sum over all blocks of a row.

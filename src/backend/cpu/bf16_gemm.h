@@ -36,8 +36,12 @@ typedef struct Blocks {
 static Blocks blocks_of(int64_t n, int64_t k, int wide) {
   int64_t most = wide && KC > (int)WIDE_DEPTH ? (int)WIDE_DEPTH : (int)KC, count = (k + most - 1) / most;
   Blocks b = {.depth = count > 1 ? step_up((k + count - 1) / count) : step_up(k), .packed_depth = k, .scratch = count > 1 && !wide};
-  if (wide && k > PACKED_DEPTH) b.packed_depth = PACKED_DEPTH / b.depth * b.depth;
-  int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : b.packed_depth) / NR * NR, all = (n + NR - 1) / NR * NR;
+  int64_t all = (n + NR - 1) / NR * NR;
+  if (wide && k > PACKED_DEPTH) { // many columns rather than a great depth: A is read once for each block of columns
+    int64_t columns = all < PACKED_B / b.depth ? all : PACKED_B / b.depth;
+    b.packed_depth = PACKED_B / columns / b.depth * b.depth;
+  }
+  int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : b.packed_depth) / NR * NR;
   if (room < 8 * NR) room = 8 * NR;
   b.columns = all < room ? all : room;
   return b;
