@@ -1,5 +1,6 @@
 // Whole-file reads, maps and atomic writes.
 #include "base/file.h"
+#include "base/map_guard.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -54,13 +55,17 @@ int file_map(const char *path, FileMap *map, Error *error) {
     }
     map->data = p;
     map->size = (size_t)st.st_size;
+    map_guard_add(path, p, map->size);
   }
   close(fd);
   return PLAIT_OK;
 }
 
 void file_unmap(FileMap *map) {
-  if (map->data) munmap((void *)map->data, map->size);
+  if (map->data) {
+    map_guard_remove(map->data);
+    munmap((void *)map->data, map->size);
+  }
   *map = (FileMap){0};
 }
 

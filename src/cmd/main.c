@@ -1,4 +1,5 @@
 // The command plait: finds the subcommand in commands.def and calls it.
+#include "base/map_guard.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include <errno.h>
@@ -60,5 +61,6 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "--help") || !strcmp(name, "-h")) return finish(print_help(stdout));
   if (!strcmp(name, "help")) return finish(argc > 2 ? help_of(argv[2]) : print_help(stdout));
   const Command *command = find(name);
+  map_guard_install(); // here, not in the library: an application's signals are its own
   return command ? finish(command->run(argc - 1, argv + 1)) : unknown(name);
 }

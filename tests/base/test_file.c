@@ -1,5 +1,6 @@
 // Files: a new content is there whole or not at all, whoever dies or reads meanwhile; limits, maps, folders.
 #include "base/file.h"
+#include "base/map_guard.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -208,9 +209,40 @@ static void folders(void **state) {
   assert_int_equal(folder_sync(in("x"), &error), PLAIT_FAILED);
 }
 
+// A mapped file is cut short: with the guard installed the process says which file it was, and ends with 1.
+static void cut_short(void **state) {
+  char *path = in("cut"), *other = in("other"), said[512] = "";
+  write_whole(path, "some text");
+  write_whole(other, "some text");
+  int out[2];
+  assert_int_equal(pipe(out), 0);
+  pid_t child = fork();
+  if (!child) {
+    FileMap map, second;
+    dup2(out[1], STDERR_FILENO);
+    map_guard_install();
+    if (file_map(other, &map, NULL) || file_map(path, &second, NULL)) _exit(9);
+    file_unmap(&map);
+    if (file_map(other, &map, NULL) || truncate(path, 0)) _exit(8);
+    if (map.data[3] != 'e') _exit(7);
+    _exit(*(volatile const uint8_t *)second.data);
+  }
+  close(out[1]);
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(read(out[0], said, sizeof said - 1) > 0);
+  close(out[0]);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 1);
+  assert_non_null(strstr(said, path));
+  assert_non_null(strstr(said, "shorter while it was in use"));
+  assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said)); // one line
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {TEST(commit_and_abandon), TEST(killed), TEST(full_disk), TEST(reader_beside_writer),
-                                     TEST(read_limits), TEST(maps), TEST(folders)};
+                                     TEST(read_limits), TEST(maps), TEST(cut_short),
+                                     TEST(folders)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
