@@ -55,19 +55,93 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
   return 1;
 }
 
-Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
-  Layout l = {.zero = zero, .bucket_bytes = bucket_bytes};
-  int replica = mesh_axis(mesh, "replica"), dp = mesh_axis(mesh, "dp"), tp = mesh_axis(mesh, "tp");
-  int data[] = {replica, dp}; // the outer one first: it has the larger stride in the batch
-  for (int i = replica < 0; i < 2; i++) {
-    l.data_axes |= 1u << data[i];
-    layout_add(&l, ROLE_DATA, DIM_BATCH, data[i]);
-    layout_add(&l, ROLE_RESIDUAL, DIM_BATCH, data[i]);
+// --- tables -----------------------------------------------------------------------------------------------------------
+
+typedef struct NameAndMeaning { const char *name, *meaning; } NameAndMeaning;
+static const NameAndMeaning rows[] = {
+#define LAYOUT_ROW(id, name, meaning) {name, meaning},
+#include "dist/layout_rows.def"
+};
+static const NameAndMeaning shipped[] = {
+#define LAYOUT_SHIPPED(id, name, text, meaning) {name, meaning},
+#include "dist/layout_rows.def"
+};
+
+const char *layout_row_name(LayoutRow row) { return rows[row].name; }
+const char *layout_row_meaning(LayoutRow row) { return rows[row].meaning; }
+const char *layout_shipped_name(LayoutShipped name) { return shipped[name].name; }
+const char *layout_shipped_meaning(LayoutShipped name) { return shipped[name].meaning; }
+
+int layout_rows_meet(LayoutRow a, LayoutRow b) {
+  static const LayoutRow pairs[][2] = {
+#define LAYOUT_MEET(a, b) {LAYOUT_ROW_##a, LAYOUT_ROW_##b},
+#include "dist/layout_rows.def"
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if ((pairs[i][0] == a && pairs[i][1] == b) || (pairs[i][0] == b && pairs[i][1] == a)) return 1;
+  return 0;
+}
+
+LayoutTable layout_shipped(LayoutShipped name) {
+  static const char *const text[] = {
+#define LAYOUT_SHIPPED(id, name, text, meaning) text,
+#include "dist/layout_rows.def"
+  };
+  static const char *const axes[] = {"dp", "cp", "tp"};
+  LayoutTable table = {0};
+  for (const char *p = text[name]; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+    size_t n = strcspn(p, "=");
+    for (int r = 0; r < LAYOUT_ROWS; r++)
+      for (int a = 0; a < LAYOUT_WORDS; a++)
+        if (strlen(rows[r].name) == n && !strncmp(rows[r].name, p, n) && !strncmp(axes[a], p + n + 1, 2)) table.row[r] = (LayoutWords){1, {axes[a]}};
   }
-  l.shard_axes = 1u << dp;
-  static const DimName sharded[] = {DIM_KV_HEADS, DIM_FFN, DIM_VOCAB};
-  for (int i = 0; i < 3; i++) layout_add(&l, ROLE_WEIGHT, sharded[i], tp);
+  return table;
+}
+
+// The atoms of an axis that users name, outer first.
+static int atoms_of(const Mesh *mesh, const char *word, int *atoms) {
+  static const char *const refined[][3] = {{"dp", "replica", "dp"}, {"tp", "tp", "tp_group"}};
+  int n = 0;
+  for (size_t i = 0; i < sizeof refined / sizeof *refined; i++)
+    for (int k = 1; k < 3 && !strcmp(word, refined[i][0]); k++)
+      if (mesh_axis(mesh, refined[i][k]) >= 0) atoms[n++] = mesh_axis(mesh, refined[i][k]);
+  if (!n && mesh_axis(mesh, word) >= 0) atoms[n++] = mesh_axis(mesh, word);
+  return n;
+}
+
+static void add_atom(Layout *l, const Mesh *mesh, LayoutRow row, int atom) {
+  static const struct { LayoutRow row; Role role; DimName dim; } meaning[] = {
+      {LAYOUT_ROW_BATCH, ROLE_DATA, DIM_BATCH},     {LAYOUT_ROW_BATCH, ROLE_RESIDUAL, DIM_BATCH}, {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},
+      {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},   {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS}, {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
+      {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},       {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},    {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
+  };
+  int group = row == LAYOUT_ROW_HEADS && !strcmp(mesh->axis[atom].name, "tp_group");
+  for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
+    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, atom);
+}
+
+Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {
+  Layout l = {0};
+  int atoms[MAX_AXES];
+  for (int row = 0; row < LAYOUT_ROWS; row++)
+    for (int w = 0; w < table->row[row].count; w++)
+      for (int i = 0, n = atoms_of(mesh, table->row[row].axis[w], atoms); i < n; i++) {
+        add_atom(&l, mesh, (LayoutRow)row, atoms[i]);
+        if (row == LAYOUT_ROW_BATCH) l.data_axes |= 1u << atoms[i];
+      }
+  l.shard_axes = 1u << mesh_axis(mesh, "dp");
   return l;
 }
 
-void layout_add_sequence(Layout *layout, const Mesh *mesh) { layout_add(layout, ROLE_RESIDUAL, DIM_SEQ, mesh_axis(mesh, "tp")); }
+Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
+  LayoutTable table = layout_shipped(LAYOUT_SHIPPED_TENSOR);
+  Layout l = layout_from_table(&table, mesh);
+  l.zero = zero;
+  l.bucket_bytes = bucket_bytes;
+  return l;
+}
+
+void layout_add_sequence(Layout *layout, const Mesh *mesh) {
+  int atoms[MAX_AXES];
+  for (int i = 0, n = atoms_of(mesh, "tp", atoms); i < n; i++) add_atom(layout, mesh, LAYOUT_ROW_SEQ, atoms[i]);
+}

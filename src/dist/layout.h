@@ -29,9 +29,33 @@ Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, co
 // The placement that annotations give a tensor, and 1; 0 when they say nothing. Its batch stays on the data axes that they leave.
 int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, const Shape *shape, Placement *out);
 
-// The Megatron-style Layout over the axes named replica (if there is one) and dp (batch) and tp (1-D tensor parallel: heads, ffn, vocabulary).
-// Shoeybi et al., "Megatron-LM", 2019.
+// Layouts as recipes write them: a table from rows (layout_rows.def) to axes by name.
+typedef enum LayoutRow {
+#define LAYOUT_ROW(id, ...) LAYOUT_ROW_##id,
+#include "dist/layout_rows.def"
+  LAYOUT_ROWS
+} LayoutRow;
+typedef enum LayoutShipped {
+#define LAYOUT_SHIPPED(id, ...) LAYOUT_SHIPPED_##id,
+#include "dist/layout_rows.def"
+  LAYOUT_SHIPPED_COUNT
+} LayoutShipped;
+enum { LAYOUT_WORDS = 3 }; // axes that users name, "dp", "cp" and "tp": the most in a row
+typedef struct LayoutWords { int count; const char *axis[LAYOUT_WORDS]; } LayoutWords; // static storage
+typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
+
+const char *layout_row_name(LayoutRow row);
+const char *layout_row_meaning(LayoutRow row);
+int layout_rows_meet(LayoutRow a, LayoutRow b); // is there a tensor that both cut?
+const char *layout_shipped_name(LayoutShipped name);
+const char *layout_shipped_meaning(LayoutShipped name);
+LayoutTable layout_shipped(LayoutShipped name);
+// A Layout from a table. A word of it means its atoms on the mesh: dp is replica (outer, if there is one) and dp; tp is tp and
+// tp_group (inner, if there is one), of which heads cuts the query heads of a group. ZeRO stage 0; data and shard axes are set.
+Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);
+
+// The shipped Layout "tensor".
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);
-// Sequence parallelism: the residual stream is sharded over tp along the sequence, so that reductions scatter and what lies
-// between the tensor-parallel regions is done once (Korthikanti et al., 2022).
+// What makes "sequence" of it: the residual stream is sharded over tp along the sequence, so that reductions scatter and what
+// lies between the tensor-parallel regions is done once.
 void layout_add_sequence(Layout *layout, const Mesh *mesh);

@@ -27,11 +27,42 @@ static UpdateOptions update_options(const Recipe *r) {
                          .loss_scale_interval = r->loss_scale.growth_interval};
 }
 
-// The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards.
-static Mesh make_mesh(const Recipe *r) {
-  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, replicas = r->mesh.dp / shards;
-  if (replicas == 1) return mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){r->mesh.pp, shards, r->mesh.cp, r->mesh.tp});
-  return mesh_create(5, (const char *[]){"pp", "replica", "dp", "cp", "tp"}, (int[]){r->mesh.pp, replicas, shards, r->mesh.cp, r->mesh.tp});
+static int common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return (int)a;
+}
+
+// The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards; where tp has more ranks than
+// there are key and value heads, neighbouring ranks of it share these and take parts of their group of query heads.
+static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
+  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, kv = common_divisor(config->kv_heads, r->mesh.tp);
+  const struct { const char *name; int size, needed; } axes[] = {{"pp", r->mesh.pp, 1},        {"replica", r->mesh.dp / shards, 0}, {"dp", shards, 1},
+                                                                 {"cp", r->mesh.cp, 1}, {"tp", kv, 1}, {"tp_group", r->mesh.tp / kv, 0}};
+  const char *name[6];
+  int size[6], n = 0;
+  for (int i = 0; i < 6; i++)
+    if (axes[i].needed || axes[i].size > 1) name[n] = axes[i].name, size[n++] = axes[i].size;
+  return mesh_create(n, name, size);
+}
+
+// Can so many ranks share out the heads and the feed-forward width?
+static bool tensor_fits(const ModelConfig *config, int tp) {
+  return config->heads / config->kv_heads % (tp / common_divisor(config->kv_heads, tp)) == 0 && config->ffn % tp == 0;
+}
+
+static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error) {
+  int tp = r->mesh.tp, below = tp, above = tp;
+  if (tensor_fits(config, tp)) return PLAIT_OK;
+  while (!tensor_fits(config, below)) below--; // 1 does
+  while (above <= config->heads && !tensor_fits(config, above)) above++;
+  char nearest[64];
+  if (above <= config->heads) snprintf(nearest, sizeof nearest, "%d or %d", below, above);
+  else snprintf(nearest, sizeof nearest, "%d", below);
+  return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
+                   "%s evenly; the nearest is %s", tp, (long long)config->heads, (long long)config->kv_heads, (long long)config->ffn, config->path, nearest);
 }
 
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
@@ -50,14 +81,9 @@ static int check_stages(const Recipe *r, const ModelConfig *config, Error *error
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
                           const ScheduleGenerator **schedule, Error *error) {
   int code = check_stages(recipe, config, error);
+  if (!code) code = check_tensor(recipe, config, error);
   if (code) return code;
-  if (recipe->mesh.tp > 1 && config->kv_heads % recipe->mesh.tp)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the %lld key and value heads of %s",
-                     recipe->mesh.tp, (long long)config->kv_heads, config->path);
-  if (recipe->mesh.tp > 1 && config->ffn % recipe->mesh.tp)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must divide the feed-forward width %lld of %s",
-                     recipe->mesh.tp, (long long)config->ffn, config->path);
-  Mesh mesh = make_mesh(recipe);
+  Mesh mesh = make_mesh(recipe, config);
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
