@@ -8,17 +8,18 @@
 #include <string.h>
 
 // All sizes differ, so that no dim can be taken for another; vocab 61 does not divide by 2, so that padding is met.
-#define GPT(tied)                                                                                                                 \
-  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": 61,"  \
+#define GPT(vocab, tied)                                                                                                              \
+  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": " vocab ","  \
   " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"                   \
   " \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
-#define LLAMA(tied)                                                                                                               \
+#define LLAMA(kv, tied)                                                                                                            \
   "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"   \
-  " \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5,"         \
+  " \"num_key_value_heads\": " kv ", \"head_dim\": 6, \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5,"         \
   " \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                  \
   " \"initializer_range\": 0.2}"
 static const struct { const char *name, *json; } models[] = {
-    {"gpt", GPT("true")}, {"gpt untied", GPT("false")}, {"llama", LLAMA("false")}, {"llama tied", LLAMA("true")}};
+    {"gpt", GPT("61", "true")}, {"gpt untied", GPT("61", "false")}, {"gpt 50257", GPT("50257", "true")}, {"llama", LLAMA("2", "false")}, {"llama tied", LLAMA("2", "true")},
+    {"llama one", LLAMA("1", "true")}};
 
 enum { SEQ = PARITY_SEQ, GLOBAL = 16 };
 

@@ -1,0 +1,68 @@
+// Tensor parallelism where sizes do not fit: fewer key and value heads than ranks, vocabularies that do not divide. One rank's
+// numbers, and nothing of the padding in them.
+#include "corpora.h"
+#include "parity.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void run(const ParityCase *c, ParityResult *result) {
+  Error error = {0};
+  if (parity_run(c, corpus_for(c->model, CORPUS_RAGGED), result, &error)) fail_msg("%s: %s", c->name, error.message);
+}
+
+// The vocabularies are 61 and 53: none divides. The Llamas have 4 query heads on 2 key and value heads, or on 1.
+static const ParityCase layouts[] = {
+    {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8},
+    {.name = "tp 4 sequence", .dp = 1, .pp = 1, .tp = 4, .micro = 8, .sequence = 1},
+    {.name = "tp 2 sequence", .dp = 2, .pp = 1, .tp = 2, .micro = 8, .sequence = 1},
+    {.name = "tp 4 zero 1", .dp = 2, .pp = 1, .tp = 4, .micro = 4, .zero = 1},
+    {.name = "tp 4 zero 2", .dp = 2, .pp = 1, .tp = 4, .micro = 2, .zero = 2},
+    {.name = "tp 4 zero 3 pp 2 sequence", .dp = 2, .pp = 2, .tp = 4, .micro = 2, .zero = 3, .sequence = 1},
+    {.name = "tp 4 hybrid", .dp = 4, .pp = 1, .tp = 4, .micro = 2, .zero = 1, .settings = "parallel.hybrid=2"},
+    {.name = "tp 4 recompute", .dp = 1, .pp = 2, .tp = 4, .micro = 4, .recompute = RECOMPUTE_FULL},
+};
+
+// GPT-2's vocabulary does not divide by 2, and so by no even number.
+static const ParityCase words[] = {
+    {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 16},
+    {.name = "tp 4 zero 1", .dp = 2, .pp = 1, .tp = 4, .micro = 8, .zero = 1},
+};
+
+static int compare(const char *model, Dtype precision, double tolerance, const ParityCase *cases, int count) {
+  ParityCase one = {.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .precision = precision, .steps = parity_steps(3), .seq = 16};
+  ParityResult expected, got;
+  int bad = 0;
+  run(&one, &expected);
+  for (int i = 0; i < count; i++) {
+    ParityCase c = cases[i];
+    if (!parity_wanted(&c)) continue;
+    c.model = model, c.precision = precision, c.steps = one.steps, c.seq = one.seq;
+    run(&c, &got);
+    ParityDifference d = parity_compare(&got, &expected);
+    double worst = fmax(fmax(d.loss, d.norm), fmax(d.gradient, d.eval));
+    int wrong = !(worst <= tolerance) || !(d.parameter <= (precision == DTYPE_F64 ? 1e-8 : 1e-2)) || parity_first_different(&got, &expected, DUMP_INITIAL);
+    printf("%-10s %-5s %-28s %.1e, parameters %.1e%s\n", model, dtype_name(precision), c.name, worst, d.parameter, wrong ? "  WRONG" : "");
+    fflush(stdout);
+    bad += wrong;
+    parity_free(&got);
+  }
+  parity_free(&expected);
+  return bad;
+}
+
+#define ALL layouts, sizeof layouts / sizeof *layouts
+static void gpt(void **state) { assert_int_equal(compare("gpt", DTYPE_F64, 1e-10, ALL) + compare("gpt untied", DTYPE_F64, 1e-10, ALL), 0); }
+static void llama(void **state) { assert_int_equal(compare("llama", DTYPE_F64, 1e-10, ALL) + compare("llama tied", DTYPE_F64, 1e-10, ALL), 0); }
+static void one_head(void **state) { assert_int_equal(compare("llama one", DTYPE_F64, 1e-10, ALL), 0); }
+static void narrow(void **state) { assert_int_equal(compare("llama", DTYPE_F32, 1e-4, ALL) + compare("llama one", DTYPE_F32, 1e-4, ALL), 0); }
+static void words_of_gpt_2(void **state) { assert_int_equal(compare("gpt 50257", DTYPE_F64, 1e-10, words, 2), 0); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(gpt), cmocka_unit_test(llama), cmocka_unit_test(one_head), cmocka_unit_test(narrow),
+                                     cmocka_unit_test(words_of_gpt_2)};
+  return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
+}
