@@ -152,8 +152,15 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
       .mesh = t->mesh,
       .layout = layout_from(h, t, o->zero, annotation),
       .stages = t->mesh.axis[mesh_axis(&t->mesh, "pp")].size,
+      .cut_given = 1, // below: evenly
       .update = {.optimizer = o->optimizer ? o->optimizer : "sgd", .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = o->weight_decay,
                  .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
+  if (options.stages > MAX_STAGES || (options.stages > 1 && options.stages > h->g->layers)) {
+    free(annotation);
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: pp is %d, but the graph has %d layers to share out, and at most %d stages are allowed", options.stages,
+                     h->g->layers, MAX_STAGES);
+  }
+  for (int l = 0; l < h->g->layers; l++) options.layers[l * options.stages / h->g->layers]++;
   int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, schedule_by_name(o->schedule ? o->schedule : "1f1b"),
                               backend_cpu(), o->threads ? o->threads : 1, o->seed, &t->job, error);
   if (t->job) t->job->options.layout.annotation = NULL;
