@@ -125,8 +125,9 @@ static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *
     vec_push(&b.member, i);
     for (int k = i + 1; k < g->node.count; k++) {
       const Node *n = &g->node.data[k];
+      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase) break;
       int64_t bytes = node_bytes(g, n);
-      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase || b.bytes + bytes > limit) break;
+      if (b.bytes + bytes > limit) break;
       if (graph_tensor(g, n->input[0])->producer >= i) break; // of a member
       b.bytes += bytes;
       vec_push(&b.member, k);
