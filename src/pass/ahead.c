@@ -1,7 +1,9 @@
-// ahead: what the data axes have to say in MICRO moves away from the compute that needs it or makes it.
+// ahead: communication in MICRO moves away from the compute that needs it or makes it.
 //
 //   gathers of parameters      to the start of the block before the one that reads them
 //   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
+//   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which sums
+//                              the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
 //
 // The executor starts a collective where it stands and waits for it before its first reader (see program), so each is in
 // flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
@@ -10,9 +12,9 @@
 #include "pass/place_node.h"
 
 // Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and where in
-// it. Nodes of equal places keep their order.
 typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
-typedef struct Spot { int run; Within within; int order, node; } Spot;
+// it. Within AT_OWN nodes stand in order; of equal ones, those that were put off come last.
+typedef struct Spot { int run; Within within; int order, index, node; } Spot; // order, index: in the section
 
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
@@ -24,11 +26,34 @@ static int is_reduction(const Graph *g, const Node *n) {
          graph_tensor(g, n->input[0])->variable < 0;
 }
 
-static int later(Spot a, Spot b) { return a.run != b.run ? a.run > b.run : a.within > b.within; }
+static int makes_weight_gradients(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->noutput; k++)
+    if (graph_tensor(g, n->output[k])->role != ROLE_WEIGHT_GRADIENT) return 0;
+  return n->noutput > 0 && !op_def(n->op)->communicates;
+}
+
+static int later(Spot a, Spot b) {
+  return a.run != b.run ? a.run > b.run : a.within != b.within ? a.within > b.within : a.order > b.order;
+}
 
 static int by_spot(const void *a, const void *b) {
   const Spot *x = a, *y = b;
-  return later(*x, *y) ? 1 : later(*y, *x) ? -1 : x->order - y->order;
+  return later(*x, *y) ? 1 : later(*y, *x) ? -1 : x->index - y->index;
+}
+
+// The order of what stands right behind the next collective of the node's run that sums or gathers activations; its own
+// where there is none.
+static int behind_next_collective(const Graph *g, const int *nodes, int count, int i) {
+  for (int k = i + 1; k < count && g->node.data[nodes[k]].layer == g->node.data[nodes[i]].layer; k++) {
+    const Node *n = &g->node.data[nodes[k]];
+    if (op_def(n->op)->communicates && !is_gather(g, n) && !is_reduction(g, n)) return k;
+  }
+  return i;
+}
+
+static void put_off(Spot *s, int order, int count) {
+  if (order > s->order && s->index < count) s->index += count;
+  s->order = order;
 }
 
 // The nodes of a section in their order, `spot` per node of the graph (order -1: of another section).
@@ -36,7 +61,7 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
   int run = -1;
   for (int i = 0; i < count; i++) {
     if (!i || g->node.data[nodes[i]].layer != g->node.data[nodes[i - 1]].layer) run++;
-    spot[nodes[i]] = (Spot){run, AT_OWN, i, nodes[i]};
+    spot[nodes[i]] = (Spot){run, AT_OWN, i, i, nodes[i]};
   }
   int last = run;
   for (int i = count - 1; i >= 0; i--) { // readers first, so that a gather knows its own
@@ -54,12 +79,13 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
     const Node *n = &g->node.data[nodes[i]];
     Spot *s = &spot[nodes[i]];
     if (is_reduction(g, n)) s->within = AT_REDUCTIONS;
+    else if (makes_weight_gradients(g, n)) put_off(s, behind_next_collective(g, nodes, count, i), count);
     for (int k = 0; k < n->ninput; k++) {
       int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
       if (maker < 0 || spot[maker].order < 0) continue;
       Spot from = spot[maker];
       if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED};
-      if (from.within >= AT_REDUCTIONS && later(from, *s)) s->run = from.run, s->within = from.within;
+      if (from.within != AT_GATHERS && later(from, *s)) s->run = from.run, s->within = from.within, put_off(s, from.order, count);
     }
   }
 }

@@ -47,6 +47,7 @@ int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b) {
   if (x != y) return x < y;
   if (a->microbatch != b->microbatch) return a->microbatch < b->microbatch;
   if (a->node != b->node) return a->node < b->node;
+  if ((a->variable < 0) != (b->variable < 0)) return a->variable >= 0; // the one that holds it, not one that gathers it
   return a->rank < b->rank;
 }
 

@@ -123,6 +123,39 @@ static void test_traffic_hybrid(void **state) {
   release(&c);
 }
 
+// Collectives of the op in a stage's body: all, and those that are in flight during at least one product.
+static void count_hidden(const Program *p, Phase phase, Op op, int *all, int *hidden) {
+  const Body *body = &p->micro[0][phase];
+  *all = *hidden = 0;
+  for (int i = 0; i < body->count; i++) {
+    if (p->graph->node.data[body->instruction[i].node].op != op) continue;
+    ++*all;
+    for (int k = i + 1; k < body->instruction[i].wait; k++)
+      if (p->graph->node.data[body->instruction[k].node].op == OP_MATMUL) {
+        ++*hidden;
+        break;
+      }
+  }
+}
+
+static void expect_hidden(const char *const *keys, Phase phase, Op op, int least_hidden, int most_exposed) {
+  Compiled c = compiled(keys);
+  int all, hidden;
+  count_hidden(c.job->program[0], phase, op, &all, &hidden);
+  if (hidden < least_hidden || all - hidden > most_exposed) fail_msg("%s: %d of %d %s are behind a product", keys[0], hidden, all, op_name(op));
+  release(&c);
+}
+
+// 3 layers: in each, backward sums the gradients of two inputs over tp while it computes weight gradients. Gathers of
+// zero 3 are a block ahead: only the first block's are waited for at once. Of the reductions
+// the first block's has only the embedding's gradient to wait behind, and that one's nothing.
+static void test_overlap(void **state) {
+  expect_hidden((const char *[]){"mesh.tp=2", NULL}, PHASE_BACKWARD, OP_ALL_REDUCE, 6, 1);
+  expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL}, PHASE_FORWARD, OP_ALL_GATHER, 3, 1);
+  expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL}, PHASE_BACKWARD, OP_ALL_GATHER, 2, 1);
+  expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=2", NULL}, PHASE_BACKWARD, OP_REDUCE_SCATTER, 3, 2);
+}
+
 static double state_bytes(const char *zero, const char *gradients) {
   char config[160], z[32], g[32];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
@@ -152,6 +185,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_traffic),
       cmocka_unit_test(test_traffic_hybrid),
+      cmocka_unit_test(test_overlap),
       cmocka_unit_test(test_state_bytes),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Steps that are not finite: the search for a loss scale, the three policies, metrics, checkpoints and resuming.
+. "$SOURCE/tests/train/harness.sh"
+
+metric() { sed -n "s/.*\"step\": $2, .*\"$3\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
+
+# fp16: the scale is found, the steps until then are skipped, and say so.
+expect 0 'step 1: gradients overflow \(head, linear_cross_entropy.*rank 0.*infinite\); skipped, the loss scale is 134217728 now' \
+  "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 schedule.steps=16 run.dir=search
+grep -q '"skipped": 1, "loss_scale": 134217728, "non_finite": "head, linear_cross_entropy' search/metrics.jsonl || fail 'the skipped step is not in the metrics'
+[ "$(metric search 16 skipped)" = 0 ] || fail 'no scale was found'
+skipped=$(grep -c '"skipped": 1' search/metrics.jsonl)
+[ "$skipped" -ge 2 ] && [ "$skipped" -le 14 ] || fail "$skipped steps skipped"
+
+# The scale is in the checkpoint: another layout goes on with it, and with the same numbers.
+expect 0 'step 16' "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 schedule.steps=16 run.dir=moved mesh.dp=1 mesh.tp=2 checkpoint.resume="$work/search/checkpoints/step-14"
+[ "$(metric moved 16 loss_scale)" = "$(metric search 16 loss_scale)" ] || fail 'another layout goes on with another scale'
+a=$(metric moved 16 loss) b=$(metric search 16 loss)
+awk -v a="$a" -v b="$b" 'BEGIN { exit !(a > b - 1e-3 && a < b + 1e-3) }' || fail "loss $a after a change of layout, $b without"
+
+# A scale that grows: every two good steps.
+expect 0 'step 8' "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=1024 loss_scale.growth_interval=2 schedule.steps=8 run.dir=grows
+[ "$(metric grows 8 loss_scale)" = 16384 ] || fail "the scale is $(metric grows 8 loss_scale) after 8 steps"
+# A fixed one stays and is no excuse.
+refuse 1 'step 1: head, .*; run.non_finite is stop' \
+  "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 loss_scale.growth_interval=0 schedule.steps=8 run.dir=fixed run.non_finite=stop
+[ "$(metric fixed 1 loss_scale)" = 268435456 ] || fail 'a fixed scale moved'
+
+# A learning rate that blows the weights up.
+blow='optimizer.name=sgd optimizer.lr=1e6 optimizer.clip=0 schedule.warmup=0 schedule.steps=12 eval.every=0'
+expect 0 'layer 0, .*rank 0.*; skipped' "$PLAIT" train recipe.yaml $blow run.dir=skip
+[ "$(metric skip 12 skipped)" = 1 ] || fail 'skip: the last step should have been skipped'
+cmp skip/checkpoints/step-10/part-00000.safetensors skip/checkpoints/step-12/part-00000.safetensors || fail 'skipped steps changed the state'
+refuse 1 'step [0-9]+: layer 0, .*; run.non_finite is stop' "$PLAIT" train recipe.yaml $blow run.dir=stop run.non_finite=stop
+# It does not help here to begin at older weights, so the run ends after three times.
+refuse 1 'the run was rolled back 3 times already' "$PLAIT" train recipe.yaml $blow run.dir=back run.non_finite=rollback
+[ "$(grep -c rolled_back_to back/metrics.jsonl)" = 3 ] || fail 'not three rollbacks in the metrics'
+refuse 1 'there is no checkpoint to roll back to yet' "$PLAIT" train recipe.yaml $blow checkpoint.every=0 run.dir=none run.non_finite=rollback
+
+# Here it does: the rate falls fast enough for the next batches. A run without a checkpoint of its own has where it came from.
+expect 0 'step 6' "$PLAIT" train recipe.yaml optimizer.name=sgd schedule.steps=6 run.dir=base
+expect 0 'rolled back to the weights of step 4; the batches go on' "$PLAIT" train recipe.yaml optimizer.name=sgd optimizer.lr=1e6 optimizer.clip=0 \
+  schedule.warmup=0 schedule.steps=8 eval.every=0 checkpoint.every=0 checkpoint.resume="$work/base/checkpoints/step-4" run.dir=helped run.non_finite=rollback
+[ "$(metric helped 8 skipped)" = 0 ] || fail 'the step after the rollback was skipped too'
+[ "$(grep -c rolled_back_to helped/metrics.jsonl)" = 1 ] || fail 'not one rollback'
+finish
