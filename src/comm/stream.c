@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // Lists up to this long are stored without a later allocation.
 enum { FIRST_TASKS = 64, FIRST_BUFFERS = 64, FIRST_NUMBERS = 64 };
@@ -26,7 +27,15 @@ struct PlaitStream {
   uint64_t issued, done;
   uint64_t failed; // the first task that failed and its code; UINT64_MAX while none has
   int code, stop, rank;
+  uint64_t chaos; // PLAIT_CHAOS, for tests: above 0 tasks begin after random delays
 };
+
+static void delay(PlaitStream *s) {
+  s->chaos ^= s->chaos << 13; // xorshift
+  s->chaos ^= s->chaos >> 7;
+  s->chaos ^= s->chaos << 17;
+  if (!(s->chaos >> 32 & 1)) nanosleep(&(struct timespec){0, (long)(s->chaos % 300000)}, NULL);
+}
 
 static int run_task(Task *task) {
   return task->comm ? comm_run(task->comm, &task->call) : plait_event_wait(task->after);
@@ -41,6 +50,7 @@ static void *stream_thread(void *argument) {
     if (s->done == s->issued) break;
     Task *task = s->ring[s->done % s->capacity];
     pthread_mutex_unlock(&s->lock);
+    if (s->chaos) delay(s);
     int code = run_task(task);
     pthread_mutex_lock(&s->lock);
     if (code < 0 && s->failed == UINT64_MAX) {
@@ -100,6 +110,7 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
   s->timeline = (PlaitTimeline){stream_reached, stream_poll};
   s->rank = comm->ranks[comm->rank];
   s->failed = UINT64_MAX;
+  s->chaos = getenv("PLAIT_CHAOS") ? strtoull(getenv("PLAIT_CHAOS"), NULL, 10) * ((uint64_t)s->rank + 1) : 0;
   s->ring = xcalloc(s->capacity = FIRST_TASKS, sizeof *s->ring);
   for (size_t i = 0; i < s->capacity; i++) s->ring[i] = task_create();
   pthread_mutex_init(&s->lock, NULL);

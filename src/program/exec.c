@@ -1,5 +1,7 @@
 // Running a Program: binding at load, then actions, bodies, instructions.
 #include "program/exec.h"
+#include "program/agreement.h"
+#include "program/chaos.h"
 #include "program/memory.h"
 #include <string.h>
 #include <time.h>
@@ -14,6 +16,7 @@ typedef struct Bound {
   Operand *input, *output;
   uint64_t name;
   PlaitComm *comm;        // collectives
+  int group;              // the communicator's number
   int pieces;
   Piece *piece;
   PlaitBuffer *buffer;    // (pieces) scratch for the call
@@ -53,6 +56,8 @@ struct Executor {
   int *in_flight, *most_in_flight; // (stages) microbatches between their entrance and their last body, now and at most
   double comm_seconds, stalled_seconds;
   Trace *trace;               // NULL: none
+  Agreement *agreement;       // NULL: nothing is compared
+  Chaos *chaos;               // NULL: none
   NonFinite *check;           // NULL: nothing is looked at
   Arena arena;
 };
@@ -94,10 +99,10 @@ void executor_set_check(Executor *e, NonFinite *first) { e->check = first; }
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
-static PlaitComm *find_group(const Executor *e, const CommAttr *attr) {
+static int find_group(const Executor *e, const CommAttr *attr) {
   for (int i = 0; i < e->group.count; i++)
-    if (e->group.data[i].axes == attr->axes && e->group.data[i].coordinates == attr->stages) return e->group.data[i].comm;
-  return NULL;
+    if (e->group.data[i].axes == attr->axes && e->group.data[i].coordinates == attr->stages) return i;
+  CHECK(0, "a collective without a group");
 }
 
 // Every rank goes through the collectives of the whole graph in the same order, and makes the groups that it is in.
@@ -191,7 +196,8 @@ static void bind_node(Executor *e, const Node *n, Bound *b) {
   }
   b->tensor = tensor;
   if (op_def(n->op)->communicates) {
-    b->comm = find_group(e, node_attr(n, CommAttr));
+    b->group = find_group(e, node_attr(n, CommAttr));
+    b->comm = e->group.data[b->group].comm;
     bind_pieces(e, b);
     return;
   }
@@ -288,6 +294,7 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
     return code;
   }
   make_buffers(e);
+  e->chaos = chaos_create(p, state->work, (uint64_t)state->rank);
   *out = e;
   return PLAIT_OK;
 }
@@ -295,12 +302,22 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
 void executor_destroy(Executor *e) {
   if (!e) return;
   plait_stream_destroy(e->stream);
+  agreement_destroy(e->agreement);
+  chaos_destroy(e->chaos);
   for (int i = 0; i < e->group.count; i++) plait_comm_destroy(e->group.data[i].comm);
   for (int i = 0; i < 2; i++) plait_comm_destroy(e->pipe[i]);
   vec_free(&e->group);
   arena_free(&e->arena);
   free(e);
 }
+
+void executor_agree(Executor *e) {
+  AgreementGroup *group = arena_array(&e->arena, AgreementGroup, e->group.count + 1);
+  for (int i = 0; i < e->group.count; i++) group[i] = (AgreementGroup){e->group.data[i].axes, e->group.data[i].coordinates};
+  e->agreement = agreement_create(e->program, e->state, e->world, group, e->group.count);
+}
+
+int executor_check_agreement(Executor *e, int64_t step, Error *error) { return agreement_check(e->agreement, step, error); }
 
 // Running -----------------------------------------------------------------------------------------------------------
 
@@ -319,10 +336,18 @@ static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
   return PLAIT_FAILED;
 }
 
+static void before_collective(Executor *e, const Bound *b) {
+  int64_t elements = 0;
+  for (int i = 0; i < b->pieces && e->agreement; i++) elements += b->piece[i].count;
+  agreement_collective(e->agreement, b->group, b->node, (int)e->parameters.microbatch, elements);
+  chaos_before(e->chaos, b->node);
+}
+
 // On the communication stream: until wait_collective.
 static int start_collective(Executor *e, Bound *b) {
   b->started = 1;
   b->issued = now();
+  before_collective(e, b);
   return call_collective(b, e->stream, &b->done);
 }
 
@@ -342,6 +367,7 @@ static int wait_collective(Executor *e, Bound *b) {
 static int run_collective(Executor *e, Bound *b) {
   if (b->started) return wait_collective(e, b);
   if (b->until && !e->check) return start_collective(e, b); // what is looked at must be there
+  before_collective(e, b);
   double start = now();
   int code = call_collective(b, NULL, NULL);
   e->comm_seconds += now() - start;
@@ -357,6 +383,7 @@ static void run_kernel(Executor *e, Bound *b) {
   KernelCall call = {.ninput = b->ninput, .noutput = b->node->noutput, .input = b->input, .output = b->output, .attr = b->node->attr,
                      .name = b->name, .parameters = &e->parameters, .workspace = e->state->work + program_scratch_offset(e->program),
                      .workspace_size = (size_t)e->program->scratch_bytes, .team = e->team};
+  chaos_before(e->chaos, b->node);
   b->kernel(&call);
 }
 
@@ -374,6 +401,7 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
   e->parameters.microbatch = microbatch;
   e->parameters.sample_base = microbatch * e->microbatch_samples;
   int end = to ? to : body->count;
+  if (!from) chaos_begin_body(e->chaos);
   for (int i = from; i < end; i++) {
     Bound *b = &body->bound[i];
     if (b->due && wait_due(e, body, b, error)) return PLAIT_FAILED;
@@ -383,6 +411,7 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
     trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
     if (e->check) finite_look(e->check, e->program->graph, b->node, microbatch, b->input, b->tensor, b->ninput, b->output);
+    chaos_after(e->chaos, b->node);
   }
   if (end == body->count && body->bound[end].due) return wait_due(e, body, &body->bound[end], error);
   return PLAIT_OK;
@@ -424,13 +453,16 @@ static int run_transfer(Executor *e, const Action *a) {
   int peer = a->peer % e->program->schedule->coordinates;
   char *data = pointer(e, a->tensor, a->microbatch);
   PlaitBuffer buffer = {data, data, (size_t)extent(t, 0, t->shape.rank)};
-  if (a->kind == ACTION_SEND) {
+  int send = a->kind == ACTION_SEND, direction = send ? a->peer > a->stage : a->stage > a->peer;
+  chaos_before(e->chaos, NULL);
+  agreement_transfer(e->agreement, send, direction, peer, a->tensor, a->microbatch);
+  if (send) {
     BufferUse *from = a->kept ? slot_of(e, a) : mail_of(e, a);
     CHECK(from->sends < sends_of(e->program, a->stage));
-    return plait_send(e->pipe[a->peer > a->stage], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &from->sent[from->sends++]);
+    return plait_send(e->pipe[direction], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &from->sent[from->sends++]);
   }
   double start = now();
-  int code = plait_recv(e->pipe[a->stage > a->peer], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
+  int code = plait_recv(e->pipe[direction], &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
   e->stalled_seconds += now() - start;
   return code;
 }
@@ -456,12 +488,17 @@ static int enter_buffers(Executor *e, const Action *a) {
   if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD && a->kind != ACTION_RECV) return PLAIT_OK;
   BufferUse *slot = slot_of(e, a), *mail = mail_of(e, a);
   int code = PLAIT_OK;
-  if (mail->microbatch != a->microbatch) code = wait_sends(e, mail);
+  if (mail->microbatch != a->microbatch) {
+    code = wait_sends(e, mail);
+    chaos_enter_mail(e->chaos, a->stage, phase_of(a), a->microbatch);
+  }
   mail->microbatch = a->microbatch;
   if (code || phase_of(a) == PHASE_BACKWARD || slot->microbatch == a->microbatch) return code;
   slot->microbatch = a->microbatch;
   if (++e->in_flight[a->stage] > e->most_in_flight[a->stage]) e->most_in_flight[a->stage] = e->in_flight[a->stage];
-  return wait_sends(e, slot);
+  code = wait_sends(e, slot);
+  chaos_enter_slot(e->chaos, a->stage, a->microbatch);
+  return code;
 }
 
 // A microbatch has left its slot when the stage's last body on it is done.
@@ -513,6 +550,7 @@ int executor_trace_spans(const Executor *e) {
 int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error) {
   e->inputs = inputs;
   e->parameters.step = step;
+  chaos_begin_step(e->chaos);
   const ActionList *list = &e->program->actions;
   const Program *p = e->program;
   int code = PLAIT_OK;

@@ -30,5 +30,9 @@ int executor_most_in_flight(const Executor *e, int stage);
 // In the next runs every instruction's results are looked at, and *first becomes the first that is infinite or not a number;
 // NULL: no longer. *first is the caller's, cleared but for its rank.
 void executor_set_check(Executor *e, NonFinite *first);
+// From now on remembers the collectives and transfers of a step, to compare them, and replicas of Variables, between ranks: after
+// each step executor_check_agreement, collective over the world (see program/agreement.h). Nothing to do on a mesh of one rank.
+void executor_agree(Executor *e);
+int executor_check_agreement(Executor *e, int64_t step, Error *error);
 // The memory of a tensor after a run (slot 0); for tests and for reading logits.
 const void *executor_tensor(const Executor *e, int tensor);

@@ -1,6 +1,7 @@
 // The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in slots,
 // everything else in one workspace that all bodies share.
 #include "program/memory.h"
+#include "program/chaos.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,9 @@ void memory_place_variables(Program *p) {
   p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
   int64_t at = 0;
-  for (int i = 0; i < g->variable.count; i++) {
+  int count = g->variable.count, first = count ? (int)(chaos_seed() % (uint64_t)count) : 0;
+  for (int k = 0; k < count; k++) {
+    int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     p->variable_offset[i] = -1;
     if (!here(p, v->stages)) continue;
@@ -37,18 +40,20 @@ void memory_place_variables(Program *p) {
   p->state_bytes = at;
 }
 
-typedef struct Life { int tensor; int64_t bytes, offset; int first, last; } Life;
+typedef struct Life { int tensor; int64_t bytes, offset; int first, last; uint64_t weight; } Life; // weight: for the order
 
-static int by_size(const void *a, const void *b) {
+static int by_weight(const void *a, const void *b) {
   const Life *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
   return x->tensor - y->tensor;
 }
 
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
 static int64_t pack(Life *life, int n) {
   if (!n) return 0;
-  qsort(life, (size_t)n, sizeof *life, by_size);
+  uint64_t chaos = chaos_seed() * 0x9e3779b97f4a7c15; // any order must do
+  for (int i = 0; i < n; i++) life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
+  qsort(life, (size_t)n, sizeof *life, by_weight);
   Life **placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
   int64_t end = 0;
   for (int i = 0; i < n; i++) {

@@ -86,6 +86,7 @@ int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *e
   int code = state_create(job->program[c], job->work_bytes, rank, &r->state, error);
   if (!code) state_init(r->state, job->seed);
   if (!code) code = executor_create(job->program[c], r->state, job->backend, r->team, world, job->seed, &r->train, error);
+  if (!code && job->check) executor_agree(r->train);
   if (!code && job->evaluate) code = executor_create(job->evaluation[c], r->state, job->backend, r->team, world, job->seed, &r->evaluate, error);
   if (code) rank_destroy(r);
   else *out = r;
@@ -198,6 +199,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, inputs, error);
   if (!code && state_scalar(r->state, "skip") != 0) code = find_first(r, step, inputs, counters, &result->first, error);
+  if (!code && r->job->check) code = executor_check_agreement(r->train, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);

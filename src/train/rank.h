@@ -17,6 +17,7 @@ typedef struct Job {
   int threads;                  // of each rank
   uint64_t seed;
   int64_t evaluate_samples;     // global batch of an evaluation step
+  int check;                    // run.check: after each step ranks compare what they issued and hold; set before rank_create
 } Job;
 
 // Compiles the graphs and one Program per pipeline rank. evaluate_samples 0: no evaluation.

@@ -93,6 +93,7 @@ typedef struct Recipe {
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
     int non_finite;       // RecipeNonFinite
+    bool check;           // ranks compare what they issued and hold
     bool tensorboard;     // event files in dir
     char *trace;          // file or NULL
     int64_t trace_first, trace_steps; // the first step in it, and how many

@@ -187,6 +187,9 @@ const RecipeKey recipe_keys[] = {
         .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The step is skipped "
                "in any case and the first such value is named; then the run goes on (skip), ends (stop), or goes on from the "
                "weights of the newest checkpoint with the next batches (rollback; at most 3 times from the same checkpoint)."),
+    KEY("run.check", RECIPE_BOOL, run.check, "false",
+        .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, and the bits of "
+               "every Variable that several of them hold; the first difference ends the run with the ranks, the step and its name."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
         .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,

@@ -1,5 +1,6 @@
 // Recipe and model config → compile options, job, loader.
 #include "train/setup.h"
+#include "train/layouts.h"
 #include <sched.h>
 #include <unistd.h>
 
@@ -80,6 +81,8 @@ static int check_stages(const Recipe *r, const ModelConfig *config, Error *error
 
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
                           const ScheduleGenerator **schedule, Error *error) {
+  int refused = layouts_check(recipe, error);
+  if (refused) return refused;
   int code = check_stages(recipe, config, error);
   if (!code) code = check_tensor(recipe, config, error);
   if (code) return code;
@@ -129,8 +132,10 @@ int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threa
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   if (!code) code = find_backend(recipe, &backend, error);
   if (code) return code;
-  return job_create(config, &options, schedule, backend, threads, (uint64_t)recipe->run.seed,
+  code = job_create(config, &options, schedule, backend, threads, (uint64_t)recipe->run.seed,
                     recipe->data.valid.count ? recipe->batch.global : 0, job, error);
+  if (!code) (*job)->check = recipe->run.check;
+  return code;
 }
 
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {

@@ -44,9 +44,16 @@ static const Backend with_own = {"cpu with a fault", find};
 
 static int stages_of(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
 
-// What starts the collective early is taken out: it takes place, or not, in its body.
+static void land(const Body *body, int node) {
+  for (int i = 0; i < body->count; i++)
+    if (body->instruction[i].node == node) body->instruction[i].wait = 0;
+}
+
+// What starts the collective early is taken out: it takes place, or not, in its body and at once.
 static void drop_early_start(Program *p, int node) {
   int n = 0;
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) land(&p->micro[s][phase], node);
   for (int i = 0; i < p->actions.count; i++) {
     Action a = p->actions.data[i];
     int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_FORWARD || a.kind == ACTION_BACKWARD ||
@@ -79,6 +86,8 @@ static int insert(Program *p, Body *body, int stage, int kind, int node, int fir
     for (int k = 0; i == at && k < count; k++) list[n++] = (Instruction){.node = first + k};
     if (i != at || !behind) list[n++] = body->instruction[i];
   }
+  for (int i = 0; i < n; i++)
+    if (list[i].wait > at) list[i].wait += count; // what is in flight
   body->instruction = list;
   body->count = n;
   for (int i = 0; i < p->actions.count; i++) {

@@ -1,0 +1,109 @@
+// Poison where the memory plan says that nothing lives, and delays.
+#include "program/chaos.h"
+#include "base/philox.h"
+#include "op/op.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct Chaos {
+  const Program *p;
+  char *work;
+  uint64_t state; // of the random numbers
+  int *last;      // (nodes) first tensor that dies behind the node + 1; 0: none
+  int *next;      // (tensors) the next of that list + 1
+};
+
+uint64_t chaos_seed(void) {
+  const char *text = getenv("PLAIT_CHAOS");
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
+// The last instruction of a body that uses each tensor of the workspace; what nothing reads is looked at by others.
+static void find_last_uses(Chaos *c, const Body *body, int *last) {
+  const Graph *g = c->p->graph;
+  memset(last, 0, sizeof(int) * (size_t)g->tensor.count);
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    int at = body->instruction[i].wait > i ? body->instruction[i].wait : i; // what is in flight stays
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] >= 0 && last[n->input[k]] < at + 1) last[n->input[k]] = at + 1;
+    for (int k = 0; k < n->noutput; k++)
+      if (last[n->output[k]] && last[n->output[k]] < at + 1) last[n->output[k]] = at + 1;
+  }
+  for (int t = 0; t < g->tensor.count; t++) {
+    if (!last[t] || last[t] > body->count || c->p->place[t].space != SPACE_WORK) continue;
+    int node = body->instruction[last[t] - 1].node;
+    c->next[t] = c->last[node];
+    c->last[node] = t + 1;
+  }
+}
+
+Chaos *chaos_create(const Program *p, char *work, uint64_t salt) {
+  if (!chaos_seed()) return NULL;
+  Chaos *c = xcalloc(1, sizeof *c);
+  *c = (Chaos){.p = p, .work = work, .state = (chaos_seed() * 0x9e3779b97f4a7c15 ^ (salt + 1)) | 1};
+  c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
+  c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
+  int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last);
+  find_last_uses(c, &p->begin, last);
+  find_last_uses(c, &p->end, last);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) find_last_uses(c, &p->micro[s][phase], last);
+  free(last);
+  return c;
+}
+
+void chaos_destroy(Chaos *c) {
+  if (!c) return;
+  free(c->last);
+  free(c->next);
+  free(c);
+}
+
+// All bits 1: NaN in every floating-point type.
+static void poison(char *at, int64_t bytes) {
+  if (bytes > 0) memset(at, 0xff, (size_t)bytes);
+}
+
+static void poison_ring(const Chaos *c, const Ring *ring, int microbatch) {
+  if (ring->count) poison(c->work + ring->offset + microbatch % ring->count * ring->bytes, ring->bytes);
+}
+
+void chaos_begin_step(Chaos *c) {
+  if (c) poison(c->work + program_work_offset(c->p) - c->p->comm_bytes, c->p->comm_bytes);
+}
+
+void chaos_enter_slot(Chaos *c, int stage, int microbatch) {
+  if (c) poison_ring(c, &c->p->slots[stage], microbatch);
+}
+
+void chaos_enter_mail(Chaos *c, int stage, Phase phase, int microbatch) {
+  if (c) poison_ring(c, &c->p->mail[stage][phase], microbatch);
+}
+
+void chaos_begin_body(Chaos *c) {
+  if (c) poison(c->work + program_work_offset(c->p), c->p->work_bytes);
+}
+
+static void delay(Chaos *c) {
+  c->state ^= c->state << 13; // xorshift
+  c->state ^= c->state >> 7;
+  c->state ^= c->state << 17;
+  if (c->state >> 32 & 3) return;
+  nanosleep(&(struct timespec){0, (long)(c->state % 200000)}, NULL);
+}
+
+void chaos_before(Chaos *c, const Node *n) {
+  if (!c) return;
+  if (!n || op_def(n->op)->communicates) delay(c);
+  else poison(c->work + program_scratch_offset(c->p), c->p->scratch_bytes);
+}
+
+void chaos_after(Chaos *c, const Node *n) {
+  if (!c) return;
+  for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
+    const Tensor *x = graph_tensor(c->p->graph, t - 1);
+    poison(c->work + program_work_offset(c->p) + c->p->place[x->id].offset, x->allocated * (int64_t)dtype_size(x->dtype));
+  }
+}
