@@ -1,7 +1,10 @@
-// plait explain: the graph of a training step after any pass, and the Programs that ranks run.
+// plait explain: the graph of a training step after any pass, the Programs that ranks run, the pipeline's schedule and the mesh.
+#include "base/file.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "dist/mesh_print.h"
+#include "pipeline/timeline.h"
 #include "train/setup.h"
 #include <limits.h>
 #include <stdio.h>
@@ -50,8 +53,124 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   return PLAIT_OK;
 }
 
+// ---- the schedule ----------------------------------------------------------------------------------------------------
+
+static int is_svg(const char *path, bool *svg, Error *error) {
+  const char *dot = strrchr(path, '.');
+  *svg = dot && !strcmp(dot, ".svg");
+  if (*svg || (dot && !strcmp(dot, ".json"))) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "--timeline %.200s: the name must end in .svg (a picture) or .json (a trace)", path);
+}
+
+// How long each segment takes when FLOPs are all that counts.
+static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
+  const Schedule *s = job->program[0]->schedule;
+  for (int stage = 0; stage < s->stages; stage++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->program[stage % s->coordinates], stage, (Phase)phase);
+}
+
+static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
+  const Schedule *s = job->program[0]->schedule;
+  const Segments *segments = job->program[0]->segments;
+  double (*cost)[PHASE_COUNT] = xcalloc((size_t)s->stages, sizeof *cost);
+  segment_costs(job, cost);
+  ScheduleSpans unit = {0}, spans = {0};
+  AtomicFile file = {0};
+  int code = schedule_replay(s, segments, NULL, &unit, error);
+  if (!code) code = schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, error);
+  if (!code) code = file_begin(&file, path, error);
+  if (!code) {
+    TimelineText text = {job->schedule->name, timeline_bubble(s, &unit)};
+    (svg ? timeline_svg : timeline_json)(s, &spans, &text, file.stream);
+    code = file_commit(&file, error);
+  }
+  if (!code)
+    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->schedule->name,
+           100 * timeline_bubble(s, &spans), 100 * timeline_bubble(s, &unit));
+  file_abandon(&file);
+  schedule_spans_free(&unit);
+  schedule_spans_free(&spans);
+  free(cost);
+  return code;
+}
+
+static int explain_timeline(const Recipe *recipe, const ModelConfig *config, const char *path, Error *error) {
+  Job *job = NULL;
+  bool svg;
+  int code = is_svg(path, &svg, error);
+  if (!code) code = setup_job(recipe, config, &job, error);
+  if (!code) code = write_timeline(job, path, svg, error);
+  job_destroy(job);
+  return code;
+}
+
+// ---- the mesh --------------------------------------------------------------------------------------------------------
+
+typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512]; } StageText;
+
+// What a pipeline rank has: "stages 0, 2: embedding, layers 0–1, 4–5".
+static const char *describe_coordinate(const void *context, int coordinate) {
+  StageText *s = (StageText *)(uintptr_t)context;
+  const Graph *g = s->graph;
+  int pp = s->mesh->axis[mesh_axis(s->mesh, "pp")].size, several = g->stages > pp;
+  size_t size = sizeof s->text, n = (size_t)snprintf(s->text, size, several ? "stages" : "stage");
+  for (int stage = coordinate; stage < g->stages && n + 64 < size; stage += pp)
+    n += (size_t)snprintf(s->text + n, size - n, "%s%d", stage == coordinate ? " " : ", ", stage);
+  const char *between = ": ";
+  if (coordinate == 0) n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
+  for (int stage = coordinate, said = 0; stage < g->stages && n + 64 < size; stage += pp) {
+    int from = g->cut[stage], to = g->cut[stage + 1] - 1;
+    if (to < from) continue;
+    n += (size_t)snprintf(s->text + n, size - n, "%s%s%d", between, said ? "" : from == to && !several ? "layer " : "layers ", from);
+    if (to > from) n += (size_t)snprintf(s->text + n, size - n, "–%d", to);
+    between = ", ";
+    said = 1;
+  }
+  if ((g->stages - 1) % pp == coordinate) snprintf(s->text + n, size - n, "%shead", between);
+  return s->text;
+}
+
+static const char *meaning_of(const char *axis, const Recipe *r) {
+  if (!strcmp(axis, "pp")) return "pass activations from stage to stage";
+  if (!strcmp(axis, "tp")) return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
+  if (!strcmp(axis, "cp")) return "share the sequence";
+  if (!strcmp(axis, "replica")) return "replicas, each of all shards: reduce gradients";
+  static const char *const zero[] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
+                                     "share the batch, the optimizer's state and gradients", "share the batch and all of the state"};
+  return zero[r->parallel.zero];
+}
+
+static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
+  CompileOptions options;
+  const ScheduleGenerator *schedule;
+  Graph *graph = NULL;
+  int code = setup_compile_options(recipe, config, &options, &schedule, error);
+  options.after = "stage";
+  if (!code) code = compile_graph(config, &options, &graph, NULL, error);
+  if (code) return code;
+  const Mesh *mesh = &options.mesh;
+  printf("mesh  ");
+  for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
+  printf("· %d rank%s, those of the last axis side by side\n\n", mesh->ranks, mesh->ranks > 1 ? "s" : "");
+  StageText context = {graph, mesh, ""};
+  mesh_print_grid(mesh, describe_coordinate, &context, stdout);
+  if (mesh->ranks > 1) printf("\ngroups\n");
+  uint32_t data = 0;
+  for (int a = 0; a < mesh->naxis; a++) {
+    if (mesh->axis[a].size == 1) continue;
+    mesh_print_groups(mesh, 1u << a, mesh->axis[a].name, meaning_of(mesh->axis[a].name, recipe), stdout);
+    if (!strcmp(mesh->axis[a].name, "replica") || !strcmp(mesh->axis[a].name, "dp")) data |= 1u << a;
+  }
+  if (data & (data - 1)) mesh_print_groups(mesh, data, "replica dp", "share the batch", stdout);
+  graph_destroy(graph);
+  return PLAIT_OK;
+}
+
+// ---- entry -----------------------------------------------------------------------------------------------------------
+
 int cmd_explain(int argc, char **argv) {
-  const char *after = NULL;
+  const char *after = NULL, *timeline = NULL;
+  bool mesh = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
   const Option options[] = {
@@ -68,14 +187,22 @@ int cmd_explain(int argc, char **argv) {
        .least = -1,
        .most = MAX_STAGES - 1,
        .given = &coordinate_given},
+      {.name = "timeline",
+       .kind = OPTION_TEXT,
+       .value = &timeline,
+       .argument = "FILE",
+       .help = "draw the pipeline's schedule: FILE.svg is a picture, FILE.json a trace for ui.perfetto.dev"},
+      {.name = "mesh", .kind = OPTION_FLAG, .value = &mesh, .help = "which rank has which coordinates, and who is in which group"},
   };
   const CommandHelp help = {"explain", "[options] RECIPE [key=value …]",
                             "Prints the training step that a recipe compiles to: with --after the graph as that pass "
-                            "leaves it, without it the final "
+                            "leaves it, with --timeline its schedule, with --mesh its ranks, without these the final "
                             "Program of each pipeline rank. Nothing is allocated and no data is read.",
                             "  plait explain recipes/demo.yaml --after autodiff\n"
                             "  plait explain recipes/demo.yaml mesh.tp=3 --after partition | grep all_reduce\n"
-                            "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"};
+                            "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
+                            "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
+                            "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
@@ -86,11 +213,15 @@ int cmd_explain(int argc, char **argv) {
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
+  if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given > 1)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = model_config_load(&config, recipe.model.config, &error);
   if (!code)
-    code = after ? explain_graph(&recipe, &config, after, &error)
-                 : explain_programs(&recipe, &config, (int)coordinate, &error);
+    code = after      ? explain_graph(&recipe, &config, after, &error)
+           : timeline ? explain_timeline(&recipe, &config, timeline, &error)
+           : mesh     ? explain_mesh(&recipe, &config, &error)
+                      : explain_programs(&recipe, &config, (int)coordinate, &error);
   model_config_free(&config);
   recipe_free(&recipe);
   return code ? command_fail("explain", &error) : 0;

@@ -113,6 +113,8 @@ static double body_flops(const Program *p, const Body *b) {
   return flops;
 }
 
+double program_body_flops(const Program *p, int stage, Phase phase) { return body_flops(p, &p->micro[stage][phase]); }
+
 double program_flops(const Program *p) {
   double flops = body_flops(p, &p->begin) + body_flops(p, &p->end);
   const ActionList *list = &p->schedule->list[p->coordinate];

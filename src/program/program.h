@@ -78,8 +78,9 @@ Dtype node_dtype(const Graph *g, const Node *n);
 // Offset of the workspace behind slots, mail and communication buffers, and of kernels' scratch behind that.
 int64_t program_work_offset(const Program *p);
 int64_t program_scratch_offset(const Program *p);
-// FLOPs of all kernels of a step on one rank.
+// FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);
+double program_body_flops(const Program *p, int stage, Phase phase);
 
 int64_t round_up(int64_t bytes, int64_t to);
 enum { BUFFER_ALIGNMENT = 64 };

@@ -134,6 +134,23 @@ static void print_head(const Plan *plan) {
          r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
 }
 
+// How the layers are shared out over pipeline ranks, and how evenly.
+static void print_stages(const Plan *plan) {
+  const Graph *g = plan->job->train;
+  int pp = plan->recipe->mesh.pp, busiest = 0;
+  double sum = 0, most = 0;
+  if (g->stages == 1) return;
+  for (int c = 0; c < pp; c++) {
+    double flops = program_flops(plan->job->program[c]);
+    sum += flops;
+    if (flops > most) most = flops, busiest = c;
+  }
+  fprintf(plan->out, "stages ");
+  for (int s = 0; s < g->stages; s++) fprintf(plan->out, " %d", g->cut[s + 1] - g->cut[s]);
+  fprintf(plan->out, " layers%s; by FLOPs the busiest pipeline rank has %.2f times the mean (pp %d)\n",
+          g->stages > pp ? ", over the pipeline ranks in turn" : "", sum > 0 ? most * pp / sum : 1, busiest);
+}
+
 static void print_flops(const Plan *plan) {
   double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
   double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
@@ -171,6 +188,35 @@ static void print_traffic(const Plan *plan) {
   vec_free(&most);
 }
 
+// Bytes that the busiest pipeline rank moves over the data axes in a step.
+static double data_traffic(const Job *job, int pp) {
+  double most = 0;
+  for (int c = 0; c < pp; c++) {
+    TrafficList list = {0};
+    double bytes = 0;
+    program_traffic(job->program[c], &list);
+    for (int i = 0; i < list.count; i++) bytes += list.data[i].axes & job->options.layout.data_axes ? list.data[i].bytes : 0;
+    if (bytes > most) most = bytes;
+    vec_free(&list);
+  }
+  return most;
+}
+
+// A pipeline needs microbatches, and ZeRO 2 and 3 pay for each of them: what that costs is said, by compiling ZeRO 1 too.
+static int print_zero_cost(const Plan *plan, Error *error) {
+  Recipe one = *plan->recipe; // shares the arena
+  Job *job = NULL;
+  if (one.mesh.pp == 1 || one.mesh.dp == 1 || one.parallel.zero < 2) return PLAIT_OK;
+  one.parallel.zero = 1;
+  int code = setup_job(&one, plan->config, &job, error);
+  if (code) return code;
+  double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
+  fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n", "ZeRO 1 would move", units_bytes(least).s,
+          job->microbatches, job->microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
+  job_destroy(job);
+  return PLAIT_OK;
+}
+
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
   ModelConfig config = {0};
   Job *job = NULL;
@@ -180,10 +226,12 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .out = out};
     plan.loader = loader_memory(recipe, &config, job);
     print_head(&plan);
+    print_stages(&plan);
     int64_t all = print_memory(&plan);
     if (job->options.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
     print_flops(&plan);
     print_traffic(&plan);
+    code = print_zero_cost(&plan, error);
     job_destroy(job);
   }
   model_config_free(&config);

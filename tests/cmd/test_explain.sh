@@ -1,0 +1,90 @@
+#!/bin/bash
+# plait explain --timeline and --mesh, and what plait plan says about pipelines.
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
+# expect STATUS PATTERN COMMAND…: the exit status, and a line of the output
+expect() {
+  local status=$1 pattern=$2 text code
+  shift 2
+  text=$("$@" 2>&1)
+  code=$?
+  [ $code -eq "$status" ] || fail "$* ended with $code, not $status: $text"
+  grep -qE -- "$pattern" <<< "$text" || fail "$* lacks /$pattern/: $text"
+}
+
+cat > config.json <<'J'
+{"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4,
+ "head_dim": 8, "max_position_embeddings": 64, "vocab_size": 40, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false}
+J
+cat > recipe.yaml <<'Y'
+model: {config: config.json}
+data: {train: corpus, seq_len: 32}
+batch: {global: 48, micro: 1}
+run: {dir: run}
+Y
+
+# ---- timeline: one row a pipeline rank, one box a segment; the bubble of equal segments is the published one
+for pipeline in naive:4:75.0 gpipe:4:20.0 1f1b:4:20.0 interleaved:4:11.1; do
+  IFS=: read -r name pp bubble <<< "$pipeline"
+  expect 0 "bubble [0-9.]+ % of the step by FLOPs, $bubble % were all segments equal" \
+    "$PLAIT" explain recipe.yaml mesh.pp=$pp mesh.dp=4 parallel.pipeline=$name --timeline $name.svg
+  [ "$(grep -c '<title>' $name.svg)" -eq $((12 * 2 * pp * ($([ $name = interleaved ] && echo 2 || echo 1)))) ] || fail "$name.svg: $(grep -c '<title>' $name.svg) boxes"
+  [ "$(grep -c '>pp [0-9]<' $name.svg)" -eq $pp ] || fail "$name.svg: rows"
+  grep -q "$name on $pp pipeline ranks.*, 12 microbatches: bubble .* $bubble %" $name.svg || fail "$name.svg: title"
+done
+if command -v xmllint > /dev/null; then xmllint --noout ./*.svg || fail "not XML"; fi
+expect 0 'bubble' "$PLAIT" explain recipe.yaml --timeline one.svg
+expect 0 'bubble' "$PLAIT" explain recipe.yaml mesh.pp=2 parallel.pipeline=interleaved --timeline trace.json
+python3 - <<'P' || fail "trace.json"
+import json
+trace = json.load(open("trace.json"))
+boxes = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+assert len(boxes) == 48 * 2 * 4, len(boxes)
+for rank in (1, 2):
+    mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in boxes if e["tid"] == rank)
+    assert len(mine) == 48 * 4 and all(a[1] <= b[0] + 0.01 for a, b in zip(mine, mine[1:])), rank
+assert "bubble" in trace["otherData"]["title"]
+P
+expect 2 'must end in .svg \(a picture\) or .json' "$PLAIT" explain recipe.yaml --timeline schedule.png
+expect 2 'give one of them' "$PLAIT" explain recipe.yaml --timeline a.svg --mesh
+expect 1 'nowhere' "$PLAIT" explain recipe.yaml --timeline nowhere/a.svg
+
+# ---- mesh
+"$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=3 mesh.tp=2 parallel.pipeline=interleaved --mesh > mesh.txt || fail "--mesh"
+diff - mesh.txt <<'T' || fail "--mesh of 12 ranks"
+mesh  pp=2 dp=3 cp=1 tp=2 · 12 ranks, those of the last axis side by side
+
+              tp  0    1
+  pp 0  dp 0      0    1   stages 0, 2: embedding, layers 0–1, 4–5
+        dp 1      2    3
+        dp 2      4    5
+  pp 1  dp 0      6    7   stages 1, 3: layers 2–3, 6–7, head
+        dp 1      8    9
+        dp 2     10   11
+
+groups
+  pp          6 groups of 2: pass activations from stage to stage
+              0 6 | 1 7 | 2 8 | 3 9 | 4 10 | 5 11
+  dp          4 groups of 3: share the batch; each has the whole state
+              0 2 4 | 1 3 5 | 6 8 10 | 7 9 11
+  tp          6 groups of 2: share heads, feed-forward and vocabulary
+              0 1 | 2 3 | 4 5 | 6 7 | 8 9 | 10 11
+T
+for mesh in "mesh.dp=48" "mesh.pp=8 mesh.tp=4 mesh.dp=2" "mesh.pp=4 mesh.tp=4 mesh.dp=48" "mesh.dp=48 mesh.tp=4" "mesh.pp=8"; do
+  "$PLAIT" explain recipe.yaml $mesh --mesh > mesh.txt || fail "--mesh $mesh"
+  [ "$(wc -l < mesh.txt)" -le 60 ] || fail "$mesh: $(wc -l < mesh.txt) lines"
+  [ "$(LC_ALL=C.UTF-8 wc -L < mesh.txt)" -le 130 ] || fail "$mesh: a line of $(wc -L < mesh.txt)"
+done
+expect 0 '^  replica dp  16 groups of 6' "$PLAIT" explain recipe.yaml mesh.dp=6 mesh.pp=4 mesh.tp=4 parallel.zero=2 parallel.hybrid=3 --mesh
+
+# ---- plan
+expect 0 'stages .*2 2 2 2' "$PLAIT" plan recipe.yaml mesh.pp=4
+expect 0 'stages .*5 1 1 1' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
+expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
+expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
+expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
+exit $((failures > 0))
