@@ -299,9 +299,12 @@ static int check_singletons(int ranks, Error *error) {
   int length;
   if (launcher.tasks <= 1 || ranks != 1) return PLAIT_OK;
   MPI_Get_library_version(library, &length);
-  return error_set(error, PLAIT_BAD_INPUT, "%s says that there are %d tasks, but MPI sees only one rank: plait was built with %.*s, which does not "
-                   "understand this launcher. Start it with that MPI's mpirun, under Slurm with srun --mpi=pmix or --mpi=pmi2, or build plait with the launcher's MPI",
-                   launcher.variable, launcher.tasks, (int)strcspn(library, ",\n"), library);
+  library[strcspn(library, ",\n")] = 0;
+  for (char *c = library; *c; c++)
+    if (*c == '\t') *c = ' ';
+  return error_set(error, PLAIT_BAD_INPUT, "%s says that there are %d tasks, but MPI sees only one rank: plait was built with %s, which does not "
+                   "understand this launcher. Start it with that MPI's mpirun, under Slurm with srun --mpi=%s, or build plait with the launcher's MPI",
+                   launcher.variable, launcher.tasks, library, strstr(library, "Open MPI") ? "pmix" : "pmi2 (or pmix)");
 }
 
 static int local_ranks(void) {
