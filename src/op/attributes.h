@@ -39,7 +39,7 @@ typedef struct DropoutAttr { double probability; uint64_t stream; } DropoutAttr;
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate; } CrossEntropyAttr;
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
-// interval: good steps before the scale is doubled
+// interval: good steps before the scale is doubled; 0: it stays
 typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 #define LOSS_SCALE_LEAST 1.0
 #define LOSS_SCALE_MOST 0x1p40

@@ -33,7 +33,7 @@ int op_sum_squares(Graph *g, const char *name, int x);                       // 
 // Sum of squares () of gradients that are loss_scale () times too large (-1: they are not), max_norm → norm () of the gradients,
 // factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite.
 void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor, int *skip);
-// In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps.
+// In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps (0: it stays).
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
 // In place on values (graph_read) of the Variables w, m, v. step () counts applied steps and is advanced before: 1 in the first.

@@ -23,7 +23,8 @@ static void scale_rule(const Graph *g, const Node *node, char *text, size_t size
 static void scale_reference(const KernelCall *call) {
   const LossScaleAttr *attr = call->attr;
   double scale = operand_load(&call->input[0], 0), good = operand_load(&call->input[1], 0) + 1;
-  if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / 2, LOSS_SCALE_LEAST), good = 0;
+  if (!attr->interval) good = 0;
+  else if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / 2, LOSS_SCALE_LEAST), good = 0;
   else if (good >= (double)attr->interval) scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
   operand_store(&call->output[0], 0, scale);
   operand_store(&call->output[1], 0, good);
@@ -31,7 +32,8 @@ static void scale_reference(const KernelCall *call) {
 
 const OpDef op_def_loss_scale = {
     .name = "loss_scale",
-    .meaning = "scale (), good (), skip () → scale / 2, 0 when skip; scale · 2, 0 after `interval` good steps; else scale, good + 1; in place",
+    .meaning = "scale (), good (), skip () → scale / 2, 0 when skip; scale · 2, 0 after `interval` good steps; else scale, good + 1; "
+               "interval 0: scale, 0; in place",
     .shape = scale_shape,
     .rule = scale_rule,
     .reference = scale_reference,

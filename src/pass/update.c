@@ -117,7 +117,7 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int step = op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip);
   for (int i = 0; i < n; i++) update_parameter(g, graph_tensor(g, gradient[i])->parameter, gradient[i], lr, factor, skip, step, o);
   g->scope = "end";
-  if (scale >= 0 && o->loss_scale_interval)
+  if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
     op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), skip, o->loss_scale_interval);
   enter(g, REGION_MICRO);
   g->scope = "";

@@ -123,6 +123,7 @@ static const Row rows[] = {
     {"clip loss scale", OP_CLIP, {"D", "D"}, ATTR(ClipAttr, 0.25)},
     {"loss_scale", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"loss_scale grows", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 1), .update = 1},
+    {"loss_scale fixed", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 0), .update = 1},
     {"loss_scale skip", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"unscale", OP_UNSCALE, {"f v7 e5", "D"}, NONE, .storage = 1},
     {"adamw", OP_ADAMW, {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
