@@ -50,4 +50,4 @@ install: all
 	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
 clean:
-	rm -rf build build-werror build-asan build-tsan build-fuzz
+	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal
