@@ -138,6 +138,7 @@ static int one_step(Worker *w, Rank *r, int i) {
   StepResult step;
   double *saved = NULL;
   if (w->rank == 0 && i + 1 == s->c->poison) poison(w, &saved);
+  if (s->c->before_step) s->c->before_step(r, i + 1, s->c->context);
   int code = rank_step(r, i + 1, 1e-2, &step, &w->error);
   if (saved) poison(w, &saved);
   if (w->rank == 0) {
@@ -182,7 +183,8 @@ static void *work(void *argument) {
   PlaitComm *world = NULL;
   Rank *r = NULL;
   int code = plait_comm_world(s->world, w->rank, &world, &w->error);
-  if (!code) code = rank_create(s->job, w->rank, world, &r, &w->error);
+  const Job *job = s->c->job_of ? s->c->job_of(s->job, w->rank, s->c->context) : s->job;
+  if (!code) code = rank_create(job, w->rank, world, &r, &w->error);
   s->ranks[w->rank] = r;
   if (!code) code = rank_open_data(r, &s->data, 0, &w->error);
   if (!code) code = run_steps(w, r);

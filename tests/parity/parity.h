@@ -23,6 +23,8 @@ typedef struct ParityCase {
   const char *settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
   const Backend *backend; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL
+  const Job *(*job_of)(const Job *job, int rank, void *context); // what one rank loads; NULL: all load the same
+  void (*before_step)(Rank *r, int step, void *context);         // on every rank; may be NULL
   void *context;
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
