@@ -17,8 +17,10 @@ typedef struct TYPED(Head) {
 static HEAD TYPED(head_sizes)(const Operand *input) {
   HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = input[1].map[0].valid, .e = input[1].size[1]};
   h.stride = (h.vocab + 15) / 16 * 16 + 16;
-  h.chunk = (1 << 24) / h.stride / 64 * 64; // up to 64 MiB in fp32: every chunk reads the whole head three times and dw once more
-  h.chunk = h.chunk < 64 ? 64 : h.chunk > 256 ? 256 : h.chunk;
+  int64_t most = (1 << 26) / h.stride, chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
+  most = most < 64 ? 64 : most > 1024 ? 1024 : most;
+  chunks = (h.rows + most - 1) / most;
+  h.chunk = chunks ? ((h.rows + chunks - 1) / chunks + 63) / 64 * 64 : 0;
   if (h.chunk > h.rows) h.chunk = h.rows;
   return h;
 }

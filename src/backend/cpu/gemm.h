@@ -91,6 +91,8 @@ typedef struct TYPED(Tile) {
   int64_t c_row, rows, columns;
   const REAL *bias; // (columns) or NULL
   int add;
+  const char *ahead;  // memory that is brought near meanwhile, a line after the other
+  int64_t ahead_step; // bytes of it for one of depth
 } TYPED(Tile);
 
 INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
@@ -127,7 +129,9 @@ INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int packed) {
     __builtin_prefetch(q->c + i * q->c_row, 1);
     __builtin_prefetch(q->c + i * q->c_row + NR - 1, 1);
   }
-  for (int64_t k = 0; k < depth; k++, b += b_row) {
+  const char *ahead = q->ahead;
+  for (int64_t k = 0; k < depth; k++, b += b_row, ahead += q->ahead_step) {
+    __builtin_prefetch(ahead, 0, 2); // in a burst they would wait for each other
     V b0 = TYPED(load)(b), b1 = TYPED(load)(b + WIDTH);
     UNROLL for (int i = 0; i < most; i++) {
       V x = TYPED(splat)(*(packed ? q->a + k * MR + i : a[i / 3] + k + i % 3 * a_row));
@@ -158,13 +162,6 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
                 g->b_column, job->depth, columns);
 }
 
-// While rows [i, i + MR) of m meet one panel of B, that part of the next is brought near.
-static void TYPED(fetch_panel)(const REAL *b, int64_t row, int64_t depth, int64_t i, int64_t m) {
-  int64_t from = depth * i / m, to = i + MR < m ? depth * (i + MR) / m : depth;
-  for (int64_t k = from; k < to; k++)
-    for (int j = 0; j < NR; j += 64 / (int)sizeof(REAL)) __builtin_prefetch(b + k * row + j, 0, 2);
-}
-
 // Rows of one block of MC against a range of panels.
 static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(GemmJob) *job = argument;
@@ -172,7 +169,7 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
   int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
   int packed = g->a_column != 1;
-  int far = job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
+  int far = !g->b_panel && job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
   REAL *tiles = job->packed_a + (int64_t)slot * MC * KC;
   for (int64_t k = 0; k < job->depth; k += KC) {
     const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
@@ -187,11 +184,13 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
       q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row : job->packed_b + (p * job->depth + k) * NR;
       q.columns = g->n - j < NR ? g->n - j : NR;
       q.bias = g->bias && first ? g->bias + j : NULL;
+      const REAL *next = p + 1 < p1 ? q.b + job->depth * NR : q.b;
+      int64_t share = (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
       for (int64_t i = 0; i < m; i += MR) {
         q.rows = m - i < MR ? m - i : MR;
         q.a = i < whole ? a + i * g->a_row : tiles + i * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
-        if (far && p + 1 < p1) TYPED(fetch_panel)(g->b_panel ? q.b + g->b_panel : q.b + job->depth * NR, q.b_row, q.depth, i, m);
+        q.ahead = (const char *)(far ? next + i / MR * share : q.b), q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
         if (q.rows > FEW) (i < whole ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
         else (i < whole ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
       }
