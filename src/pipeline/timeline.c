@@ -8,7 +8,7 @@ double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
 
 // ---- SVG -------------------------------------------------------------------------------------------------------------
 
-enum { LEFT = 64, TOP = 78, RIGHT = 24, ROW = 34, BOX = 28, NARROWEST = 900, WIDEST = 12000, BOX_WIDTH = 22 };
+enum { LEFT = 64, TOP = 78, RIGHT = 24, ROW = 34, BOX = 28, NARROWEST = 900, WIDEST = 12000, BOX_WIDTH = 14, DIGIT_WIDTH = 10 };
 
 // Forward blue, backward orange; a rank's later stages darker, so that a microbatch can be followed down.
 static void print_colour(ActionKind kind, int turn, int turns, FILE *out) {
@@ -73,7 +73,7 @@ static void print_title(const Schedule *s, const ScheduleSpans *spans, const Tim
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double boxes = 2.0 * s->microbatches * (s->stages / s->coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
-  double width = fmin(WIDEST, fmax(NARROWEST, BOX_WIDTH * boxes)), scale = spans->total > 0 ? width / spans->total : 0;
+  double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)), scale = spans->total > 0 ? width / spans->total : 0;
   fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n",
           LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28);
   fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);

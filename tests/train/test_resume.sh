@@ -75,12 +75,12 @@ same_run whole torn
 doubles='precision=fp64 eval.every=0 checkpoint.every=20 checkpoint.keep=0'
 expect 0 'step 40' "$PLAIT" train recipe.yaml run.dir=fp64 $doubles
 
-# close A B: losses and gradient norms of the steps of B, to 1e-9
+# close A B STEPS: losses and gradient norms of the steps of B, to 1e-9
 close() {
   local pattern='s/.*"step": ([0-9]+), "loss": ([^,]*), "grad_norm": ([^,]*),.*/\1 \2 \3/'
   join <(sed -E "$pattern" "$1/metrics.jsonl" | sort) <(sed -E "$pattern" "$2/metrics.jsonl" | sort) >joined
   awk 'function far(a, b) { d = a - b; return (d < 0 ? -d : d) > 1e-9 * a } far($2, $4) || far($3, $5) { print; bad = 1 }
-    END { exit bad || NR != 20 }' joined || fail "$2: the losses are not those of $1"
+    END { exit bad || NR != '"$3"' }' joined || fail "$2: the losses are not those of $1"
 }
 
 for layout in 'mesh.dp=1 parallel.zero=0' 'mesh.dp=4 parallel.zero=0' 'mesh.dp=1 mesh.pp=2' 'mesh.dp=1 mesh.tp=2' \
@@ -89,8 +89,20 @@ for layout in 'mesh.dp=1 parallel.zero=0' 'mesh.dp=4 parallel.zero=0' 'mesh.dp=1
   # shellcheck disable=SC2086 # words on purpose
   expect 0 'going on from .*fp64/checkpoints/step-20' \
     "$PLAIT" train recipe.yaml run.dir=other checkpoint.resume=fp64/checkpoints/step-20 $doubles $layout
-  close fp64 other
+  close fp64 other 20
 done
+# from and to virtual pipeline stages: a deeper model, half of it under one layout
+deep='model.config=deep.json schedule.steps=8 eval.every=0 checkpoint.every=4 checkpoint.keep=0 precision=fp64'
+sed 's/"n_layer": 2/"n_layer": 5/' model.json >deep.json
+interleaved='mesh.dp=1 mesh.pp=2 parallel.pipeline=interleaved'
+# shellcheck disable=SC2086
+{
+  expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=plain $deep
+  expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=virtual $deep $interleaved 'parallel.layers=[1,2,1,1]'
+  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=onto checkpoint.resume=plain/checkpoints/step-4 $deep $interleaved
+  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=from checkpoint.resume=virtual/checkpoints/step-4 $deep parallel.zero=3
+}
+for run in virtual onto from; do close plain $run $([ $run = virtual ] && echo 8 || echo 4); done
 # and back again, into the layout that it came from
 rm -rf back
 # shellcheck disable=SC2086
