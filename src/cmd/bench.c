@@ -159,6 +159,7 @@ static int one(const Plan *plan, const BenchKind *kind, BenchCall *call, size_t 
   size_t unit = call->element * (kind->parts ? (size_t)plan->ranks : 1);
   int has_size = strcmp(kind->name, "barrier") != 0, code;
   double ours = 0, plain = 0;
+  if (kind->halves && plan->ranks == 1) return 0; // nobody to send to
   call->count = !has_size ? 0 : size < unit ? 1 : size / unit;
   for (int r = 0; r < plan->ranks; r++) call->counts[r] = call->count;
   if ((code = measure(plan, kind, call, 0, samples, &ours))) return code;
