@@ -5,13 +5,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+enum { SPINS = 2000 }; // some 30 µs: most jobs of a step follow each other and end together within that
+
 struct Team {
   int threads;
   pthread_t *thread;
   pthread_mutex_t lock;
   pthread_cond_t start, finish;
   atomic_uint job; // number of the current job; changes under the lock
-  int stop, busy;
+  int stop;
+  atomic_int busy; // workers that are not through with the job; changes under the lock
   void (*task)(void *, int);
   void *argument;
   int tasks;
@@ -22,16 +25,17 @@ static void work(Team *t) {
   for (int i; (i = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed)) < t->tasks;) t->task(t->argument, i);
 }
 
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 static void *worker(void *argument) {
   Team *t = argument;
   unsigned seen = 0;
   for (;;) {
-    for (int spin = 0; spin < 2000 && atomic_load_explicit(&t->job, memory_order_relaxed) == seen; spin++)
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#else
-      ;
-#endif
+    for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->job, memory_order_relaxed) == seen; spin++) relax();
     pthread_mutex_lock(&t->lock);
     while (t->job == seen && !t->stop) pthread_cond_wait(&t->start, &t->lock);
     if (t->stop) break;
@@ -91,6 +95,7 @@ void team_run(Team *t, int tasks, void (*task)(void *, int), void *argument) {
   pthread_cond_broadcast(&t->start);
   pthread_mutex_unlock(&t->lock);
   work(t);
+  for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->busy, memory_order_relaxed); spin++) relax();
   pthread_mutex_lock(&t->lock);
   while (t->busy) pthread_cond_wait(&t->finish, &t->lock);
   pthread_mutex_unlock(&t->lock);
