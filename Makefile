@@ -6,7 +6,7 @@ TEST_OPTIONS ?=
 PREFIX ?= /usr/local
 RUNS ?= 1000000
 
-.PHONY: all configure test demo parity mutants fuzz clean install dependencies
+.PHONY: all configure test demo parity mutants fuzz bench clean install dependencies
 
 all: configure
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -26,9 +26,10 @@ demo: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
 	@BUILD=$(BUILD) scripts/demo
 
-# Equality of every layout with one rank, alone.
+# Equality of every layout with one rank: the tests, then the whole matrix, which writes docs/parity.md.
 parity: all
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R parity $(TEST_OPTIONS)
+	@scripts/parity $(BUILD)
 
 # Drops one collective, norm term, mask, bias in turn; each must turn a named test red.
 mutants: all
@@ -44,6 +45,11 @@ fuzz: dependencies
 	  || { cat build-fuzz.log; exit 1; }; rm -f build-fuzz.log
 	@cmake --build build-fuzz -j $(JOBS) --target $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 	@JOBS=$(JOBS) scripts/fuzz build-fuzz $(RUNS)
+
+# Speed and memory, beside PyTorch's where it is installed; BENCH_OPTIONS=--quick for a short run. Wants an idle machine.
+bench: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm
+	@BUILD=$(BUILD) bench/run $(BENCH_OPTIONS)
 
 # The command, libplait (static and shared), include/plait and plait.pc, below $(DESTDIR)$(PREFIX).
 install: all

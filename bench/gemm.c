@@ -1,4 +1,4 @@
-// Speed of the matrix products of training steps: bench/gemm [threads [dtype [level]]]. Not a test.
+// Speed of the matrix products of training steps: bench_gemm [THREADS [DTYPE [LEVEL]]]; LEVEL best: those that training uses.
 #include "backend/cpu/cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,10 +52,12 @@ static const int64_t sizes[][3] = {{512, 192, 192}, {2048, 1152, 384}, {2048, 38
 
 int main(int argc, char **argv) {
   Team *team = team_create(argc > 1 ? atoi(argv[1]) : 1);
+  const char *wish = argc > 3 ? argv[3] : "";
   for (CpuLevel level = CPU_LEVELS; level-- > 0;)
     for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++) {
       if (!cpu_level_available(level) || (argc > 2 && strcmp(argv[2], dtype_name((Dtype)dtype)))) continue;
-      if (argc > 3 ? strcmp(argv[3], cpu_level_name(level)) != 0 : level > CPU_AVX512 && dtype != DTYPE_BF16) continue;
+      CpuLevel best = dtype != DTYPE_BF16 && cpu_simd_level() > CPU_AVX512 ? CPU_AVX512 : cpu_simd_level();
+      if (!strcmp(wish, "best") ? level != best : *wish ? strcmp(wish, cpu_level_name(level)) != 0 : level > CPU_AVX512 && dtype != DTYPE_BF16) continue;
       for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++)
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);
