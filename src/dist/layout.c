@@ -63,7 +63,7 @@ static const NameAndMeaning rows[] = {
 #include "dist/layout_rows.def"
 };
 static const NameAndMeaning shipped[] = {
-#define LAYOUT_SHIPPED(id, name, text, meaning) {name, meaning},
+#define LAYOUT_SHIPPED(id, name, meaning, ...) {name, meaning},
 #include "dist/layout_rows.def"
 };
 
@@ -83,18 +83,13 @@ int layout_rows_meet(LayoutRow a, LayoutRow b) {
 }
 
 LayoutTable layout_shipped(LayoutShipped name) {
-  static const char *const text[] = {
-#define LAYOUT_SHIPPED(id, name, text, meaning) text,
+  static const char *const axis[][LAYOUT_ROWS] = {
+#define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},
 #include "dist/layout_rows.def"
   };
-  static const char *const axes[] = {"dp", "cp", "tp"};
   LayoutTable table = {0};
-  for (const char *p = text[name]; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
-    size_t n = strcspn(p, "=");
-    for (int r = 0; r < LAYOUT_ROWS; r++)
-      for (int a = 0; a < LAYOUT_WORDS; a++)
-        if (strlen(rows[r].name) == n && !strncmp(rows[r].name, p, n) && !strncmp(axes[a], p + n + 1, 2)) table.row[r] = (LayoutWords){1, {axes[a]}};
-  }
+  for (int r = 0; r < LAYOUT_ROWS; r++)
+    if (axis[name][r][0]) table.row[r] = (LayoutWords){1, {axis[name][r]}};
   return table;
 }
 

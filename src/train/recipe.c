@@ -127,6 +127,23 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   return PLAIT_OK;
 }
 
+// "auto", or [tp]: names of axes, each once.
+static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeAxes *field) {
+  RecipeAxes list = {.count = -1};
+  if (node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) return *field = list, PLAIT_OK;
+  if (node->kind != YAML_LIST) return wrong(loader, key, node);
+  list.count = 0;
+  for (int i = 0; i < node->count; i++) {
+    const YamlNode *item = node->items[i];
+    int axis = 0, twice = 0;
+    while (axis < RECIPE_AXES && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
+    for (int k = 0; k < list.count; k++) twice |= list.axis[k] == axis;
+    if (axis == RECIPE_AXES || twice) return wrong(loader, key, item);
+    list.axis[list.count++] = axis;
+  }
+  return *field = list, PLAIT_OK;
+}
+
 static int set_bool(Loader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
   if (node->kind != YAML_SCALAR || !node->plain) return wrong(loader, key, node);
   if (strcmp(node->text, "true") && strcmp(node->text, "false")) return wrong(loader, key, node);
@@ -230,6 +247,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_REAL: return set_real(loader, key, node, field);
   case RECIPE_PAIR: return set_pair(loader, key, node, field);
   case RECIPE_INTS: return set_ints(loader, key, node, field);
+  case RECIPE_AXIS_LIST: return set_axes(loader, key, node, field);
   case RECIPE_BOOL: return set_bool(loader, key, node, field);
   case RECIPE_CHOICE: return set_choice(loader, key, node, field);
   case RECIPE_PATH:
@@ -262,7 +280,7 @@ static int set_default(Loader *loader, const RecipeKey *key) {
 static const char *nearest_key(const char *path) {
   const char *names[2 * MAX_KEYS];
   static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
-                                         "schedule", "checkpoint", "eval", "run", "loss_scale"};
+                                         "schedule", "checkpoint", "eval", "run", "loss_scale", "layout"};
   const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
   int count = 0;
   for (int i = 0; i < recipe_key_count; i++) {
@@ -432,6 +450,17 @@ static int check_pipeline(Loader *loader) {
   return PLAIT_OK;
 }
 
+static int check_layout(Loader *loader) {
+  char text[400];
+  int row = recipe_layout_problem(loader->recipe, text, sizeof text);
+  if (row < 0) return PLAIT_OK;
+  static const char *const keys[] = {
+#define LAYOUT_ROW(id, name, meaning) "layout." name,
+#include "dist/layout_rows.def"
+  };
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s", where_of(loader, keys[row]), text);
+}
+
 static int check_schedule(Loader *loader) {
   Recipe *r = loader->recipe;
   if (r->schedule.warmup > r->schedule.steps)
@@ -487,7 +516,7 @@ static int check_precision(Loader *loader) {
 }
 
 static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_pipeline, check_schedule, check_eval, check_precision};
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](loader);
     if (code < 0) return code;

@@ -24,6 +24,20 @@ typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } Recip
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
 typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
 
+typedef enum RecipeRow { // of a Layout; the same order as LayoutRow
+#define LAYOUT_ROW(id, ...) RECIPE_ROW_##id,
+#include "dist/layout_rows.def"
+  RECIPE_ROWS
+} RecipeRow;
+typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped, after auto
+  RECIPE_LAYOUT_AUTO,
+#define LAYOUT_SHIPPED(id, ...) RECIPE_LAYOUT_##id,
+#include "dist/layout_rows.def"
+} RecipeLayout;
+enum { RECIPE_AXES = 3 }; // dp, cp, tp
+typedef struct RecipeAxes { int count, axis[RECIPE_AXES]; } RecipeAxes; // count -1: auto
+extern const char *const recipe_axis_names[RECIPE_AXES];
+
 enum { RECIPE_MAX_INTS = 64 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
 
@@ -54,6 +68,10 @@ typedef struct Recipe {
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
   } parallel;
+  struct {
+    int name; // RecipeLayout
+    RecipeAxes row[RECIPE_ROWS];
+  } layout;
   int precision; // Dtype
   struct {
     double initial;           // fp16; 0 with other precisions
@@ -120,6 +138,12 @@ bool recipe_equal(const Recipe *a, const Recipe *b);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
+
+// The axes of a row: its own, or those of the Layout that the recipe starts from. And the product of their sizes.
+RecipeAxes recipe_layout_row(const Recipe *recipe, RecipeRow row);
+int recipe_layout_shards(const Recipe *recipe, RecipeRow row);
+// What cannot be about the Layout: the row that is to blame, and a sentence; -1: nothing.
+int recipe_layout_problem(const Recipe *recipe, char *text, size_t size);
 
 // docs/recipes.md, as generated from the key table.
 void recipe_print_docs(FILE *out);

@@ -33,6 +33,18 @@ static const RecipeWord comm_words[] = {
 static const RecipeWord backend_words[] = {
     {"auto", RECIPE_BACKEND_AUTO, false}, {"cpu", RECIPE_BACKEND_CPU, false}, {"cuda", RECIPE_BACKEND_CUDA, true}, {0}};
 
+static const RecipeWord layout_words[] = {
+    {"auto", RECIPE_LAYOUT_AUTO, false},
+#define LAYOUT_SHIPPED(id, name, ...) {name, RECIPE_LAYOUT_##id, false},
+#include "dist/layout_rows.def"
+    {0},
+};
+
+static const char layout_doc[] = "The Layout that the rows below start from: which mesh axes cut which dims. Shipped are"
+#define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
+#include "dist/layout_rows.def"
+    " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every layout gives the same numbers.";
+
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
 
@@ -100,6 +112,13 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
                "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
+
+    KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words,
+        .doc = layout_doc),
+#define LAYOUT_ROW(id, name, meaning)                                                                                  \
+  KEY("layout." name, RECIPE_AXIS_LIST, layout.row[RECIPE_ROW_##id], "auto",                                           \
+      .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
+#include "dist/layout_rows.def"
 
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
         .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
@@ -254,6 +273,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS: snprintf(out, size, "a list of at most %d integers %s", RECIPE_MAX_INTS, range); break;
+  case RECIPE_AXIS_LIST: snprintf(out, size, "auto, or a list of mesh axes out of dp, cp and tp"); break;
   case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
   case RECIPE_CHOICE: {
     char words[256];

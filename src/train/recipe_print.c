@@ -72,6 +72,16 @@ static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
   else fprintf(out, "%lld", (long long)value);
 }
 
+static void print_axes(const RecipeAxes *axes, FILE *out) {
+  if (axes->count < 0) {
+    fputs("auto", out);
+    return;
+  }
+  fputc('[', out);
+  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", recipe_axis_names[axes->axis[i]]);
+  fputc(']', out);
+}
+
 static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   const void *field = (const char *)recipe + key->offset;
   switch (key->kind) {
@@ -89,6 +99,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     for (int i = 0; i < ((const RecipeInts *)field)->count; i++) fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
     fputc(']', out);
     break;
+  case RECIPE_AXIS_LIST: print_axes(field, out); break;
   case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
   case RECIPE_CHOICE:
     for (const RecipeWord *word = key->words; word->name; word++)
@@ -157,6 +168,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
+  case RECIPE_AXIS_LIST: return !memcmp(a, b, sizeof(RecipeAxes));
   case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);

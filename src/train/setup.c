@@ -2,6 +2,7 @@
 #include "train/setup.h"
 #include "train/layouts.h"
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 int setup_cores(void) {
@@ -28,6 +29,27 @@ static UpdateOptions update_options(const Recipe *r) {
                          .loss_scale_interval = r->loss_scale.growth_interval};
 }
 
+static int row_has_tp(const Recipe *r, RecipeRow row) {
+  RecipeAxes axes = recipe_layout_row(r, row);
+  for (int i = 0; i < axes.count; i++)
+    if (!strcmp(recipe_axis_names[axes.axis[i]], "tp")) return 1;
+  return 0;
+}
+
+static Layout layout_of(const Recipe *r, const Mesh *mesh) {
+  LayoutTable table = {0};
+  for (int row = 0; row < RECIPE_ROWS; row++) {
+    RecipeAxes axes = recipe_layout_row(r, (RecipeRow)row);
+    table.row[row].count = axes.count;
+    for (int i = 0; i < axes.count; i++) table.row[row].axis[i] = recipe_axis_names[axes.axis[i]];
+  }
+  Layout l = layout_from_table(&table, mesh);
+  l.zero = r->parallel.zero;
+  l.keep_gathered = !r->parallel.reshard;
+  l.bucket_bytes = (int64_t)r->parallel.bucket_mb * 1000000;
+  return l;
+}
+
 static int common_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t rest = a % b;
@@ -39,7 +61,7 @@ static int common_divisor(int64_t a, int64_t b) {
 // The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards; where tp has more ranks than
 // there are key and value heads, neighbouring ranks of it share these and take parts of their group of query heads.
 static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
-  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, kv = common_divisor(config->kv_heads, r->mesh.tp);
+  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, kv = row_has_tp(r, RECIPE_ROW_HEADS) ? common_divisor(config->kv_heads, r->mesh.tp) : r->mesh.tp;
   const struct { const char *name; int size, needed; } axes[] = {{"pp", r->mesh.pp, 1},        {"replica", r->mesh.dp / shards, 0}, {"dp", shards, 1},
                                                                  {"cp", r->mesh.cp, 1}, {"tp", kv, 1}, {"tp_group", r->mesh.tp / kv, 0}};
   const char *name[6];
@@ -50,15 +72,16 @@ static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
 }
 
 // Can so many ranks share out the heads and the feed-forward width?
-static bool tensor_fits(const ModelConfig *config, int tp) {
-  return config->heads / config->kv_heads % (tp / common_divisor(config->kv_heads, tp)) == 0 && config->ffn % tp == 0;
+static bool tensor_fits(const Recipe *r, const ModelConfig *config, int tp) {
+  bool heads = config->heads / config->kv_heads % (tp / common_divisor(config->kv_heads, tp)) == 0, ffn = config->ffn % tp == 0;
+  return (heads || !row_has_tp(r, RECIPE_ROW_HEADS)) && (ffn || !row_has_tp(r, RECIPE_ROW_FFN));
 }
 
 static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error) {
   int tp = r->mesh.tp, below = tp, above = tp;
-  if (tensor_fits(config, tp)) return PLAIT_OK;
-  while (!tensor_fits(config, below)) below--; // 1 does
-  while (above <= config->heads && !tensor_fits(config, above)) above++;
+  if (tensor_fits(r, config, tp)) return PLAIT_OK;
+  while (!tensor_fits(r, config, below)) below--; // 1 does
+  while (above <= config->heads && !tensor_fits(r, config, above)) above++;
   char nearest[64];
   if (above <= config->heads) snprintf(nearest, sizeof nearest, "%d or %d", below, above);
   else snprintf(nearest, sizeof nearest, "%d", below);
@@ -97,15 +120,13 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .mesh = mesh,
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
-      .layout = layout_standard(&mesh, recipe->parallel.zero, (int64_t)recipe->parallel.bucket_mb * 1000000),
+      .layout = layout_of(recipe, &mesh),
       .stages = recipe->mesh.pp * recipe->parallel.virtual_stages,
       .cut_given = recipe->parallel.layers.count > 0,
       .update = update_options(recipe)};
-  out->layout.keep_gathered = !recipe->parallel.reshard;
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d)", recipe->data.seq_len,
                      recipe->mesh.tp);
-  if (recipe->parallel.sequence) layout_add_sequence(&out->layout, &mesh);
   for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
   static const ScheduleGenerator *const schedules[] = {
