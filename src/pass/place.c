@@ -106,7 +106,7 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
     for (int k = 0; k < node->noutput; k++)
       if (node->output[k] == hints[i]) {
         Placement p = *g->variable.data[graph_tensor(g, hints[i])->parameter].storage;
-        p.partial = node->give[k]->partial;
+        p.partial = node->give[k]->partial & ~placement_axes(&p); // over these the sum is scattered
         graph_tensor(g, hints[i])->placement = placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
       }
   }
