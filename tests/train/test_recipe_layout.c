@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char config_text[] = "{\"model_type\": \"llama\", \"hidden_size\": 24, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 8,"
+static const char config_text[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 8,"
                                   " \"num_key_value_heads\": 2, \"vocab_size\": 53, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5}";
 #define BASE "model: {config: m.json}\ndata: {train: t, seq_len: 16}\nrun: {dir: r}\nbatch: {global: 32, micro: 4}\n"
 
@@ -38,7 +38,7 @@ static void same(const char *a, const char *b, int expected) {
   Error error = {0};
   char *x = programs(a, &error), *y = programs(b, &error);
   if (!x || !y) fail_msg("%s", error.message);
-  if (!strcmp(x, y) != expected) fail_msg("%s\n%s\n%s", a, expected ? "differs from" : "is the same as", b);
+  if ((strcmp(x, y) == 0) != expected) fail_msg("%s\n%s\n%s", a, expected ? "differs from" : "is the same as", b);
   free(x);
   free(y);
 }
@@ -96,7 +96,7 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 3}\n", "mesh.tp is 3, but it must share out the 8 heads (with 2 key and value heads) and the feed-forward width 48 of m.json evenly; the "
                                "nearest is 2 or 4"},
       {BASE "mesh: {tp: 16}\n", "the nearest is 8"},
-      {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n", "embed = 24 of"},
+      {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n", "embed = 32 of"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Error error = {0};
