@@ -85,7 +85,10 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
       if (maker < 0 || spot[maker].order < 0) continue;
       Spot from = spot[maker];
       if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED};
-      if (from.within != AT_GATHERS && later(from, *s)) s->run = from.run, s->within = from.within, put_off(s, from.order, count);
+      if (from.within == AT_GATHERS || by_spot(&from, s) <= 0) continue;
+      s->run = from.run, s->within = from.within;
+      put_off(s, from.order, count);
+      if (from.index >= count && s->index < count) s->index += count; // a collective behind which its own operand was put
     }
   }
 }
