@@ -4,7 +4,7 @@
 
 // A step stays in the first cache. The next elements are asked for while it is summed: hardware prefetchers stop at the
 // end of every page, and know nothing of the writes.
-enum { STEP = 256, AHEAD = 2048 }; // elements, bytes
+enum { STEP = 256, SHORT_STEP = 64, AHEAD = 2048 }; // elements, bytes
 
 #ifdef __clang__
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
@@ -19,12 +19,12 @@ enum { STEP = 256, AHEAD = 2048 }; // elements, bytes
 #define PAIR(name, type, wide, load, store, finish)                                                                    \
   static void name(const type *a, const type *b, type *x, type *y, size_t n, wide divisor) {                           \
     size_t i = 0;                                                                                                      \
-    for (; i + STEP <= n; i += STEP, a += STEP, b += STEP, x += STEP, y += STEP) {                                     \
-      for (size_t at = 0; at < STEP * sizeof *a; at += 64) {                                                           \
+    for (; i + SHORT_STEP <= n; i += SHORT_STEP, a += SHORT_STEP, b += SHORT_STEP, x += SHORT_STEP, y += SHORT_STEP) { \
+      for (size_t at = 0; at < SHORT_STEP * sizeof *a; at += 64) {                                                     \
         __builtin_prefetch((const char *)a + AHEAD + at, 1);                                                           \
         __builtin_prefetch((const char *)b + AHEAD + at, 1);                                                           \
       }                                                                                                                \
-      LOOP(STEP, wide s = load(a[k]) + load(b[k]); x[k] = y[k] = store(finish))                                        \
+      LOOP(SHORT_STEP, wide s = load(a[k]) + load(b[k]); x[k] = y[k] = store(finish))                                  \
     }                                                                                                                  \
     LOOP(n - i, wide s = load(a[k]) + load(b[k]); x[k] = y[k] = store(finish))                                         \
   }
