@@ -4,6 +4,7 @@
 #include "corpora.h"
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -211,17 +212,58 @@ int matrix_compare(const ParityCase *c, ParityDifference *d, const char **initia
   return is_wrong(d, &t) || *initial;
 }
 
+void matrix_record(const char *format, ...) {
+  const char *path = getenv("PARITY_RESULTS");
+  FILE *out = path ? fopen(path, "a") : NULL;
+  if (!out) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vfprintf(out, format, arguments);
+  va_end(arguments);
+  fclose(out);
+}
+
+static const char *leg_of(Dtype precision) { return getenv("PLAIT_CHAOS") ? "chaos" : dtype_name(precision); }
+
+// "dp|tp + sequence"
+static void features_text(uint64_t set, char *text, size_t size) {
+  text[0] = 0;
+  for (int f = 0; f < LAYOUT_FEATURES; f++) {
+    size_t n = strlen(text);
+    if (set >> f & 1) snprintf(text + n, size - n, "%s%s", n ? "|" : "", layout_traits[f].name);
+  }
+}
+
+// leg, kind, result, ranks, features, layout, model, six differences, message; by tabs.
+static void record_run(const MatrixLayout *l, const ParityCase *c, const char *result, const ParityDifference *d, const char *message) {
+  static const char *const kinds[] = {"single", "pair", "triple", "real"};
+  char features[256];
+  features_text(l->features, features, sizeof features);
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%s\n", leg_of(c->precision), kinds[l->kind], result,
+                l->dp * l->tp * l->pp, features, l->name, c->model, d->loss, d->norm, d->gradient, d->weight, d->moment, d->eval, message);
+}
+
+void matrix_record_table(void) {
+  for (int a = 0; a < LAYOUT_FEATURES; a++) {
+    matrix_record("table\tfeature\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built");
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
+      if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))
+        matrix_record("table\trefused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
+  }
+}
+
 void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, MatrixTally *tally) {
   ParityCase c = matrix_case(l, model, precision);
   if (!parity_wanted(&c)) return;
   Error error = {0};
-  ParityDifference d;
+  ParityDifference d = {0};
   const char *initial;
   int wrong = matrix_compare(&c, &d, &initial, &error);
   if (wrong < 0) {
     // Sizes that a mesh does not divide are refused before anything starts; all else must run.
     int by_size = wrong == PLAIT_BAD_INPUT && strstr(error.message, "key and value heads");
     printf("%-10s %-5s %s: %s%s\n", model, dtype_name(precision), l->name, error.message, by_size ? "" : "  WRONG");
+    record_run(l, &c, by_size ? "refused" : "failed", &d, error.message);
     if (by_size) tally->refused++;
     else tally->wrong++;
     return;
@@ -231,6 +273,7 @@ void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, Matri
            l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
            wrong ? "  WRONG" : "");
   fflush(stdout);
+  record_run(l, &c, wrong ? "failed" : "passed", &d, "");
   tally->runs++;
   tally->of[l->kind]++;
   tally->wrong += wrong;

@@ -41,3 +41,7 @@ void matrix_run(const MatrixLayout *layout, const char *model, Dtype precision, 
 void matrix_forget(void);
 // The seed of this run: PARITY_SEED, else the date. Printed.
 uint64_t matrix_seed(void);
+
+// For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as do these.
+void matrix_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void matrix_record_table(void); // features and refused pairs

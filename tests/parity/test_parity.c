@@ -42,6 +42,7 @@ static const ParityCase layouts[] = {
     {.name = "pp 4 1f1b", .dp = 1, .pp = 4, .tp = 1, .micro = 2, .schedule = "1f1b"},
     {.name = "dp 2 tp 2", .dp = 2, .pp = 1, .tp = 2, .micro = 4},
     {.name = "dp 2 tp 2 zero 1", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 1},
+    {.name = "dp 4 tp 2 zero 1", .dp = 4, .pp = 1, .tp = 2, .micro = 2, .zero = 1}, // heads of a bias are padded to 4 shards
     {.name = "dp 2 tp 2 pp 2", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .schedule = "gpipe"},
     {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1, .schedule = "gpipe"},
 };

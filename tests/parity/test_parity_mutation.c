@@ -48,6 +48,7 @@ static void mutants(void **state) {
     for (int k = whole() ? 0 : (int)(seed % (uint64_t)step); k < n; k += step, tried++) survived += survives(&c, &m[k]);
     free(m);
   }
+  matrix_record("mutants\t%d\t%d\t%d\n", tried, wanted, survived);
   printf("%d mutants of %d layouts, %d survived\n", tried, wanted, survived);
   assert_true(tried > (whole() ? 300 : 20) || getenv("PARITY_ONLY"));
   free(layout);
