@@ -39,6 +39,20 @@ static void join_accumulate(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
+// A gradient that is rounded just to be added: the accumulator takes it as it is. Where a collective stands between the two, what
+// travels is narrow.
+static void join_cast(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (n->op != OP_ACCUMULATE) return;
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
+  if (producer < 0 || f->g->node.data[producer].op != OP_CAST || f->readers[x] != 1 || bound(f->g, x)) return;
+  int from = f->g->node.data[producer].input[0];
+  while (f->replaced[from] != from) from = f->replaced[from];
+  if (bound(f->g, from)) return;
+  f->replaced[x] = from;
+  f->dropped[producer] = 1;
+}
+
 // A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before its result leaves the registers.
 static void join_bias(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
@@ -147,6 +161,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
     join_accumulate(&f, i);
+    join_cast(&f, i);
     join_bias(&f, i);
   }
   Graph *h = graph_copy(g);

@@ -177,8 +177,10 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
   keep_counters(r->state, counters, 1);
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   executor_set_check(r->train, first);
+  executor_set_trace(r->train, NULL);
   int code = executor_run(r->train, (uint64_t)step, inputs, error);
   executor_set_check(r->train, NULL);
+  executor_set_trace(r->train, r->trace);
   return code ? code : share_first(r, first, error);
 }
 
