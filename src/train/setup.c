@@ -90,11 +90,16 @@ static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error
 }
 
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
-  int64_t stages = (int64_t)r->mesh.pp * r->parallel.virtual_stages, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
-  if (stages > MAX_STAGES || (stages > 1 && stages > config->layers))
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp %d × parallel.virtual %d are %lld stages, but at most %lld are allowed: %s has %lld layers; the nearest "
-                     "mesh.pp is %lld", r->mesh.pp, r->parallel.virtual_stages, (long long)stages, (long long)most, config->path, (long long)config->layers,
-                     (long long)(most / r->parallel.virtual_stages > 1 ? most / r->parallel.virtual_stages : 1));
+  int v = r->parallel.virtual_stages;
+  int64_t stages = (int64_t)r->mesh.pp * v, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
+  char several[64] = "";
+  if (v > 1) snprintf(several, sizeof several, ", with parallel.virtual %d that is %lld stages", v, (long long)stages);
+  if (stages > 1 && stages > config->layers)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d%s, but the model of %s has only %lld layers to share out; the nearest mesh.pp is %lld", r->mesh.pp,
+                     several, config->path, (long long)config->layers, (long long)(most / v > 1 ? most / v : 1));
+  if (stages > MAX_STAGES)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d%s, but at most %d stages are built; the nearest mesh.pp is %lld", r->mesh.pp, several, MAX_STAGES,
+                     (long long)(most / v > 1 ? most / v : 1));
   for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
   if (r->parallel.layers.count && sum != config->layers)
     return error_set(error, PLAIT_BAD_INPUT, "parallel.layers shares out %lld layers, but the model of %s has %lld", (long long)sum, config->path,
