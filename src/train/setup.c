@@ -92,7 +92,7 @@ static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
   int v = r->parallel.virtual_stages;
   int64_t stages = (int64_t)r->mesh.pp * v, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
-  char several[64] = "";
+  char several[96] = "";
   if (v > 1) snprintf(several, sizeof several, ", with parallel.virtual %d that is %lld stages", v, (long long)stages);
   if (stages > 1 && stages > config->layers)
     return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d%s, but the model of %s has only %lld layers to share out; the nearest mesh.pp is %lld", r->mesh.pp,
