@@ -5,7 +5,7 @@
 // The last two differ from AVX512 in bf16 kernels only: they use its bf16 dot products, and AMX tiles.
 typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS } CpuLevel;
 
-// The best level of this machine that PLAIT_SIMD allows. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
+// The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than AVX512. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
 CpuLevel cpu_simd_level(void);
 const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512", "avx512_bf16", "amx"
 int cpu_level_available(CpuLevel level);     // whether this machine can run it; AMX: asks the kernel for leave to use it
