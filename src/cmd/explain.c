@@ -130,7 +130,15 @@ static const char *describe_coordinate(const void *context, int coordinate) {
   return s->text;
 }
 
+static bool has_own_layout(const Recipe *r) {
+  bool own = r->layout.name == RECIPE_LAYOUT_DATA;
+  for (int row = 0; row < RECIPE_ROWS; row++) own |= r->layout.row[row].count >= 0;
+  return own;
+}
+
 static const char *meaning_of(const char *axis, const Recipe *r) {
+  if (!strncmp(axis, "tp", 2) && has_own_layout(r)) return "share what the recipe's layout cuts over tp";
+  if (!strcmp(axis, "tp_group")) return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
   if (!strcmp(axis, "pp")) return "pass activations from stage to stage";
   if (!strcmp(axis, "tp")) return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
   if (!strcmp(axis, "cp")) return "share the sequence";
@@ -166,6 +174,15 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   return PLAIT_OK;
 }
 
+// What is shipped is not written down here.
+static const char description[] =
+    "Prints the training step that a recipe compiles to: with --after the graph as that pass leaves it, with --timeline its "
+    "schedule, with --mesh its ranks, without these the final Program of each pipeline rank. Nothing is allocated and no data is "
+    "read. Layouts that ship with plait, for the recipe's layout.name:"
+#define LAYOUT_SHIPPED(id, name, meaning, ...) " " name " (" meaning ")."
+#include "dist/layout_rows.def"
+    ;
+
 // ---- entry -----------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
@@ -195,11 +212,10 @@ int cmd_explain(int argc, char **argv) {
       {.name = "mesh", .kind = OPTION_FLAG, .value = &mesh, .help = "which rank has which coordinates, and who is in which group"},
   };
   const CommandHelp help = {"explain", "[options] RECIPE [key=value …]",
-                            "Prints the training step that a recipe compiles to: with --after the graph as that pass "
-                            "leaves it, with --timeline its schedule, with --mesh its ranks, without these the final "
-                            "Program of each pipeline rank. Nothing is allocated and no data is read.",
+                            description,
                             "  plait explain recipes/demo.yaml --after autodiff\n"
                             "  plait explain recipes/demo.yaml mesh.tp=3 --after partition | grep all_reduce\n"
+                            "  plait explain recipes/demo.yaml mesh.tp=2 'layout.ffn=[]' --after place\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"};

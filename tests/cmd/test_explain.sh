@@ -80,6 +80,13 @@ for mesh in "mesh.dp=48" "mesh.pp=8 mesh.tp=4 mesh.dp=2" "mesh.pp=4 mesh.tp=4 me
   [ "$(LC_ALL=C.UTF-8 wc -L < mesh.txt)" -le 130 ] || fail "$mesh: a line of $(wc -L < mesh.txt)"
 done
 expect 0 '^  replica dp  16 groups of 6' "$PLAIT" explain recipe.yaml mesh.dp=6 mesh.pp=4 mesh.tp=4 parallel.zero=2 parallel.hybrid=3 --mesh
+cat >few.json <<'END'
+{"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
+ "vocab_size": 300, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+END
+expect 0 '^  tp_group .*have the same key and value heads' "$PLAIT" explain recipe.yaml model.config=few.json mesh.tp=4 --mesh
+expect 0 "share what the recipe's layout cuts" "$PLAIT" explain recipe.yaml mesh.tp=2 'layout.ffn=[]' --mesh
+expect 0 'tensor .1-D tensor parallelism' "$PLAIT" explain --help
 
 # ---- plan
 expect 0 'stages .*2 2 2 2' "$PLAIT" plan recipe.yaml mesh.pp=4
