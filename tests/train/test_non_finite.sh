@@ -43,4 +43,9 @@ expect 0 'rolled back to the weights of step 4; the batches go on' "$PLAIT" trai
   schedule.warmup=0 schedule.steps=8 eval.every=0 checkpoint.every=0 checkpoint.resume="$work/base/checkpoints/step-4" run.dir=helped run.non_finite=rollback
 [ "$(metric helped 8 skipped)" = 0 ] || fail 'the step after the rollback was skipped too'
 [ "$(grep -c rolled_back_to helped/metrics.jsonl)" = 1 ] || fail 'not one rollback'
+
+# Sums in bf16 are not silent, and only where there are sums.
+expect 0 'gradients of 2 microbatches are added in bf16' "$PLAIT" train recipe.yaml schedule.steps=6 parallel.grad_dtype=bf16 run.dir=sums
+expect 0 'step 6' "$PLAIT" train recipe.yaml schedule.steps=6 parallel.grad_dtype=bf16 batch.micro=4 run.dir=one
+grep -q 'added in bf16' "$work/output" && fail 'one microbatch is no sum'
 finish
