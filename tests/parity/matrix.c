@@ -174,14 +174,14 @@ void matrix_forget(void) {
 
 MatrixTolerance matrix_tolerance(Dtype precision) {
   if (precision == DTYPE_F64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
-  // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series those of the
-  // blocks, 8 forward and 8 backward in each of 4, which go on to the next; where sums are kept in the same type as well (fp32;
-  // bf16 sums in fp32) times the root of their terms, the tokens of a step, a fourth of it. Moments of second order are squares.
-  // A parameter may differ by the AdamW steps (lr = 1e-2) taken and no more: these divide a gradient that is only rounding by
-  // its own size, and the largest parameter is above 1.
+  // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series some 16 in each of
+  // 4 blocks, which add up as the root; in sums that are kept in the same type (fp32) times the root of their terms, the tokens
+  // of a step; bf16 sums in fp32, and 4 standard deviations are left for the worst of thousands of elements. Moments of second
+  // order are squares. A parameter may differ by the AdamW steps (lr = 1e-2) taken and no more: these divide a gradient that is
+  // only rounding by its own size, and the largest parameter is above 1.
   int narrow = precision == DTYPE_BF16;
-  double u = narrow ? 1.0 / 256 : FLT_EPSILON / 2, series = 16 * LAYERS / 4.0 * (narrow ? 2 : sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH) / 4);
-  return (MatrixTolerance){u * 4, u * series, u * series, 2e-2 * MATRIX_STEPS, 2 * u * series};
+  double u = narrow ? 1.0 / 256 : FLT_EPSILON / 2, walk = sqrt(16.0 * LAYERS) * (narrow ? 4 : sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH));
+  return (MatrixTolerance){u * 4, u * walk, u * walk, 2e-2 * MATRIX_STEPS, 2 * u * walk};
 }
 
 static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
