@@ -1,7 +1,7 @@
 #!/bin/bash
 # Whatever is wrong gets one sentence that names it, status 2 (1 where the machine is at fault), and costs nothing: the
 # recipe, the metrics and the checkpoints of the run before are as they were, and it goes on.
-. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
 
 train() { "$PLAIT" train recipe.yaml "$@"; }
 # bad PATTERN KEY=VALUE…

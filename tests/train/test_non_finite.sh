@@ -1,6 +1,6 @@
 #!/bin/bash
 # Steps that are not finite: the search for a loss scale, the three policies, metrics, checkpoints and resuming.
-. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
 
 metric() { sed -n "s/.*\"step\": $2, .*\"$3\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
 

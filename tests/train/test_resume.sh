@@ -1,7 +1,7 @@
 #!/bin/bash
 # A run that is killed at any moment, also inside a checkpoint write, goes on as if nothing had happened: the same losses
 # and weights to the bit, no metrics line twice or missing. Under another layout: the same losses to rounding.
-. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
 kills=20
 sanitized && kills=6
 RANDOM=4321

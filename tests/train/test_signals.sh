@@ -1,7 +1,7 @@
 #!/bin/bash
 # SIGINT and SIGTERM: the step ends, a checkpoint is saved, the status is 128 + signal, and the next run goes on to the
 # bit. A second signal ends at once. A run folder belongs to one process. A rank that fails takes all others along.
-. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
 
 "$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 eval.every=1 >log 2>&1 || { cat log; die "the unbroken run"; }
 expect 0 'second signal' "$PLAIT" train --help

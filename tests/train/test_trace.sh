@@ -1,7 +1,7 @@
 #!/bin/bash
 # A trace holds what each rank did in the chosen steps and nothing else, as JSON that viewers take; tracing changes no
 # number; the four parts of a step add up to it; event files appear, one per start, and can be switched off.
-. "$SOURCE/tests/train/harness.sh"
+. "$SOURCE/tests/train/harness.sh" || exit 1
 common=(schedule.steps=6 checkpoint.every=4 eval.every=0 batch.micro=2)
 
 expect 0 'step 6' "$PLAIT" train recipe.yaml run.dir=plain "${common[@]}"
