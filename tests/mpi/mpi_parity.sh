@@ -20,7 +20,7 @@ elements() {
 }
 header() { dd if="$1" bs=1 count=4096 2>/dev/null | head -c "$(($(od -An -t u8 -N 8 "$1" | tr -d ' ') + 8))"; }
 
-settings='precision=fp64 schedule.steps=3 schedule.warmup=1 checkpoint.every=0 eval.every=3 run.threads=4'
+settings='precision=fp64 batch.global=16 parallel.zero=0 schedule.steps=3 schedule.warmup=1 checkpoint.every=0 eval.every=3 run.threads=4'
 
 run_one() {
   # shellcheck disable=SC2086 # words on purpose
@@ -66,4 +66,18 @@ like_one 'pp 2, two stages each' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.
 like_one 'pp 2 interleaved' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipeline=interleaved
 like_one 'pp 2 interleaved × dp 2, zero 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.pipeline=interleaved
 like_one 'pp 2 × dp 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=0
+
+# A random sample of the parity matrix, another every day.
+PARITY_LIST=4 "$FOLDER/test_parity_matrix" >layouts || die "no list of layouts"
+head -1 layouts # the seed
+sampled=0
+while IFS=$'\t' read -r -u 3 n keys name; do
+  # shellcheck disable=SC2086
+  "$PLAIT" plan recipe.yaml $settings $keys >/dev/null 2>&1 || continue # a size that this model has not got
+  # shellcheck disable=SC2086
+  like_one "$name" "$n" $keys
+  sampled=$((sampled + 1))
+  [ "$sampled" -lt "${PARITY_SAMPLE:-4}" ] || break
+done 3< <(sed 1d layouts)
+[ "$sampled" -ge 4 ] || fail "only $sampled layouts of the matrix were run"
 finish

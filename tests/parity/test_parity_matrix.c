@@ -1,5 +1,6 @@
 // The parity matrix: a random sample of it under ctest (PARITY_SEED and PARITY_SAMPLE choose), the whole with PARITY_ALL=1, as
-// scripts/parity does; with PLAIT_CHAOS=SEED under chaos (src/program/chaos.h), which a test here does for a few.
+// scripts/parity does; PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the
+// sample under MPI; with PLAIT_CHAOS=SEED under chaos (src/program/chaos.h), which a test here does for a few.
 #include "corpora.h"
 #include "matrix.h"
 #include <setjmp.h>
@@ -48,7 +49,24 @@ static void chaos(void **state) {
   unsetenv("PLAIT_CHAOS");
 }
 
+// ranks, keys of a recipe, name: with tabs between
+static int list_layouts(int most) {
+  MatrixLayout *layout;
+  int count = matrix_layouts(&layout);
+  count = matrix_sample(layout, count, count, matrix_seed());
+  for (int i = 0; i < count; i++) {
+    const MatrixLayout *l = &layout[i];
+    int ranks = l->dp * l->tp * l->pp;
+    if (ranks > 1 && ranks <= most)
+      printf("%d\tmesh.dp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d %s\t%s\n", ranks, l->dp, l->tp, l->pp, MATRIX_GLOBAL, l->micro,
+             l->settings, l->name);
+  }
+  free(layout);
+  return 0;
+}
+
 int main(void) {
+  if (getenv("PARITY_LIST")) return list_layouts(atoi(getenv("PARITY_LIST")));
   if (whole()) matrix_record_table();
   const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16), cmocka_unit_test(chaos)};
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
