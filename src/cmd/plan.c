@@ -9,7 +9,7 @@ int cmd_plan(int argc, char **argv) {
   const Option options[] = {
       {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in whole bytes"}};
   const CommandHelp help = {"plan", "[options] RECIPE [key=value …]",
-                            "Prints what a recipe will take: memory of each rank by category, and FLOPs. Nothing is "
+                            "Prints what a recipe will take: memory of each rank by category, FLOPs, and communication. Nothing is "
                             "allocated and no data is read; "
                             "the corpus need not exist.",
                             "  plait plan recipes/demo.yaml\n"

@@ -12,8 +12,9 @@
 #include "pass/place_node.h"
 
 // Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and where in
+// it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind another has that
+// one's order and an index beyond all others (its own plus the section's count), so that it comes right behind.
 typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
-// it. Within AT_OWN nodes stand in order; of equal ones, those that were put off come last.
 typedef struct Spot { int run; Within within; int order, index, node; } Spot; // order, index: in the section
 
 static int is_gather(const Graph *g, const Node *n) {

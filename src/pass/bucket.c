@@ -8,9 +8,13 @@
 #include "pass/place_node.h"
 #include <string.h>
 
+// Of the larger side: what a gather makes, what a scatter takes.
 static int64_t node_bytes(const Graph *g, const Node *n) {
   int64_t bytes = 0;
-  for (int k = 0; k < n->ninput; k++) bytes += graph_tensor(g, n->input[k])->allocated * (int64_t)dtype_size(graph_tensor(g, n->input[k])->dtype);
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+    bytes += (in->allocated > out->allocated ? in->allocated : out->allocated) * (int64_t)dtype_size(in->dtype);
+  }
   return bytes;
 }
 
@@ -112,7 +116,8 @@ static int by_readiness(const void *a, const void *b) {
   return x->ready != y->ready ? (x->ready < y->ready ? -1 : 1) : x->id - y->id;
 }
 
-// A collective of MICRO on a parameter or its gradient; pass ahead has put them together.
+// A collective of MICRO on a parameter or its gradient; pass ahead has put them together. Those of different layers stay apart:
+// the first layer's would otherwise wait for all of them.
 static int is_neighbour(const Graph *g, const Node *n) {
   return n->region == REGION_MICRO && op_def(n->op)->communicates && n->ninput == 1 && graph_tensor(g, n->output[0])->parameter >= 0;
 }
@@ -125,7 +130,7 @@ static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *
     vec_push(&b.member, i);
     for (int k = i + 1; k < g->node.count; k++) {
       const Node *n = &g->node.data[k];
-      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase) break;
+      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase || n->layer != first->layer) break;
       int64_t bytes = node_bytes(g, n);
       if (b.bytes + bytes > limit) break;
       if (graph_tensor(g, n->input[0])->producer >= i) break; // of a member

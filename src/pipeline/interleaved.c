@@ -10,10 +10,10 @@ static Action nth(int coordinates, int stages, int coordinate, ActionKind kind, 
   return (Action){.kind = kind, .stage = turn * coordinates + coordinate, .microbatch = k / stages * coordinates + k % coordinates};
 }
 
-// The first microbatch comes back to a coordinate after its group has gone through the v − 1 stages before its last one
-// here, and each coordinate behind this one has run two more: that many forwards come first.
+// Forwards that run alone first: (v − 1) · coordinates until the first microbatch is back for its last stage here, and two
+// for each coordinate behind this one. Then one forward and one backward alternate.
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
-  CHECK(stages % coordinates == 0 && microbatches % coordinates == 0, "interleaved takes a multiple of the pipeline ranks of stages and microbatches");
+  CHECK(stages % coordinates == 0 && microbatches % coordinates == 0, "stages and microbatches must be multiples of the pipeline ranks");
   int v = stages / coordinates, total = microbatches * v, behind = coordinates - 1 - coordinate;
   int warm = v > 1 ? 2 * behind + (v - 1) * coordinates : behind;
   if (warm > total) warm = total;

@@ -126,7 +126,7 @@ static int check_deadlock(const Replay *r) {
     if (r->at[c] == r->s->list[c].count) continue;
     const Action *a = &r->s->list[c].data[r->at[c]];
     if (a->kind == ACTION_RECV && mail_of(r, a)->microbatch == a->microbatch && (a->phase == PHASE_BACKWARD || slot_of(r, a)->microbatch == a->microbatch))
-      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which is never sent before",
+      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which waits for this stage itself",
                        a->stage, a->microbatch, a->peer);
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: deadlock: microbatch %d waits for a buffer of stage %d, which is never left before",
                      a->microbatch, a->stage);

@@ -49,7 +49,7 @@ struct Executor {
   int *variable;              // Variable of this graph → of the State's graph
   BoundBody begin, end, (*micro)[PHASE_COUNT];
   Vec(GroupComm) group;
-  PlaitStream *stream;        // of REDUCE; NULL when there is none
+  PlaitStream *stream;        // of all collectives in flight; NULL when there are none
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   BufferUse **slot;           // (stages, slots of the stage)
   BufferUse *(*mail)[PHASE_COUNT]; // (stages), each (buffers)

@@ -22,5 +22,5 @@ int64_t finite_first_not(const Operand *x, int minus);
 int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b);
 // Whether a loss scale could be the cause: the value is a gradient. A loss or a weight is not.
 int finite_is_gradient(const Graph *g, const NonFinite *first);
-// One phrase: "layer 3, matmul layers.3.ffn.up, microbatch 1, rank 5 (pp 0, dp 1, cp 0, tp 1): inf".
+// One phrase: "layer 3, matmul layers.3.ffn.up, microbatch 1, rank 5 (pp 0, dp 1, cp 0, tp 1): infinite".
 void finite_describe(const Graph *g, const Mesh *mesh, const NonFinite *first, char *text, size_t size);

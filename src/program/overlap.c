@@ -78,7 +78,8 @@ void overlap_actions(Program *p, int overlap) {
   vec_free(&starts);
 }
 
-// Touches memory that a collective in flight reads or writes. Its inputs may be read by others, but not written.
+// Touches memory that a collective in flight reads or writes. Its inputs may be read by others, but not written. A write to
+// a Variable's storage counts as one to its Copies too.
 static int touches(const Graph *g, const Node *n, const Node *collective) {
   for (int c = 0; c < collective->noutput; c++)
     for (int k = 0; k < n->ninput; k++)

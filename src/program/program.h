@@ -29,7 +29,8 @@ typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Pl
 typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 
 // scratch: bytes of kernel workspace. wait: 0, or for a collective that starts here on the communication stream the index of
-// the instruction before which it must be done (the body's count: at its end).
+// the instruction before which it must be done: its first reader, or first writer of what it reads (the body's count: at
+// its end).
 typedef struct Instruction { int node, wait; int64_t scratch; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
 

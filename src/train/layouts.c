@@ -27,7 +27,7 @@ static const RecipeWord *word_of(const RecipeKey *key, const char *name) {
   return NULL;
 }
 
-// "> N", "= N", "= true" or "= WORD" for a key's value.
+// "> N", "= N", "= true", "= false" or "= WORD" for a key's value.
 static bool fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition) {
   const void *field = (const char *)recipe + key->offset;
   const char *text = condition + 2;

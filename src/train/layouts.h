@@ -14,7 +14,7 @@ typedef enum LayoutFeature {
 
 typedef struct LayoutTraits {
   const char *name;
-  const char *kind;            // one feature of a kind at a time
+  const char *kind;            // the matrix takes at most one feature of a kind
   const char *key, *condition; // "parallel.zero", "= 1"
   const char *axis;            // of the mesh, that must have more than one rank; "": any mesh
   const char *settings;        // "key=value key=value"

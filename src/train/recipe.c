@@ -420,10 +420,9 @@ static int check_batch(Loader *loader) {
 }
 
 static int check_pipeline(Loader *loader) {
-  Recipe *r = loader->recipe;
+  const Recipe *r = loader->recipe;
   int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
-  if (!r->parallel.virtual_stages) r->parallel.virtual_stages = pipeline == RECIPE_INTERLEAVED && pp > 1 ? 2 : 1;
-  int v = r->parallel.virtual_stages, m = recipe_microbatches(r);
+  int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
   if (v > 1 && pp == 1)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
                      where_of(loader, "parallel.virtual"), v);
@@ -493,17 +492,13 @@ static int check_eval(Loader *loader) {
   return PLAIT_OK;
 }
 
-// A loss scale that nothing would read is refused; the effective recipe of another precision says 0.
+// A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
 static int check_precision(Loader *loader) {
   Recipe *r = loader->recipe;
   if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
                      where_of(loader, "parallel.grad_dtype"));
-  if (r->precision == DTYPE_F16) {
-    if (r->loss_scale.initial >= 1) return PLAIT_OK;
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: loss_scale.initial is %.15g, but with precision: fp16 it must be at least 1",
-                     where_of(loader, "loss_scale.initial"), r->loss_scale.initial);
-  }
+  if (r->precision == DTYPE_F16) return PLAIT_OK;
   static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
   double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
   for (int i = 0; i < 2; i++)

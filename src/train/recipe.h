@@ -63,7 +63,7 @@ typedef struct Recipe {
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // RecipePipeline
-    int virtual_stages; // of each pipeline rank; "auto" was made 2 for interleaved, else 1
+    int virtual_stages; // of each pipeline rank; 0: auto, see recipe_virtual_stages
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
@@ -135,6 +135,10 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
+// parallel.virtual, or what auto means: 2 for an interleaved pipeline, else 1.
+static inline int recipe_virtual_stages(const Recipe *r) {
+  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->parallel.pipeline == RECIPE_INTERLEAVED && r->mesh.pp > 1 ? 2 : 1;
+}
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }

@@ -108,7 +108,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
-        .doc = "Megabytes of gradients that are reduced together, while backward goes on; 0: one by one, behind it."),
+        .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together, while the rank computes; 0: one by one, each waited for."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
                "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
@@ -124,9 +124,9 @@ const RecipeKey recipe_keys[] = {
         .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
                "CPUs, which compute it by way of fp32."),
 
-    KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 0, .most = 1e12,
+    KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 1, .most = 1e9,
         .doc = "fp16: by what the loss is multiplied at first, so that small gradients do not vanish. A step whose gradients "
-               "overflow is skipped and halves the scale. With another precision there is none (0)."),
+               "overflow is skipped and halves the scale. With another precision there is none, and the key is refused."),
     KEY("loss_scale.growth_interval", RECIPE_LONG, loss_scale.growth_interval, "2000", .least = 0, .most = STEPS,
         .doc = "fp16: steps without overflow after which the scale is doubled; 0: it stays as it is given."),
 

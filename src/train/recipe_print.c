@@ -56,6 +56,7 @@ static void print_corpora(const RecipeCorpora *corpora, FILE *out) {
 }
 
 static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
+  if (!strncmp(key->path, "loss_scale.", 11) && recipe->precision != DTYPE_F16) return true; // refused there, so left out here
   const void *field = (const char *)recipe + key->offset;
   switch (key->kind) {
   case RECIPE_PATH:

@@ -90,19 +90,21 @@ static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error
 }
 
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
-  int v = r->parallel.virtual_stages;
+  int v = recipe_virtual_stages(r);
   int64_t stages = (int64_t)r->mesh.pp * v, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
-  char several[96] = "";
-  if (v > 1) snprintf(several, sizeof several, ", with parallel.virtual %d that is %lld stages", v, (long long)stages);
-  if (stages > 1 && stages > config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d%s, but the model of %s has only %lld layers to share out; the nearest mesh.pp is %lld", r->mesh.pp,
-                     several, config->path, (long long)config->layers, (long long)(most / v > 1 ? most / v : 1));
-  if (stages > MAX_STAGES)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d%s, but at most %d stages are built; the nearest mesh.pp is %lld", r->mesh.pp, several, MAX_STAGES,
-                     (long long)(most / v > 1 ? most / v : 1));
+  const char *of = config->layers < MAX_STAGES ? "layers to share out" : "stages that are built";
+  if (stages > 1 && stages > most && v > 1) {
+    char nearest[64] = "take parallel.pipeline 1f1b";
+    if (most / r->mesh.pp > 1) snprintf(nearest, sizeof nearest, "the nearest parallel.virtual is %lld", (long long)(most / r->mesh.pp));
+    return error_set(error, PLAIT_BAD_INPUT, "parallel.virtual is %d with mesh.pp %d, which makes %lld stages, but the model of %s has only %lld %s; %s", v,
+                     r->mesh.pp, (long long)stages, config->path, (long long)most, of, nearest);
+  }
+  if (stages > 1 && stages > most)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, but the model of %s has only %lld %s; the nearest mesh.pp is %lld", r->mesh.pp, config->path,
+                     (long long)most, of, (long long)most);
   for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
   if (r->parallel.layers.count && sum != config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "parallel.layers shares out %lld layers, but the model of %s has %lld", (long long)sum, config->path,
+    return error_set(error, PLAIT_BAD_INPUT, "parallel.layers adds up to %lld, but the model of %s has %lld layers", (long long)sum, config->path,
                      (long long)config->layers);
   return PLAIT_OK;
 }
@@ -126,7 +128,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
       .layout = layout_of(recipe, &mesh),
-      .stages = recipe->mesh.pp * recipe->parallel.virtual_stages,
+      .stages = recipe->mesh.pp * recipe_virtual_stages(recipe),
       .cut_given = recipe->parallel.layers.count > 0,
       .update = update_options(recipe)};
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)

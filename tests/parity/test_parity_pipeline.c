@@ -128,10 +128,10 @@ static void refusals(void **state) {
       {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b"},
       {2, 2, "interleaved", "parallel.virtual=1", "needs at least 2"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
-      {2, 2, "interleaved", "parallel.virtual=4", "mesh.pp is 2, with parallel.virtual 4 that is 8 stages, but the model of llama has only 6 layers to share out; the nearest mesh.pp is 1"},
+      {2, 2, "interleaved", "parallel.virtual=4", "parallel.virtual is 4 with mesh.pp 2, which makes 8 stages, but the model of llama has only 6 layers to share out; the nearest parallel.virtual is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to share out; the nearest mesh.pp is 6"},
       {2, 2, "1f1b", "parallel.layers=[1,2,3]", "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 stages"},
-      {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers shares out 3 layers, but the model of llama has 6"},
+      {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers adds up to 3, but the model of llama has 6 layers"},
       {3, 2, "1f1b", "parallel.layers=[3,0,3]", "parallel.layers gives stage 1 no layers"},
       {2, 2, "1f1b", "parallel.layers=[3,-1]", "parallel.layers"},
   };

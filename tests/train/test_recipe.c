@@ -71,7 +71,7 @@ static const Bad bad[] = {
     {BASE, "precision=fp8", "not built yet"},
     {BASE, "loss_scale.initial=1024", "loss_scale.initial is 1024, but only precision: fp16 scales the loss, and this is fp32"},
     {BASE "precision: bf16\nloss_scale: {growth_interval: 5}\n", NULL, "loss_scale.growth_interval is 5, but only precision: fp16"},
-    {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL, "x.yaml:5:23: loss_scale.initial is 0.5, but with precision: fp16 it must be at least 1"},
+    {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL, "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
     {BASE, "loss_scale.initial=-1", "loss_scale.initial must be a number"},
     {BASE, "lossscale.initial=2", "did you mean loss_scale.initial?"},
     {BASE "precision: fp64\nparallel: {grad_dtype: bf16}\n", NULL, "parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64"},
