@@ -399,6 +399,15 @@ static int check_sharding(Loader *loader) {
   if (hybrid && !r->parallel.zero)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
                      where_of(loader, "parallel.hybrid"), hybrid);
+  if (hybrid == 1)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
+                     "parallel.zero 0", where_of(loader, "parallel.hybrid"), r->mesh.dp);
+  if (r->parallel.sequence && r->mesh.tp == 1)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.sequence is true, but mesh.tp is 1, so that there is nothing to shard the sequence over",
+                     where_of(loader, "parallel.sequence"));
+  if (r->parallel.recompute_layers && r->parallel.recompute == RECIPE_RECOMPUTE_NONE)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.recompute_layers is %d, but parallel.recompute is none; take selective or full",
+                     where_of(loader, "parallel.recompute_layers"), r->parallel.recompute_layers);
   if (!r->parallel.reshard && r->parallel.zero != 3)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; "
                      "it belongs to zero 3", where_of(loader, "parallel.reshard"), r->parallel.zero);
