@@ -135,8 +135,3 @@ Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
   l.bucket_bytes = bucket_bytes;
   return l;
 }
-
-void layout_add_sequence(Layout *layout, const Mesh *mesh) {
-  int atoms[MAX_AXES];
-  for (int i = 0, n = atoms_of(mesh, "tp", atoms); i < n; i++) add_atom(layout, mesh, LAYOUT_ROW_SEQ, atoms[i]);
-}

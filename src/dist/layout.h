@@ -56,6 +56,3 @@ Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);
 
 // The shipped Layout "tensor".
 Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);
-// What makes "sequence" of it: the residual stream is sharded over tp along the sequence, so that reductions scatter and what
-// lies between the tensor-parallel regions is done once.
-void layout_add_sequence(Layout *layout, const Mesh *mesh);

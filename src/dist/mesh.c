@@ -43,3 +43,11 @@ int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, 
   }
   return n;
 }
+
+uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages) {
+  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
+  uint64_t coordinates = 0;
+  for (int s = 0; s < 64; s++)
+    if (stages >> s & 1) coordinates |= 1ull << (s % pp);
+  return coordinates;
+}

@@ -17,3 +17,5 @@ int mesh_size(const Mesh *mesh, uint32_t axes);
 // Ranks that differ from `rank` only in `axes`, in mesh order; along the axis "pp" only those whose coordinate is in
 // `coordinates` (bits; 0: all). Writes to ranks[mesh->ranks] and returns the count.
 int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks);
+// Coordinates on the axis "pp" that run a set of virtual stages (bits): stage s runs on coordinate s mod its size.
+uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages);

@@ -83,7 +83,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   int out = graph_add_tensor(h, &t), in = tensor;
   int pp = mesh_axis(p->mesh, "pp");
   CommAttr attr = {.axes = step->axes, .dim = step->dim};
-  if (pp >= 0 && step->axes >> pp & 1) attr.stages = stage_coordinates(p->mesh, stages);
+  if (pp >= 0 && step->axes >> pp & 1) attr.stages = mesh_stage_coordinates(p->mesh, stages);
   memcpy(n.attr, &attr, sizeof attr);
   n.name = graph_tensor(h, out)->name;
   n.input = &in;

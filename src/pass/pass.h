@@ -50,6 +50,3 @@ int pass_fuse(const Graph *g, Graph **out, Error *error);
 int pass_ahead(const Graph *g, Graph **out, Error *error);
 // New graph: neighbouring collectives over the same group become one with a list of buffers, up to bucket_bytes.
 int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error);
-
-// pp coordinates of a set of virtual stages.
-uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages);

@@ -5,14 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t stage_coordinates(const Mesh *mesh, uint64_t stages) {
-  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
-  uint64_t coordinates = 0;
-  for (int s = 0; s < MAX_STAGES; s++)
-    if (stages >> s & 1) coordinates |= 1ull << (s % pp);
-  return coordinates;
-}
-
 static uint64_t all_stages(const Graph *g) { return g->stages == 64 ? ~0ull : (1ull << g->stages) - 1; }
 
 // ---- the cut ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
   memset(last, 0, sizeof(int) * (size_t)g->tensor.count);
   for (int i = 0; i < body->count; i++) {
     const Node *n = &g->node.data[body->instruction[i].node];
-    int at = body->instruction[i].wait > i ? body->instruction[i].wait : i; // what is in flight stays
+    int at = instruction_end(body, i);
     for (int k = 0; k < n->ninput; k++)
       if (n->input[k] >= 0 && last[n->input[k]] < at + 1) last[n->input[k]] = at + 1;
     for (int k = 0; k < n->noutput; k++)

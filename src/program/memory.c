@@ -11,7 +11,7 @@ static int64_t tensor_bytes(const Tensor *t) {
   return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), BUFFER_ALIGNMENT);
 }
 
-static int here(const Program *p, uint64_t stages) { return stage_coordinates(&p->mesh, stages) >> p->coordinate & 1; }
+static int here(const Program *p, uint64_t stages) { return mesh_stage_coordinates(&p->mesh, stages) >> p->coordinate & 1; }
 
 void memory_place_variables(Program *p) {
   const Graph *g = p->graph;
@@ -100,7 +100,7 @@ void memory_place_body(Program *p, const Body *body) {
         vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life.count;
       }
-      int last = body->instruction[i].wait > i ? body->instruction[i].wait : i; // what is in flight stays
+      int last = instruction_end(body, i);
       if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
     }
   }

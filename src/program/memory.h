@@ -1,6 +1,5 @@
 // Steps of the memory plan, in the order in which program_create takes them.
 #pragma once
-#include "pass/pass.h"
 #include "program/program.h"
 
 void memory_place_variables(Program *p);

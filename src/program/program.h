@@ -33,6 +33,8 @@ typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 // its end).
 typedef struct Instruction { int node, wait; int64_t scratch; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
+// The last instruction during which the operands of instruction i must stay: its own, or until what it has started is done.
+static inline int instruction_end(const Body *b, int i) { return b->instruction[i].wait > i ? b->instruction[i].wait : i; }
 
 // What `plait plan` prints and the executor allocates: bytes on one rank.
 typedef struct MemoryPlan {

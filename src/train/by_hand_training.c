@@ -26,25 +26,15 @@ struct PlaitTraining {
   int failed;
 };
 
-static int bad(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int bad(Error *error, const char *format, ...) {
-  char text[600];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  return error_set(error, PLAIT_BAD_INPUT, "%s", text);
-}
-
 // Options --------------------------------------------------------------------------------------------------------------
 
 static int add_axis(PlaitTraining *t, const char *name, size_t length, int size, Error *error) {
-  if (t->mesh.naxis == MAX_AXES - 2 && mesh_axis(&t->mesh, "pp") < 0) return bad(error, "mesh: more than %d axes", MAX_AXES - 2);
-  if (t->mesh.naxis == MAX_AXES) return bad(error, "mesh: more than %d axes", MAX_AXES);
+  if (t->mesh.naxis == MAX_AXES - 2 && mesh_axis(&t->mesh, "pp") < 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
+  if (t->mesh.naxis == MAX_AXES) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES);
   char *own = t->axis[t->mesh.naxis];
   memcpy(own, name, length);
   own[length] = 0;
-  if (mesh_axis(&t->mesh, own) >= 0) return bad(error, "mesh: the axis %s is there twice", own);
+  if (mesh_axis(&t->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
   t->mesh.axis[t->mesh.naxis++] = (Axis){own, size};
   t->mesh.ranks *= size;
   return PLAIT_OK;
@@ -59,7 +49,7 @@ static int parse_mesh(PlaitTraining *t, const char *text, Error *error) {
     char *end = NULL;
     long size = p[length] == '=' && p[length + 1] >= '0' && p[length + 1] <= '9' ? strtol(p + length + 1, &end, 10) : 0;
     if (!length || length >= BY_HAND_NAME || !end || end != p + word || size < 1 || size > 1 << 16 || (int64_t)t->mesh.ranks * size > 1 << 20)
-      return bad(error, "mesh: \"%.*s\" in \"%.200s\"; allowed: NAME=SIZE in small letters, as in \"pp=2 dp=2 tp=2\", and at most %d ranks", (int)(word < 80 ? word : 80),
+      return error_set(error, PLAIT_BAD_INPUT, "mesh: \"%.*s\" in \"%.200s\"; allowed: NAME=SIZE in small letters, as in \"pp=2 dp=2 tp=2\", and at most %d ranks", (int)(word < 80 ? word : 80),
                  p, text, 1 << 20);
     code = add_axis(t, p, length, (int)size, error);
     p += word;
@@ -73,46 +63,46 @@ static int parse_mesh(PlaitTraining *t, const char *text, Error *error) {
 
 static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, const Mesh *mesh, int microbatches, Error *error) {
   int64_t unit = (int64_t)microbatches * mesh->axis[mesh_axis(mesh, "dp")].size, below = h->samples / unit * unit;
-  if (o->microbatches < 0 || microbatches > MOST_MICROBATCHES) return bad(error, "microbatches is %d; allowed: 1 to %d", o->microbatches, MOST_MICROBATCHES);
+  if (o->microbatches < 0 || microbatches > MOST_MICROBATCHES) return error_set(error, PLAIT_BAD_INPUT, "microbatches is %d; allowed: 1 to %d", o->microbatches, MOST_MICROBATCHES);
   if (h->samples % unit) {
     char nearest[64];
     if (below) snprintf(nearest, sizeof nearest, "%lld or %lld", (long long)below, (long long)(below + unit));
     else snprintf(nearest, sizeof nearest, "%lld", (long long)unit);
-    return bad(error, "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s", (long long)h->samples,
+    return error_set(error, PLAIT_BAD_INPUT, "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s", (long long)h->samples,
                microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
   }
   if (o->schedule && strcmp(o->schedule, "1f1b") && strcmp(o->schedule, "gpipe") && strcmp(o->schedule, "naive"))
-    return bad(error, "schedule is \"%.80s\"; allowed: 1f1b, gpipe and naive", o->schedule);
-  if (o->zero < 0 || o->zero > 3) return bad(error, "zero is %d; allowed: 0 to 3", o->zero);
-  if (o->threads < 0 || o->threads > 1024) return bad(error, "threads is %d; allowed: 0 to 1024", o->threads);
+    return error_set(error, PLAIT_BAD_INPUT, "schedule is \"%.80s\"; allowed: 1f1b, gpipe and naive", o->schedule);
+  if (o->zero < 0 || o->zero > 3) return error_set(error, PLAIT_BAD_INPUT, "zero is %d; allowed: 0 to 3", o->zero);
+  if (o->threads < 0 || o->threads > 1024) return error_set(error, PLAIT_BAD_INPUT, "threads is %d; allowed: 0 to 1024", o->threads);
   if (o->optimizer && strcmp(o->optimizer, "sgd") && strcmp(o->optimizer, "adamw"))
-    return bad(error, "optimizer is \"%.80s\"; allowed: sgd and adamw", o->optimizer);
-  if (!(o->momentum >= 0 && o->momentum < 1)) return bad(error, "momentum is %g; allowed: at least 0 and below 1", o->momentum);
-  if (!(o->weight_decay >= 0 && isfinite(o->weight_decay))) return bad(error, "weight_decay is %g; allowed: at least 0", o->weight_decay);
-  if (!(o->clip >= 0)) return bad(error, "clip is %g; allowed: at least 0", o->clip);
+    return error_set(error, PLAIT_BAD_INPUT, "optimizer is \"%.80s\"; allowed: sgd and adamw", o->optimizer);
+  if (!(o->momentum >= 0 && o->momentum < 1)) return error_set(error, PLAIT_BAD_INPUT, "momentum is %g; allowed: at least 0 and below 1", o->momentum);
+  if (!(o->weight_decay >= 0 && isfinite(o->weight_decay))) return error_set(error, PLAIT_BAD_INPUT, "weight_decay is %g; allowed: at least 0", o->weight_decay);
+  if (!(o->clip >= 0)) return error_set(error, PLAIT_BAD_INPUT, "clip is %g; allowed: at least 0", o->clip);
   return PLAIT_OK;
 }
 
 static int check_comm(const PlaitTraining *t, Error *error) {
   if (!t->comm && t->mesh.ranks > MOST_LOCAL_RANKS)
-    return bad(error, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks, MOST_LOCAL_RANKS);
+    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks, MOST_LOCAL_RANKS);
   if (!t->comm) return PLAIT_OK;
   int n = plait_comm_size(t->comm);
-  if (n != t->mesh.ranks) return bad(error, "the mesh has %d ranks, but comm has %d", t->mesh.ranks, n);
+  if (n != t->mesh.ranks) return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks, but comm has %d", t->mesh.ranks, n);
   for (int r = 0; r < n; r++)
-    if (plait_comm_world_rank(t->comm, r) != r) return bad(error, "comm is not the communicator of all ranks of its world");
+    if (plait_comm_world_rank(t->comm, r) != r) return error_set(error, PLAIT_BAD_INPUT, "comm is not the communicator of all ranks of its world");
   return PLAIT_OK;
 }
 
 static int check_graph(const PlaitGraph *h, Error *error) {
   const Graph *g = h->g;
   if (h->error.code) return error_set(error, h->error.code, "%s", h->error.message);
-  if (h->loss < 0) return bad(error, "the graph has no loss");
+  if (h->loss < 0) return error_set(error, PLAIT_BAD_INPUT, "the graph has no loss");
   for (int v = 0; v < g->variable.count; v++) {
     int read = g->variable.data[v].kind != VARIABLE_PARAMETER;
     for (int i = 0; i < g->node.count; i++)
       for (int k = 0; k < g->node.data[i].ninput; k++) read |= g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v;
-    if (!read) return bad(error, "no op reads the parameter %s", g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
+    if (!read) return error_set(error, PLAIT_BAD_INPUT, "no op reads the parameter %s", g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
   }
   return PLAIT_OK;
 }
@@ -277,15 +267,15 @@ static void step_rank(void *argument, int i) {
 }
 
 static int usable(const PlaitTraining *t, Error *error) {
-  return t->failed ? bad(error, "the training has failed before; it can only be destroyed") : PLAIT_OK;
+  return t->failed ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed") : PLAIT_OK;
 }
 
 int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result, PlaitError *error) {
   int code = usable(t, error);
   if (code) return code;
   for (int i = 0; i < t->inputs; i++)
-    if (!inputs[i]) return bad(error, "input %s of the step is NULL", t->job->train->input.data[i].name);
-  if (!isfinite(learning_rate)) return bad(error, "the learning rate is not finite");
+    if (!inputs[i]) return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", t->job->train->input.data[i].name);
+  if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
   const State *state = t->rank[0]->state;
   Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, "optimizer_step") + 1};
   if ((code = on_ranks(t, step_rank, &s, error))) return code;
@@ -303,10 +293,10 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
     if (p->kind != VARIABLE_PARAMETER || strcmp(p->name + strlen(BY_HAND_PARAMETER), name)) continue;
     size_t bytes = (size_t)shape_elements(&p->shape) * dtype_size(p->dtype);
     if (bytes == size) return p;
-    bad(error, "%s has %zu bytes, not %zu", name, bytes, size);
+    error_set(error, PLAIT_BAD_INPUT, "%s has %zu bytes, not %zu", name, bytes, size);
     return NULL;
   }
-  bad(error, "there is no parameter \"%.80s\"", name);
+  error_set(error, PLAIT_BAD_INPUT, "there is no parameter \"%.80s\"", name);
   return NULL;
 }
 

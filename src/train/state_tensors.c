@@ -1,6 +1,5 @@
 // Variables as boxes: offset, valid extent and strides of a padded shard.
 #include "train/state_tensors.h"
-#include "pass/pass.h"
 #include <string.h>
 
 static CheckpointTensor as_box(const State *s, const Variable *v) {
@@ -15,7 +14,7 @@ static CheckpointTensor as_box(const State *s, const Variable *v) {
     t.stride[d] = stride;
     stride *= map.local;
   }
-  t.primary = placement_primary(mesh, v->storage, s->rank, stage_coordinates(mesh, v->stages));
+  t.primary = placement_primary(mesh, v->storage, s->rank, mesh_stage_coordinates(mesh, v->stages));
   return t;
 }
 
