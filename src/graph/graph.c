@@ -131,10 +131,13 @@ static int find_newest(const Graph *g, int variable) {
 }
 
 int graph_read(Graph *g, int variable) {
-  const Variable *v = &g->variable.data[variable];
   int t = find_newest(g, variable);
-  if (t >= 0) return t;
-  t = new_tensor(g, v->name, v->dtype, v->shape);
+  return t >= 0 ? t : graph_read_apart(g, variable);
+}
+
+int graph_read_apart(Graph *g, int variable) {
+  const Variable *v = &g->variable.data[variable];
+  int t = new_tensor(g, v->name, v->dtype, v->shape);
   graph_bind(g, t, variable, -1);
   graph_tensor(g, t)->parameter = v->parameter;
   graph_tensor(g, t)->role = v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
@@ -183,7 +186,7 @@ int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape sh
 
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
   CHECK(attr_size <= NODE_ATTR_BYTES);
-  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .ninput = ninput};
+  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .update = g->update, .ninput = ninput};
   n.name = g->scope[0] ? arena_format(&g->arena, "%s.%s", g->scope, name) : arena_strdup(&g->arena, name);
   n.input = arena_array(&g->arena, int, ninput + 1);
   if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);

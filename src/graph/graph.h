@@ -74,6 +74,7 @@ typedef struct Node {
   Phase phase;
   int layer;       // -1: before the first layer (embedding); layer count: after the last (head)
   int stage;       // MICRO: its stage; by stage
+  int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
   uint64_t stages; // BEGIN, END: the stages that run it; by stage
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
@@ -136,6 +137,7 @@ typedef struct Graph {
   Region region;
   Phase phase;
   int layer;
+  int update;
   const char *scope; // prefix of node names, e.g. "layer.3.attention"
 } Graph;
 
@@ -154,6 +156,8 @@ int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, S
 int graph_find_variable(const Graph *g, const char *name); // or -1
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
+// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a Copy.
+int graph_read_apart(Graph *g, int variable);
 int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
 
 // Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.

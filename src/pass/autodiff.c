@@ -9,6 +9,8 @@ typedef struct Autodiff {
   Graph *g;
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
   int *accumulator;     // per Variable: the gradient Variable, or -1
+  const UpdateOptions *in_backward; // of a step that applies a gradient as soon as it is complete, else NULL
+  int *readers;         // per Variable: nodes of the forward graph that read it
 } Autodiff;
 
 static int gradient_variable(Autodiff *a, int parameter) {
@@ -20,9 +22,9 @@ static int gradient_variable(Autodiff *a, int parameter) {
   return a->accumulator[parameter] = v;
 }
 
-// A gradient of a parameter goes straight into its accumulator, in the phase of the node that made it, so that nothing of
-// the size of a weight waits between forward and backward.
-static void accumulate(Autodiff *a, int parameter, int gradient) {
+// A gradient of a parameter goes straight into its accumulator, or where it is the only one may be applied at once, in the phase
+// of the node that made it, so that nothing of the size of a weight waits between forward and backward.
+static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Graph *g = a->g;
   Tensor *t = graph_tensor(g, gradient);
   t->role = ROLE_WEIGHT_GRADIENT;
@@ -31,8 +33,8 @@ static void accumulate(Autodiff *a, int parameter, int gradient) {
   Phase phase = g->phase;
   g->phase = maker->phase;
   g->layer = maker->layer;
-  int v = gradient_variable(a, parameter);
-  op_accumulate(g, "accumulate", graph_read(g, v), gradient);
+  if (a->in_backward && a->readers[parameter] == 1) update_in_backward(g, parameter, gradient, a->in_backward);
+  else op_accumulate(g, "accumulate", graph_read(g, gradient_variable(a, parameter)), gradient);
   g->phase = phase;
 }
 
@@ -74,7 +76,7 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
     if (x < 0 || dx < 0) continue;
     const Tensor *t = graph_tensor(g, x);
     if (t->variable >= 0) {
-      if (g->variable.data[t->variable].kind == VARIABLE_PARAMETER) accumulate(a, t->variable, dx);
+      if (g->variable.data[t->variable].kind == VARIABLE_PARAMETER) take_gradient(a, t->variable, dx);
       continue;
     }
     if (t->producer < 0) continue; // data
@@ -108,10 +110,21 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
-int pass_autodiff(Graph *g, int loss, Error *error) {
+static void count_readers(Autodiff *a) {
+  const Graph *g = a->g;
+  a->readers = xcalloc((size_t)g->variable.count + 1, sizeof(int));
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      int v = g->node.data[i].input[k] < 0 ? -1 : graph_tensor(g, g->node.data[i].input[k])->variable;
+      if (v >= 0) a->readers[v]++;
+    }
+}
+
+int pass_autodiff(Graph *g, int loss, const UpdateOptions *in_backward, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
-  Autodiff a = {.g = g};
+  Autodiff a = {.g = g, .in_backward = in_backward};
+  count_readers(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   a.accumulator = xcalloc((size_t)g->variable.count + 1, sizeof(int));
   for (int i = 0; i < g->variable.count; i++) a.accumulator[i] = -1;
@@ -123,6 +136,7 @@ int pass_autodiff(Graph *g, int loss, Error *error) {
   for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
   free(a.contribution);
   free(a.accumulator);
+  free(a.readers);
   drop_unread(g, nodes);
   g->phase = PHASE_FORWARD;
   g->scope = scope;

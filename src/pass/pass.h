@@ -6,10 +6,6 @@
 // The passes that exist, in order; `plait explain --after NAME` stops behind one.
 #define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(recompute) X(partition) X(ahead) X(fuse) X(bucket)
 
-// Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
-// The loss op is its own seed (DESIGN: linear + cross entropy is one node).
-int pass_autodiff(Graph *g, int loss, Error *error);
-
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
   int64_t samples, seq;  // of the global batch: shape of the input "step_targets"
@@ -19,7 +15,18 @@ typedef struct UpdateOptions {
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
   int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
+  int in_backward;       // a gradient is applied in MICRO, as soon as it is made, and kept by no Variable; one microbatch a step
 } UpdateOptions;
+
+// Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
+// With `in_backward` (else NULL) the gradient of a parameter that one node reads is complete where it is made, and is given
+// to update_in_backward instead. The loss op is its own seed (DESIGN: linear + cross entropy is one node).
+int pass_autodiff(Graph *g, int loss, const UpdateOptions *in_backward, Error *error);
+// Appends to MICRO the update of a parameter by its only gradient of the step (Lv et al., "Full parameter fine-tuning for large
+// language models with limited resources", 2023: LOMO). The gradient's sum of squares becomes Variable "square.NAME", for
+// the norm that END reports. Nothing clips it or skips the step.
+void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *options);
+
 // BEGIN: counts target tokens of the whole step, sets the gradient seed, zeroes accumulators. END: mean loss, global norm,
 // clip factor, skip flag, update. `loss_sum` is MICRO's loss tensor.
 int pass_update(Graph *g, int loss_sum, const UpdateOptions *options, Error *error);

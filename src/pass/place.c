@@ -124,21 +124,29 @@ static void adopt_parameters(Graph *g, int id) {
   }
 }
 
+// Scalars that no microbatch writes are the same everywhere.
+static void store_constant_scalars(Graph *g) {
+  char *written = xcalloc((size_t)g->variable.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++) {
+      int v = graph_tensor(g, g->node.data[i].output[k])->variable;
+      if (v >= 0) written[v] = 1;
+    }
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (!v->shape.rank && !written[i]) v->storage = placement_new(g, &(Placement){0});
+  }
+  free(written);
+}
+
 int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   int code = place_parameters(g, mesh, layout, error);
   if (!code) code = place_inputs(g, mesh, layout, error);
   if (code) return code;
-  for (int i = 0; i < g->variable.count; i++) { // scalars that no microbatch adds to are the same everywhere
-    Variable *v = &g->variable.data[i];
-    int written = 0;
-    for (int n = 0; n < g->node.count && v->shape.rank == 0; n++)
-      for (int k = 0; k < g->node.data[n].noutput; k++)
-        written |= g->node.data[n].region == REGION_MICRO && graph_tensor(g, g->node.data[n].output[k])->variable == i;
-    if (v->shape.rank == 0 && !written) v->storage = placement_new(g, &(Placement){0});
-  }
+  store_constant_scalars(g);
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++) {
-    if (g->node.data[i].region != REGION_MICRO) continue;
+    if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;
     int variable = open_accumulator(g, &g->node.data[i]);
     if (variable >= 0) {
       widen_accumulator(g, mesh, &g->node.data[i], variable);
@@ -150,6 +158,6 @@ int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   }
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++)
-    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].give) place_node(g, i, mesh);
+    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give) place_node(g, i, mesh);
   return PLAIT_OK;
 }

@@ -16,7 +16,7 @@ static void narrow_parameters(Graph *g, Dtype compute) {
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    for (int k = 0; n->region == REGION_MICRO && k < n->ninput; k++) {
+    for (int k = 0; n->region == REGION_MICRO && !n->update && k < n->ninput; k++) {
       Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
       if (!t || t->variable < 0 || !g->variable.data[t->variable].copies) continue;
       t->copy = 0;
@@ -67,6 +67,7 @@ static int append_cast(Graph *g, const Node *reader, int from, Dtype dtype) {
   t->stages = reader->stages;
   Node *n = &g->node.data[t->producer];
   n->stage = reader->stage;
+  n->update = reader->update;
   n->stages = reader->stages;
   return cast;
 }
@@ -100,6 +101,16 @@ static void insert_casts(Graph *g) {
   g->phase = PHASE_FORWARD;
 }
 
+// A gradient that is applied in backward has no accumulator that would round it: what hands it on to be reduced does.
+static void round_gradients(Graph *g, Dtype dtype) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (!n->update || n->op != OP_IDENTITY || graph_tensor(g, n->output[0])->variable >= 0) continue;
+    n->op = OP_CAST;
+    *node_attr(n, CastAttr) = (CastAttr){.dtype = dtype};
+  }
+}
+
 void pass_precision_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
@@ -110,6 +121,7 @@ void pass_precision_gradients(Graph *g, Dtype dtype) {
     const int v = g->tensor.data[i].variable;
     if (v >= 0) g->tensor.data[i].dtype = g->tensor.data[i].copy < 0 ? g->variable.data[v].dtype : g->variable.data[v].copy[g->tensor.data[i].copy].dtype;
   }
+  round_gradients(g, dtype);
   infer(g);
   insert_casts(g);
 }

@@ -53,18 +53,21 @@ static int like_parameter(Graph *g, const char *prefix, int parameter, VariableK
   return v;
 }
 
-static void update_parameter(Graph *g, int parameter, int gradient, int lr, int factor, int skip, int step, const UpdateOptions *o) {
+// What all updates of a region read: () each.
+typedef struct Rates { int lr, factor, skip, step; } Rates;
+
+static void update_parameter(Graph *g, int w, int gradient, const Rates *r, const UpdateOptions *o) {
+  int parameter = graph_tensor(g, w)->variable;
   double decay = g->variable.data[parameter].decay ? o->decay : 0;
-  g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
   if (!strcmp(o->optimizer, "sgd")) {
     SgdAttr attr = {o->momentum, decay};
     int momentum = o->momentum ? graph_read(g, like_parameter(g, "momentum", parameter, VARIABLE_OPTIMIZER)) : -1;
-    op_sgd(g, "sgd", graph_read(g, parameter), momentum, gradient, lr, factor, skip, &attr);
+    op_sgd(g, "sgd", w, momentum, gradient, r->lr, r->factor, r->skip, &attr);
     return;
   }
   AdamwAttr attr = {o->beta1, o->beta2, o->epsilon, decay};
   int m = like_parameter(g, "moment1", parameter, VARIABLE_OPTIMIZER), v = like_parameter(g, "moment2", parameter, VARIABLE_OPTIMIZER);
-  op_adamw(g, "adamw", graph_read(g, parameter), graph_read(g, m), graph_read(g, v), gradient, lr, factor, skip, step, &attr);
+  op_adamw(g, "adamw", w, graph_read(g, m), graph_read(g, v), gradient, r->lr, r->factor, r->skip, r->step, &attr);
 }
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.
@@ -76,14 +79,76 @@ static int loss_scale(Graph *g, const UpdateOptions *o) {
 }
 
 // One gradient, complete and placed as its parameter's storage; also kept for a dump when asked, without the loss scale.
-static int reduced_gradient(Graph *g, int accumulator, int scale, int dump) {
-  int parameter = g->variable.data[accumulator].parameter;
-  g->scope = arena_format(&g->arena, "reduce.%s", g->variable.data[parameter].name);
-  int gradient = op_identity(g, "gradient", graph_read(g, accumulator));
-  graph_tensor(g, gradient)->role = ROLE_WEIGHT_GRADIENT;
-  graph_tensor(g, gradient)->parameter = parameter;
-  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", gradient) : op_unscale(g, "dump", gradient, scale), like_parameter(g, "dump", parameter, VARIABLE_METRIC), -1);
-  return gradient;
+static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, int dump) {
+  int reduced = op_identity(g, "gradient", gradient);
+  graph_tensor(g, reduced)->role = ROLE_WEIGHT_GRADIENT;
+  graph_tensor(g, reduced)->parameter = parameter;
+  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), like_parameter(g, "dump", parameter, VARIABLE_METRIC), -1);
+  return reduced;
+}
+
+// ---- updates in backward -----------------------------------------------------------------------------------------------
+// MICRO reads what BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only
+// when everything has been applied, the gradients' factor is 1 and no step is skipped.
+
+static int constant(Graph *g, const char *name, double value) {
+  int v = graph_find_variable(g, name);
+  return graph_read(g, v >= 0 ? v : graph_variable(g, name, VARIABLE_METRIC, DTYPE_F64, scalar, (Init){INIT_CONSTANT, value}));
+}
+
+static Rates rates_in_backward(Graph *g) {
+  return (Rates){.lr = graph_read(g, find_or_add(g, "update_rate", VARIABLE_METRIC)),
+                 .factor = constant(g, "update_factor", 1),
+                 .skip = constant(g, "update_skip", 0),
+                 .step = graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER))};
+}
+
+static char *square_name(Graph *g, int parameter) { return arena_format(&g->arena, "square.%s", g->variable.data[parameter].name); }
+
+void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *o) {
+  const char *scope = g->scope;
+  Rates rates = rates_in_backward(g);
+  g->update = 1;
+  g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
+  int reduced = reduced_gradient(g, gradient, parameter, -1, o->dump_gradients);
+  int square = graph_variable(g, square_name(g, parameter), VARIABLE_METRIC, DTYPE_F64, scalar, (Init){0});
+  graph_bind(g, op_sum_squares(g, "sum_squares", reduced), square, -1);
+  update_parameter(g, graph_read_apart(g, parameter), reduced, &rates, o);
+  g->update = 0;
+  g->scope = scope;
+}
+
+static void begin_in_backward(Graph *g) {
+  int lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
+  graph_bind(g, op_identity(g, "rate", lr), find_or_add(g, "update_rate", VARIABLE_METRIC), -1);
+  op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), constant(g, "update_skip", 0));
+}
+
+// ---- the whole update --------------------------------------------------------------------------------------------------
+
+// Terms of the norm: of what is in `gradient`, and of what was applied in backward.
+static int sum_of_squares(Graph *g, const int *gradient, int n) {
+  Vec(int) squares = {0};
+  for (int i = 0; i < n; i++) {
+    g->scope = arena_format(&g->arena, "norm.%s", g->variable.data[graph_tensor(g, gradient[i])->parameter].name);
+    vec_push(&squares, op_sum_squares(g, "sum_squares", gradient[i]));
+  }
+  for (int v = 0; v < g->variable.count; v++) {
+    int square = g->variable.data[v].kind == VARIABLE_PARAMETER ? graph_find_variable(g, square_name(g, v)) : -1;
+    if (square >= 0) vec_push(&squares, graph_read(g, square));
+  }
+  g->scope = "end";
+  int sum = squares.count == 1 ? squares.data[0] : squares.count ? op_add(g, "norm", squares.data, squares.count) : -1;
+  vec_free(&squares);
+  return sum;
+}
+
+static void zero_accumulators(Graph *g, int variables) {
+  for (int v = 0; v < variables; v++)
+    if (g->variable.data[v].kind == VARIABLE_GRADIENT) {
+      g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
+      op_fill(g, "zero", v, 0);
+    }
 }
 
 int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
@@ -91,31 +156,32 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int variables = g->variable.count;
   enter(g, REGION_BEGIN);
   graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
-  for (int v = 0; v < variables; v++)
-    if (g->variable.data[v].kind == VARIABLE_GRADIENT) {
-      g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
-      op_fill(g, "zero", v, 0);
-    }
+  if (o->in_backward) begin_in_backward(g);
+  zero_accumulators(g, variables);
   enter(g, REGION_END);
-  int *gradient = arena_array(&g->arena, int, variables), *squares = arena_array(&g->arena, int, variables), n = 0;
+  int *gradient = arena_array(&g->arena, int, variables), n = 0;
   int scale = loss_scale(g, o);
   for (int v = 0; v < variables; v++) {
     if (g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
-    gradient[n] = reduced_gradient(g, v, scale, o->dump_gradients);
-    n++;
+    int parameter = g->variable.data[v].parameter;
+    g->scope = arena_format(&g->arena, "reduce.%s", g->variable.data[parameter].name);
+    gradient[n++] = reduced_gradient(g, graph_read(g, v), parameter, scale, o->dump_gradients);
   }
-  if (!n) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
-  for (int i = 0; i < n; i++) {
-    g->scope = arena_format(&g->arena, "norm.%s", g->variable.data[graph_tensor(g, gradient[i])->parameter].name);
-    squares[i] = op_sum_squares(g, "sum_squares", gradient[i]);
-  }
-  g->scope = "end";
-  int norm, factor, skip, lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
-  op_clip(g, "clip", n > 1 ? op_add(g, "norm", squares, n) : squares[0], scale, o->clip, &norm, &factor, &skip);
+  int sum = sum_of_squares(g, gradient, n), norm;
+  if (sum < 0) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
+  Rates rates;
+  if (!o->in_backward) rates.lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
+  op_clip(g, "clip", sum, scale, o->clip, &norm, &rates.factor, &rates.skip);
   graph_bind(g, norm, find_or_add(g, "grad_norm", VARIABLE_METRIC), -1);
-  graph_bind(g, skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
-  int step = op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip);
-  for (int i = 0; i < n; i++) update_parameter(g, graph_tensor(g, gradient[i])->parameter, gradient[i], lr, factor, skip, step, o);
+  graph_bind(g, rates.skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
+  if (o->in_backward) rates = rates_in_backward(g);
+  else rates.step = op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), rates.skip);
+  int skip = rates.skip;
+  for (int i = 0; i < n; i++) {
+    int parameter = graph_tensor(g, gradient[i])->parameter;
+    g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
+    update_parameter(g, graph_read(g, parameter), gradient[i], &rates, o);
+  }
   g->scope = "end";
   if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
     op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), skip, o->loss_scale_interval);

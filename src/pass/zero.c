@@ -113,11 +113,13 @@ static void refresh_copies(Graph *g) {
   g->region = REGION_MICRO;
 }
 
-// END and BEGIN read and write storage: tensors there that are bound to a parameter mean the storage, not the Copy.
+static int is_update(const Node *n) { return n->region != REGION_MICRO || n->update; }
+
+// Updates read and write storage: tensors there that are bound to a parameter mean the storage, not the Copy.
 static void rebind_update(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (n->region == REGION_MICRO) continue;
+    if (!is_update(n)) continue;
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
       if (id < 0) continue;
@@ -129,27 +131,71 @@ static void rebind_update(Graph *g) {
   }
 }
 
+static void place_update(Graph *g, const Mesh *mesh, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
+      t->placement = g->variable.data[t->parameter].storage;
+  }
+  place_node(g, id, mesh);
+}
+
+// A scalar that an update in MICRO writes lies as it is written; on the ranks of other stages it stays zero, so that all can add it.
+static void store_written_scalars(Graph *g, const Mesh *mesh, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (!v || v->shape.rank) continue;
+    Placement p = *t->placement;
+    int pp = mesh_axis(mesh, "pp");
+    uint64_t coordinates = pp >= 0 ? mesh_stage_coordinates(mesh, v->stages) : 0;
+    if (coordinates & (coordinates - 1)) p.partial |= 1u << pp;
+    t->placement = v->storage = placement_new(g, &p);
+    place_node(g, id, mesh);
+  }
+}
+
+// Updates in MICRO: those of parameters whose gradient is complete there.
+static void place_updates_in_backward(Graph *g, const Mesh *mesh) {
+  int any = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO || !n->update) continue;
+    place_update(g, mesh, i);
+    store_written_scalars(g, mesh, i);
+    any = 1;
+  }
+  for (int i = 0; any && i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    if (t->variable >= 0 && !t->placement) t->placement = g->variable.data[t->variable].storage;
+  }
+}
+
+// What is shaped as its parameter, moments and dumps say, lies as this does; scalars are everywhere.
+static void store_rest(Graph *g, int scalars) {
+  const Placement *everywhere = placement_new(g, &(Placement){0});
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->storage || (!v->shape.rank && !scalars)) continue;
+    v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : everywhere;
+  }
+}
+
 // Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
   point_at_copies(g);
   if (layout->zero >= 2) store_gradients(g, mesh, layout);
-  for (int i = 0; i < g->variable.count; i++) { // moments and dumps lie as their parameter
-    Variable *v = &g->variable.data[i];
-    if (!v->storage) v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : placement_new(g, &(Placement){0});
-  }
+  store_rest(g, 0);
+  rebind_update(g);
+  place_updates_in_backward(g, mesh);
+  store_rest(g, 1);
   rebind_update(g);
   refresh_copies(g);
-  for (int i = 0; i < g->node.count; i++) {
-    Node *n = &g->node.data[i];
-    if (n->region == REGION_MICRO) continue;
-    for (int k = 0; k < n->noutput; k++) {
-      Tensor *t = graph_tensor(g, n->output[k]);
-      if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
-        t->placement = g->variable.data[t->parameter].storage;
-    }
-    place_node(g, i, mesh);
-  }
+  for (int i = 0; i < g->node.count; i++)
+    if (g->node.data[i].region != REGION_MICRO) place_update(g, mesh, i);
   return PLAIT_OK;
 }

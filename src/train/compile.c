@@ -21,7 +21,7 @@ static int run_autodiff(Compile *c, Error *error) {
   const CompileOptions *o = c->o;
   if (o->mode == MODEL_GENERATE) return PLAIT_OK;
   if (o->mode == MODEL_EVALUATE) return pass_evaluate(c->g, c->outputs.loss_sum, o->step_samples, o->seq, error);
-  int code = pass_autodiff(c->g, c->outputs.loss_sum, error);
+  int code = pass_autodiff(c->g, c->outputs.loss_sum, o->update.in_backward ? &o->update : NULL, error);
   UpdateOptions update = o->update;
   update.samples = o->step_samples;
   update.seq = o->seq;

@@ -16,7 +16,8 @@ static void describe_first(const Rank *r, const StepResult *s, char *text, size_
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size) {
   char first[512];
   describe_first(r, s, first, sizeof first);
-  if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
+  if (r->job->options.update.in_backward) snprintf(text, size, "step %lld: %s; backward had applied it already", (long long)step, first);
+  else if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
   else
     snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step, first,
              state_scalar(r->state, "loss_scale"));

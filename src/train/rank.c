@@ -1,5 +1,6 @@
 // Ranks: what a job compiles once, and what each rank does with it.
 #include "train/rank.h"
+#include <math.h>
 #include <string.h>
 
 static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *schedule, int microbatches, Program ***out, Error *error) {
@@ -184,6 +185,19 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
   return code ? code : share_first(r, first, error);
 }
 
+// The same where updates are made in backward: weights are not what they were, but the gradients' sums of squares tell.
+static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
+  const Graph *g = r->job->train;
+  *first = (NonFinite){.rank = r->rank, .variable = -1};
+  for (int i = 0; i < g->node.count && !first->found; i++) {
+    const Node *n = &g->node.data[i];
+    if (!n->update || n->op != OP_SUM_SQUARES) continue;
+    double square = state_scalar(r->state, g->variable.data[graph_tensor(g, n->output[0])->variable].name);
+    if (!isfinite(square)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, square};
+  }
+  return share_first(r, first, error);
+}
+
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
   Batch *batch;
   result->first = (NonFinite){0};
@@ -200,7 +214,8 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, inputs, error);
-  if (!code && state_scalar(r->state, "skip") != 0) code = find_first(r, step, inputs, counters, &result->first, error);
+  if (!code && state_scalar(r->state, "skip") != 0)
+    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, inputs, counters, &result->first, error);
   if (!code && r->job->check) code = executor_check_agreement(r->train, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);

@@ -519,8 +519,29 @@ static int check_precision(Loader *loader) {
   return PLAIT_OK;
 }
 
+// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
+static int check_update(Loader *loader) {
+  const Recipe *r = loader->recipe;
+  if (r->parallel.update != RECIPE_UPDATE_IN_BACKWARD) return PLAIT_OK;
+  const char *where = where_of(loader, "parallel.update");
+  int m = recipe_microbatches(r);
+  if (m > 1)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but the gradients of %d microbatches are accumulated, so that none is "
+                     "complete in backward; take batch.micro %d, or update: end", where, m, r->batch.global / r->mesh.dp);
+  if (r->optimizer.clip > 0)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but optimizer.clip is %.15g, and the global norm is known only behind "
+                     "backward; take optimizer.clip 0, or update: end", where, r->optimizer.clip);
+  if (r->precision == DTYPE_F16)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but precision: fp16 skips steps that overflow, and what backward has "
+                     "applied cannot be taken back; take bf16, or update: end", where);
+  if (r->run.non_finite == RECIPE_SKIP)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but run.non_finite is skip, and what backward has applied cannot be taken "
+                     "back; take run.non_finite stop or rollback, or update: end", where);
+  return PLAIT_OK;
+}
+
 static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision};
+  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision, check_update};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](loader);
     if (code < 0) return code;

@@ -14,6 +14,7 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
 typedef enum RecipePipeline { RECIPE_NAIVE, RECIPE_GPIPE, RECIPE_1F1B, RECIPE_INTERLEAVED } RecipePipeline;
+typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
@@ -67,6 +68,7 @@ typedef struct Recipe {
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
+    int update;     // RecipeUpdate
   } parallel;
   struct {
     int name; // RecipeLayout

@@ -12,6 +12,7 @@ static const RecipeWord recompute_words[] = {
     {"full", RECIPE_RECOMPUTE_FULL, false},
     {0},
 };
+static const RecipeWord update_words[] = {{"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
 static const RecipeWord pipeline_words[] = {
     {"naive", RECIPE_NAIVE, false}, {"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {"interleaved", RECIPE_INTERLEAVED, false}, {0}};
 static const RecipeWord precision_words[] = {
@@ -112,6 +113,10 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
                "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
+    KEY("parallel.update", RECIPE_CHOICE, parallel.update, "end", .words = update_words, .example = "end",
+        .doc = "When gradients are applied: all at the end of the step, or each in backward as soon as it is complete, after which its "
+               "memory is free again (in_backward). That takes one microbatch a step, optimizer.clip 0, run.non_finite stop or rollback, "
+               "and a precision without a loss scale. Parameters that several layers share are updated at the end all the same."),
 
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words,
         .doc = layout_doc),

@@ -26,7 +26,8 @@ static UpdateOptions update_options(const Recipe *r) {
                          .clip = r->optimizer.clip,
                          .dump_gradients = r->run.dump_gradients != NULL,
                          .loss_scale = r->loss_scale.initial,
-                         .loss_scale_interval = r->loss_scale.growth_interval};
+                         .loss_scale_interval = r->loss_scale.growth_interval,
+                         .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
 static int row_has_tp(const Recipe *r, RecipeRow row) {

@@ -25,7 +25,7 @@ static Graph *training_graph(const ModelConfig *c, Dtype dtype) {
   ModelOutputs outputs;
   UpdateOptions update = {.samples = BATCH, .seq = SEQ, .optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
-  SUCCEED(pass_autodiff(g, outputs.loss_sum, &error));
+  SUCCEED(pass_autodiff(g, outputs.loss_sum, NULL, &error));
   SUCCEED(pass_update(g, outputs.loss_sum, &update, &error));
   SUCCEED(pass_precision(g, dtype, &error));
   SUCCEED(graph_verify(g, "update", &error));
