@@ -85,7 +85,7 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
       int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
       if (maker < 0 || spot[maker].order < 0) continue;
       Spot from = spot[maker];
-      if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED};
+      if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED, .index = from.index};
       if (from.within == AT_GATHERS || by_spot(&from, s) <= 0) continue;
       s->run = from.run, s->within = from.within;
       put_off(s, from.order, count);

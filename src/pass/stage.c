@@ -95,12 +95,20 @@ static void stage_micro(Graph *g) {
   }
 }
 
-// Scalars live everywhere; what belongs to a parameter lives where the parameter does.
+// Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives where the
+// parameter does.
 static void stage_variables(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_PARAMETER) continue;
     v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : all_stages(g);
+  }
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && n->update && k < n->noutput; k++) {
+      const Tensor *t = graph_tensor(g, n->output[k]);
+      if (t->variable >= 0 && !t->shape.rank) g->variable.data[t->variable].stages = n->stages;
+    }
   }
 }
 

@@ -141,19 +141,13 @@ static void place_update(Graph *g, const Mesh *mesh, int id) {
   place_node(g, id, mesh);
 }
 
-// A scalar that an update in MICRO writes lies as it is written; on the ranks of other stages it stays zero, so that all can add it.
-static void store_written_scalars(Graph *g, const Mesh *mesh, int id) {
+// A scalar that an update in MICRO writes lies as it is written.
+static void store_written_scalars(Graph *g, int id) {
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {
-    Tensor *t = graph_tensor(g, n->output[k]);
+    const Tensor *t = graph_tensor(g, n->output[k]);
     Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
-    if (!v || v->shape.rank) continue;
-    Placement p = *t->placement;
-    int pp = mesh_axis(mesh, "pp");
-    uint64_t coordinates = pp >= 0 ? mesh_stage_coordinates(mesh, v->stages) : 0;
-    if (coordinates & (coordinates - 1)) p.partial |= 1u << pp;
-    t->placement = v->storage = placement_new(g, &p);
-    place_node(g, id, mesh);
+    if (v && !v->shape.rank) v->storage = t->placement;
   }
 }
 
@@ -164,7 +158,7 @@ static void place_updates_in_backward(Graph *g, const Mesh *mesh) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO || !n->update) continue;
     place_update(g, mesh, i);
-    store_written_scalars(g, mesh, i);
+    store_written_scalars(g, i);
     any = 1;
   }
   for (int i = 0; any && i < g->tensor.count; i++) {
