@@ -69,6 +69,12 @@ BREAKS(variable_of_other_size, "does not fit its Variable", graph_tensor(s.g, s.
 BREAKS(variable_of_other_dtype, "does not fit its Variable", s.g->variable.data[s.w].dtype = DTYPE_F64)
 BREAKS(copy_missing, "Copy", graph_bind(s.g, graph_read(s.g, s.scalar), s.scalar, 0))
 
+// A second accumulation takes the value from before the first, which has overwritten it.
+BREAKS(overwritten, "an input is overwritten before it is read", {
+  s.g->region = REGION_MICRO;
+  op_accumulate(s.g, "again", graph_tensor(s.g, s.sum)->producer >= 0 ? maker(&s, s.sum)->input[0] : -1, maker(&s, s.sum)->input[1]);
+})
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_graphs_pass), cmocka_unit_test(node_id),          cmocka_unit_test(input_missing),
@@ -76,7 +82,7 @@ int main(void) {
       cmocka_unit_test(input_without_source), cmocka_unit_test(region_crossed), cmocka_unit_test(region_backwards),
       cmocka_unit_test(output_missing),    cmocka_unit_test(output_of_another), cmocka_unit_test(output_twice),
       cmocka_unit_test(variable_missing),  cmocka_unit_test(variable_of_other_size), cmocka_unit_test(variable_of_other_dtype),
-      cmocka_unit_test(copy_missing),
+      cmocka_unit_test(copy_missing),      cmocka_unit_test(overwritten),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

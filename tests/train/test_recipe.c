@@ -80,6 +80,11 @@ static const Bad bad[] = {
     {BASE "precision: fp64\nparallel: {grad_dtype: bf16}\n", NULL, "parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64"},
     {BASE, "parallel.grad_dtype=fp16", "parallel.grad_dtype must be one of fp32, bf16, not \"fp16\"; did you mean"},
     {BASE, "run.non_finite=abort", "run.non_finite must be one of skip, stop, rollback"},
+    {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\n", NULL, "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
+     "accumulated, so that none is complete in backward; take batch.micro 64"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only behind backward; take optimizer.clip 0"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", NULL, "but run.non_finite is skip, and what backward has applied cannot be taken back"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\nprecision: fp16\n", NULL, "but precision: fp16 skips steps that overflow"},
     {BASE, "run.comm=nccl", "run.comm: nccl is not built yet"},
     {BASE, "run.backend=cuda", "run.backend: cuda is not built yet"},
     {BASE, "batch.global=60",
