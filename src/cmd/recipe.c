@@ -24,6 +24,7 @@ int cmd_recipe(int argc, char **argv) {
   Recipe recipe;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (code < 0) return command_fail("recipe", &error);
+  if (recipe.notes) fputs(recipe.notes, stderr);
   recipe_print(&recipe, stdout);
   recipe_free(&recipe);
   return 0;

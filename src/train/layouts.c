@@ -1,7 +1,6 @@
 // Features of recipes, and the pairs that are refused.
 #include "train/layouts.h"
 #include "train/recipe_keys.h"
-#include <stdlib.h>
 #include <string.h>
 
 const LayoutTraits layout_traits[LAYOUT_FEATURES] = {
@@ -27,22 +26,11 @@ static const RecipeWord *word_of(const RecipeKey *key, const char *name) {
   return NULL;
 }
 
-// "> N", "= N", "= true", "= false" or "= WORD" for a key's value.
-static bool fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition) {
-  const void *field = (const char *)recipe + key->offset;
-  const char *text = condition + 2;
-  if (key->kind == RECIPE_BOOL) return *(const bool *)field == !strcmp(text, "true");
-  if (key->kind == RECIPE_CHOICE) return word_of(key, text) && *(const int *)field == word_of(key, text)->value;
-  if (key->kind != RECIPE_INT) return false;
-  int value = *(const int *)field;
-  return condition[0] == '>' ? value > atoi(text) : value == atoi(text);
-}
-
 static bool has_feature(const Recipe *r, LayoutFeature f) {
   const LayoutTraits *t = &layout_traits[f];
   if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
   const RecipeKey *key = recipe_key_find(t->key);
-  if (!key || !fulfils(r, key, t->condition)) return false;
+  if (!key || !recipe_fulfils(r, key, t->condition)) return false;
   return !t->axis[0] || (!strcmp(t->axis, "dp") ? r->mesh.dp : !strcmp(t->axis, "tp") ? r->mesh.tp : r->mesh.pp) > 1;
 }
 

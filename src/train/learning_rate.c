@@ -9,7 +9,7 @@ double learning_rate_at(const Recipe *recipe, int64_t step) {
   if (step < warmup) return lr * (double)(step + 1) / (double)warmup;
   if (recipe->schedule.name == RECIPE_CONSTANT) return lr;
   if (step >= steps) return least;
-  int64_t start = recipe->schedule.name == RECIPE_WSD ? steps - recipe->schedule.decay_steps : warmup;
+  int64_t start = recipe->schedule.name == RECIPE_WSD ? steps - recipe_decay_steps(recipe) : warmup;
   if (step < start) return lr;
   double p = (double)(step - start) / (double)(steps - start); // start <= step < steps
   if (recipe->schedule.name == RECIPE_COSINE) return least + (lr - least) * (1 + cos(M_PI * p)) / 2;

@@ -422,6 +422,7 @@ static void announce(const Loop *l) {
           units_count((double)model_config_parameters(&l->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, r->parallel.zero, dtype_name((Dtype)r->precision), units_bytes((double)bytes).s, l->job->threads);
   if (r->parallel.grad_dtype == DTYPE_BF16 && l->job->microbatches > 1)
     fprintf(l->out, "gradients of %d microbatches are added in bf16: what one adds to a sum 256 times as large is lost\n", l->job->microbatches);
+  if (r->notes) fputs(r->notes, l->out);
   if (l->resume) fprintf(l->out, "going on from %s\n", checkpoint_path(l->resume));
 }
 

@@ -32,7 +32,12 @@ static int stop(const Rank *r, int64_t step, const StepResult *s, const char *wh
 int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error) {
   *to = -1;
   v->rolled_back = 0;
-  if (!s->skipped || v->recipe->run.non_finite == RECIPE_SKIP || non_finite_is_scaling(v, r, s)) return PLAIT_OK;
+  if (s->skipped && non_finite_is_scaling(v, r, s)) return PLAIT_OK;
+  v->in_a_row = s->skipped ? v->in_a_row + 1 : 0;
+  if (!s->skipped) return PLAIT_OK;
+  if (v->in_a_row == NON_FINITE_IN_A_ROW)
+    return stop(r, step, s, "this is the 20th step in a row that is not finite, and each was skipped: more would not help", error);
+  if (v->recipe->run.non_finite == RECIPE_SKIP) return PLAIT_OK;
   if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, "run.non_finite is stop", error);
   if (v->rollbacks == NON_FINITE_ROLLBACKS) return stop(r, step, s, "the run was rolled back 3 times already", error);
   Checkpoint *newest = NULL;

@@ -4,7 +4,10 @@
 #include "train/rank.h"
 #include "train/recipe.h"
 
-enum { NON_FINITE_ROLLBACKS = 3 }; // without a finite checkpoint between them
+enum {
+  NON_FINITE_ROLLBACKS = 3, // without a finite checkpoint between them
+  NON_FINITE_IN_A_ROW = 20  // skipped steps behind which weights, not batches, are to blame
+};
 
 // One rank's view; all ranks come to the same conclusions.
 typedef struct Recovery {
@@ -13,6 +16,7 @@ typedef struct Recovery {
   Checkpoint *start;       // what the run went on from, where the folder has none; may be NULL
   int rollbacks;           // since a checkpoint was saved after a finite step
   int rolled_back;         // the last step ended in one
+  int in_a_row;            // steps that were not finite, up to the last one, without those of the search for a loss scale
 } Recovery;
 
 // Whether nothing but the search for a loss scale stands behind it: gradients that were scaled too much.

@@ -1,8 +1,9 @@
-// Loading of recipes: the YAML tree and the overrides walk through the key table into the struct, then cross-checks.
+// Loading of recipes: the YAML tree and the overrides walk through the key table into the struct.
 #include "train/recipe.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/yaml.h"
+#include "train/recipe_check.h"
 #include "train/recipe_keys.h"
 #include <ctype.h>
 #include <errno.h>
@@ -12,21 +13,20 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_KEYS = 128, MAX_CORPORA = 4096, MAX_RANKS = 1 << 24 };
+enum { MAX_KEYS = 128, MAX_CORPORA = 4096 };
 
 typedef struct Loader {
   Recipe *recipe;
   const char *name;            // of the source in messages: the file, or the override
   bool positions;              // messages carry line and column
   const char *folder;          // that relative paths start from
-  const char *where[MAX_KEYS]; // by key: place of its value, NULL where it is the default
   Arena arena;                 // trees and messages, freed at the end
   Error *error;
 } Loader;
 
 // Text of a value for a message: short, one line, printable.
 static const char *shown(Loader *loader, const YamlNode *node) {
-  if (node->kind == YAML_LIST) return "a list";
+  if (node->kind == YAML_LIST) return node->count ? "a list" : "an empty list";
   if (node->kind == YAML_MAP) return "a map of keys";
   char text[64];
   size_t n = 0;
@@ -54,6 +54,12 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s%s", place(loader, node), key->path,
                    allowed, shown(loader, node), hint);
+}
+
+static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+  char allowed[512];
+  recipe_key_allowed(key, allowed, sizeof allowed);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but %s is in it", place(loader, item), key->path, allowed, shown(loader, item));
 }
 
 static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
@@ -109,7 +115,7 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   if (node->kind != YAML_LIST || node->count != 2) return wrong(loader, key, node);
   for (int i = 0; i < 2; i++) {
     double value;
-    if (!read_real(node->items[i], &value) || !in_range(key, value)) return wrong(loader, key, node->items[i]);
+    if (!read_real(node->items[i], &value) || !in_range(key, value)) return wrong_item(loader, key, node->items[i]);
     field[i] = value;
   }
   return PLAIT_OK;
@@ -117,14 +123,25 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
-  if (node->kind != YAML_LIST || node->count < 1 || node->count > RECIPE_MAX_INTS) return wrong(loader, key, node);
+  if (node->kind == YAML_LIST && node->count > RECIPE_MAX_INTS)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s has %d numbers, but at most %d are allowed", place(loader, node), key->path, node->count, RECIPE_MAX_INTS);
+  if (node->kind != YAML_LIST || node->count < 1) return wrong(loader, key, node);
   for (int i = 0; i < node->count; i++) {
     int64_t value;
-    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value)) return wrong(loader, key, node->items[i]);
+    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value)) return wrong_item(loader, key, node->items[i]);
     list.items[list.count++] = (int)value;
   }
   *field = list;
   return PLAIT_OK;
+}
+
+static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, RECIPE_AXES) : NULL;
+  if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
+                     place(loader, item), key->path);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s", place(loader, item), key->path,
+                   shown(loader, item), nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
 // "auto", or [tp]: names of axes, each once.
@@ -138,7 +155,8 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
     int axis = 0, twice = 0;
     while (axis < RECIPE_AXES && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
     for (int k = 0; k < list.count; k++) twice |= list.axis[k] == axis;
-    if (axis == RECIPE_AXES || twice) return wrong(loader, key, item);
+    if (twice) return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once", place(loader, item), key->path, item->text);
+    if (axis == RECIPE_AXES) return wrong_axis(loader, key, item);
     list.axis[list.count++] = axis;
   }
   return *field = list, PLAIT_OK;
@@ -262,7 +280,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
 // --- keys ------------------------------------------------------------------------------------------------------------
 
 static int set_default(Loader *loader, const RecipeKey *key) {
-  loader->where[key - recipe_keys] = NULL;
+  loader->recipe->where[key - recipe_keys] = NULL;
   if (key->kind == RECIPE_LATER) return PLAIT_OK;
   if (!key->fallback) {
     size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : key->kind == RECIPE_INTS ? sizeof(RecipeInts) : sizeof(char *);
@@ -297,7 +315,7 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
   const RecipeKey *key = recipe_key_find(path);
   if (key && yaml_is_null(value)) return set_default(loader, key);
   if (key) {
-    loader->where[key - recipe_keys] = place(loader, value);
+    loader->recipe->where[key - recipe_keys] = arena_strdup(&loader->recipe->arena, place(loader, value));
     return set_value(loader, key, value);
   }
   if (!recipe_section_exists(path)) {
@@ -346,209 +364,6 @@ static int apply_override(Loader *loader, const char *text, const char *folder) 
   return code < 0 ? code : apply(loader, path, value, value);
 }
 
-// --- checks across keys ----------------------------------------------------------------------------------------------
-
-// Where a key was given; the file where it was not.
-static const char *where_of(const Loader *loader, const char *path) {
-  const char *where = loader->where[recipe_key_find(path) - recipe_keys];
-  return where ? where : loader->name;
-}
-
-static int check_required(Loader *loader) {
-  Recipe *r = loader->recipe;
-  for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].required && !loader->where[i])
-      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be given, as in %s", loader->name,
-                       recipe_keys[i].path, recipe_keys[i].example);
-  if (!r->model.config && r->model.init[0] == '/')
-    r->model.config = arena_format(&r->arena, "%s/config.json", r->model.init);
-  if (r->model.config) return PLAIT_OK;
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: model.config must be given, or a folder as model.init",
-                   loader->name);
-}
-
-static int check_mesh(Loader *loader) {
-  const Recipe *r = loader->recipe;
-  int64_t ranks = 1, sizes[4] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
-  for (int i = 0; i < 4; i++) {
-    ranks *= sizes[i];
-    int most = r->run.comm == RECIPE_COMM_LOCAL ? RECIPE_LOCAL_RANKS : MAX_RANKS;
-    if (ranks > most)
-      return error_set(loader->error, PLAIT_BAD_INPUT,
-                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
-                       "carries; make an axis smaller", where_of(loader, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
-                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
-  }
-  return PLAIT_OK;
-}
-
-// The divisors of n next to `value`, as text.
-static const char *nearest_divisors(Loader *loader, int n, int value) {
-  int below = value < n ? value : n, above = value;
-  while (below > 1 && n % below) below--;
-  while (above < n && n % above) above++;
-  return above > n || above == below ? arena_format(&loader->arena, "%d", below) : arena_format(&loader->arena, "%d or %d", below, above);
-}
-
-static int check_sharding(Loader *loader) {
-  const Recipe *r = loader->recipe;
-  int hybrid = r->parallel.hybrid;
-  if (hybrid && r->mesh.dp % hybrid)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
-                     where_of(loader, "parallel.hybrid"), hybrid, r->mesh.dp, nearest_divisors(loader, r->mesh.dp, hybrid));
-  if (hybrid && !r->parallel.zero)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
-                     where_of(loader, "parallel.hybrid"), hybrid);
-  if (hybrid == 1)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
-                     "parallel.zero 0", where_of(loader, "parallel.hybrid"), r->mesh.dp);
-  if (r->parallel.sequence && r->mesh.tp == 1)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.sequence is true, but mesh.tp is 1, so that there is nothing to shard the sequence over",
-                     where_of(loader, "parallel.sequence"));
-  if (r->parallel.recompute_layers && r->parallel.recompute == RECIPE_RECOMPUTE_NONE)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.recompute_layers is %d, but parallel.recompute is none; take selective or full",
-                     where_of(loader, "parallel.recompute_layers"), r->parallel.recompute_layers);
-  if (!r->parallel.reshard && r->parallel.zero != 3)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; "
-                     "it belongs to zero 3", where_of(loader, "parallel.reshard"), r->parallel.zero);
-  return PLAIT_OK;
-}
-
-static int check_batch(Loader *loader) {
-  const Recipe *r = loader->recipe;
-  int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
-  if (below == global) return PLAIT_OK;
-  const char *nearest = below
-                            ? arena_format(&loader->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
-                            : arena_format(&loader->arena, "%lld", (long long)unit);
-  return error_set(loader->error, PLAIT_BAD_INPUT,
-                   "%s: batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
-                   "nearest is %s",
-                   where_of(loader, "batch.global"), (long long)global, r->batch.micro, r->mesh.dp, (long long)unit,
-                   nearest);
-}
-
-static int check_pipeline(Loader *loader) {
-  const Recipe *r = loader->recipe;
-  int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
-  int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
-  if (v > 1 && pp == 1)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
-                     where_of(loader, "parallel.virtual"), v);
-  if (v > 1 && pipeline == RECIPE_1F1B)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
-                     "or virtual 1", where_of(loader, "parallel.virtual"), v);
-  if (v == 1 && pipeline == RECIPE_INTERLEAVED && pp > 1)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
-                     where_of(loader, "parallel.virtual"));
-  if (pipeline == RECIPE_INTERLEAVED && m % pp) {
-    int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
-    const char *nearest = below ? arena_format(&loader->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&loader->arena, "%d", pp * unit);
-    return error_set(loader->error, PLAIT_BAD_INPUT,
-                     "%s: batch.global %d makes %d microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
-                     "batch.global is %s", where_of(loader, "batch.global"), r->batch.global, m, pp, nearest);
-  }
-  if (layers && layers != pp * v)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
-                     "%d stages", where_of(loader, "parallel.layers"), layers, layers > 1 ? "s" : "", pp, v, pp * v);
-  for (int s = 1; s + 1 < layers; s++)
-    if (!r->parallel.layers.items[s])
-      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
-                       "has the head, can do without", where_of(loader, "parallel.layers"), s);
-  return PLAIT_OK;
-}
-
-static int check_layout(Loader *loader) {
-  char text[400];
-  int row = recipe_layout_problem(loader->recipe, text, sizeof text);
-  if (row < 0) return PLAIT_OK;
-  static const char *const keys[] = {
-#define LAYOUT_ROW(id, name, meaning) "layout." name,
-#include "dist/layout_rows.def"
-  };
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s", where_of(loader, keys[row]), text);
-}
-
-static int check_schedule(Loader *loader) {
-  Recipe *r = loader->recipe;
-  if (r->schedule.warmup > r->schedule.steps)
-    return error_set(loader->error, PLAIT_BAD_INPUT,
-                     "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
-                     where_of(loader, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
-  if (r->schedule.min_lr > r->optimizer.lr)
-    return error_set(loader->error, PLAIT_BAD_INPUT,
-                     "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
-                     where_of(loader, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
-  int64_t rest = r->schedule.steps - r->schedule.warmup;
-  if (r->schedule.decay_steps < 0) {
-    r->schedule.decay_steps = r->schedule.steps / 10;
-    if (r->schedule.decay_steps > rest) r->schedule.decay_steps = rest;
-  }
-  if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
-    return error_set(loader->error, PLAIT_BAD_INPUT,
-                     "%s: schedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
-                     where_of(loader, "schedule.decay_steps"), (long long)r->schedule.decay_steps, (long long)rest);
-  return PLAIT_OK;
-}
-
-static int check_eval(Loader *loader) {
-  Recipe *r = loader->recipe;
-  if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
-  if (loader->where[recipe_key_find("eval.every") - recipe_keys])
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: eval.every is %lld, but data.valid is not given",
-                     where_of(loader, "eval.every"), (long long)r->eval.every);
-  r->eval.every = 0; // the default means: where there is something to evaluate on
-  return PLAIT_OK;
-}
-
-// A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
-static int check_precision(Loader *loader) {
-  Recipe *r = loader->recipe;
-  if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
-                     where_of(loader, "parallel.grad_dtype"));
-  if (r->precision == DTYPE_F16) return PLAIT_OK;
-  static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
-  double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
-  for (int i = 0; i < 2; i++)
-    if (values[i] != 0 && loader->where[recipe_key_find(keys[i]) - recipe_keys])
-      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is %.15g, but only precision: fp16 scales the loss, and this is %s",
-                       where_of(loader, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
-  r->loss_scale.initial = 0;
-  r->loss_scale.growth_interval = 0;
-  return PLAIT_OK;
-}
-
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
-static int check_update(Loader *loader) {
-  const Recipe *r = loader->recipe;
-  if (r->parallel.update != RECIPE_UPDATE_IN_BACKWARD) return PLAIT_OK;
-  const char *where = where_of(loader, "parallel.update");
-  int m = recipe_microbatches(r);
-  if (m > 1)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but the gradients of %d microbatches are accumulated, so that none is "
-                     "complete in backward; take batch.micro %d, or update: end", where, m, r->batch.global / r->mesh.dp);
-  if (r->optimizer.clip > 0)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but optimizer.clip is %.15g, and the global norm is known only behind "
-                     "backward; take optimizer.clip 0, or update: end", where, r->optimizer.clip);
-  if (r->precision == DTYPE_F16)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but precision: fp16 skips steps that overflow, and what backward has "
-                     "applied cannot be taken back; take bf16, or update: end", where);
-  if (r->run.non_finite == RECIPE_SKIP)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but run.non_finite is skip, and what backward has applied cannot be taken "
-                     "back; take run.non_finite stop or rollback, or update: end", where);
-  return PLAIT_OK;
-}
-
-static int check_all(Loader *loader) {
-  int (*const checks[])(Loader *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision, check_update};
-  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-    int code = checks[i](loader);
-    if (code < 0) return code;
-  }
-  return PLAIT_OK;
-}
-
 // --- entry -----------------------------------------------------------------------------------------------------------
 
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
@@ -560,12 +375,14 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
     return error_set(error, PLAIT_FAILED, "the current folder cannot be found: %s", strerror(errno));
   Loader loader = {.recipe = recipe, .name = name, .positions = true, .error = error};
   loader.folder = absolute_path(&loader.arena, here, folder);
+  recipe->name = arena_strdup(&recipe->arena, name);
+  recipe->where = arena_array(&recipe->arena, const char *, recipe_key_count);
   int code = PLAIT_OK;
   for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(&loader, &recipe_keys[i]);
+  Recipe defaults = *recipe;
   if (code == PLAIT_OK) code = apply_file(&loader, text, size);
   for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], here);
-  loader.name = name;
-  if (code == PLAIT_OK) code = check_all(&loader);
+  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   arena_free(&loader.arena);
   if (code < 0) recipe_free(recipe);
   return code;

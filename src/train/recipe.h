@@ -92,7 +92,7 @@ typedef struct Recipe {
     int name; // RecipeSchedule
     int64_t warmup, steps;
     double min_lr;
-    int64_t decay_steps; // of wsd; "auto" was made a tenth of steps
+    int64_t decay_steps; // of wsd; -1: auto, see recipe_decay_steps
   } schedule;
   struct {
     int64_t every; // steps; 0: only at the end
@@ -119,6 +119,9 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
+  char *name;         // the file, for messages; NULL in a recipe that was not loaded
+  const char **where; // by key: the place of its value, "recipe.yaml:5:12"; NULL where it is the default
+  char *notes;        // a line for each value that does nothing, or NULL; for whoever runs or plans to read
   Arena arena;
 } Recipe;
 
@@ -137,6 +140,14 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
+// For messages: where the value of a key was given, "recipe.yaml:5:12" or "batch.micro=4"; the file where it was not.
+const char *recipe_where(const Recipe *recipe, const char *path);
+
+// schedule.decay_steps, or what auto means: a tenth of the steps, at most those behind the warm-up.
+static inline int64_t recipe_decay_steps(const Recipe *r) {
+  int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
+  return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
+}
 // parallel.virtual, or what auto means: 2 for an interleaved pipeline, else 1.
 static inline int recipe_virtual_stages(const Recipe *r) {
   return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->parallel.pipeline == RECIPE_INTERLEAVED && r->mesh.pp > 1 ? 2 : 1;
@@ -145,6 +156,8 @@ enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
 
+// The ranks of an axis, by its place in recipe_axis_names.
+static inline int recipe_axis_size(const Recipe *r, int axis) { return axis == 0 ? r->mesh.dp : axis == 1 ? r->mesh.cp : r->mesh.tp; }
 // The axes of a row: its own, or those of the Layout that the recipe starts from. And the product of their sizes.
 RecipeAxes recipe_layout_row(const Recipe *recipe, RecipeRow row);
 int recipe_layout_shards(const Recipe *recipe, RecipeRow row);

@@ -2,6 +2,7 @@
 #include "train/recipe_keys.h"
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const RecipeWord init_words[] = {{"random", 0, false}, {0}};
@@ -105,7 +106,7 @@ const RecipeKey recipe_keys[] = {
                "a multiple of mesh.pp of microbatches."),
     KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true, .automatic = 0,
         .doc = "Stages of each pipeline rank, laid over the ranks in turn (not with 1f1b); auto: 2 for interleaved, else 1."),
-    KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = MANY,
+    KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX,
         .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
@@ -200,7 +201,7 @@ const RecipeKey recipe_keys[] = {
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto",
         .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
-        .example = "auto", .doc = "Threads of all local ranks together; auto: the cores that this process may use."),
+        .example = "auto", .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process may use."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
@@ -209,7 +210,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many first steps run.dump_gradients writes."),
     KEY("run.non_finite", RECIPE_CHOICE, run.non_finite, "skip", .words = non_finite_words, .example = "skip",
         .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The step is skipped "
-               "in any case and the first such value is named; then the run goes on (skip), ends (stop), or goes on from the "
+               "in any case and the first such value is named; then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
                "weights of the newest checkpoint with the next batches (rollback; at most 3 times from the same checkpoint)."),
     KEY("run.check", RECIPE_BOOL, run.check, "false",
         .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, and the bits of "
@@ -254,6 +255,25 @@ bool recipe_section_exists(const char *name) {
   return false;
 }
 
+static bool is_word(const RecipeKey *key, const char *name, int value) {
+  for (const RecipeWord *w = key->words; w && w->name; w++)
+    if (!strcmp(w->name, name)) return w->value == value;
+  return false;
+}
+
+bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition) {
+  const void *field = (const char *)recipe + key->offset;
+  const char *text = strchr(condition, ' ') + 1;
+  bool negated = condition[0] == '!';
+  if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
+  if (key->kind == RECIPE_CHOICE) return is_word(key, text, *(const int *)field) != negated;
+  if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
+  if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
+  if (key->kind != RECIPE_INT && key->kind != RECIPE_LONG) return false;
+  int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field, least = strtoll(text, NULL, 10);
+  return condition[0] == '>' ? value > least : (value == least) != negated;
+}
+
 static void range_text(const RecipeKey *key, char *out, size_t size) {
   if (key->most >= INT_MAX) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
   else if (key->above || key->below)
@@ -277,7 +297,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_LONG: snprintf(out, size, "an integer %s%s", range, key->has_auto ? ", or auto" : ""); break;
   case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
-  case RECIPE_INTS: snprintf(out, size, "a list of at most %d integers %s", RECIPE_MAX_INTS, range); break;
+  case RECIPE_INTS: snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range); break;
   case RECIPE_AXIS_LIST: snprintf(out, size, "auto, or a list of mesh axes out of dp, cp and tp"); break;
   case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
   case RECIPE_CHOICE: {

@@ -16,8 +16,6 @@ static const char *const shipped[][RECIPE_ROWS] = {
 #include "dist/layout_rows.def"
 };
 
-static int axis_size(const Recipe *r, int axis) { return axis == 0 ? r->mesh.dp : axis == 1 ? r->mesh.cp : r->mesh.tp; }
-
 static RecipeAxes one_axis(const char *name) {
   for (int a = 0; a < RECIPE_AXES; a++)
     if (!strcmp(name, recipe_axis_names[a])) return (RecipeAxes){.count = 1, .axis = {a}};
@@ -33,7 +31,7 @@ RecipeAxes recipe_layout_row(const Recipe *r, RecipeRow row) {
 int recipe_layout_shards(const Recipe *r, RecipeRow row) {
   RecipeAxes axes = recipe_layout_row(r, row);
   int n = 1;
-  for (int i = 0; i < axes.count; i++) n *= axis_size(r, axes.axis[i]);
+  for (int i = 0; i < axes.count; i++) n *= recipe_axis_size(r, axes.axis[i]);
   return n;
 }
 
@@ -53,7 +51,7 @@ static int check_meeting(const Recipe *r, char *text, size_t size) {
     RecipeAxes a = recipe_layout_row(r, pairs[i][0]), b = recipe_layout_row(r, pairs[i][1]);
     for (int k = 0; k < a.count * b.count; k++) {
       int axis = a.axis[k / b.count];
-      if (axis != b.axis[k % b.count] || axis_size(r, axis) == 1) continue;
+      if (axis != b.axis[k % b.count] || recipe_axis_size(r, axis) == 1) continue;
       snprintf(text, size, "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of one, as in layout.%s=[]",
                row_names[pairs[i][0]], row_names[pairs[i][1]], recipe_axis_names[axis], row_names[pairs[i][1]]);
       return (int)pairs[i][r->layout.row[pairs[i][0]].count < 0];

@@ -152,6 +152,18 @@ int recipe_write(const Recipe *recipe, const char *path, Error *error) {
   return file_commit(&file, error);
 }
 
+char *recipe_value_text(const Recipe *recipe, const char *path) {
+  const RecipeKey *key = recipe_key_find(path);
+  if (is_absent(recipe, key)) return xformat("not given");
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out, "no memory");
+  print_value(recipe, key, out);
+  fclose(out);
+  return text;
+}
+
 static bool equal_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
 static bool equal_corpora(const RecipeCorpora *a, const RecipeCorpora *b) {
@@ -179,11 +191,13 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   return false;
 }
 
+bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b) {
+  return equal_value(key, (const char *)a + key->offset, (const char *)b + key->offset);
+}
+
 bool recipe_equal(const Recipe *a, const Recipe *b) {
-  for (int i = 0; i < recipe_key_count; i++) {
-    size_t offset = recipe_keys[i].offset;
-    if (!equal_value(&recipe_keys[i], (const char *)a + offset, (const char *)b + offset)) return false;
-  }
+  for (int i = 0; i < recipe_key_count; i++)
+    if (!recipe_value_equal(&recipe_keys[i], a, b)) return false;
   return true;
 }
 

@@ -86,8 +86,8 @@ static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error
   char nearest[64];
   if (above <= config->heads) snprintf(nearest, sizeof nearest, "%d or %d", below, above);
   else snprintf(nearest, sizeof nearest, "%d", below);
-  return error_set(error, PLAIT_BAD_INPUT, "mesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
-                   "%s evenly; the nearest is %s", tp, (long long)config->heads, (long long)config->kv_heads, (long long)config->ffn, config->path, nearest);
+  return error_set(error, PLAIT_BAD_INPUT, "%s: mesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
+                   "%s evenly; the nearest is %s", recipe_where(r, "mesh.tp"), tp, (long long)config->heads, (long long)config->kv_heads, (long long)config->ffn, config->path, nearest);
 }
 
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
@@ -97,17 +97,24 @@ static int check_stages(const Recipe *r, const ModelConfig *config, Error *error
   if (stages > 1 && stages > most && v > 1) {
     char nearest[64] = "take parallel.pipeline 1f1b";
     if (most / r->mesh.pp > 1) snprintf(nearest, sizeof nearest, "the nearest parallel.virtual is %lld", (long long)(most / r->mesh.pp));
-    return error_set(error, PLAIT_BAD_INPUT, "parallel.virtual is %d with mesh.pp %d, which makes %lld stages, but the model of %s has only %lld %s; %s", v,
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d with mesh.pp %d, which makes %lld stages, but the model of %s has only %lld %s; %s", recipe_where(r, "parallel.virtual"), v,
                      r->mesh.pp, (long long)stages, config->path, (long long)most, of, nearest);
   }
   if (stages > 1 && stages > most)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh.pp is %d, but the model of %s has only %lld %s; the nearest mesh.pp is %lld", r->mesh.pp, config->path,
+    return error_set(error, PLAIT_BAD_INPUT, "%s: mesh.pp is %d, but the model of %s has only %lld %s; the nearest mesh.pp is %lld", recipe_where(r, "mesh.pp"), r->mesh.pp, config->path,
                      (long long)most, of, (long long)most);
   for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
   if (r->parallel.layers.count && sum != config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "parallel.layers adds up to %lld, but the model of %s has %lld layers", (long long)sum, config->path,
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers adds up to %lld, but the model of %s has %lld layers", recipe_where(r, "parallel.layers"), (long long)sum, config->path,
                      (long long)config->layers);
   return PLAIT_OK;
+}
+
+// A row of the Layout that cuts what the model does not have.
+static int check_position(const Recipe *r, const ModelConfig *config, Error *error) {
+  if (config->family == MODEL_GPT2 || r->layout.row[RECIPE_ROW_POSITION].count <= 0) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: layout.position is given, but the %s model of %s has no learned positions; leave it out",
+                   recipe_where(r, "layout.position"), model_family_name(config->family), config->path);
 }
 
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
@@ -116,6 +123,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   if (refused) return refused;
   int code = check_stages(recipe, config, error);
   if (!code) code = check_tensor(recipe, config, error);
+  if (!code) code = check_position(recipe, config, error);
   if (code) return code;
   Mesh mesh = make_mesh(recipe, config);
   *out = (CompileOptions){
@@ -133,8 +141,8 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .cut_given = recipe->parallel.layers.count > 0,
       .update = update_options(recipe)};
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
-    return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d)", recipe->data.seq_len,
-                     recipe->mesh.tp);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
+                     recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);
   for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
   static const ScheduleGenerator *const schedules[] = {

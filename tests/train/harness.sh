@@ -2,7 +2,7 @@
 # PLAIT: the binary, SOURCE: the repository. All happens in a folder of its own, $work, which is removed at the end.
 set -u
 work=$(mktemp -d) || exit 1
-failures=0 running='' mounted=''
+failures=0 running='' mounted='' limit=60
 
 # A build with sanitizers is about ten times slower, and its memory is not that of plait.
 sanitized() { grep -qa -e __asan_init -e __tsan_init "$PLAIT"; }
@@ -30,11 +30,11 @@ finish() {
   exit 0
 }
 
-# expect STATUS PATTERN COMMAND…: the exit status within a minute, and an extended regular expression in the output
+# expect STATUS PATTERN COMMAND…: the exit status within $limit seconds, and an extended regular expression in the output
 expect() {
   local status=$1 pattern=$2 got
   shift 2
-  timeout -s KILL 60 "$@" >"$work/output" 2>&1
+  timeout -s KILL "$limit" "$@" >"$work/output" 2>&1
   got=$?
   if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" "$work/output"; then
     fail "$*"

@@ -58,7 +58,7 @@ static const Bad bad[] = {
     {BASE, "optimizer.lr=0x1p-3", "must be a number"},
     {BASE, "optimizer.lr=-1", "must be a number from 0"},
     {BASE, "optimizer.lr=1e-3e", "must be a number"},
-    {BASE, "optimizer.betas=[0.9, 1]", "optimizer.betas must be a list of two numbers in [0, 1), not \"1\""},
+    {BASE, "optimizer.betas=[0.9, 1]", "optimizer.betas must be a list of two numbers in [0, 1), but \"1\" is in it"},
     {BASE, "optimizer.betas=[0.9]", "list of two numbers"},
     {BASE, "optimizer.betas=0.9", "list of two numbers"},
     {BASE, "optimizer.epsilon=0", "optimizer.epsilon must be a number in (0, 1]"},
@@ -74,6 +74,21 @@ static const Bad bad[] = {
     {BASE "mesh: {dp: 2}\nparallel: {zero: 2, hybrid: 1}\n", NULL, "x.yaml:5:29: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
     {BASE "parallel: {sequence: true}\n", NULL, "x.yaml:4:22: parallel.sequence is true, but mesh.tp is 1"},
     {BASE "parallel: {recompute_layers: 2}\n", NULL, "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
+    {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL, "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
+    {BASE "parallel: {reshard: false}\n", NULL, "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
+    {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
+     "run.non_finite=rollback: run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the end"},
+    {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback", "but checkpoint.every is 500 and schedule.steps 500, so that"},
+    {BASE "parallel: {layers: []}\n", NULL, "x.yaml:4:20: parallel.layers must be a list of 1 to 64 integers of at least 0, not an empty list"},
+    {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 64 integers of at least 0, not \"4\""},
+    {BASE "parallel: {layers: [1, two]}\n", NULL, "x.yaml:4:24: parallel.layers must be a list of 1 to 64 integers of at least 0, but \"two\" is in it"},
+    {BASE "parallel: {layers: [1, -1]}\n", NULL, "but \"-1\" is in it"},
+    {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2, 1]}\n", NULL,
+     "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 stages"},
+    {BASE "mesh: {pp: 3}\nparallel: {layers: [2, 0, 2]}\n", NULL, "x.yaml:5:20: parallel.layers gives stage 1 no layers; only the first"},
+    {BASE,
+     "parallel.layers=[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
+     "parallel.layers has 65 numbers, but at most 64 are allowed"},
     {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL, "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
     {BASE, "loss_scale.initial=-1", "loss_scale.initial must be a number"},
     {BASE, "lossscale.initial=2", "did you mean loss_scale.initial?"},
@@ -142,6 +157,45 @@ static void test_bad(void **state) {
   }
 }
 
+// Values that do nothing with the others: each is said in one line with its place, and nothing else is.
+static void test_notes(void **state) {
+  static const struct { const char *text, *note; } cases[] = {
+      {"", NULL},
+      {"parallel: {zero: 2}\n", "note: x.yaml:4:18: parallel.zero is 2, but mesh.dp is 1, so that there is nothing to shard over\n"},
+      {"mesh: {dp: 2}\nparallel: {zero: 2}\n", NULL},
+      {"parallel: {pipeline: interleaved}\n", "note: x.yaml:4:22: parallel.pipeline is interleaved, but mesh.pp is 1, so that there is no pipeline\n"},
+      {"mesh: {pp: 2}\nparallel: {pipeline: interleaved}\n", NULL},
+      {"mesh: {dp: 2}\nparallel: {zero: 1, hybrid: 2}\n", "one group of all data ranks"},
+      {"parallel: {bucket_mb: 0}\n", "parallel.bucket_mb does nothing: the mesh has one rank"},
+      {"run: {dir: r, check: true}\n", "run.check does nothing: the mesh has one rank"},
+      {"layout: {name: sequence}\n", "layout.name is sequence, but mesh.tp is 1, where all shipped Layouts are the same"},
+      {"layout: {ffn: [tp]}\n", "note: x.yaml:4:15: layout.ffn names tp, but mesh.tp is 1, so that it cuts nothing\n"},
+      {"mesh: {tp: 2}\nlayout: {ffn: [tp]}\n", NULL},
+      {"optimizer: {name: sgd, betas: [0.8, 0.9]}\n", "optimizer.betas is [0.8, 0.9], but optimizer.name is sgd"},
+      {"optimizer: {name: sgd, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is sgd"},
+      {"optimizer: {name: sgd, betas: [0.9, 0.95], momentum: 0.9}\n", NULL}, // the default again
+      {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
+      {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
+      {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},
+      {"eval: {batches: 3}\n", "eval.batches is 3, but data.valid is not given, so that nothing is evaluated\n"},
+      {"run: {dir: r, dump_steps: 3}\n", "run.dump_steps is 3, but run.dump_gradients is not given"},
+      {"run: {dir: r, trace_first: 2}\n", "run.trace_first is 2, but run.trace is not given"},
+      {"run: {dir: r, trace_steps: 3}\n", "run.trace_steps is 3, but run.trace is not given"},
+      {"run: {dir: r, trace: t, trace_first: 1001}\n", "run.trace_first is 1001, but schedule.steps is 1000, so that run.trace stays empty"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Recipe r;
+    Error error = {0};
+    int has_run = strncmp(cases[i].text, "run:", 4) == 0;
+    char *text = xformat("model: {config: m.json}\ndata: {train: t}\n%s%s", has_run ? "\n" : "run: {dir: r}\n", cases[i].text);
+    if (parse(text, 0, NULL, &r, &error)) fail_msg("%s", error.message);
+    const char *notes = r.notes ? r.notes : "";
+    if (!cases[i].note ? *notes : !strstr(notes, cases[i].note) || strchr(notes, '\n')[1]) fail_msg("case %zu: \"%s\" is not \"%s\"", i, notes, cases[i].note ? cases[i].note : "");
+    recipe_free(&r);
+    free(text);
+  }
+}
+
 static void must_parse(const char *text, int n, char **overrides, Recipe *recipe) {
   Error error = {0};
   if (parse(text, n, overrides, recipe, &error) < 0) fail_msg("%s", error.message);
@@ -164,7 +218,8 @@ static void test_defaults(void **state) {
   assert_int_equal(r.precision, DTYPE_F32);
   assert_true(r.optimizer.lr == 3e-4 && r.optimizer.betas[0] == 0.9 && r.optimizer.betas[1] == 0.95);
   assert_true(r.optimizer.epsilon == 1e-8 && r.optimizer.clip == 1 && r.optimizer.momentum == 0);
-  assert_int_equal(r.schedule.decay_steps, 100);
+  assert_int_equal(r.schedule.decay_steps, -1); // stays auto in the effective recipe
+  assert_int_equal(recipe_decay_steps(&r), 100);
   assert_int_equal(r.eval.every, 0); // nothing to evaluate on
   assert_int_equal(r.run.threads, 0);
   assert_int_equal(r.run.seed, 1234);
@@ -378,7 +433,7 @@ int main(void) {
       cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
       cmocka_unit_test(test_overrides),  cmocka_unit_test(test_round_trip), cmocka_unit_test(test_relative_to_recipe),
       cmocka_unit_test(test_mutations),  cmocka_unit_test(test_large),      cmocka_unit_test(test_key_table),
-      cmocka_unit_test(test_docs),
+      cmocka_unit_test(test_docs),       cmocka_unit_test(test_notes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

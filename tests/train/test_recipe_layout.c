@@ -81,10 +81,10 @@ static void effective_recipes_say_it_again(void **state) {
 static void wrong_layouts_are_refused(void **state) {
   static const struct { const char *text, *words; } cases[] = {
       {BASE "layout: {fnn: [tp]}\n", "x.yaml:5:10: layout.fnn: unknown key; did you mean layout.ffn?"},
-      {BASE "layout: {ffn: [tq]}\n", "x.yaml:5:16: layout.ffn must be auto, or a list of mesh axes out of dp, cp and tp, not \"tq\""},
-      {BASE "layout: {ffn: [pp]}\n", "out of dp, cp and tp, not \"pp\""},
+      {BASE "layout: {ffn: [tq]}\n", "x.yaml:5:16: layout.ffn: \"tq\" is no mesh axis that cuts dims; allowed are dp, cp and tp; did you mean tp?"},
+      {BASE "layout: {ffn: [pp]}\n", "layout.ffn: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers"},
       {BASE "layout: {ffn: tp}\n", "x.yaml:5:15: layout.ffn must be auto, or a list"},
-      {BASE "layout: {ffn: [tp, tp]}\n", "x.yaml:5:20: layout.ffn"},
+      {BASE "layout: {ffn: [tp, tp]}\n", "x.yaml:5:20: layout.ffn names tp twice; an axis cuts a dim once"},
       {BASE "layout: {ffn: {tp: 1}}\n", "not a map"},
       {BASE "layout: {name: megatron}\n", "layout.name must be one of auto, data, tensor, sequence"},
       {BASE "mesh: {tp: 2}\nlayout: {embed: [tp]}\n", "x.yaml:6:17: layout: embed and heads are both cut over tp"},
@@ -93,9 +93,14 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 2, dp: 2}\nlayout: {batch: [tp, dp]}\n", "layout.batch is [tp, dp], but ranks read their samples in the order of the mesh"},
       {BASE "mesh: {tp: 8}\nlayout: {batch: [tp]}\n", "the nearest batch.micro is 8"},
       {BASE "mesh: {tp: 3}\nlayout: {name: data, seq: [tp]}\n", "the nearest data.seq_len is 15 or 18"},
-      {BASE "mesh: {tp: 3}\n", "mesh.tp is 3, but it must share out the 8 heads (with 2 key and value heads) and the feed-forward width 48 of m.json evenly; the "
+      {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, but it must share out the 8 heads (with 2 key and value heads) and the feed-forward width 48 of m.json evenly; the "
                                "nearest is 2 or 4"},
       {BASE "mesh: {tp: 16}\n", "the nearest is 8"},
+      {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2]}\n", "x.yaml:6:20: parallel.layers adds up to 3, but the model of m.json has 2 layers"},
+      {BASE "mesh: {pp: 4}\n", "x.yaml:5:12: mesh.pp is 4, but the model of m.json has only 2 layers to share out; the nearest mesh.pp is 2"},
+      {BASE "mesh: {tp: 3}\nlayout: {heads: [], ffn: []}\nparallel: {sequence: true}\n", "data.seq_len is 16, but with parallel.sequence it must be a multiple of "
+                                                                                          "mesh.tp (3); the nearest is 15 or 18"},
+      {BASE "mesh: {dp: 2}\nlayout: {position: [dp]}\n", "x.yaml:6:20: layout.position is given, but the llama model of m.json has no learned positions"},
       {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n", "embed = 32 of"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,263 @@
+// Checks of a recipe across its keys: what contradicts itself is refused, what does nothing is noted.
+#include "train/recipe_check.h"
+#include "train/recipe_keys.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *recipe_where(const Recipe *recipe, const char *path) {
+  const RecipeKey *key = recipe_key_find(path);
+  const char *where = recipe->where && key ? recipe->where[key - recipe_keys] : NULL;
+  return where ? where : recipe->name ? recipe->name : "the recipe";
+}
+
+enum { MOST_RANKS = 1 << 24 };
+
+static const char *const layout_keys[] = {
+#define LAYOUT_ROW(id, name, meaning) "layout." name,
+#include "dist/layout_rows.def"
+};
+
+static bool is_given(const Recipe *r, const char *path) { return r->where[recipe_key_find(path) - recipe_keys] != NULL; }
+
+// One more line for the user, in front of which the place of the key is put.
+__attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *path, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  r->notes = arena_format(&r->arena, "%snote: %s: %s\n", r->notes ? r->notes : "", recipe_where(r, path), text);
+}
+
+static int check_required(Recipe *r, Error *error) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].required && !r->where[i])
+      return error_set(error, PLAIT_BAD_INPUT, "%s: %s must be given, as in %s", r->name,
+                       recipe_keys[i].path, recipe_keys[i].example);
+  if (!r->model.config && r->model.init[0] == '/')
+    r->model.config = arena_format(&r->arena, "%s/config.json", r->model.init);
+  if (r->model.config) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: model.config must be given, or a folder as model.init",
+                   r->name);
+}
+
+static int check_mesh(Recipe *r, Error *error) {
+  int64_t ranks = 1, sizes[4] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
+  for (int i = 0; i < 4; i++) {
+    ranks *= sizes[i];
+    int most = r->run.comm == RECIPE_COMM_LOCAL ? RECIPE_LOCAL_RANKS : MOST_RANKS;
+    if (ranks > most)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
+                       "carries; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
+                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
+  }
+  return PLAIT_OK;
+}
+
+// The divisors of n next to `value`, as text.
+static const char *nearest_divisors(Recipe *r, int n, int value) {
+  int below = value < n ? value : n, above = value;
+  while (below > 1 && n % below) below--;
+  while (above < n && n % above) above++;
+  return above > n || above == below ? arena_format(&r->arena, "%d", below) : arena_format(&r->arena, "%d or %d", below, above);
+}
+
+static int check_sharding(Recipe *r, Error *error) {
+  int hybrid = r->parallel.hybrid;
+  if (hybrid && r->mesh.dp % hybrid)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
+                     recipe_where(r, "parallel.hybrid"), hybrid, r->mesh.dp, nearest_divisors(r, r->mesh.dp, hybrid));
+  if (hybrid == 1)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
+                     "parallel.zero 0", recipe_where(r, "parallel.hybrid"), r->mesh.dp);
+  if (hybrid == r->mesh.dp && hybrid)
+    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", hybrid);
+  return PLAIT_OK;
+}
+
+// ---- keys that need others --------------------------------------------------------------------------------------------
+
+typedef struct Need { bool refused; const char *key, *needed, *condition, *why; } Need;
+enum { NOTED = 0, REFUSED = 1 };
+static const Need needs[] = {
+#define RECIPE_NEEDS(what, key, needed, condition, why) {what, key, needed, condition, why},
+#include "train/recipe_needs.def"
+};
+
+static bool is_default(const Recipe *r, const Recipe *defaults, const char *path) {
+  return recipe_value_equal(recipe_key_find(path), r, defaults);
+}
+
+static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
+  const char *said = "";
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+    const Need *n = &needs[i];
+    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) || recipe_fulfils(r, recipe_key_find(n->needed), n->condition)) continue;
+    char *value = recipe_value_text(r, n->key), *other = recipe_value_text(r, n->needed);
+    int code = PLAIT_OK;
+    if (n->refused)
+      code = error_set(error, PLAIT_BAD_INPUT, "%s: %s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value, n->needed, other, n->why);
+    else note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
+    free(value);
+    free(other);
+    if (code) return code;
+    said = n->key;
+  }
+  return PLAIT_OK;
+}
+
+// What a single rank, an axis of one rank or a run that is too short leave without effect.
+static int note_idle(Recipe *r, const Recipe *defaults) {
+  static const char *const several[] = {"parallel.bucket_mb", "run.check"};
+  for (size_t i = 0; i < 2 && recipe_rank_count(r) == 1; i++)
+    if (!is_default(r, defaults, several[i])) note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
+  for (int row = 0; row < RECIPE_ROWS; row++) {
+    const RecipeAxes *axes = &r->layout.row[row];
+    for (int i = 0; i < axes->count; i++)
+      if (recipe_axis_size(r, axes->axis[i]) == 1)
+        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row], recipe_axis_names[axes->axis[i]],
+             recipe_axis_names[axes->axis[i]]);
+  }
+  if (r->run.trace && r->run.trace_first > r->schedule.steps)
+    note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty", (long long)r->run.trace_first,
+         (long long)r->schedule.steps);
+  return PLAIT_OK;
+}
+
+// A run that would roll back needs something to roll back to.
+static int check_rollback(const Recipe *r, Error *error) {
+  if (r->run.non_finite != RECIPE_ROLLBACK || r->checkpoint.resume[0] == '/') return PLAIT_OK;
+  if (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) return PLAIT_OK;
+  char limit[64] = "";
+  if (r->checkpoint.every) snprintf(limit, sizeof limit, " and schedule.steps %lld", (long long)r->schedule.steps);
+  return error_set(error, PLAIT_BAD_INPUT, "%s: run.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
+                   "before the end; take a smaller checkpoint.every above 0, or skip or stop", recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
+}
+
+// ---- the rest ----------------------------------------------------------------------------------------------------------
+
+static int check_batch(Recipe *r, Error *error) {
+  int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
+  if (below == global) return PLAIT_OK;
+  const char *nearest = below
+                            ? arena_format(&r->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
+                            : arena_format(&r->arena, "%lld", (long long)unit);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
+                   "nearest is %s",
+                   recipe_where(r, "batch.global"), (long long)global, r->batch.micro, r->mesh.dp, (long long)unit,
+                   nearest);
+}
+
+static int check_pipeline(Recipe *r, Error *error) {
+  int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
+  int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
+  if (v > 1 && pp == 1)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
+                     recipe_where(r, "parallel.virtual"), v);
+  if (v > 1 && pipeline == RECIPE_1F1B)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
+                     "or virtual 1", recipe_where(r, "parallel.virtual"), v);
+  if (v == 1 && pipeline == RECIPE_INTERLEAVED && pp > 1)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
+                     recipe_where(r, "parallel.virtual"));
+  if (pipeline == RECIPE_INTERLEAVED && m % pp) {
+    int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
+    const char *nearest = below ? arena_format(&r->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&r->arena, "%d", pp * unit);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: batch.global %d makes %d microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
+                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, pp, nearest);
+  }
+  if (layers && layers != pp * v)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
+                     "%d stages", recipe_where(r, "parallel.layers"), layers, layers > 1 ? "s" : "", pp, v, pp * v);
+  for (int s = 1; s + 1 < layers; s++)
+    if (!r->parallel.layers.items[s])
+      return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
+                       "has the head, can do without", recipe_where(r, "parallel.layers"), s);
+  return PLAIT_OK;
+}
+
+static int check_layout(Recipe *r, Error *error) {
+  char text[400];
+  int row = recipe_layout_problem(r, text, sizeof text);
+  if (row < 0) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: %s", recipe_where(r, layout_keys[row]), text);
+}
+
+static int check_schedule(Recipe *r, Error *error) {
+  if (r->schedule.warmup > r->schedule.steps)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
+                     recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
+  if (r->schedule.min_lr > r->optimizer.lr)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
+                     recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
+  int64_t rest = r->schedule.steps - r->schedule.warmup;
+  if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: schedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
+                     recipe_where(r, "schedule.decay_steps"), (long long)r->schedule.decay_steps, (long long)rest);
+  return PLAIT_OK;
+}
+
+static int check_eval(Recipe *r, Error *error) {
+  if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
+  if (is_given(r, "eval.every"))
+    return error_set(error, PLAIT_BAD_INPUT, "%s: eval.every is %lld, but data.valid is not given",
+                     recipe_where(r, "eval.every"), (long long)r->eval.every);
+  r->eval.every = 0; // the default means: where there is something to evaluate on
+  return PLAIT_OK;
+}
+
+// A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
+static int check_precision(Recipe *r, Error *error) {
+  if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
+                     recipe_where(r, "parallel.grad_dtype"));
+  if (r->precision == DTYPE_F16) return PLAIT_OK;
+  static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
+  double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
+  for (int i = 0; i < 2; i++)
+    if (values[i] != 0 && is_given(r, keys[i]))
+      return error_set(error, PLAIT_BAD_INPUT, "%s: %s is %.15g, but only precision: fp16 scales the loss, and this is %s",
+                       recipe_where(r, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
+  r->loss_scale.initial = 0;
+  r->loss_scale.growth_interval = 0;
+  return PLAIT_OK;
+}
+
+// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
+static int check_update(Recipe *r, Error *error) {
+  if (r->parallel.update != RECIPE_UPDATE_IN_BACKWARD) return PLAIT_OK;
+  const char *where = recipe_where(r, "parallel.update");
+  int m = recipe_microbatches(r);
+  if (m > 1)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but the gradients of %d microbatches are accumulated, so that none is "
+                     "complete in backward; take batch.micro %d, or update: end", where, m, r->batch.global / r->mesh.dp);
+  if (r->optimizer.clip > 0)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but optimizer.clip is %.15g, and the global norm is known only behind "
+                     "backward; take optimizer.clip 0, or update: end", where, r->optimizer.clip);
+  if (r->precision == DTYPE_F16)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but precision: fp16 skips steps that overflow, and what backward has "
+                     "applied cannot be taken back; take bf16, or update: end", where);
+  if (r->run.non_finite == RECIPE_SKIP)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but run.non_finite is skip, and what backward has applied cannot be taken "
+                     "back; take run.non_finite stop or rollback, or update: end", where);
+  return PLAIT_OK;
+}
+
+int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
+  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision, check_update};
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+    int code = checks[i](r, error);
+    if (code < 0) return code;
+  }
+  int code = check_needs(r, defaults, error);
+  if (!code) code = check_rollback(r, error);
+  return code ? code : note_idle(r, defaults);
+}
+
