@@ -232,13 +232,13 @@ int cmd_explain(int argc, char **argv) {
   if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given > 1)
     code = error_set(&error, PLAIT_BAD_INPUT, "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) code = model_config_load(&config, recipe.model.config, &error);
   if (!code)
     code = after      ? explain_graph(&recipe, &config, after, &error)
            : timeline ? explain_timeline(&recipe, &config, timeline, &error)
            : mesh     ? explain_mesh(&recipe, &config, &error)
                       : explain_programs(&recipe, &config, (int)coordinate, &error);
+  if (!code && recipe.notes) fputs(recipe.notes, stderr);
   model_config_free(&config);
   recipe_free(&recipe);
   return code ? command_fail("explain", &error) : 0;

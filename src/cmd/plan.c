@@ -20,8 +20,8 @@ int cmd_plan(int argc, char **argv) {
   Error error = {0};
   Recipe recipe;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) code = plan_print(&recipe, exact, stdout, &error);
+  if (!code && recipe.notes) fputs(recipe.notes, stderr);
   recipe_free(&recipe);
   return code ? command_fail("plan", &error) : 0;
 }
