@@ -51,12 +51,16 @@ expect 0 'step 6: rolled back to the weights of step 4; the batches go on' "$PLA
 [ "$(grep -c rolled_back_to helped/metrics.jsonl)" = 1 ] || fail 'not one rollback'
 
 # Updates in backward: nothing can be skipped, so it ends or goes back, and the first gradient that was not finite is named.
-backward='parallel.update=in_backward batch.micro=4'
-refuse 1 'step [0-9]+: .*, sum_squares update\..*: (not a number|infinite); run.non_finite is stop' "$PLAIT" train recipe.yaml $blow $backward run.dir=stop_backward run.non_finite=stop
+# In fp32 it depends on the kernels which of the steps behind the second one is the first to overflow.
+backward='optimizer.name=sgd optimizer.clip=0 parallel.update=in_backward batch.micro=4 eval.every=0 eval.batches='
+blow="$backward optimizer.lr=1e6 optimizer.weight_decay=1e6 schedule.warmup=0 schedule.steps=8"
+refuse 1 'step [0-9]+: .*, sum_squares update\..*: (not a number|infinite); run.non_finite is stop' "$PLAIT" train recipe.yaml $blow run.dir=stop_backward run.non_finite=stop
 grep -Eq '; backward had applied it already' "$work/output" || fail 'it does not say that backward had applied it'
-expect 0 'rolled back to the weights of step 4; the batches go on' "$PLAIT" train recipe.yaml optimizer.name=sgd optimizer.lr=1e6 optimizer.clip=0 $backward \
-  schedule.warmup=0 schedule.steps=8 eval.every=0 checkpoint.every=0 checkpoint.resume="$work/base/checkpoints/step-4" run.dir=helped_backward run.non_finite=rollback
-[ "$(metric helped_backward 8 skipped)" = 0 ] || fail 'in backward: the step after the rollback was skipped too'
+expect 0 'step 6' "$PLAIT" train recipe.yaml $backward schedule.steps=6 run.dir=base_backward run.non_finite=stop
+expect 0 'step [67]: rolled back to the weights of step 4; the batches go on' "$PLAIT" train recipe.yaml $blow \
+  checkpoint.every=0 checkpoint.resume="$work/base_backward/checkpoints/step-4" run.dir=helped_backward run.non_finite=rollback
+back=$(sed -n 's/.*"step": \([0-9]*\), "rolled_back_to".*/\1/p' helped_backward/metrics.jsonl | head -1)
+[ "$(metric helped_backward $((back + 1)) skipped)" = 0 ] || fail 'in backward: the step after the rollback was skipped too'
 
 # Sums in bf16 are not silent, and only where there are sums.
 expect 0 'gradients of 2 microbatches are added in bf16' "$PLAIT" train recipe.yaml schedule.steps=6 parallel.grad_dtype=bf16 run.dir=sums
