@@ -143,9 +143,12 @@ static const char *meaning_of(const char *axis, const Recipe *r) {
   if (!strcmp(axis, "tp")) return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
   if (!strcmp(axis, "cp")) return "share the sequence";
   if (!strcmp(axis, "replica")) return "replicas, each of all shards: reduce gradients";
-  static const char *const zero[] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
-                                     "share the batch, the optimizer's state and gradients", "share the batch and all of the state"};
-  return zero[r->parallel.zero];
+  static const char *const zero[][4] = {
+      [RECIPE_OWN_SHARDS] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
+                             "share the batch, the optimizer's state and gradients", "share the batch and all of the state"},
+      [RECIPE_OWN_TENSORS] = {"", "share the batch, and the optimizer's state by whole tensors",
+                              "share the batch, and the optimizer's state and gradients by whole tensors", "share the batch, and all of the state by whole tensors"}};
+  return zero[r->parallel.ownership][r->parallel.zero];
 }
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {

@@ -14,6 +14,7 @@ typedef struct Layout {
   uint32_t shard_axes; // those of them over which ZeRO shards storage; over the others it replicates (hybrid sharding)
   int zero;            // stage 0 … 3: see the table in docs/design.md
   int keep_gathered;   // stage 3: parameters are gathered once a step
+  int whole_tensors;   // ZeRO does not cut tensors: each lies whole on one rank of shard_axes
   int annotations;      // tensors that are placed by name; more than one line a tensor cuts further
   const LayoutTensor *annotation; // borrowed
   int propagate;        // parameters that nothing is said about lie as their first reader wants them

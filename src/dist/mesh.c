@@ -23,6 +23,13 @@ int mesh_coordinate(const Mesh *mesh, int rank, int axis) {
   return rank % mesh->axis[axis].size;
 }
 
+int mesh_index(const Mesh *mesh, int rank, uint32_t axes) {
+  int index = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (axes >> a & 1) index = index * mesh->axis[a].size + mesh_coordinate(mesh, rank, a);
+  return index;
+}
+
 int mesh_size(const Mesh *mesh, uint32_t axes) {
   int n = 1;
   for (int a = 0; a < mesh->naxis; a++)

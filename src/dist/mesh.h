@@ -12,6 +12,8 @@ typedef struct Mesh { int naxis, ranks; Axis axis[MAX_AXES]; } Mesh;
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
 int mesh_axis(const Mesh *mesh, const char *name); // index, or -1
 int mesh_coordinate(const Mesh *mesh, int rank, int axis);
+// A rank's place among those of a set of axes (bits), as mesh_group lists them: the last axis counts first.
+int mesh_index(const Mesh *mesh, int rank, uint32_t axes);
 // Product of the sizes of a set of axes (bits).
 int mesh_size(const Mesh *mesh, uint32_t axes);
 // Ranks that differ from `rank` only in `axes`, in mesh order; along the axis "pp" only those whose coordinate is in

@@ -6,9 +6,13 @@ int axis_list_equal(const AxisList *a, const AxisList *b) {
   return a->n == b->n && !memcmp(a->axis, b->axis, (size_t)a->n);
 }
 
+int placement_same_owner(const Placement *a, const Placement *b) {
+  return a->owner_axes == b->owner_axes && (!a->owner_axes || a->owner == b->owner);
+}
+
 int placement_equal(const Placement *a, const Placement *b) {
   if (a == b) return 1;
-  if (a->rank != b->rank || a->partial != b->partial) return 0;
+  if (a->rank != b->rank || a->partial != b->partial || !placement_same_owner(a, b)) return 0;
   for (int d = 0; d < a->rank; d++)
     if (!axis_list_equal(&a->dim[d], &b->dim[d])) return 0;
   return 1;
@@ -19,6 +23,19 @@ uint32_t placement_axes(const Placement *p) {
   for (int d = 0; d < p->rank; d++)
     for (int i = 0; i < p->dim[d].n; i++) axes |= 1u << p->dim[d].axis[i];
   return axes;
+}
+
+int placement_here(const Mesh *mesh, const Placement *p, int rank) {
+  return !p->owner_axes || mesh_index(mesh, rank, p->owner_axes) == p->owner;
+}
+
+const Placement *node_owner(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput + n->noutput && !op_def(n->op)->rooted; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    const Placement *p = t < 0 ? NULL : graph_tensor(g, t)->placement;
+    if (p && p->owner_axes) return p;
+  }
+  return NULL;
 }
 
 int axis_list_shards(const Mesh *mesh, const AxisList *list) {
@@ -49,13 +66,20 @@ IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int
   return (IndexMap){.local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, offset}}};
 }
 
+IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {
+  IndexMap map = axis_list_map(mesh, &p->dim[d], size, rank);
+  if (!placement_here(mesh, p, rank)) map.valid = 0;
+  return map;
+}
+
 void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, int64_t *local) {
   for (int d = 0; d < shape->rank; d++) local[d] = axis_list_local(mesh, &p->dim[d], shape->size[d]);
 }
 
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, uint64_t coordinates) {
-  uint32_t axes = placement_axes(p);
+  uint32_t axes = placement_axes(p) | p->owner_axes;
   int pp = mesh_axis(mesh, "pp");
+  if (!placement_here(mesh, p, rank)) return 0;
   for (int a = 0; a < mesh->naxis; a++) {
     int first = a == pp && coordinates ? __builtin_ctzll(coordinates) : 0;
     if (!(axes >> a & 1) && mesh_coordinate(mesh, rank, a) != first) return 0;
@@ -68,6 +92,13 @@ static size_t append(char *text, size_t size, size_t used, const char *a, const 
   return n < 0 || (size_t)n >= size - used ? size - 1 : used + (size_t)n;
 }
 
+static size_t append_axes(const Mesh *mesh, uint32_t axes, char *text, size_t size, size_t used, const char *what) {
+  used = append(text, size, used, used ? " " : "", what);
+  for (int a = 0, first = 1; a < mesh->naxis; a++)
+    if (axes >> a & 1) used = append(text, size, used, first ? ":" : ",", mesh->axis[a].name), first = 0;
+  return used;
+}
+
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size) {
   size_t used = 0;
   text[0] = 0;
@@ -78,10 +109,12 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
     used = append(text, size, used, used ? " " : "", shape ? dim_name(shape->dim[d]) : number);
     for (int i = 0; i < p->dim[d].n; i++) used = append(text, size, used, i ? "," : ":", mesh->axis[p->dim[d].axis[i]].name);
   }
-  if (!p->partial) return;
-  used = append(text, size, used, used ? " " : "", "partial");
-  for (int a = 0, first = 1; a < mesh->naxis; a++)
-    if (p->partial >> a & 1) used = append(text, size, used, first ? ":" : ",", mesh->axis[a].name), first = 0;
+  if (p->partial) used = append_axes(mesh, p->partial, text, size, used, "partial");
+  if (!p->owner_axes) return;
+  char owner[16];
+  snprintf(owner, sizeof owner, "%d", p->owner);
+  used = append_axes(mesh, p->owner_axes, text, size, used, "owner");
+  append(text, size, used, "=", owner);
 }
 
 void placement_printer(const void *mesh, const Placement *p, char *text, size_t size) {

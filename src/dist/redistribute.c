@@ -2,10 +2,18 @@
 #include "dist/redistribute.h"
 #include <string.h>
 
-// Appends a step; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
+// Appends a step of no or one dim; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
 static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int dim, const Placement *to) {
   CHECK(*n < MAX_REDISTRIBUTE_STEPS);
-  steps[(*n)++] = (RedistributeStep){op, axes, dim, *to};
+  steps[(*n)++] = (RedistributeStep){op, axes, dim, 0, *to};
+}
+
+// Appends a step between the owner of `owned` and all ranks; `now` becomes what it leaves.
+static void append_rooted(RedistributeStep *steps, int *n, Op op, const Placement *owned, Placement *now) {
+  now->owner_axes = op == OP_REDUCE_TO ? owned->owner_axes : 0;
+  now->owner = op == OP_REDUCE_TO ? owned->owner : 0;
+  append(steps, n, op, owned->owner_axes, -1, now);
+  steps[*n - 1].root = owned->owner;
 }
 
 static int prefix_of(const AxisList *a, const AxisList *b) {
@@ -25,7 +33,8 @@ static int scatter_dim(const Placement *now, const Placement *to, int axis) {
 
 int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error) {
   if (to->partial & ~from->partial) return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
-  int n = 0;
+  int n = 0, moves = !placement_same_owner(from, to);
+  if (moves && from->owner_axes && to->owner_axes) return error_set(error, PLAIT_INFEASIBLE, "what one rank owns cannot go to another owner");
   Placement now = *from;
   uint32_t sums = from->partial & ~to->partial;
   for (int progress = 1; progress;) {
@@ -40,10 +49,16 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
       progress = 1;
     }
   }
+  if (moves && to->owner_axes && !(to->owner_axes & ~sums)) {
+    sums &= ~to->owner_axes;
+    now.partial &= ~to->owner_axes;
+    append_rooted(steps, &n, OP_REDUCE_TO, to, &now);
+  }
   if (sums) {
     now.partial &= ~sums;
     append(steps, &n, OP_ALL_REDUCE, sums, -1, &now);
   }
+  if (moves && from->owner_axes) append_rooted(steps, &n, OP_BROADCAST, from, &now);
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n > prefix_of(&now.dim[d], &to->dim[d])) {
       int a = now.dim[d].axis[--now.dim[d].n];
@@ -55,5 +70,10 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
       now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
       append(steps, &n, OP_SLICE, 1u << a, d, &now);
     }
+  if (!placement_same_owner(&now, to)) { // all have it; only one keeps it
+    now.owner_axes = to->owner_axes;
+    now.owner = to->owner;
+    append(steps, &n, OP_SLICE, to->owner_axes, -1, &now);
+  }
   return n;
 }

@@ -53,4 +53,5 @@ typedef struct CommAttr {
   int32_t dim2;       // ALL_TO_ALL: the dim that is gathered; `dim` is scattered
   int32_t maximum;    // ALL_REDUCE: 1 max, 0 sum
   uint64_t stages;    // BEGIN, END: the group spans these stages' ranks of the pp axis only; 0: all
+  int32_t root;       // REDUCE_TO, BROADCAST: the rank of the group that receives or sends
 } CommAttr;

@@ -1,4 +1,4 @@
-// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, and SLICE, which is local. Only `lower` and
+// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, and SLICE, which is local. Only `lower` and
 // the passes after `place` insert them. They keep the global value and change who holds what, so global shapes stay.
 #include "op/op.h"
 
@@ -61,6 +61,26 @@ const OpDef op_def_reduce_scatter = {
     .shape = shape,
     .rule = rule,
     .communicates = 1,
+};
+
+const OpDef op_def_reduce_to = {
+    .name = "reduce_to",
+    .meaning = "partial x over attr.axes → its sum, on attr.root alone; in place",
+    .shape = shape,
+    .rule = rule,
+    .in_place = 1,
+    .communicates = 1,
+    .rooted = 1,
+};
+
+const OpDef op_def_broadcast = {
+    .name = "broadcast",
+    .meaning = "x, on attr.root of attr.axes alone → x on every rank; in place",
+    .shape = shape,
+    .rule = rule,
+    .in_place = 1,
+    .communicates = 1,
+    .rooted = 1,
 };
 
 const OpDef op_def_all_to_all = {

@@ -105,6 +105,7 @@ typedef struct OpDef {
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
   int communicates;  // done by the comm layer, not by a backend
+  int rooted;        // of these: between one rank of the group, CommAttr.root, and all
 } OpDef;
 
 const OpDef *op_def(Op op);

@@ -19,7 +19,7 @@ typedef struct Spot { int run; Within within; int order, index, node; } Spot; //
 
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
-  return in && n->op == OP_ALL_GATHER && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
+  return in && (n->op == OP_ALL_GATHER || n->op == OP_BROADCAST) && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
 }
 
 static int is_reduction(const Graph *g, const Node *n) {

@@ -20,8 +20,9 @@ static int64_t node_bytes(const Graph *g, const Node *n) {
 
 static int alike(const Graph *g, const Node *a, const Node *b) {
   const CommAttr *x = node_attr(a, CommAttr), *y = node_attr(b, CommAttr);
+  const Tensor *v = graph_tensor(g, a->input[0]), *w = graph_tensor(g, b->input[0]); // of one owner: the same ranks run both
   return a->op == b->op && a->region == b->region && a->stages == b->stages && x->axes == y->axes && x->maximum == y->maximum &&
-         x->stages == y->stages && graph_tensor(g, a->input[0])->dtype == graph_tensor(g, b->input[0])->dtype;
+         x->stages == y->stages && x->root == y->root && v->dtype == w->dtype && placement_same_owner(v->placement, w->placement);
 }
 
 static int reads(const Node *n, int tensor) {
@@ -117,7 +118,8 @@ static int by_readiness(const void *a, const void *b) {
 }
 
 // A collective of MICRO on a parameter or its gradient; pass ahead has put them together. Those of different layers stay apart:
-// the first layer's would otherwise wait for all of them.
+// the first layer's would otherwise wait for all of them. Of one layer those that are alike come together, past neighbours that
+// have another dtype or root.
 static int is_neighbour(const Graph *g, const Node *n) {
   return n->region == REGION_MICRO && op_def(n->op)->communicates && n->ninput == 1 && graph_tensor(g, n->output[0])->parameter >= 0;
 }
@@ -125,12 +127,13 @@ static int is_neighbour(const Graph *g, const Node *n) {
 static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *bucket_at, BucketList *buckets) {
   for (int i = 0; i < g->node.count; i++) {
     const Node *first = &g->node.data[i];
-    if (!is_neighbour(g, first)) continue;
+    if (!is_neighbour(g, first) || is_member[i]) continue;
     Bucket b = {.place = i, .bytes = node_bytes(g, first)};
     vec_push(&b.member, i);
     for (int k = i + 1; k < g->node.count; k++) {
       const Node *n = &g->node.data[k];
-      if (!is_neighbour(g, n) || !alike(g, first, n) || n->stage != first->stage || n->phase != first->phase || n->layer != first->layer) break;
+      if (!is_neighbour(g, n) || n->stage != first->stage || n->phase != first->phase || n->layer != first->layer) break;
+      if (is_member[k] || !alike(g, first, n)) continue;
       int64_t bytes = node_bytes(g, n);
       if (b.bytes + bytes > limit) break;
       if (graph_tensor(g, n->input[0])->producer >= i) break; // of a member
@@ -138,7 +141,6 @@ static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *
       vec_push(&b.member, k);
     }
     for (int m = 0; m < b.member.count; m++) is_member[b.member.data[m]] = 1;
-    i = b.member.data[b.member.count - 1];
     vec_push(buckets, b);
     bucket_at[b.place] = buckets->count;
   }

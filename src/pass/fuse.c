@@ -130,7 +130,7 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   emit(f, h, &both);
 }
 
-// A sum over ranks of an accumulator is made in its own memory when nothing else reads the terms.
+// A sum over ranks of an accumulator, on all or one of them, is made in its own memory when nothing else reads the terms.
 static void reduce_in_place(Graph *h) {
   int *readers = xcalloc((size_t)h->tensor.count, sizeof(int));
   for (int i = 0; i < h->node.count; i++)
@@ -138,7 +138,7 @@ static void reduce_in_place(Graph *h) {
       if (h->node.data[i].input[k] >= 0 && h->node.data[i].region == REGION_END) readers[h->node.data[i].input[k]]++;
   for (int i = 0; i < h->node.count; i++) {
     const Node *n = &h->node.data[i];
-    if (n->op != OP_ALL_REDUCE || n->region != REGION_END) continue;
+    if ((n->op != OP_ALL_REDUCE && n->op != OP_REDUCE_TO) || n->region != REGION_END) continue;
     const Tensor *in = graph_tensor(h, n->input[0]);
     if (in->variable >= 0 && in->producer < 0 && readers[in->id] == 1 && graph_tensor(h, n->output[0])->variable < 0)
       graph_bind(h, n->output[0], in->variable, in->copy);

@@ -82,7 +82,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   localize(p->mesh, &t);
   int out = graph_add_tensor(h, &t), in = tensor;
   int pp = mesh_axis(p->mesh, "pp");
-  CommAttr attr = {.axes = step->axes, .dim = step->dim};
+  CommAttr attr = {.axes = step->axes, .dim = step->dim, .root = step->root};
   if (pp >= 0 && step->axes >> pp & 1) attr.stages = mesh_stage_coordinates(p->mesh, stages);
   memcpy(n.attr, &attr, sizeof attr);
   n.name = graph_tensor(h, out)->name;

@@ -107,11 +107,20 @@ static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   return 0;
 }
 
+// What an owner works on lies there whole, scalars everywhere. A scalar that it makes is a partial sum: absent_axes says so.
+static void own(Placement *p, const Placement *owner) {
+  if (!owner || !p->rank) return;
+  p->owner_axes = owner->owner_axes;
+  p->owner = owner->owner;
+  p->partial &= ~owner->owner_axes;
+}
+
 void place_node(Graph *g, int node, const Mesh *mesh) {
   Arena scratch = {0};
   Node *n = &g->node.data[node];
   Rule rule = rule_of(&scratch, g, n);
-  Factors f = {.rule = &rule};
+  const Placement *owner = node_owner(g, n);
+  Factors f = {.rule = &rule, .used = owner ? owner->owner_axes : 0};
   assign_factors(&f, g, n);
   // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
   int pp = mesh_axis(mesh, "pp");
@@ -126,6 +135,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     Placement p = by_factors(&f, t->shape.rank, rule.input[k]);
     if (group && rule.linear[k] == group) p.partial = through;
     if (t->placement) p.partial |= t->placement->partial & hidden;
+    own(&p, owner);
     n->want[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
   }
   for (int k = 0; k < n->noutput; k++) {
@@ -135,6 +145,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     p.partial &= ~axes_of(&f, rule.complete[k]);
     if (pp >= 0 && mesh->axis[pp].size > 1 && spans_stages(g, n, &rule)) p.partial |= pp_bit;
     if (t->placement) p.partial |= t->placement->partial & hidden;
+    own(&p, owner);
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
     n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
     if (!t->placement) t->placement = n->give[k];

@@ -6,11 +6,15 @@
 //   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
 //   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
 //
+// With whole_tensors, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on one of their
+// ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and gathered.
+//
 // "Data axes" are the Layout's shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
 // summed over the outer one in END. With keep_gathered, stage 3's copy is stage 2's.
 //
 // place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
 #include "op/build.h"
+#include "pass/ownership.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
 #include <string.h>
@@ -41,12 +45,20 @@ static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout
   return placement_new(g, &p);
 }
 
+static const Placement *owned_storage(Graph *g, const Mesh *mesh, const Layout *layout, const Variable *v, int owner) {
+  Placement p = *v->storage;
+  p.owner_axes = owner_axes(mesh, layout, v->storage);
+  p.owner = owner;
+  return placement_new(g, &p);
+}
+
 // Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never
 // stale. precision may have made the Copy already, in a narrower dtype.
-static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
+static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id, const int *owner) {
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
-  if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
+  if (layout->zero >= 1 && owner) v->storage = owned_storage(g, mesh, layout, v, owner[id]);
+  else if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
   const Placement *resident = layout->zero >= 3 && !layout->keep_gathered ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
   else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
@@ -179,8 +191,10 @@ static void store_rest(Graph *g, int scalars) {
 
 // Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
 int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  int *owner = layout->whole_tensors ? tensor_owners(g, mesh, layout) : NULL;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i);
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i, owner);
+  free(owner);
   point_at_copies(g);
   if (layout->zero >= 2) store_gradients(g, mesh, layout);
   store_rest(g, 0);

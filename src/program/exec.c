@@ -10,6 +10,7 @@ typedef struct Piece { int64_t send, recv, count; int input, output; } Piece; //
 
 typedef struct Bound {
   const Node *node;
+  int skip;               // another rank owns what it works on
   Kernel kernel;          // NULL for a collective
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
@@ -163,9 +164,10 @@ static void bind_pieces(Executor *e, Bound *b) {
       const Tensor *whole = n->op == OP_REDUCE_SCATTER ? in : out, *shard = n->op == OP_REDUCE_SCATTER ? out : in;
       int d = 0, rank = in->shape.rank;
       while (d < rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
-      int64_t blocks = n->op == OP_ALL_REDUCE ? 1 : extent(shard, 0, d), size = (int64_t)dtype_size(in->dtype);
-      int64_t elements = n->op == OP_ALL_REDUCE ? extent(in, 0, rank) : extent(shard, d, rank);
-      int64_t shards = n->op == OP_ALL_REDUCE ? 1 : mesh_size(&e->program->mesh, node_attr(n, CommAttr)->axes);
+      int same = n->op == OP_ALL_REDUCE || op_def(n->op)->rooted; // both sides
+      int64_t blocks = same ? 1 : extent(shard, 0, d), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = same ? extent(in, 0, rank) : extent(shard, d, rank);
+      int64_t shards = same ? 1 : mesh_size(&e->program->mesh, node_attr(n, CommAttr)->axes);
       CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
             (long long)(blocks * shards * elements));
       for (int64_t i = 0; i < blocks; i++, count++) {
@@ -183,7 +185,9 @@ static void bind_pieces(Executor *e, Bound *b) {
 
 static void bind_node(Executor *e, const Node *n, Bound *b) {
   const Program *p = e->program;
+  const Placement *owner = node_owner(p->graph, n);
   b->node = n;
+  b->skip = owner && !placement_here(&p->mesh, owner, e->state->rank);
   b->name = philox_name(n->name);
   b->input = arena_array(&e->arena, Operand, n->ninput + 1);
   b->output = arena_array(&e->arena, Operand, n->noutput + 1);
@@ -225,7 +229,7 @@ static int bind_variables(Executor *e, Error *error) {
     int v = e->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
     if (e->program->variable_offset[i] < 0) continue;
     if (v < 0 || e->state->program->variable_offset[v] < 0 || owner->variable.data[v].allocated < g->variable.data[i].allocated ||
-        owner->variable.data[v].copies < g->variable.data[i].copies)
+        owner->variable.data[v].copies < g->variable.data[i].copies || !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
       return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in", g->variable.data[i].name);
   }
   return PLAIT_OK;
@@ -333,6 +337,9 @@ static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
   if (b->node->op == OP_ALL_REDUCE) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
   if (b->node->op == OP_ALL_GATHER) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
   if (b->node->op == OP_REDUCE_SCATTER) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
+  int root = node_attr(b->node, CommAttr)->root;
+  if (b->node->op == OP_REDUCE_TO) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
+  if (b->node->op == OP_BROADCAST) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
   return PLAIT_FAILED;
 }
 
@@ -387,6 +394,13 @@ static void run_kernel(Executor *e, Bound *b) {
   b->kernel(&call);
 }
 
+// Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
+static void leave_to_owner(const Executor *e, const Bound *b) {
+  for (int k = 0; k < b->node->noutput; k++)
+    if (!graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes)
+      memset(b->output[k].data, 0, (size_t)operand_elements(&b->output[k]) * dtype_size(b->output[k].dtype));
+}
+
 // Waits for the collectives whose results an instruction (or what comes behind the body) needs.
 static int wait_due(Executor *e, BoundBody *body, Bound *b, Error *error) {
   for (int i = b->due; i; i = body->bound[i - 1].next_due) {
@@ -407,10 +421,11 @@ static int run_body(Executor *e, BoundBody *body, int microbatch, int from, int 
     if (b->due && wait_due(e, body, b, error)) return PLAIT_FAILED;
     point_operands(e, b, microbatch);
     double begin = trace_begin(e->trace);
-    if (b->kernel) run_kernel(e, b);
+    if (b->skip) leave_to_owner(e, b);
+    else if (b->kernel) run_kernel(e, b);
     else if (run_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
-    trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
-    if (e->check) finite_look(e->check, e->program->graph, b->node, microbatch, b->input, b->tensor, b->ninput, b->output);
+    if (!b->skip) trace_end(e->trace, begin, op_name(b->node->op), b->node->name, b->comm ? "communication" : "kernel", -1, -1);
+    if (e->check && !b->skip) finite_look(e->check, e->program->graph, b->node, microbatch, b->input, b->tensor, b->ninput, b->output);
     chaos_after(e->chaos, b->node);
   }
   if (end == body->count && body->bound[end].due) return wait_due(e, body, &body->bound[end], error);
@@ -422,6 +437,7 @@ static int run_reduce(Executor *e, const Action *a, Error *error) {
   for (int i = 0; i < e->end.count && !b; i++)
     if (e->end.bound[i].node->id == a->node) b = &e->end.bound[i];
   CHECK(b, "REDUCE of a node that END lacks");
+  if (b->skip) return PLAIT_OK;
   point_operands(e, b, 0);
   if (start_collective(e, b)) return error_set(error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
   return PLAIT_OK;

@@ -13,31 +13,72 @@ static int64_t tensor_bytes(const Tensor *t) {
 
 static int here(const Program *p, uint64_t stages) { return mesh_stage_coordinates(&p->mesh, stages) >> p->coordinate & 1; }
 
+static int64_t *category(MemoryPlan *m, VariableKind kind) {
+  return kind == VARIABLE_PARAMETER   ? &m->parameters
+         : kind == VARIABLE_GRADIENT  ? &m->gradients
+         : kind == VARIABLE_OPTIMIZER ? &m->optimizer
+                                      : &m->other;
+}
+
+// Of one owner, or of what all ranks have: bytes so far, and of which kinds.
+typedef struct Share { int64_t bytes; MemoryPlan kinds; } Share;
+
+static void place_storage(const Mesh *mesh, const Placement *p, uint32_t axes, int64_t from, int64_t bytes, VariableKind kind, Share *share, int64_t *offset) {
+  if (p->owner_axes != axes) return;
+  CHECK(p->owner >= 0 && p->owner < mesh_size(mesh, axes));
+  Share *s = &share[axes ? p->owner : 0];
+  bytes = round_up(bytes, BUFFER_ALIGNMENT);
+  *offset = from + s->bytes;
+  s->bytes += bytes;
+  *category(&s->kinds, kind) += bytes;
+}
+
+// Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one owns,
+// so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
+static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
+  const Graph *g = p->graph;
+  int count = g->variable.count, first = count ? (int)(chaos_seed() % (uint64_t)count) : 0, owners = mesh_size(&p->mesh, axes);
+  Share *share = xcalloc((size_t)owners, sizeof *share), *most = share, *least = share;
+  for (int k = 0; k < count; k++) {
+    int i = (k + first) % count;
+    const Variable *v = &g->variable.data[i];
+    if (!here(p, v->stages)) continue;
+    place_storage(&p->mesh, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
+    for (int c = 0; c < v->copies; c++)
+      place_storage(&p->mesh, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
+  }
+  for (int i = 1; i < owners; i++) {
+    if (share[i].bytes > most->bytes) most = &share[i];
+    if (share[i].bytes < least->bytes) least = &share[i];
+  }
+  MemoryPlan *m = &p->memory;
+  m->parameters += most->kinds.parameters;
+  m->gradients += most->kinds.gradients;
+  m->optimizer += most->kinds.optimizer;
+  m->other += most->kinds.other;
+  if (axes) m->owned_most += most->bytes, m->owned_least += least->bytes;
+  int64_t end = from + most->bytes;
+  free(share);
+  return end;
+}
+
 void memory_place_variables(Program *p) {
   const Graph *g = p->graph;
   p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
-  int64_t at = 0;
-  int count = g->variable.count, first = count ? (int)(chaos_seed() % (uint64_t)count) : 0;
-  for (int k = 0; k < count; k++) {
-    int i = (k + first) % count;
-    const Variable *v = &g->variable.data[i];
-    p->variable_offset[i] = -1;
-    if (!here(p, v->stages)) continue;
-    int64_t start = at;
-    p->variable_offset[i] = at;
-    at += round_up(v->allocated * (int64_t)dtype_size(v->dtype), BUFFER_ALIGNMENT);
-    for (int c = 0; c < v->copies; c++) {
-      p->copy_offset[i][c] = at;
-      at += round_up(v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), BUFFER_ALIGNMENT);
-    }
-    int64_t *category = v->kind == VARIABLE_PARAMETER   ? &p->memory.parameters
-                        : v->kind == VARIABLE_GRADIENT  ? &p->memory.gradients
-                        : v->kind == VARIABLE_OPTIMIZER ? &p->memory.optimizer
-                                                        : &p->memory.other;
-    *category += at - start;
+  for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
+  p->state_bytes = place_shares(p, 0, 0);
+  uint32_t done[MAX_AXES]; // sets of axes with owners: one but where the Layout has cut some parameters over a part of it
+  int sets = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    uint32_t axes = g->variable.data[i].storage->owner_axes;
+    int seen = !axes;
+    for (int k = 0; k < sets; k++) seen |= done[k] == axes;
+    if (seen) continue;
+    CHECK(sets < MAX_AXES);
+    done[sets++] = axes;
+    p->state_bytes = place_shares(p, axes, p->state_bytes);
   }
-  p->state_bytes = at;
 }
 
 typedef struct Life { int tensor; int64_t bytes, offset; int first, last; uint64_t weight; } Life; // weight: for the order

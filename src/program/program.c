@@ -12,7 +12,7 @@ static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
   x->rank = t->shape.rank;
   for (int d = 0; d < t->shape.rank; d++) {
     x->size[d] = t->local[d];
-    x->map[d] = axis_list_map(&p->mesh, &t->placement->dim[d], t->shape.size[d], rank);
+    x->map[d] = placement_map(&p->mesh, t->placement, d, t->shape.size[d], rank);
   }
 }
 

@@ -16,7 +16,8 @@
 //                MAIL s p o   offset o in a buffer of stage s's segment F or B: what it sends or receives and no other body reads
 //                WORK o       offset o in the workspace: lives within one body
 //                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
-// Nothing here depends on a rank's coordinates but the one on the pp axis; peers and IndexMaps are bound at load.
+// Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a rank leaves to
+// the owner of their operands (node_owner) are bound at load.
 #pragma once
 #include "backend/backend.h"
 #include "dist/layout.h"
@@ -36,13 +37,15 @@ typedef struct Body { int count; Instruction *instruction; } Body;
 // The last instruction during which the operands of instruction i must stay: its own, or until what it has started is done.
 static inline int instruction_end(const Body *b, int i) { return b->instruction[i].wait > i ? b->instruction[i].wait : i; }
 
-// What `plait plan` prints and the executor allocates: bytes on one rank.
+// What `plait plan` prints and the executor allocates: bytes on one rank, where ranks own whole tensors on the one that owns
+// the most.
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t activations;                             // slots of all stages
   int64_t workspace;                               // temporaries of bodies, and kernels' scratch
   int64_t communication;                           // mail, and results of collectives that overlap with backward
   int64_t total;
+  int64_t owned_least, owned_most;                 // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
 typedef struct Program {

@@ -47,6 +47,8 @@ void state_destroy(State *s) {
 void *state_variable(const State *s, const char *name, int copy) {
   int v = graph_find_variable(s->program->graph, name);
   if (v < 0 || s->program->variable_offset[v] < 0) return NULL;
+  const Variable *variable = &s->program->graph->variable.data[v];
+  if (!placement_here(&s->program->mesh, copy < 0 ? variable->storage : variable->copy[copy].placement, s->rank)) return NULL;
   return s->memory + (copy < 0 ? s->program->variable_offset[v] : s->program->copy_offset[v][copy]);
 }
 
@@ -95,5 +97,6 @@ static void init_variable(State *s, const Variable *v, uint64_t seed) {
 void state_init(State *s, uint64_t seed) {
   const Graph *g = s->program->graph;
   for (int i = 0; i < g->variable.count; i++)
-    if (s->program->variable_offset[i] >= 0 && g->variable.data[i].init.kind != INIT_ZERO) init_variable(s, &g->variable.data[i], seed);
+    if (s->program->variable_offset[i] >= 0 && g->variable.data[i].init.kind != INIT_ZERO && placement_here(&s->program->mesh, g->variable.data[i].storage, s->rank))
+      init_variable(s, &g->variable.data[i], seed);
 }

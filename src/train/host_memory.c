@@ -12,7 +12,7 @@ static int64_t extent(const Tensor *t, int from, int to) {
 // Buffers of a collective: one a tensor, or one for each block outside of the gathered or scattered dim.
 static int64_t pieces(const Graph *g, const Node *n) {
   int64_t count = 0;
-  if (n->op == OP_ALL_REDUCE) return n->ninput;
+  if (n->op == OP_ALL_REDUCE || op_def(n->op)->rooted) return n->ninput;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
     int d = 0;

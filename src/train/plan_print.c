@@ -90,6 +90,21 @@ static void print_cell(const Plan *plan, int64_t bytes) {
   else fprintf(plan->out, " %12s", units_bytes((double)bytes).s);
 }
 
+// Ranks that own whole tensors differ; the columns are of those that own the most.
+static void print_owned(const Plan *plan) {
+  int pp = plan->recipe->mesh.pp, uneven = 0;
+  const MemoryPlan *m = NULL;
+  for (int c = 0; c < pp; c++) { // of the pipeline ranks the one whose data ranks differ the most
+    const MemoryPlan *other = &plan->job->program[c]->memory;
+    if (!m || other->owned_most - other->owned_least > m->owned_most - m->owned_least) m = other, uneven = c;
+  }
+  if (!m->owned_most) return;
+  char where[32] = "";
+  if (pp > 1) snprintf(where, sizeof where, " of pp %d", uneven);
+  fprintf(plan->out, "  whole tensors: data ranks%s own %s to %s of this; the figures are of the one that owns the most\n", where, units_bytes((double)m->owned_least).s,
+          units_bytes((double)m->owned_most).s);
+}
+
 static int64_t print_memory(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, columns = pp < MAX_COLUMNS ? pp : MAX_COLUMNS;
   int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), all = 0;
@@ -110,6 +125,7 @@ static int64_t print_memory(const Plan *plan) {
   if (pp > columns)
     fprintf(plan->out, "  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest,
            units_bytes((double)column[largest][ROW_TOTAL]).s);
+  print_owned(plan);
   free(column);
   return all * (plan->job->options.mesh.ranks / pp);
 }
@@ -128,6 +144,7 @@ static void print_head(const Plan *plan) {
          r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
          job->threads > 1 ? "s" : "");
   fprintf(plan->out, "layout  zero %d%s", r->parallel.zero, r->parallel.reshard ? "" : " without reshard");
+  if (r->parallel.ownership == RECIPE_OWN_TENSORS) fprintf(plan->out, " by whole tensors");
   if (r->parallel.hybrid) fprintf(plan->out, " over groups of %d (hybrid)", r->parallel.hybrid);
   fprintf(plan->out, ", %s%s%s\n", dtype_name((Dtype)r->precision), r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
   fprintf(plan->out, "step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,

@@ -13,6 +13,7 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_SELECTIVE,
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
+typedef enum RecipeOwnership { RECIPE_OWN_SHARDS, RECIPE_OWN_TENSORS } RecipeOwnership;
 typedef enum RecipePipeline { RECIPE_NAIVE, RECIPE_GPIPE, RECIPE_1F1B, RECIPE_INTERLEAVED } RecipePipeline;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
@@ -60,6 +61,7 @@ typedef struct Recipe {
     int zero;      // 0 … 3
     bool reshard;  // zero 3: free gathered parameters after each use
     int hybrid;    // data ranks of a sharding group; 0: all
+    int ownership; // RecipeOwnership
     bool sequence;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all

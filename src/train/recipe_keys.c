@@ -14,6 +14,7 @@ static const RecipeWord recompute_words[] = {
     {0},
 };
 static const RecipeWord update_words[] = {{"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord ownership_words[] = {{"shards", RECIPE_OWN_SHARDS, false}, {"tensors", RECIPE_OWN_TENSORS, false}, {0}};
 static const RecipeWord pipeline_words[] = {
     {"naive", RECIPE_NAIVE, false}, {"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {"interleaved", RECIPE_INTERLEAVED, false}, {0}};
 static const RecipeWord precision_words[] = {
@@ -93,6 +94,10 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS,
         .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
                "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
+    KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words,
+        .doc = "What a data rank has of what zero spreads: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
+               "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at most "
+               "the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
         .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",

@@ -47,6 +47,7 @@ static Layout layout_of(const Recipe *r, const Mesh *mesh) {
   Layout l = layout_from_table(&table, mesh);
   l.zero = r->parallel.zero;
   l.keep_gathered = !r->parallel.reshard;
+  l.whole_tensors = r->parallel.ownership == RECIPE_OWN_TENSORS;
   l.bucket_bytes = (int64_t)r->parallel.bucket_mb * 1000000;
   return l;
 }

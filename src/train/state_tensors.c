@@ -7,7 +7,7 @@ static CheckpointTensor as_box(const State *s, const Variable *v) {
   CheckpointTensor t = {.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = s->memory + s->program->variable_offset[v->id]};
   int64_t stride = 1;
   for (int d = v->shape.rank - 1; d >= 0; d--) {
-    IndexMap map = axis_list_map(mesh, &v->storage->dim[d], v->shape.size[d], s->rank);
+    IndexMap map = placement_map(mesh, v->storage, d, v->shape.size[d], s->rank);
     t.global[d] = v->shape.size[d];
     t.local[d] = map.valid;
     t.offset[d] = map.valid ? map.run[0].global : 0;

@@ -96,4 +96,9 @@ expect 0 'stages .*5 1 1 1' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers
 expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
+expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
+expect 0 'whole tensors: data ranks own .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
+expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors --mesh
+expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
+expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.ownership=tensors --after zero
 exit $((failures > 0))

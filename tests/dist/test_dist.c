@@ -97,6 +97,7 @@ static void one_rank_of_each_shard_is_primary(void **state) {
 
 // Redistribution on data ---------------------------------------------------------------------------------------------
 
+#define GARBAGE (0.0 / 0.0) // what a rank has of a tensor that another one owns
 enum { ROWS = 12, COLUMNS = 12, MAX_RANKS = 12, MAX_ELEMENTS = ROWS * COLUMNS };
 
 typedef struct Shards {
@@ -124,7 +125,7 @@ static void fill_shards(Shards *s, const Placement *p) {
     IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
     for (int64_t i = 0; i < s->local[0]; i++)
       for (int64_t j = 0; j < s->local[1]; j++)
-        s->data[r][i * s->local[1] + j] =
+        s->data[r][i * s->local[1] + j] = !placement_here(s->mesh, p, r) ? GARBAGE :
             i < row.valid && j < column.valid ? part_of(s->mesh, p->partial, r, value_at(index_map(&row, i), index_map(&column, j))) : 0;
   }
 }
@@ -136,6 +137,7 @@ static int shards_hold(const Shards *s, const Placement *p) {
   placement_local(s->mesh, p, &s->shape, local);
   if (local[0] != s->local[0] || local[1] != s->local[1]) return 0;
   for (int r = 0; r < s->mesh->ranks; r++) {
+    if (!placement_here(s->mesh, p, r)) continue;
     int n = mesh_group(s->mesh, r, p->partial, 0, ranks);
     IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
     for (int64_t i = 0; i < local[0]; i++)
@@ -160,13 +162,17 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   out->shape = s->shape;
   out->placement = step->to;
   placement_local(s->mesh, &step->to, &s->shape, out->local);
-  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER, reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER;
+  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER, reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
   for (int r = 0; r < s->mesh->ranks; r++) {
-    int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks), self = r;
+    int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks);
     for (int64_t i = 0; i < out->local[0]; i++)
       for (int64_t j = 0; j < out->local[1]; j++) {
         int64_t at[2] = {i, j};
-        int source = r;
+        int source = step->op == OP_BROADCAST ? ranks[step->root] : r;
+        if (step->op == OP_REDUCE_TO && r != ranks[step->root]) {
+          out->data[r][i * out->local[1] + j] = GARBAGE;
+          continue;
+        }
         if (gather) {
           source = ranks[at[d] / s->local[d]];
           at[d] %= s->local[d];
@@ -175,15 +181,16 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
         }
         int inside = at[0] < s->local[0] && at[1] < s->local[1];
         int64_t from = at[0] * s->local[1] + at[1];
-        out->data[r][i * out->local[1] + j] = !inside ? 0 : reduce ? sum_of(s, ranks, n, from) : s->data[gather ? source : self][from];
+        out->data[r][i * out->local[1] + j] = !inside ? 0 : reduce ? sum_of(s, ranks, n, from) : s->data[source][from];
       }
   }
 }
 
 typedef Vec(Placement) Placements;
 
-// All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim.
-static void all_placements(const Mesh *m, Placement p, uint32_t left, Placements *out) {
+// All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim; with `owners` also
+// with the last rank of any axes that are left as the owner.
+static void all_placements(const Mesh *m, Placement p, uint32_t left, int owners, Placements *out) {
   vec_push(out, p);
   for (int a = 0; a < m->naxis; a++) {
     if (!(left >> a & 1)) continue;
@@ -191,29 +198,36 @@ static void all_placements(const Mesh *m, Placement p, uint32_t left, Placements
       Placement q = p;
       q.dim[d].axis[q.dim[d].n++] = (int8_t)a;
       if (d == 0 && q.dim[1].n) continue; // dim 0 first, so that nothing comes twice
-      if (q.partial) continue;
-      all_placements(m, q, left & ~(1u << a), out);
+      if (q.partial || q.owner_axes) continue;
+      all_placements(m, q, left & ~(1u << a), owners, out);
     }
-    if (p.partial < 1u << a) {
+    if (p.partial < 1u << a && !p.owner_axes) {
       Placement q = p;
       q.partial |= 1u << a;
-      all_placements(m, q, left & ~(1u << a), out);
+      all_placements(m, q, left & ~(1u << a), owners, out);
+    }
+    if (owners && p.owner_axes < 1u << a) {
+      Placement q = p;
+      q.owner_axes |= 1u << a;
+      q.owner = mesh_size(m, q.owner_axes) - 1;
+      all_placements(m, q, left & ~(1u << a), owners, out);
     }
   }
 }
 
-static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns) {
+static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, int owners) {
   Placements all = {0};
   Shards *now = xcalloc(2, sizeof *now);
-  all_placements(m, (Placement){.rank = 2}, (1u << m->naxis) - 1, &all);
-  assert_true(all.count > 10);
+  all_placements(m, (Placement){.rank = 2}, (1u << m->naxis) - 1, owners, &all);
+  assert_true(all.count > (owners ? 20 : 10));
   for (int f = 0; f < all.count; f++)
     for (int t = 0; t < all.count; t++) {
       const Placement *from = &all.data[f], *to = &all.data[t];
       RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
       Error error = {0};
       int n = redistribute_steps(from, to, steps, &error), k = 0;
-      if (to->partial & ~from->partial) {
+      int other = from->owner_axes && to->owner_axes && !placement_same_owner(from, to);
+      if (to->partial & ~from->partial || other) {
         assert_int_equal(n, PLAIT_INFEASIBLE);
         continue;
       }
@@ -238,8 +252,8 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns) {
 
 static void every_pair_of_placements(void **state) {
   Mesh three = small_mesh(2, 3, 2), two = mesh_create(2, (const char *[]){"a", "b"}, (int[]){2, 3});
-  redistribute_all(&three, 12, 12);
-  for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6); // padding in the outermost dim
+  redistribute_all(&three, 12, 12, 0);
+  for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6, 1); // padding in the outermost dim
 }
 
 // A sum that ends up sharded by the same axis moves half: it is scattered, not reduced and then cut.
@@ -249,6 +263,42 @@ static void sums_are_scattered(void **state) {
   Error error = {0};
   assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
   assert_true(steps[0].op == OP_REDUCE_SCATTER && steps[0].axes == 2 && steps[1].op == OP_REDUCE_SCATTER && steps[1].axes == 1);
+}
+
+// A sum that one rank is to own goes to it alone and comes back from it; the other axes' sums are the owners' among themselves.
+static void sums_are_reduced_to_an_owner(void **state) {
+  Placement from = {.rank = 2, .partial = 7}, to = {.rank = 2, .owner_axes = 2, .owner = 2}, whole = {.rank = 2}, other = to;
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  Error error = {0};
+  assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
+  assert_true(steps[0].op == OP_REDUCE_TO && steps[0].axes == 2 && steps[0].root == 2 && steps[0].to.partial == 5);
+  assert_true(steps[1].op == OP_ALL_REDUCE && steps[1].axes == 5 && steps[1].to.owner_axes == 2);
+  assert_int_equal(redistribute_steps(&to, &whole, steps, &error), 1);
+  assert_true(steps[0].op == OP_BROADCAST && steps[0].axes == 2 && steps[0].root == 2);
+  assert_int_equal(redistribute_steps(&whole, &to, steps, &error), 1);
+  assert_int_equal(steps[0].op, OP_SLICE); // no communication
+  other.owner = 1;
+  assert_int_equal(redistribute_steps(&to, &other, steps, &error), PLAIT_INFEASIBLE);
+}
+
+static void one_owner_of_a_group(void **state) {
+  Mesh m = small_mesh(2, 3, 2);
+  Placement p = {.rank = 1, .dim = {{1, {2}}}, .owner_axes = 3, .owner = 4}; // a 1, b 1
+  char text[80];
+  int here = 0, primary = 0;
+  for (int r = 0; r < m.ranks; r++) {
+    int is = placement_here(&m, &p, r);
+    IndexMap map = placement_map(&m, &p, 0, 5, r);
+    assert_int_equal(is, mesh_coordinate(&m, r, 0) == 1 && mesh_coordinate(&m, r, 1) == 1);
+    assert_true(map.local == 3 && (is ? map.valid == (mesh_coordinate(&m, r, 2) ? 2 : 3) : map.valid == 0));
+    here += is;
+  }
+  assert_int_equal(here, 2);
+  m.axis[0].name = "pp"; // as placement_primary needs
+  for (int r = 0; r < m.ranks; r++) primary += placement_primary(&m, &p, r, 0);
+  assert_int_equal(primary, 2);
+  placement_text(&m, &p, NULL, text, sizeof text);
+  assert_string_equal(text, "0:c owner:pp,b=4");
 }
 
 // Rules and layouts --------------------------------------------------------------------------------------------------
@@ -306,6 +356,7 @@ int main(void) {
       cmocka_unit_test(ranks_are_coordinates),    cmocka_unit_test(groups_take_coordinates_of_pp),
       cmocka_unit_test(shards_cover_a_dim_once),  cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements), cmocka_unit_test(sums_are_scattered),
+      cmocka_unit_test(sums_are_reduced_to_an_owner), cmocka_unit_test(one_owner_of_a_group),
       cmocka_unit_test(rules_are_parsed),         cmocka_unit_test(standard_layout),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,6 +116,11 @@ static int64_t extent(const Tensor *t, int from, int to) {
 
 static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id) {
   Node n = g->node.data[id];
+  if (op_def(n.op)->rooted) { // another rank takes the root's place
+    CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
+    attr->root = (attr->root + 1) % mesh_size(mesh, attr->axes);
+    return;
+  }
   int gathers = n.op == OP_ALL_GATHER, first = g->node.count;
   for (int k = 0; k < n.ninput; k++) {
     int whole = gathers ? n.output[k] : n.input[k];

@@ -5,7 +5,7 @@
 
 typedef enum MutationKind {
   MUTATION_DELETE,   // a collective's result is what a rank has without communication: its own part, zero elsewhere
-  MUTATION_REVERSE,  // the group's order: shard i comes from, or goes to, rank n - 1 - i
+  MUTATION_REVERSE,  // the group's order: shard i comes from, or goes to, rank n - 1 - i; what has a root has another one
   MUTATION_TRANSFER, // what one stage sends to another is neither sent nor received
 } MutationKind;
 

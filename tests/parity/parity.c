@@ -113,6 +113,7 @@ static void poison(Worker *w, double **saved) {
     const Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_PARAMETER || state->program->variable_offset[i] < 0) continue;
     void *data = state_variable(state, v->name, -1);
+    if (!data) continue; // another rank owns it
     double *old = *saved;
     if (!old) *saved = xcalloc((size_t)v->allocated, sizeof(double));
     for (int64_t k = 0; k < v->allocated; k++) {

@@ -123,6 +123,21 @@ static void test_traffic_hybrid(void **state) {
   release(&c);
 }
 
+// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, a reduction what a scatter does.
+static void test_traffic_whole(void **state) {
+  const double m = 2;
+  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
+  double all = parameters(c.job->train, NULL), ends = parameters(c.job->train, "wte") + parameters(c.job->train, "embed") + parameters(c.job->train, "head");
+  expect(moved(c.job, "dp"), 2 * all);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.ownership=tensors", NULL});
+  expect(moved(c.job, "dp"), (m + 1) * all);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.ownership=tensors", NULL});
+  expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
+  release(&c);
+}
+
 // Collectives of the op in a stage's body: all, and those that are in flight during at least one product.
 static void count_hidden(const Program *p, Phase phase, Op op, int *all, int *hidden) {
   const Body *body = &p->micro[0][phase];
@@ -208,13 +223,96 @@ static void test_in_backward(void **state) {
   release(&c);
 }
 
+// Bytes of Variables (with their Copies) that a rank has: of those that it owns, of the kinds that `kinds` names, or all.
+static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
+  int64_t bytes = 0;
+  for (int i = 0; i < p->graph->variable.count; i++) {
+    const Variable *v = &p->graph->variable.data[i];
+    if (p->variable_offset[i] < 0 || !(kinds >> v->kind & 1)) continue;
+    for (int c = -1; c < v->copies; c++) {
+      const Placement *placement = c < 0 ? v->storage : v->copy[c].placement;
+      int64_t elements = c < 0 ? v->allocated : v->copy[c].allocated;
+      if (!placement_here(&p->mesh, placement, rank) || (owned && !placement->owner_axes)) continue;
+      bytes += round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), BUFFER_ALIGNMENT);
+    }
+  }
+  return bytes;
+}
+
+// What a rank has lies in its arena, and no two parts of it overlap.
+static void expect_disjoint(const Program *p, int rank) {
+  for (int i = 0; i < p->graph->variable.count; i++)
+    for (int k = 0; k < p->graph->variable.count; k++) {
+      const Variable *v = &p->graph->variable.data[i], *w = &p->graph->variable.data[k];
+      int64_t a = p->variable_offset[i], b = p->variable_offset[k], end = a + v->allocated * (int64_t)dtype_size(v->dtype);
+      if (a < 0 || !placement_here(&p->mesh, v->storage, rank)) continue;
+      assert_true(end <= p->state_bytes);
+      for (int c = k == i ? 0 : -1; b >= 0 && c < w->copies; c++) {
+        if (!placement_here(&p->mesh, c < 0 ? w->storage : w->copy[c].placement, rank)) continue;
+        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (c < 0 ? w->allocated : w->copy[c].allocated) * (int64_t)dtype_size(c < 0 ? w->dtype : w->copy[c].dtype);
+        if (at < end && a < at + bytes) fail_msg("rank %d: %s and %s overlap", rank, v->name, w->name);
+      }
+    }
+}
+
+// Ranks of a stage: every element has one owner on each pipeline rank where it lives, the spread is at most the largest tensor, and
+// the plan is that of the rank that has the most.
+static void expect_owners(const char *const *keys) {
+  const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
+  Compiled c = compiled(keys);
+  const Mesh *mesh = &c.job->options.mesh;
+  int dp = mesh_axis(mesh, "dp"), pp = mesh->axis[mesh_axis(mesh, "pp")].size, ranks[64];
+  for (int stage = 0; stage < pp; stage++) {
+    const Program *p = c.job->program[stage];
+    int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);
+    int64_t sum = 0, least = INT64_MAX, most = 0, total = 0, whole = 0, largest = 0, owned_least = INT64_MAX, owned_most = 0;
+    for (int i = 0; i < n; i++) {
+      int64_t mine = held(p, ranks[i], 0, all), owned = held(p, ranks[i], 1, all), weights = 0;
+      for (int k = 0; k < p->graph->variable.count; k++) {
+        const Variable *v = &p->graph->variable.data[k];
+        if (v->kind != VARIABLE_PARAMETER || p->variable_offset[k] < 0) continue;
+        assert_int_equal(v->storage->owner_axes, 1u << dp);
+        if (placement_here(mesh, v->storage, ranks[i])) weights += v->allocated;
+        if (!i) whole += v->allocated;
+        if (v->allocated > largest) largest = v->allocated;
+      }
+      sum += weights;
+      if (weights < least) least = weights;
+      if (weights > most) most = weights;
+      if (mine > total) total = mine;
+      if (owned < owned_least) owned_least = owned;
+      if (owned > owned_most) owned_most = owned;
+      expect_disjoint(p, ranks[i]);
+    }
+    print_message("pp %d: %d owners of %lld elements, %lld to %lld, largest tensor %lld\n", stage, n, (long long)whole, (long long)least, (long long)most, (long long)largest);
+    assert_true(sum == whole && most - least <= largest);
+    assert_true(p->state_bytes == total && p->memory.owned_least == owned_least && p->memory.owned_most == owned_most);
+    const MemoryPlan *m = &p->memory;
+    assert_true(m->parameters + m->gradients + m->optimizer + m->other == total);
+    assert_true(held(p, ranks[0], 0, parameter) <= m->parameters + largest * 4);
+  }
+  release(&c);
+}
+
+static void test_owners(void **state) {
+  expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
+  expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.ownership=tensors", "precision=bf16", NULL});
+  expect_owners((const char *[]){"mesh.dp=4", "mesh.pp=3", "parallel.zero=2", "parallel.ownership=tensors", NULL});
+  expect_owners((const char *[]){"mesh.dp=8", "parallel.hybrid=4", "parallel.zero=2", "mesh.tp=2", "parallel.ownership=tensors", NULL});
+  char config[160]; // tied over stages: 36 layers
+  snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
+  expect_owners((const char *[]){config, "mesh.dp=8", "mesh.pp=4", "parallel.zero=2", "parallel.ownership=tensors", "batch.global=64", NULL});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_traffic),
       cmocka_unit_test(test_traffic_hybrid),
+      cmocka_unit_test(test_traffic_whole),
       cmocka_unit_test(test_overlap),
       cmocka_unit_test(test_state_bytes),
       cmocka_unit_test(test_in_backward),
+      cmocka_unit_test(test_owners),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

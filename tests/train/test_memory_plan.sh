@@ -42,4 +42,5 @@ check $long 1 mesh.dp=1 parallel.zero=0
 check $long 2 mesh.dp=2 parallel.zero=1 run.threads=4
 check $short 1 mesh.dp=1 mesh.pp=2 parallel.zero=0
 check $short 2 mesh.dp=1 mesh.tp=2 parallel.zero=0
+check $short 2 mesh.dp=2 parallel.zero=3 parallel.ownership=tensors
 finish

@@ -72,6 +72,7 @@ static const Bad bad[] = {
     {BASE, "loss_scale.initial=1024", "loss_scale.initial is 1024, but only precision: fp16 scales the loss, and this is fp32"},
     {BASE "precision: bf16\nloss_scale: {growth_interval: 5}\n", NULL, "loss_scale.growth_interval is 5, but only precision: fp16"},
     {BASE "mesh: {dp: 2}\nparallel: {zero: 2, hybrid: 1}\n", NULL, "x.yaml:5:29: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
+    {BASE "parallel: {ownership: tensors}\n", NULL, "x.yaml:4:23: parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all"},
     {BASE "parallel: {sequence: true}\n", NULL, "x.yaml:4:22: parallel.sequence is true, but mesh.tp is 1"},
     {BASE "parallel: {recompute_layers: 2}\n", NULL, "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
     {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL, "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},

@@ -1,0 +1,56 @@
+// Which data rank each parameter lies on whole, where ZeRO does not cut tensors (Layout.whole_tensors).
+#include "pass/ownership.h"
+#include <stdlib.h>
+
+typedef struct Owned { int variable; int64_t elements; uint64_t coordinates; } Owned;
+
+uint32_t owner_axes(const Mesh *mesh, const Layout *layout, const Placement *seen) {
+  uint32_t axes = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].size > 1) axes |= layout->shard_axes & 1u << a;
+  return axes & ~placement_axes(seen); // the Layout has cut it over those already
+}
+
+static int64_t local_elements(const Mesh *mesh, const Variable *v) {
+  int64_t local[MAX_RANK], n = 1;
+  placement_local(mesh, v->storage, &v->shape, local);
+  for (int d = 0; d < v->shape.rank; d++) n *= local[d];
+  return n;
+}
+
+// Those that several pipeline ranks have come first, when all loads are still equal on each of them; then the largest.
+static int by_size(const void *a, const void *b) {
+  const Owned *x = a, *y = b;
+  int shared = (x->coordinates & (x->coordinates - 1)) != 0, also = (y->coordinates & (y->coordinates - 1)) != 0;
+  if (shared != also) return also - shared;
+  if (x->elements != y->elements) return x->elements < y->elements ? 1 : -1;
+  return x->variable - y->variable;
+}
+
+static int64_t load_of(const int64_t *load, int ranks, int rank, uint64_t coordinates) {
+  int64_t sum = 0;
+  for (uint64_t c = coordinates; c; c &= c - 1) sum += load[__builtin_ctzll(c) * ranks + rank];
+  return sum;
+}
+
+int *tensor_owners(const Graph *g, const Mesh *mesh, const Layout *layout) {
+  int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, layout->shard_axes);
+  Owned *list = xcalloc((size_t)g->variable.count + 1, sizeof *list);
+  int64_t *load = xcalloc(64 * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, v->stages)};
+  }
+  if (n) qsort(list, (size_t)n, sizeof *list, by_size);
+  for (int i = 0; i < n; i++) {
+    int ranks = mesh_size(mesh, owner_axes(mesh, layout, g->variable.data[list[i].variable].storage)), best = 0;
+    if (ranks == 1) continue;
+    for (int r = 1; r < ranks; r++)
+      if (load_of(load, most, r, list[i].coordinates) < load_of(load, most, best, list[i].coordinates)) best = r;
+    owner[list[i].variable] = best;
+    for (uint64_t c = list[i].coordinates; c; c &= c - 1) load[__builtin_ctzll(c) * most + best] += list[i].elements;
+  }
+  free(list);
+  free(load);
+  return owner;
+}
