@@ -39,7 +39,7 @@ static int makes_sense(uint64_t set) {
 // Sizes 0: as small as shows the features.
 static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) {
   MatrixLayout l = {.features = set, .kind = kind, .layers = LAYERS};
-  int data = (set & of_kind("zero")) || has(set, LAYOUT_HYBRID);
+  int needs_zero = has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE), data = (set & of_kind("zero")) || needs_zero;
   l.dp = dp ? dp : (has(set, LAYOUT_DP) || data ? 2 : 1) * (has(set, LAYOUT_DP) && data ? 2 : 1);
   if (has(set, LAYOUT_HYBRID) && l.dp < 4) l.dp = 4;
   l.tp = tp ? tp : set & of_kind("tp") ? 2 : 1;
@@ -56,7 +56,7 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
     snprintf(l.name + n, sizeof l.name - n, "%s%s", n ? " + " : "", t->name);
     snprintf(l.settings + k, sizeof l.settings - k, "%s%s", k && t->settings[0] ? " " : "", t->settings);
   }
-  if (has(set, LAYOUT_HYBRID) && !(set & of_kind("zero"))) {
+  if (needs_zero && !(set & of_kind("zero"))) {
     size_t k = strlen(l.settings);
     snprintf(l.settings + k, sizeof l.settings - k, " parallel.zero=3");
   }
@@ -76,7 +76,7 @@ static void add_singles(LayoutList *list) {
     const LayoutTraits *t = &layout_traits[f];
     uint64_t set = UINT64_C(1) << f;
     add(list, make(set, MATRIX_SINGLE, 0, 0, 0));
-    if (set & (of_kind("zero") | bit(LAYOUT_DP))) add(list, make(set, MATRIX_SINGLE, 4, 0, 0));
+    if (set & (of_kind("zero") | bit(LAYOUT_DP) | bit(LAYOUT_WHOLE))) add(list, make(set, MATRIX_SINGLE, 4, 0, 0));
     if (f == LAYOUT_HYBRID) add(list, make(set, MATRIX_SINGLE, 8, 0, 0));
     if (!strcmp(t->kind, "tp")) add(list, make(set, MATRIX_SINGLE, 0, 4, 0));
     if (!strcmp(t->kind, "pp")) add(list, make(set, MATRIX_SINGLE, 0, 0, 4));
@@ -94,6 +94,9 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 4, 4, 1},                   // FSDP with tp inside a machine
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 8, 2, 1},       // HSDP with tp
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_1) | F(WHOLE) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION), 4, 2, 2}, // Shampoo, Muon
+    {F(DP) | F(ZERO_2) | F(WHOLE) | F(HYBRID) | F(TP) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_3) | F(WHOLE) | F(SEQUENCE) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
     {F(DP) | F(ZERO_2) | F(TP) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
     {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
