@@ -1,5 +1,5 @@
-// Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, fp32 and
-// fp64, sharded and padded operands, in place, and the same bits for any number of threads.
+// Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, every
+// floating-point dtype, sharded and padded operands, in place, and the same bits for any number of threads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,16 +149,15 @@ static void same_bits(const OpCase *a, const OpCase *b, const char *where) {
 enum { GUARD = 256 };
 
 // Runs with just the workspace that the kernel asked for; nothing behind it may be written.
-static void run(const KernelEntry *entry, OpCase *c, Team *team, const char *where) {
-  KernelCall call = op_case_call(c);
-  call.team = team;
-  call.workspace_size = entry->workspace ? entry->workspace(c->input, c->output, call.attr, team_size(team)) : 0;
-  size_t bytes = (call.workspace_size + GUARD + 63) / 64 * 64;
+static void run(const KernelEntry *entry, KernelCall *call, Team *team, const char *where) {
+  call->team = team;
+  call->workspace_size = entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_size(team)) : 0;
+  size_t bytes = (call->workspace_size + GUARD + 63) / 64 * 64;
   unsigned char *workspace = aligned_alloc(64, bytes);
   memset(workspace, 0xFF, bytes); // NaN, if read before it is written
-  call.workspace = workspace;
-  entry->kernel(&call);
-  for (size_t i = call.workspace_size; i < bytes; i++)
+  call->workspace = workspace;
+  entry->kernel(call);
+  for (size_t i = call->workspace_size; i < bytes; i++)
     if (workspace[i] != 0xFF) fail_msg("%s writes behind its workspace", where);
   free(workspace);
 }
@@ -175,7 +174,8 @@ static int check_case(const Backend *backend, const char *level, int i, Dtype dt
     op_def(slow.op)->reference(&call);
     for (int t = 0; t < 3; t++) {
       assert_true(get(i, dtype, variant, &fast[t]));
-      run(entry, &fast[t], team[t], where);
+      call = op_case_call(&fast[t]);
+      run(entry, &call, team[t], where);
       if (t == 0) compare(&fast[0], &slow, where);
       else same_bits(&fast[0], &fast[t], where);
     }
@@ -215,6 +215,39 @@ static void amx_kernels_match_the_reference(void **state) { check_level(CPU_AMX,
 static void portable_fp16_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F16, DTYPE_F16); }
 static void avx2_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX2, DTYPE_F16, DTYPE_F16); }
 static void avx512_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_F16, DTYPE_F16); }
+
+// The rows of a head in two chunks, of which the last has fewer rows and therefore packs more columns. Equal logits, so that
+// the gradient of a word's weights is (rows / words - how often it is the target) at every column.
+static void last_chunks_fit_into_the_workspace(void **state) {
+  enum { BATCH = 8, SEQ = 217, TOKENS = BATCH * SEQ, EMBED = 1250, WORDS = 5 };
+  float *x = xcalloc(TOKENS * EMBED, sizeof *x), *dx = xcalloc(TOKENS * EMBED, sizeof *dx), loss;
+  static float w[WORDS * EMBED], dw[WORDS * EMBED];
+  static int32_t ids[TOKENS];
+  double seed = 1;
+  for (int i = 0; i < TOKENS * EMBED; i++) x[i] = 1;
+  for (int i = 0; i < TOKENS; i++) ids[i] = i % 10 ? i % 3 : 4;
+#define OPERAND(memory, type, ...) {.data = memory, .dtype = type, .rank = sizeof (int[]){__VA_ARGS__} / sizeof(int), .size = {__VA_ARGS__}}
+  Operand input[] = {OPERAND(x, DTYPE_F32, BATCH, SEQ, EMBED), OPERAND(w, DTYPE_F32, WORDS, EMBED), OPERAND(ids, DTYPE_I32, BATCH, SEQ),
+                     {.data = &seed, .dtype = DTYPE_F64}};
+  Operand output[] = {{.data = &loss, .dtype = DTYPE_F32}, OPERAND(dx, DTYPE_F32, BATCH, SEQ, EMBED), OPERAND(dw, DTYPE_F32, WORDS, EMBED)};
+#undef OPERAND
+  input[1].map[0] = output[2].map[0] = index_whole(WORDS);
+  CrossEntropyAttr attr = {.gradient = 1};
+  for (int level = 0; level <= CPU_AVX512; level++) {
+    if (!cpu_level_available((CpuLevel)level)) continue;
+    const Backend *backend = backend_cpu_at((CpuLevel)level);
+    KernelCall call = {.ninput = 4, .noutput = 3, .input = input, .output = output, .attr = &attr};
+    run(backend->find(backend, OP_LINEAR_CROSS_ENTROPY, DTYPE_F32), &call, NULL, cpu_level_name((CpuLevel)level));
+    assert_true(fabs(loss / (TOKENS * log(WORDS)) - 1) < 1e-6);
+    for (int word = 0; word < WORDS; word++) {
+      int targets = 0;
+      for (int i = 0; i < TOKENS; i++) targets += ids[i] == word;
+      for (int i = 0; i < EMBED; i++) assert_true(fabs(dw[word * EMBED + i] - ((double)TOKENS / WORDS - targets)) < 1e-2);
+    }
+  }
+  free(x);
+  free(dx);
+}
 
 // Every fp16 number, and of fp32 what lies at and between them, by the readable conversions of base.
 static void fp16_conversions_are_exact(void **state) {
@@ -366,7 +399,8 @@ int main(void) {
       cmocka_unit_test(avx2_bf16_kernels_match_the_reference), cmocka_unit_test(avx512_bf16_kernels_match_the_reference),
       cmocka_unit_test(avx512_dot_product_kernels_match_the_reference), cmocka_unit_test(amx_kernels_match_the_reference),
       cmocka_unit_test(portable_fp16_kernels_match_the_reference), cmocka_unit_test(avx2_fp16_kernels_match_the_reference),
-      cmocka_unit_test(avx512_fp16_kernels_match_the_reference), cmocka_unit_test(fp16_conversions_are_exact),
+      cmocka_unit_test(avx512_fp16_kernels_match_the_reference), cmocka_unit_test(last_chunks_fit_into_the_workspace),
+      cmocka_unit_test(fp16_conversions_are_exact),
       cmocka_unit_test(bf16_accumulators_match_the_reference),
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
       cmocka_unit_test(not_a_number_stays),                   cmocka_unit_test(back_ends_have_names),

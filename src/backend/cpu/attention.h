@@ -32,7 +32,7 @@ typedef struct TYPED(AttentionTile) {
 #define TILE_STATE TYPED(AttentionTile)
 
 static size_t TYPED(attention_slot)(int64_t d) {
-  size_t product = TYPED(gemm_workspace)(TILE, TILE > d ? TILE : d, TILE > d ? TILE : d, 1);
+  size_t product = TYPED(gemm_workspace)(TILE > d ? TILE : d, TILE > d ? TILE : d, 1);
   size_t bytes = sizeof(TILE_STATE) + sizeof(REAL) * (size_t)(TILE * d) + product;
   return (bytes + 3 * 64) / 64 * 64;
 }

@@ -41,7 +41,7 @@ static Blocks blocks_of(int64_t n, int64_t k, int wide) {
     int64_t columns = all < PACKED_B / b.depth ? all : PACKED_B / b.depth;
     b.packed_depth = PACKED_B / columns / b.depth * b.depth;
   }
-  int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : b.packed_depth) / NR * NR;
+  int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : step_up(b.packed_depth)) / NR * NR;
   if (room < 8 * NR) room = 8 * NR;
   b.columns = all < room ? all : room;
   return b;
@@ -52,10 +52,12 @@ static size_t slot_bytes(int scratch) {
   return sizeof(Packed) * (size_t)(MC * KA) + (scratch ? sizeof(float) * (size_t)(MC * SCRATCH_ROW) : 0);
 }
 
-// Bytes of workspace for a product of that size (or smaller in m) on `slots` threads.
+// Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
 static size_t product_workspace(int64_t n, int64_t k, int wide, int slots) {
-  Blocks b = blocks_of(n, k, wide);
-  return (size_t)slots * slot_bytes(b.scratch) + sizeof(Packed) * (size_t)(b.columns * step_up(b.packed_depth)) + 64;
+  int64_t depth = step_up(k), all = (n + NR - 1) / NR * NR * depth, most = wide ? 0 : 8 * NR * depth;
+  _Static_assert(8 * NR * PACKED_DEPTH <= PACKED_B, "a wide C never packs more than PACKED_B");
+  if (most < PACKED_B) most = PACKED_B;
+  return (size_t)slots * slot_bytes(blocks_of(n, k, wide).scratch) + sizeof(Packed) * (size_t)(all < most ? all : most) + 64;
 }
 
 typedef struct ProductJob {

@@ -31,8 +31,8 @@ static size_t TYPED(head_offset)(const HEAD *h) {
 }
 static size_t TYPED(head_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   HEAD h = TYPED(head_sizes)(input);
-  size_t logits = TYPED(gemm_workspace)(h.chunk, h.vocab, h.e, threads), dx = TYPED(gemm_workspace)(h.chunk, h.e, h.vocab, threads),
-         dw = TYPED(gemm_workspace)(h.vocab, h.e, h.chunk, threads), most = logits > dx ? logits : dx;
+  size_t logits = TYPED(gemm_workspace)(h.vocab, h.e, threads), dx = TYPED(gemm_workspace)(h.e, h.vocab, threads),
+         dw = TYPED(gemm_workspace)(h.e, h.chunk, threads), most = logits > dx ? logits : dx;
   return TYPED(head_offset)(&h) + (most > dw ? most : dw);
 }
 

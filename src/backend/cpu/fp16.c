@@ -48,16 +48,14 @@ static size_t wide_workspace(const HalfLevel *level, Op op, int inputs, int outp
   return (size_t)bytes + (entry->workspace ? entry->workspace(in, out, attr, threads) : 0);
 }
 
-static void run_wide(const KernelCall *call, const HalfLevel *level, Op op) {
+static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int inputs, int outputs) {
   int operands = call->ninput + call->noutput;
   Operand x[operands];
-  int64_t bytes = 0;
   for (int k = 0; k < operands; k++) {
-    x[k] = k < call->ninput ? call->input[k] : call->output[k - call->ninput];
-    if (x[k].data) bytes += wide_bytes(&x[k]);
-  }
-  if ((size_t)bytes > call->workspace_size) { // operands that this op was not expected to have in fp16
-    op_def(op)->reference(call);
+    int is_input = k < call->ninput;
+    x[k] = is_input ? call->input[k] : call->output[k - call->ninput];
+    if (!x[k].data || x[k].dtype != DTYPE_F16 || (is_input ? k < inputs : k - call->ninput < outputs)) continue;
+    op_def(op)->reference(call); // the workspace has no room for this one
     return;
   }
   char *at = call->workspace;
@@ -73,7 +71,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op) {
   wide.input = x;
   wide.output = x + call->ninput;
   wide.workspace = at;
-  wide.workspace_size = call->workspace_size - (size_t)bytes;
+  wide.workspace_size = call->workspace_size - (size_t)(at - (char *)call->workspace);
   entry_of(level, op)->kernel(&wide);
   for (int k = 0; k < call->noutput; k++) {
     const Operand *out = &call->output[k];

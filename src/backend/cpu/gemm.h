@@ -43,10 +43,11 @@ static int64_t TYPED(gemm_columns)(int64_t n, int64_t k) {
 }
 static int64_t TYPED(gemm_depth)(int64_t k) { return k < 16 * KC ? k : 16 * KC; }
 
-// Bytes of workspace for a product of that size (or smaller in m) on `slots` threads.
-static size_t TYPED(gemm_workspace)(int64_t m, int64_t n, int64_t k, int slots) {
-  int64_t b = TYPED(gemm_columns)(n, k) * TYPED(gemm_depth)(k), a = (int64_t)slots * MC * KC;
-  return sizeof(REAL) * (size_t)(a + b) + 64;
+// Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
+static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
+  int64_t depth = TYPED(gemm_depth)(k), all = (n + NR - 1) / NR * NR * depth, most = 8 * NR * depth;
+  if (most < PACKED_B) most = PACKED_B;
+  return sizeof(REAL) * (size_t)((int64_t)slots * MC * KC + (all < most ? all : most)) + 64;
 }
 
 // B (depth × up to NR columns) → panel (depth, NR), zero padded.
@@ -198,7 +199,7 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   }
 }
 
-// team NULL: in the calling thread. workspace: gemm_workspace(m, n, k, team size) bytes.
+// team NULL: in the calling thread. workspace: gemm_workspace(n, k, team size) bytes.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   int slots = team_size(team);
   TYPED(GemmJob) job = {.g = g};

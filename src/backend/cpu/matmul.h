@@ -28,7 +28,7 @@ static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, cons
 
 static size_t TYPED(matmul_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   GEMM g = TYPED(matmul_gemm)(input, output, attr);
-  return TYPED(gemm_workspace)(g.m, g.n, g.k, threads);
+  return TYPED(gemm_workspace)(g.n, g.k, threads);
 }
 
 static void TYPED(matmul)(const KernelCall *call) {
