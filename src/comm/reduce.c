@@ -1,6 +1,6 @@
 // Reduction of blocks of elements over ranks: one loop per element type and operation, so that each can be vectorised.
 #include "comm/reduce.h"
-#include "comm/reduce_half.h"
+#include "base/half.h"
 #include "comm/reduce_level.h"
 
 enum { BLOCK = 2048 }; // elements: accumulator and inputs stay in the first cache

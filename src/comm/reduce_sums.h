@@ -1,5 +1,5 @@
 // The functions of one SIMD level; included once by each of reduce_avx2.c and reduce_avx512.c.
-#include "comm/reduce_half.h"
+#include "base/half.h"
 #include "comm/reduce_level.h"
 
 // A step stays in the first cache. The next elements are asked for while it is summed: hardware prefetchers stop at the
