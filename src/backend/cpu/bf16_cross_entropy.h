@@ -1,6 +1,7 @@
 // LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for one
 // block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials relative to the greatest logit of
-// row and block. Once a row's maximum and sum are known they become the gradient of the logits in place.
+// row and block. Once a row's maximum and sum are known they become the gradient of the logits in place. Not cross_entropy.h with
+// other loads: there all logits of a chunk are kept, in fp32, which here would be twice the memory and its traffic.
 
 enum {
   HEAD_ROWS = 128 / MR * MR, // of a unit
@@ -84,7 +85,7 @@ INLINE float exp_row(uint16_t *to, const float *x, int64_t n, float shift, float
     if (to) store_bf16(to + i, e * by);
   }
   if (i < n) {
-    V e = in_row(exp_fast(take_f32(x + i, n - i) + s), n - i);
+    V e = first_lanes_f32(exp_fast(take_f32(x + i, n - i) + s), n - i);
     sum += e;
     if (to) store_part_bf16(to + i, e * by, n - i);
   }

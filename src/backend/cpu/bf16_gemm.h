@@ -2,7 +2,8 @@
 // one of which must be 1.
 //
 // An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so a
-// result does not depend on the number of threads or on which other rows are in the product.
+// result does not depend on the number of threads or on which other rows are in the product. Not gemm.h with other loads: AMX reads
+// A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
 
 typedef struct Product {
   int64_t m, n, k;

@@ -11,17 +11,21 @@
 #define INTEGER int64_t
 #define UNSIGNED uint64_t
 #define BITS 64
+#define MATH(name) TYPED(name)
 #include "backend/cpu/simd.h"
-#include "backend/cpu/vmath.h"
+#include "backend/cpu/vmath.h" // sines of positions
 #undef TYPED
 #undef REAL
 #undef INTEGER
 #undef UNSIGNED
 #undef BITS
+#undef MATH
 #undef V
 #undef I
 #undef WIDTH
+#undef EACH_VECTOR
 
+#define MATH(name) JOIN(name, _f32)
 #define TYPED(name) JOIN(name, _f32)
 #define REAL float
 #define INTEGER int32_t
@@ -29,16 +33,22 @@
 #define BITS 32
 #include "backend/cpu/simd.h"
 #include "backend/cpu/vmath.h"
+#undef TYPED
 
+#define TYPED(name) JOIN(name, _bf16)
+#define ELEMENT uint16_t
+#define DTYPE_ELEMENT DTYPE_BF16
 #include "backend/cpu/bf16_vector.h"
+#include "backend/cpu/activation.h"
+#include "backend/cpu/elementwise.h"
+#include "backend/cpu/norm.h"
+#include "backend/cpu/token.h"
 #include "backend/cpu/bf16_tile.h"
 #include "backend/cpu/bf16_gemm.h"
 #include "backend/cpu/bf16_groups.h"
 #include "backend/cpu/bf16_matmul.h"
-#include "backend/cpu/bf16_elementwise.h"
-#include "backend/cpu/bf16_norm.h"
-#include "backend/cpu/bf16_token.h"
 #include "backend/cpu/bf16_cross_entropy.h"
+#include "backend/cpu/attention_tiles.h"
 #include "backend/cpu/bf16_attention.h"
 
 // Calls with other dtypes than a kernel is written for go to the reference.

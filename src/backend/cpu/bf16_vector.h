@@ -9,16 +9,17 @@ INLINE V load_bf16(const uint16_t *p) {
 #elif LEVEL_BYTES == 32
   return (V)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
 #else
-  return (V)(__builtin_convertvector(*(const HalfUnaligned *)p, TYPED(Bits)) << 16);
+  return (V)(__builtin_convertvector(*(const HalfUnaligned *)p, MATH(Bits)) << 16);
 #endif
 }
 
+INLINE float widen_bf16(uint16_t x) { return bf16_to_float(x); }
 INLINE void store_bf16(uint16_t *p, V v) {
 #if LEVEL_BF16
   _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh((__m512)v));
 #else
-  TYPED(Bits) u = (TYPED(Bits))v, rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quiet = u >> 16 | 0x40;
-  TYPED(Bits) is_number = (TYPED(Bits))(v == v);
+  MATH(Bits) u = (MATH(Bits))v, rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quiet = u >> 16 | 0x40;
+  MATH(Bits) is_number = (MATH(Bits))(v == v);
   *(HalfUnaligned *)p = __builtin_convertvector((rounded & is_number) | (quiet & ~is_number), HalfVector);
 #endif
 }
@@ -84,40 +85,17 @@ INLINE float greatest_lane(V v) {
 }
 
 // A vector of which `left` elements exist.
-INLINE V take_bf16(const uint16_t *p, int64_t left) { return left >= WIDTH ? load_bf16(p) : load_part_bf16(p, left); }
-INLINE V take_f32(const float *p, int64_t left) { return left >= WIDTH ? load_f32(p) : load_part_f32(p, left); }
+INLINE V take_bf16(const uint16_t *p, int64_t left) { return __builtin_expect(left >= WIDTH, 1) ? load_bf16(p) : load_part_bf16(p, left); }
 INLINE void put_bf16(uint16_t *p, V v, int64_t left) {
-  if (left >= WIDTH) store_bf16(p, v);
+  if (__builtin_expect(left >= WIDTH, 1)) store_bf16(p, v);
   else store_part_bf16(p, v, left);
 }
-INLINE void put_f32(float *p, V v, int64_t left) {
-  if (left >= WIDTH) store_f32(p, v);
-  else store_part_f32(p, v, left);
-}
 
-// Activations and their slopes to about 2^-13, which is below the rounding of what is stored. GELU by erf is left exact.
-INLINE V sigmoid_fast(V x) {
+// To about 2^-13, which is below the rounding of what is stored.
+INLINE V sigmoid_bf16(V x) {
 #if LEVEL_BYTES == 64
   return (V)_mm512_rcp14_ps((__m512)(splat_f32(1) + exp_fast(min_f32(splat_f32(87), -x)))); // NaN is the second operand
 #else
-  return splat_f32(1) / (splat_f32(1) + exp_f32(-x));
+  return sigmoid_f32(x);
 #endif
-}
-
-INLINE V act_fast(int kind, V x) {
-  if (kind == ACTIVATION_SILU) return x * sigmoid_fast(x);
-  if (kind != ACTIVATION_GELU_TANH) return act_f32(kind, x);
-  V u = splat_f32(1.59576912f) * x * fma_f32(splat_f32(0.044715f) * x, x, splat_f32(1)); // (1 + tanh u) / 2 = sigmoid(2u)
-  return x * sigmoid_fast(u);
-}
-
-INLINE V act_slope_fast(int kind, V x) {
-  V one = splat_f32(1);
-  if (kind == ACTIVATION_SILU) {
-    V s = sigmoid_fast(x);
-    return s * fma_f32(x, one - s, one);
-  }
-  if (kind != ACTIVATION_GELU_TANH) return act_slope_f32(kind, x);
-  V c = splat_f32(1.59576912f), xx = x * x, s = sigmoid_fast(c * x * fma_f32(splat_f32(0.044715f), xx, one));
-  return fma_f32(x * s * (one - s), c * fma_f32(splat_f32(0.134145f), xx, one), s);
 }

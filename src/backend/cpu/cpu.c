@@ -123,6 +123,22 @@ void cpu_parallel(Team *team, int64_t units, void (*body)(void *, int, int64_t),
   team_run(team, units < slots ? (int)units : slots, parallel_slot, &p);
 }
 
+MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
+  const Operand *a = &input[0], *b = &input[1];
+  int64_t rows = operand_extent(a, 0, attr->m), columns = operand_extent(a, attr->m, a->rank), n, k;
+  switch (attr->kind) {
+  case MATMUL_NT: // x (m, k), w (n, k) → (m, n)
+    n = operand_extent(b, 0, attr->n);
+    return (MatmulShape){.m = rows, .n = n, .k = columns, .a_row = columns, .a_column = 1, .b_row = 1, .b_column = columns};
+  case MATMUL_NN: // dy (m, n), w (n, k) → (m, k): the sum is over n
+    k = operand_extent(b, attr->n, b->rank);
+    return (MatmulShape){.m = rows, .n = k, .k = columns, .a_row = columns, .a_column = 1, .b_row = k, .b_column = 1};
+  default: // dy (m, n), x (m, k) → (n, k): the sum is over m
+    k = operand_extent(b, attr->m, b->rank);
+    return (MatmulShape){.m = columns, .n = k, .k = rows, .a_row = 1, .a_column = columns, .b_row = k, .b_column = 1};
+  }
+}
+
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {
   for (int i = 0; i < call->ninput + call->noutput; i++) {
     const Operand *x = i < call->ninput ? &call->input[i] : &call->output[i - call->ninput];

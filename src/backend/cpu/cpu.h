@@ -40,6 +40,10 @@ static inline int64_t integer_load(const Operand *x, int64_t i) {
   return (int64_t)operand_load(x, i);
 }
 
+// The product that the operands of a MATMUL are: C (m × n) = A (m × k) · B (k × n), and the strides of A and B.
+typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
+MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
+
 // Whether all floating-point operands but scalars have this dtype (a cast's output may have any).
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);
 // Whether operands have the dtypes of the texts: 'h' bf16, 'f' fp32, '*' any. Absent ones and those past the text fit.

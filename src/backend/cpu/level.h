@@ -30,21 +30,21 @@ INLINE void transpose4_f64(double *to, int64_t to_row, const double *from, int64
 #define INTEGER int64_t
 #define UNSIGNED uint64_t
 #define BITS 64
-#define DTYPE_REAL DTYPE_F64
+#define DTYPE_ELEMENT DTYPE_F64
 #include "backend/cpu/kernels.h"
 #undef TYPED
 #undef REAL
 #undef INTEGER
 #undef UNSIGNED
 #undef BITS
-#undef DTYPE_REAL
+#undef DTYPE_ELEMENT
 
 #define TYPED(name) JOIN(name, _f32)
 #define REAL float
 #define INTEGER int32_t
 #define UNSIGNED uint32_t
 #define BITS 32
-#define DTYPE_REAL DTYPE_F32
+#define DTYPE_ELEMENT DTYPE_F32
 #include "backend/cpu/kernels.h"
 
 #define no_workspace_f32 NULL

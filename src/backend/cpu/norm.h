@@ -1,6 +1,7 @@
-// LAYER_NORM, RMS_NORM, their gradients, and REDUCE: rows in parallel; sums over rows by fixed blocks of rows, in order.
+// LAYER_NORM, RMS_NORM, their gradients, and REDUCE, for every dtype: rows in parallel; sums over rows by fixed blocks of rows, in
+// order. Of bf16 rows gains, biases, statistics and sums are fp32.
 
-// Sums over rows go through at most 64 partial sums, whatever the number of threads.
+// At most 64 partial sums, whatever the number of threads.
 static int64_t TYPED(block_rows)(int64_t rows) {
   int64_t n = (rows + 63) / 64;
   return n < 16 ? 16 : n;
@@ -10,99 +11,90 @@ static int64_t TYPED(row_blocks)(int64_t rows) { return (rows + TYPED(block_rows
 typedef struct TYPED(Norm) {
   const KernelCall *call;
   int64_t rows, width, sums; // sums: partial sums of a block in the workspace, each (width)
-  const REAL *dy, *x, *gain, *bias, *mean, *rstd;
-  REAL *out;
+  const ELEMENT *dy, *x;
+  const REAL *gain, *bias, *mean, *rstd;
+  ELEMENT *out;
   REAL epsilon;
+  int layer; // centred
 } TYPED(Norm);
 #define NORM TYPED(Norm)
 
+// Σ (x - mean), or of its squares, over a row: two chains of additions, or each would wait for the one before.
+INLINE REAL TYPED(row_moment)(const ELEMENT *x, int64_t n, REAL mean, int squares) {
+  V sum[2] = {{0}, {0}};
+  int64_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH)
+    UNROLL for (int k = 0; k < 2; k++) {
+      V d = TYPED(load)(x + i + k * WIDTH) - MATH(splat)(mean);
+      sum[k] = squares ? MATH(fma)(d, d, sum[k]) : sum[k] + d;
+    }
+  for (; i < n; i += WIDTH) {
+    V d = MATH(first_lanes)(TYPED(take)(x + i, n - i) - MATH(splat)(mean), n - i);
+    sum[0] = squares ? MATH(fma)(d, d, sum[0]) : sum[0] + d;
+  }
+  return MATH(sum)(sum[0] + sum[1]);
+}
+
+static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  const REAL *gain = p->gain, *bias = p->bias;
+  int64_t n = p->width;
+  RowRange range = row_range(p->rows, n, unit);
+  for (int64_t r = range.from; r < range.to; r++) {
+    const ELEMENT *x = p->x + r * n;
+    ELEMENT *y = p->out + r * n;
+    REAL mean = p->layer ? TYPED(row_moment)(x, n, 0, 0) / (REAL)n : 0;
+    REAL rstd = 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon);
+    V m = MATH(splat)(mean), by = MATH(splat)(rstd);
+    if (bias) EACH_VECTOR TYPED(put)(y + i, MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)), n - i);
+    else EACH_VECTOR TYPED(put)(y + i, (TYPED(take)(x + i, n - i) - m) * by * MATH(take)(gain + i, n - i), n - i);
+    if (p->layer) ((REAL *)p->call->output[1].data)[r] = mean;
+    ((REAL *)p->call->output[1 + p->layer].data)[r] = rstd;
+  }
+}
+
+static void TYPED(norm)(const KernelCall *call, int layer) {
+  const Operand *x = &call->input[0];
+  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data, .layer = layer,
+            .gain = call->input[1].data, .bias = layer ? call->input[2].data : NULL, .out = call->output[0].data};
+  p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
+  cpu_parallel(call->team, row_units(p.rows, p.width), TYPED(norm_unit), &p);
+}
+static void TYPED(layer_norm)(const KernelCall *call) { TYPED(norm)(call, 1); }
+static void TYPED(rms_norm)(const KernelCall *call) { TYPED(norm)(call, 0); }
+
 static size_t TYPED(norm_grad_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   const Operand *x = &input[1];
-  int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
-  return sizeof(REAL) * (size_t)(2 * width * TYPED(row_blocks)(rows));
-}
-
-static void TYPED(layer_norm_unit)(void *argument, int slot, int64_t unit) {
-  const NORM *n = argument;
-  const REAL *restrict gain = n->gain, *restrict bias = n->bias;
-  RowRange range = row_range(n->rows, n->width, unit);
-  for (int64_t r = range.from; r < range.to; r++) {
-    const REAL *restrict x = n->x + r * n->width;
-    REAL *restrict y = n->out + r * n->width;
-    REAL mean = TYPED(total)(x, n->width) / (REAL)n->width;
-    for (int64_t i = 0; i < n->width; i++) y[i] = x[i] - mean;
-    REAL rstd = 1 / TYPED(root)(TYPED(dot)(y, y, n->width) / (REAL)n->width + n->epsilon);
-    if (bias)
-      for (int64_t i = 0; i < n->width; i++) y[i] = y[i] * rstd * gain[i] + bias[i];
-    else
-      for (int64_t i = 0; i < n->width; i++) y[i] = y[i] * rstd * gain[i];
-    ((REAL *)n->call->output[1].data)[r] = mean;
-    ((REAL *)n->call->output[2].data)[r] = rstd;
-  }
-}
-
-static void TYPED(layer_norm)(const KernelCall *call) {
-  const Operand *x = &call->input[0];
-  NORM n = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data,
-            .gain = call->input[1].data, .bias = call->input[2].data, .out = call->output[0].data};
-  n.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
-  cpu_parallel(call->team, row_units(n.rows, n.width), TYPED(layer_norm_unit), &n);
-}
-
-static void TYPED(rms_norm_unit)(void *argument, int slot, int64_t unit) {
-  const NORM *n = argument;
-  const REAL *restrict gain = n->gain;
-  RowRange range = row_range(n->rows, n->width, unit);
-  for (int64_t r = range.from; r < range.to; r++) {
-    const REAL *restrict x = n->x + r * n->width;
-    REAL *restrict y = n->out + r * n->width;
-    REAL rstd = 1 / TYPED(root)(TYPED(dot)(x, x, n->width) / (REAL)n->width + n->epsilon);
-    for (int64_t i = 0; i < n->width; i++) y[i] = x[i] * rstd * gain[i];
-    ((REAL *)n->call->output[1].data)[r] = rstd;
-  }
-}
-
-static void TYPED(rms_norm)(const KernelCall *call) {
-  const Operand *x = &call->input[0];
-  NORM n = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data,
-            .gain = call->input[1].data, .out = call->output[0].data};
-  n.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
-  cpu_parallel(call->team, row_units(n.rows, n.width), TYPED(rms_norm_unit), &n);
+  return sizeof(REAL) * (size_t)(2 * x->size[x->rank - 1] * TYPED(row_blocks)(operand_extent(x, 0, x->rank - 1)));
 }
 
 // One row: dx, and dgain += dy n, dbias += dy (dbias NULL for RMS_NORM, where the mean is 0 and does not move).
-static void TYPED(norm_grad_row)(const NORM *n, int64_t r, REAL *restrict dgain, REAL *restrict dbias) {
-  const REAL *restrict dy = n->dy + r * n->width, *restrict x = n->x + r * n->width, *restrict gain = n->gain;
-  REAL *restrict dx = n->out + r * n->width;
-  REAL mean = n->mean ? n->mean[r] : 0, rstd = n->rstd[r];
-  V va = {0}, vb = {0};
-  int64_t i = 0;
-  REAL a = 0, b = 0;
-  for (; i + WIDTH <= n->width; i += WIDTH) {
-    V d = TYPED(load)(dy + i), h = (TYPED(load)(x + i) - TYPED(splat)(mean)) * TYPED(splat)(rstd), dg = d * TYPED(load)(gain + i);
-    TYPED(store)(dgain + i, TYPED(fma)(d, h, TYPED(load)(dgain + i)));
-    if (dbias) TYPED(store)(dbias + i, d + TYPED(load)(dbias + i));
-    va += dg;
-    vb = TYPED(fma)(dg, h, vb);
+static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain, REAL *restrict dbias) {
+  const ELEMENT *dy = p->dy + r * p->width, *x = p->x + r * p->width;
+  const REAL *gain = p->gain;
+  ELEMENT *dx = p->out + r * p->width;
+  int64_t n = p->width;
+  V mean = MATH(splat)(p->mean ? p->mean[r] : 0), rstd = MATH(splat)(p->rstd[r]), va = {0}, vb = {0};
+  EACH_VECTOR {
+    V d = TYPED(take)(dy + i, n - i), h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = d * MATH(take)(gain + i, n - i);
+    MATH(put)(dgain + i, MATH(fma)(d, h, MATH(take)(dgain + i, n - i)), n - i);
+    if (dbias) MATH(put)(dbias + i, d + MATH(take)(dbias + i, n - i), n - i);
+    va += dg; // 0 past the row
+    vb = MATH(fma)(dg, h, vb);
   }
-  for (; i < n->width; i++) {
-    REAL h = (x[i] - mean) * rstd;
-    dgain[i] += dy[i] * h;
-    if (dbias) dbias[i] += dy[i];
-    a += dy[i] * gain[i];
-    b += dy[i] * gain[i] * h;
+  V a = MATH(splat)(p->mean ? MATH(sum)(va) / (REAL)n : 0), b = MATH(splat)(MATH(sum)(vb) / (REAL)n);
+  EACH_VECTOR {
+    V h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = TYPED(take)(dy + i, n - i) * MATH(take)(gain + i, n - i);
+    TYPED(put)(dx + i, (dg - a - h * b) * rstd, n - i);
   }
-  a = n->mean ? (a + TYPED(sum)(va)) / (REAL)n->width : 0;
-  b = (b + TYPED(sum)(vb)) / (REAL)n->width;
-  for (i = 0; i < n->width; i++) dx[i] = (dy[i] * gain[i] - a - (x[i] - mean) * rstd * b) * rstd;
 }
 
 static void TYPED(norm_grad_unit)(void *argument, int slot, int64_t unit) {
-  const NORM *n = argument;
-  int64_t rows = TYPED(block_rows)(n->rows), end = (unit + 1) * rows < n->rows ? (unit + 1) * rows : n->rows;
-  REAL *dgain = (REAL *)n->call->workspace + unit * n->sums * n->width, *dbias = n->sums > 1 ? dgain + n->width : NULL;
-  memset(dgain, 0, sizeof(REAL) * (size_t)(n->sums * n->width));
-  for (int64_t r = unit * rows; r < end; r++) TYPED(norm_grad_row)(n, r, dgain, dbias);
+  const NORM *p = argument;
+  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows;
+  REAL *dgain = (REAL *)p->call->workspace + unit * p->sums * p->width, *dbias = p->sums > 1 ? dgain + p->width : NULL;
+  memset(dgain, 0, sizeof(REAL) * (size_t)(p->sums * p->width));
+  for (int64_t r = unit * rows; r < end; r++) TYPED(norm_grad_row)(p, r, dgain, dbias);
 }
 
 // out (width) = sum over blocks of partial (blocks, stride)
@@ -114,14 +106,14 @@ static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, 
 
 static void TYPED(norm_grad)(const KernelCall *call, int layer) {
   const Operand *x = &call->input[1];
-  NORM n = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .sums = call->noutput - 1,
+  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .sums = call->noutput - 1,
             .dy = call->input[0].data, .x = x->data, .gain = call->input[2].data, .out = call->output[0].data};
-  n.mean = layer ? call->input[3].data : NULL;
-  n.rstd = call->input[layer ? 4 : 3].data;
-  int64_t blocks = TYPED(row_blocks)(n.rows);
-  cpu_parallel(call->team, blocks, TYPED(norm_grad_unit), &n);
-  for (int k = 0; k < n.sums; k++)
-    TYPED(add_blocks)(call->output[1 + k].data, (REAL *)call->workspace + k * n.width, blocks, n.sums * n.width, n.width);
+  p.mean = layer ? call->input[3].data : NULL;
+  p.rstd = call->input[layer ? 4 : 3].data;
+  int64_t blocks = TYPED(row_blocks)(p.rows);
+  cpu_parallel(call->team, blocks, TYPED(norm_grad_unit), &p);
+  for (int k = 0; k < p.sums; k++)
+    TYPED(add_blocks)(call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
 }
 static void TYPED(layer_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 1); }
 static void TYPED(rms_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 0); }
@@ -132,20 +124,20 @@ static size_t TYPED(reduce_workspace)(const Operand *input, const Operand *outpu
 }
 
 static void TYPED(reduce_unit)(void *argument, int slot, int64_t unit) {
-  const NORM *n = argument;
-  int64_t rows = TYPED(block_rows)(n->rows), end = (unit + 1) * rows < n->rows ? (unit + 1) * rows : n->rows;
-  REAL *restrict sum = (REAL *)n->call->workspace + unit * n->width;
-  memset(sum, 0, sizeof(REAL) * (size_t)n->width);
+  const NORM *p = argument;
+  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows, n = p->width;
+  REAL *sum = (REAL *)p->call->workspace + unit * n;
+  memset(sum, 0, sizeof(REAL) * (size_t)n);
   for (int64_t r = unit * rows; r < end; r++) {
-    const REAL *restrict x = n->x + r * n->width;
-    for (int64_t i = 0; i < n->width; i++) sum[i] += x[i];
+    const ELEMENT *x = p->x + r * n;
+    EACH_VECTOR MATH(put)(sum + i, MATH(take)(sum + i, n - i) + TYPED(take)(x + i, n - i), n - i);
   }
 }
 
 static void TYPED(reduce)(const KernelCall *call) {
   const Operand *x = &call->input[0];
-  NORM n = {.call = call, .x = x->data, .width = operand_elements(&call->output[0])};
-  n.rows = operand_extent(x, 0, ((const ReduceAttr *)call->attr)->dims);
-  cpu_parallel(call->team, TYPED(row_blocks)(n.rows), TYPED(reduce_unit), &n);
-  TYPED(add_blocks)(call->output[0].data, call->workspace, TYPED(row_blocks)(n.rows), n.width, n.width);
+  NORM p = {.call = call, .x = x->data, .width = operand_elements(&call->output[0])};
+  p.rows = operand_extent(x, 0, ((const ReduceAttr *)call->attr)->dims);
+  cpu_parallel(call->team, TYPED(row_blocks)(p.rows), TYPED(reduce_unit), &p);
+  TYPED(add_blocks)(call->output[0].data, call->workspace, TYPED(row_blocks)(p.rows), p.width, p.width);
 }

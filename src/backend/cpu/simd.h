@@ -1,17 +1,21 @@
-// Vector types and their few operations for one SIMD level and one real type; included once for each by level.h.
-// Defined by the includer: REAL, INTEGER (signed, as wide), UNSIGNED, BITS of both, TYPED(name), LEVEL_BYTES.
+// Vector types and their few operations for one SIMD level and one real type. Defined by the includer: REAL, INTEGER (signed, as
+// wide), UNSIGNED, BITS of both, TYPED(name) and MATH(name), the names of this type, LEVEL_BYTES.
+//
+// Kernels of other files are written once for all dtypes: ELEMENT is what lies in memory and TYPED(name) are functions of that;
+// REAL is what they compute in and MATH(name) are functions of that. The two differ for bf16, whose arithmetic is fp32.
 
 typedef REAL TYPED(Vector) __attribute__((vector_size(LEVEL_BYTES)));
 typedef REAL TYPED(Unaligned) __attribute__((vector_size(LEVEL_BYTES), may_alias, aligned(sizeof(REAL))));
 typedef INTEGER TYPED(Lanes) __attribute__((vector_size(LEVEL_BYTES))); // masks: 0 or -1
 typedef UNSIGNED TYPED(Bits) __attribute__((vector_size(LEVEL_BYTES)));
 
-#define V TYPED(Vector)
-#define I TYPED(Lanes)
+#define V MATH(Vector)
+#define I MATH(Lanes)
 #define WIDTH ((int)(LEVEL_BYTES / sizeof(REAL)))
 
 INLINE V TYPED(load)(const REAL *p) { return *(const TYPED(Unaligned) *)p; }
 INLINE void TYPED(store)(REAL *p, V v) { *(TYPED(Unaligned) *)p = v; }
+INLINE REAL TYPED(widen)(REAL x) { return x; } // one element
 INLINE V TYPED(splat)(REAL x) { return x - (V){0}; }
 INLINE V TYPED(select)(I mask, V a, V b) { return (V)((mask & (I)a) | (~mask & (I)b)); }
 
@@ -24,6 +28,22 @@ INLINE V TYPED(load_part)(const REAL *p, int64_t n) {
 INLINE void TYPED(store_part)(REAL *p, V v, int64_t n) {
   union { V v; REAL x[WIDTH]; } u = {.v = v};
   for (int64_t i = 0; i < n; i++) p[i] = u.x[i];
+}
+
+// A vector of which `left` elements exist.
+INLINE V TYPED(take)(const REAL *p, int64_t left) { return __builtin_expect(left >= WIDTH, 1) ? TYPED(load)(p) : TYPED(load_part)(p, left); }
+INLINE void TYPED(put)(REAL *p, V v, int64_t left) {
+  if (__builtin_expect(left >= WIDTH, 1)) TYPED(store)(p, v);
+  else TYPED(store_part)(p, v, left);
+}
+#define EACH_VECTOR for (int64_t i = 0; i < n; i += WIDTH)
+
+// v with 0 in the lanes past `left`.
+INLINE V TYPED(first_lanes)(V v, int64_t left) {
+  if (left >= WIDTH) return v;
+  union { V v; REAL x[WIDTH]; } u = {.v = v};
+  for (int64_t i = left; i < WIDTH; i++) u.x[i] = 0;
+  return u.v;
 }
 
 // Sum of the lanes, halves first: the same order at every call.

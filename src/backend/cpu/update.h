@@ -1,4 +1,15 @@
-// SUM_SQUARES and the optimizers.
+// What works on storage only: FILL, ACCUMULATE, SUM_SQUARES and the optimizers.
+
+static void TYPED(fill_unit)(void *argument, int slot, int64_t unit) {
+  CHUNK_OF(argument, unit);
+  REAL value = (REAL)((const FillAttr *)call->attr)->value, *y = OUTPUT(0);
+  for (int64_t i = 0; i < n; i++) y[i] = value;
+}
+static void TYPED(fill)(const KernelCall *call) {
+  if (((const FillAttr *)call->attr)->value == 0 || operand_is_whole(&call->output[0])) TYPED(each_chunk)(call, TYPED(fill_unit));
+  else op_def(OP_FILL)->reference(call);
+}
+static void TYPED(accumulate)(const KernelCall *call) { TYPED(add)(call); }
 
 enum { TYPED(SQUARES) = 4096 }; // elements of one partial sum
 static size_t TYPED(sum_squares_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {

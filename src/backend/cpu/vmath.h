@@ -1,4 +1,4 @@
-// Vector exp, sigmoid, normal distribution and activations of one SIMD level and real type; a few ulp.
+// Vector exp, sigmoid and normal distribution of one SIMD level and real type; a few ulp. Sums over arrays.
 
 // e^x: 2^n · e^r with |r| <= ln 2 / 2, Taylor in r. 0 below the range of normal numbers, infinite above.
 INLINE V TYPED(exp)(V x) {
@@ -48,35 +48,6 @@ INLINE V TYPED(normal_cdf)(V x) {
 #endif
 }
 
-INLINE V TYPED(act)(int kind, V x) {
-  if (kind == ACTIVATION_SILU) return x * TYPED(sigmoid)(x);
-  if (kind == ACTIVATION_GELU) return x * TYPED(normal_cdf)(x);
-  if (kind == ACTIVATION_GELU_TANH) { // (1 + tanh u) / 2 = sigmoid(2u)
-    V u = TYPED(splat)((REAL)1.59576912160573071176) * x * TYPED(fma)(TYPED(splat)((REAL)0.044715) * x, x, TYPED(splat)(1));
-    return x * TYPED(sigmoid)(u);
-  }
-  return TYPED(select)(x > (V){0}, x, (V){0});
-}
-
-INLINE V TYPED(act_slope)(int kind, V x) {
-  V one = TYPED(splat)(1);
-  if (kind == ACTIVATION_SILU) {
-    V s = TYPED(sigmoid)(x);
-    return s * TYPED(fma)(x, one - s, one);
-  }
-  if (kind == ACTIVATION_GELU) {
-    V density = TYPED(splat)((REAL)0.39894228040143267794) * TYPED(exp)(TYPED(splat)((REAL)-0.5) * x * x);
-    return TYPED(fma)(x, density, TYPED(normal_cdf)(x));
-  }
-  if (kind == ACTIVATION_GELU_TANH) {
-    V c = TYPED(splat)((REAL)1.59576912160573071176), xx = x * x;
-    V s = TYPED(sigmoid)(c * x * TYPED(fma)(TYPED(splat)((REAL)0.044715), xx, one));
-    V du = c * TYPED(fma)(TYPED(splat)((REAL)(3 * 0.044715)), xx, one);
-    return TYPED(fma)(x * s * (one - s), du, s);
-  }
-  return TYPED(select)(x > (V){0}, one, (V){0});
-}
-
 // Sums over an array, in an order that only its length gives.
 static REAL TYPED(dot)(const REAL *a, const REAL *b, int64_t n) {
   V s0 = {0}, s1 = {0};
@@ -87,17 +58,6 @@ static REAL TYPED(dot)(const REAL *a, const REAL *b, int64_t n) {
   }
   REAL tail = 0;
   for (; i < n; i++) tail += a[i] * b[i];
-  return TYPED(sum)(s0 + s1) + tail;
-}
-static REAL TYPED(total)(const REAL *a, int64_t n) {
-  V s0 = {0}, s1 = {0};
-  int64_t i = 0;
-  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
-    s0 += TYPED(load)(a + i);
-    s1 += TYPED(load)(a + i + WIDTH);
-  }
-  REAL tail = 0;
-  for (; i < n; i++) tail += a[i];
   return TYPED(sum)(s0 + s1) + tail;
 }
 static REAL TYPED(greatest)(const REAL *a, int64_t n) {
