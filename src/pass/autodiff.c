@@ -9,7 +9,7 @@ typedef struct Autodiff {
   Graph *g;
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
   int *accumulator;     // per Variable: the gradient Variable, or -1
-  const UpdateOptions *in_backward; // of a step that applies a gradient as soon as it is complete, else NULL
+  const UpdateOptions *update;
   int *readers;         // per Variable: nodes of the forward graph that read it
 } Autodiff;
 
@@ -22,8 +22,18 @@ static int gradient_variable(Autodiff *a, int parameter) {
   return a->accumulator[parameter] = v;
 }
 
-// A gradient of a parameter goes straight into its accumulator, or where it is the only one may be applied at once, in the phase
-// of the node that made it, so that nothing of the size of a weight waits between forward and backward.
+// The only gradient of a step: there is nothing to add it to.
+static void store(Autodiff *a, int parameter, int gradient) {
+  Graph *g = a->g;
+  int stored = op_identity(g, "store", gradient);
+  Tensor *t = graph_tensor(g, stored);
+  t->role = ROLE_WEIGHT_GRADIENT;
+  t->parameter = parameter;
+  graph_bind(g, stored, gradient_variable(a, parameter), -1);
+}
+
+// A gradient of a parameter goes straight into its Variable, or may be applied at once, in the phase of the node that made it, so
+// that nothing of the size of a weight waits between forward and backward.
 static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Graph *g = a->g;
   Tensor *t = graph_tensor(g, gradient);
@@ -33,7 +43,9 @@ static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Phase phase = g->phase;
   g->phase = maker->phase;
   g->layer = maker->layer;
-  if (a->in_backward && a->readers[parameter] == 1) update_in_backward(g, parameter, gradient, a->in_backward);
+  int only = a->update && a->update->one_microbatch && a->readers[parameter] == 1;
+  if (only && a->update->in_backward) update_in_backward(g, parameter, gradient, a->update);
+  else if (only) store(a, parameter, gradient);
   else op_accumulate(g, "accumulate", graph_read(g, gradient_variable(a, parameter)), gradient);
   g->phase = phase;
 }
@@ -120,10 +132,10 @@ static void count_readers(Autodiff *a) {
     }
 }
 
-int pass_autodiff(Graph *g, int loss, const UpdateOptions *in_backward, Error *error) {
+int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
-  Autodiff a = {.g = g, .in_backward = in_backward};
+  Autodiff a = {.g = g, .update = update};
   count_readers(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   a.accumulator = xcalloc((size_t)g->variable.count + 1, sizeof(int));

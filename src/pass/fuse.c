@@ -8,6 +8,7 @@ typedef struct Fuse {
   const Graph *g;
   int *readers;  // per tensor
   int *replaced; // per tensor: the tensor that its readers take instead
+  int *made;     // per tensor: the tensor that its maker makes instead
   int *dropped;  // per node
   int *joined;   // per node: the ACCUMULATE or BIAS node that it does as well, or -1
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
@@ -94,6 +95,21 @@ static void drop_identity(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
+// An identity into a Variable, of what nothing else reads: its maker writes there itself.
+static void join_store(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (n->op != OP_IDENTITY || !bound(f->g, n->output[0])) return;
+  int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
+  const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
+  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated) return;
+  const Node *m = &f->g->node.data[producer];
+  if (m->region != n->region || m->phase != n->phase || m->stage != n->stage) return;
+  for (int i = producer; i < id; i++)
+    if (touches(f->g, &f->g->node.data[i], to->variable)) return;
+  f->made[x] = n->output[0];
+  f->dropped[id] = 1;
+}
+
 // What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
@@ -113,6 +129,10 @@ static int emit(Fuse *f, Graph *h, const Node *n) {
   Node *copy = &h->node.data[id];
   for (int k = 0; k < copy->ninput; k++)
     if (copy->input[k] >= 0) copy->input[k] = f->replaced[copy->input[k]];
+  for (int k = 0; k < copy->noutput; k++) {
+    copy->output[k] = f->made[copy->output[k]];
+    graph_tensor(h, copy->output[k])->producer = id;
+  }
   return id;
 }
 
@@ -150,9 +170,10 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   Fuse f = {.g = g};
   f.readers = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
+  f.made = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
   f.joined = xcalloc((size_t)g->node.count, sizeof(int));
-  for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = i;
+  for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
   for (int i = 0; i < g->node.count; i++) f.joined[i] = -1;
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
@@ -160,6 +181,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   find_writers(&f);
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
+    join_store(&f, i);
     join_accumulate(&f, i);
     join_cast(&f, i);
     join_bias(&f, i);
@@ -172,6 +194,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
     else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
   free(f.readers);
   free(f.replaced);
+  free(f.made);
   free(f.dropped);
   free(f.joined);
   free(f.writer);

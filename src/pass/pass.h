@@ -15,13 +15,13 @@ typedef struct UpdateOptions {
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
   int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
-  int in_backward;       // a gradient is applied in MICRO, as soon as it is made, and kept by no Variable; one microbatch a step
+  int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
+  int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
 
-// Appends the backward pass of `loss` to MICRO: gradients of every parameter, accumulated into Variables "gradient.NAME".
-// With `in_backward` (else NULL) the gradient of a parameter that one node reads is complete where it is made, and is given
-// to update_in_backward instead. The loss op is its own seed (DESIGN: linear + cross entropy is one node).
-int pass_autodiff(Graph *g, int loss, const UpdateOptions *in_backward, Error *error);
+// Appends the backward pass of `loss` to MICRO: gradients of every parameter, in Variables "gradient.NAME", or given to
+// update_in_backward, as `update` says (NULL: accumulated). The loss op is its own seed (DESIGN: linear + cross entropy is one node).
+int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error);
 // Appends to MICRO the update of a parameter by its only gradient of the step (Lv et al., "Full parameter fine-tuning for large
 // language models with limited resources", 2023: LOMO). The gradient's sum of squares becomes Variable "square.NAME", for
 // the norm that END reports. Nothing clips it or skips the step.

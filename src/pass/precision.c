@@ -101,11 +101,13 @@ static void insert_casts(Graph *g) {
   g->phase = PHASE_FORWARD;
 }
 
-// A gradient that is applied in backward has no accumulator that would round it: what hands it on to be reduced does.
+// A gradient that is stored or applied in backward is not added to anything that would round it: what hands it on does.
 static void round_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (!n->update || n->op != OP_IDENTITY || graph_tensor(g, n->output[0])->variable >= 0) continue;
+    if (n->region != REGION_MICRO || n->op != OP_IDENTITY) continue;
+    int v = graph_tensor(g, n->output[0])->variable;
+    if (v >= 0 ? g->variable.data[v].kind != VARIABLE_GRADIENT : !n->update) continue;
     n->op = OP_CAST;
     *node_attr(n, CastAttr) = (CastAttr){.dtype = dtype};
   }

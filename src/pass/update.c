@@ -143,12 +143,19 @@ static int sum_of_squares(Graph *g, const int *gradient, int n) {
   return sum;
 }
 
-static void zero_accumulators(Graph *g, int variables) {
-  for (int v = 0; v < variables; v++)
-    if (g->variable.data[v].kind == VARIABLE_GRADIENT) {
-      g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
-      op_fill(g, "zero", v, 0);
-    }
+// Gradients that MICRO adds to, not those that it stores.
+static void zero_accumulators(Graph *g) {
+  char *added = xcalloc((size_t)g->variable.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++) {
+    int v = g->node.data[i].op == OP_ACCUMULATE ? graph_tensor(g, g->node.data[i].output[0])->variable : -1;
+    if (v >= 0) added[v] = g->variable.data[v].kind == VARIABLE_GRADIENT;
+  }
+  for (int v = 0, n = g->variable.count; v < n; v++) {
+    if (!added[v]) continue;
+    g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
+    op_fill(g, "zero", v, 0);
+  }
+  free(added);
 }
 
 int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
@@ -157,7 +164,7 @@ int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   enter(g, REGION_BEGIN);
   graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
   if (o->in_backward) begin_in_backward(g);
-  zero_accumulators(g, variables);
+  zero_accumulators(g);
   enter(g, REGION_END);
   int *gradient = arena_array(&g->arena, int, variables), n = 0;
   int scale = loss_scale(g, o);

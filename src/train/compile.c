@@ -21,10 +21,11 @@ static int run_autodiff(Compile *c, Error *error) {
   const CompileOptions *o = c->o;
   if (o->mode == MODEL_GENERATE) return PLAIT_OK;
   if (o->mode == MODEL_EVALUATE) return pass_evaluate(c->g, c->outputs.loss_sum, o->step_samples, o->seq, error);
-  int code = pass_autodiff(c->g, c->outputs.loss_sum, o->update.in_backward ? &o->update : NULL, error);
   UpdateOptions update = o->update;
   update.samples = o->step_samples;
   update.seq = o->seq;
+  update.one_microbatch = o->micro_samples == o->step_samples;
+  int code = pass_autodiff(c->g, c->outputs.loss_sum, &update, error);
   return code ? code : pass_update(c->g, c->outputs.loss_sum, &update, error);
 }
 
