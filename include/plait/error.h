@@ -8,7 +8,7 @@ enum {
   PLAIT_BAD_INPUT = -2,   // a recipe, config, corpus, checkpoint, argument or command line is wrong (exit status 2)
   PLAIT_NO_MEMORY = -3,   // exit status 1
   PLAIT_INTERRUPTED = -4, // asked to stop by a signal
-  PLAIT_INFEASIBLE = -5,  // a layout that cannot be; the planner goes on, a command exits with 2
+  PLAIT_INFEASIBLE = -5,  // a parallel configuration that cannot be; the planner goes on, a command exits with 2
 };
 
 // Zero-initialise it before the first call: while code is not 0, a later error does not overwrite it.

@@ -21,13 +21,26 @@ int nearest_distance(const char *a, const char *b) {
   return rows[n % 3][m];
 }
 
+// Letters that both begin with.
+static int common(const char *a, const char *b) {
+  int n = 0;
+  while (a[n] && a[n] == b[n]) n++;
+  return n;
+}
+
 const char *nearest_word(const char *word, const char *const *candidates, int count) {
   const char *best = NULL;
   int best_distance = 0;
   for (int i = 0; i < count; i++) {
     int distance = nearest_distance(word, candidates[i]);
-    if (!best || distance < best_distance) best = candidates[i], best_distance = distance;
+    if (!best || distance < best_distance || (distance == best_distance && common(word, candidates[i]) > common(word, best)))
+      best = candidates[i], best_distance = distance;
   }
   int length = (int)strnlen(word, LONGEST);
-  return best && best_distance <= (length < 3 ? 1 : 1 + length / 4) ? best : NULL;
+  if (best && best_distance <= (length < 3 ? 1 : 1 + length / 4)) return best;
+  for (int i = 0; i < count; i++) { // "evaluate" for "eval"
+    int same = common(word, candidates[i]);
+    if (same >= 3 && (!word[same] || !candidates[i][same])) return candidates[i];
+  }
+  return NULL;
 }

@@ -137,7 +137,7 @@ static bool has_own_layout(const Recipe *r) {
 }
 
 static const char *meaning_of(const char *axis, const Recipe *r) {
-  if (!strncmp(axis, "tp", 2) && has_own_layout(r)) return "share what the recipe's layout cuts over tp";
+  if (!strncmp(axis, "tp", 2) && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
   if (!strcmp(axis, "tp_group")) return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
   if (!strcmp(axis, "pp")) return "pass activations from stage to stage";
   if (!strcmp(axis, "tp")) return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
@@ -235,7 +235,7 @@ int cmd_explain(int argc, char **argv) {
   if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given > 1)
     code = error_set(&error, PLAIT_BAD_INPUT, "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = model_config_load(&config, recipe.model.config, &error);
+  if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code)
     code = after      ? explain_graph(&recipe, &config, after, &error)
            : timeline ? explain_timeline(&recipe, &config, timeline, &error)

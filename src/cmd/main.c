@@ -3,8 +3,10 @@
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Command { const char *name; int (*run)(int argc, char **argv); const char *summary; } Command;
 
@@ -48,9 +50,11 @@ static int help_of(const char *name) {
 
 // Output that could not be written (a full disk behind a redirection) is a failure, not a success.
 static int finish(int status) {
-  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-  if (errno == EPIPE) return status; // the reader had enough
-  fprintf(stderr, "plait: the output cannot be written: %s\n", strerror(errno));
+  int flushed = fflush(stdout), reason = flushed ? errno : EIO; // an earlier write has left no reason behind
+  if (!flushed && !ferror(stdout)) return status;
+  struct pollfd reader = {STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&reader, 1, 0) == 1 && reader.revents & POLLERR) return status; // of a pipe: who reads had enough
+  fprintf(stderr, "plait: the output cannot be written: %s\n", strerror(reason));
   return status ? status : 1;
 }
 

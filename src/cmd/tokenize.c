@@ -82,11 +82,21 @@ static int check_options(const Tokenize *job, Error *error) {
   return PLAIT_OK;
 }
 
+// A first tokenizer is often to lie in a folder that nobody has made yet.
+static int make_folder(const char *out, Error *error) {
+  char *folder = xstrdup(out), *slash = strrchr(folder, '/');
+  if (slash) *slash = 0;
+  int code = slash && slash != folder ? folder_create(folder, error) : PLAIT_OK;
+  free(folder);
+  return code;
+}
+
 // ---- training ------------------------------------------------------------------------------------------------------
 
 static int train(Tokenize *job, Error *error) {
   Tokenizer *t;
-  int code = tokenizer_train((const char *const *)job->files.data, job->files.count, (int)job->vocab_size,
+  int code = make_folder(job->out, error);
+  if (code >= 0) code = tokenizer_train((const char *const *)job->files.data, job->files.count, (int)job->vocab_size,
                              (int)job->threads, &t, error);
   if (code < 0) return code;
   code = tokenizer_save(t, job->out, error);
@@ -152,6 +162,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
   CorpusOptions options = {.threads = (int)job->threads, .write = write_ids, .progress = show_progress, .argument = job};
   CorpusCounts counts;
   int code = choose_end(job, t, error);
+  if (code >= 0) code = make_folder(job->out, error);
   if (code >= 0) code = indexed_writer_begin(&job->writer, job->out, indexed_type_for(tokenizer_vocab_size(t)), error);
   if (code < 0) return code;
   code = corpus_encode(t, (const char *const *)job->files.data, job->files.count, &options, &counts, error);

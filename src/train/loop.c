@@ -60,14 +60,30 @@ static double now(void) {
 static int is_process(const Loop *l) { return l->launch && l->launch->world; }
 static int speaks(const Loop *l) { return !is_process(l) || l->launch->rank == 0; } // has rank 0
 
+// A run's folder is easily named instead of one of its checkpoints.
+static int check_checkpoint(const char *path, Error *error) {
+  char *file = xformat("%s/checkpoint.json", path), *inside = xformat("%s/checkpoints", path);
+  int code = PLAIT_OK;
+  if (!file_exists(path)) code = error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
+  else if (!file_exists(file) && file_exists(inside))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s is a run and not a checkpoint; take one of %s", path, inside);
+  else if (!file_exists(file))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s is no checkpoint, which is a folder with checkpoint.json, as RUN/checkpoints/step-100 is", path);
+  free(file);
+  free(inside);
+  return code;
+}
+
 // Where the run starts from: a checkpoint (own or named), else init.
 static int find_resume(Loop *l, Error *error) {
   const char *how = l->recipe->checkpoint.resume;
   char *warnings = NULL;
   int64_t step = 0;
   if (how[0] == '/') {
-    int code = checkpoint_open(&l->resume, how, error);
+    int code = check_checkpoint(how, error);
+    if (!code) code = checkpoint_open(&l->resume, how, error);
     if (!code) code = checkpoint_verify(l->resume, error);
+    if (code) error_prefix(error, "%s: checkpoint.resume", recipe_where(l->recipe, "checkpoint.resume"));
     return code;
   }
   int found = checkpoint_latest_valid(l->checkpoints, &step, strcmp(how, "never") ? &l->resume : NULL, &warnings, error);
@@ -87,6 +103,9 @@ static int find_resume(Loop *l, Error *error) {
 static int check_data(const Loop *l, Error *error) {
   const Recipe *r = l->recipe;
   int code = PLAIT_OK;
+  if (r->data.tokenizer && !file_exists(r->data.tokenizer)) // generation would miss it when the run is over
+    return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s does not exist; plait tokenize --train makes one", recipe_where(r, "data.tokenizer"),
+                     r->data.tokenizer);
   for (int validation = 0; validation < 2 && !code; validation++) {
     int count = validation ? r->data.valid.count : r->data.train.count;
     if (!count) continue;
@@ -95,7 +114,8 @@ static int check_data(const Loop *l, Error *error) {
     SamplerConfig config = {sources, count, c.seq_len, c.document_mask, c.vocab_size, validation, c.seed};
     Sampler sampler;
     code = sampler_open(&sampler, &config, error);
-    if (code) error_prefix(error, validation ? "data.valid" : "data.train");
+    const char *key = validation ? "data.valid" : "data.train";
+    if (code) error_prefix(error, "%s: %s", recipe_where(r, key), key);
     else sampler_close(&sampler);
     free(sources);
   }
@@ -388,7 +408,7 @@ static int open_folder(Loop *l, Error *error) {
 
 static int prepare(Loop *l, Error *error) {
   const Recipe *recipe = l->recipe;
-  int threads = 1, code = model_config_load(&l->config, recipe->model.config, error);
+  int threads = 1, code = setup_model_config(recipe, &l->config, error);
   code = launch_agree(l->launch, code, error);
   if (!code) code = launch_threads(l->launch, recipe, &threads, error);
   if (!code) code = setup_job_threads(recipe, &l->config, threads, &l->job, error);
@@ -418,8 +438,11 @@ static void announce(const Loop *l) {
     int64_t b = l->job->program[c]->state_bytes + l->job->work_bytes;
     bytes = b > bytes ? b : bytes;
   }
-  fprintf(l->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, zero %d, %s; %s a rank; %d threads a rank\n", model_family_name(l->config.family),
-          units_count((double)model_config_parameters(&l->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, r->parallel.zero, dtype_name((Dtype)r->precision), units_bytes((double)bytes).s, l->job->threads);
+  char parallel[256];
+  setup_describe(r, parallel, sizeof parallel);
+  fprintf(l->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank\n", model_family_name(l->config.family),
+          units_count((double)model_config_parameters(&l->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
+          units_bytes((double)bytes).s, l->job->threads, l->job->threads > 1 ? "s" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && l->job->microbatches > 1)
     fprintf(l->out, "gradients of %d microbatches are added in bf16: what one adds to a sum 256 times as large is lost\n", l->job->microbatches);
   if (r->notes) fputs(r->notes, l->out);

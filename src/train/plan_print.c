@@ -136,18 +136,19 @@ static void print_head(const Plan *plan) {
   const Recipe *r = plan->recipe;
   const Job *job = plan->job;
   int64_t tokens = (int64_t)r->batch.global * r->data.seq_len;
-  fprintf(plan->out, "model   %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n",
+  fprintf(plan->out, "model      %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n",
          model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
-  fprintf(plan->out, "mesh    pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
+  fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
          r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
          job->threads > 1 ? "s" : "");
-  fprintf(plan->out, "layout  zero %d%s", r->parallel.zero, r->parallel.reshard ? "" : " without reshard");
-  if (r->parallel.ownership == RECIPE_OWN_TENSORS) fprintf(plan->out, " by whole tensors");
-  if (r->parallel.hybrid) fprintf(plan->out, " over groups of %d (hybrid)", r->parallel.hybrid);
-  fprintf(plan->out, ", %s%s%s\n", dtype_name((Dtype)r->precision), r->mesh.pp > 1 ? ", pipeline " : "", r->mesh.pp > 1 ? job->schedule->name : "");
-  fprintf(plan->out, "step    %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
+  char parallel[256];
+  setup_describe(r, parallel, sizeof parallel);
+  fprintf(plan->out, "parallel   %s\n", parallel);
+  fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
+          dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
+  fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
          r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
 }
 
@@ -162,7 +163,7 @@ static void print_stages(const Plan *plan) {
     sum += flops;
     if (flops > most) most = flops, busiest = c;
   }
-  fprintf(plan->out, "stages ");
+  fprintf(plan->out, "stages    ");
   for (int s = 0; s < g->stages; s++) fprintf(plan->out, " %d", g->cut[s + 1] - g->cut[s]);
   fprintf(plan->out, " layers%s; by FLOPs the busiest pipeline rank has %.2f times the mean (pp %d)\n",
           g->stages > pp ? ", over the pipeline ranks in turn" : "", sum > 0 ? most * pp / sum : 1, busiest);
@@ -237,7 +238,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
   ModelConfig config = {0};
   Job *job = NULL;
-  int code = model_config_load(&config, recipe->model.config, error);
+  int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_job(recipe, &config, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .out = out};

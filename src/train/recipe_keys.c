@@ -46,7 +46,7 @@ static const RecipeWord layout_words[] = {
 static const char layout_doc[] = "The Layout that the rows below start from: which mesh axes cut which dims. Shipped are"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
 #include "dist/layout_rows.def"
-    " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every layout gives the same numbers.";
+    " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every Layout gives the same numbers.";
 
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it

@@ -16,6 +16,46 @@ int setup_threads(const Recipe *recipe) {
   return threads > 0 ? threads : 1;
 }
 
+int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
+  int code = model_config_load(config, recipe->model.config, error);
+  return code ? error_prefix(error, "%s: model.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+}
+
+// The Layout: its name, and the rows that the recipe has of its own.
+static size_t describe_layout(const Recipe *r, char *text, size_t size) {
+  static const char *const names[] = {"auto",
+#define LAYOUT_SHIPPED(id, name, ...) name,
+#include "dist/layout_rows.def"
+  };
+  static const char *const rows[] = {
+#define LAYOUT_ROW(id, name, meaning) name,
+#include "dist/layout_rows.def"
+  };
+  int name = r->layout.name ? r->layout.name : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE : r->mesh.tp > 1 ? RECIPE_LAYOUT_TENSOR : RECIPE_LAYOUT_DATA;
+  size_t n = (size_t)snprintf(text, size, "layout %s", names[name]);
+  for (int row = 0, said = 0; row < RECIPE_ROWS && n < size; row++) {
+    const RecipeAxes *axes = &r->layout.row[row];
+    if (axes->count < 0) continue;
+    n += (size_t)snprintf(text + n, size - n, "%s%s [", said++ ? ", " : " with ", rows[row]);
+    for (int i = 0; i < axes->count && n < size; i++) n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", recipe_axis_names[axes->axis[i]]);
+    if (n < size) n += (size_t)snprintf(text + n, size - n, "]");
+  }
+  return n;
+}
+
+void setup_describe(const Recipe *r, char *text, size_t size) {
+  static const char *const pipelines[] = {[RECIPE_NAIVE] = "naive", [RECIPE_GPIPE] = "gpipe", [RECIPE_1F1B] = "1f1b", [RECIPE_INTERLEAVED] = "interleaved"};
+  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "", [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective", [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
+  char hybrid[48] = "", pipeline[64] = "", layout[160];
+  if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
+  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", pipelines[r->parallel.pipeline]);
+  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", pipelines[r->parallel.pipeline], recipe_virtual_stages(r));
+  describe_layout(r, layout, sizeof layout);
+  snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero, r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
+           r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
+           r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
+}
+
 static UpdateOptions update_options(const Recipe *r) {
   return (UpdateOptions){.optimizer = r->optimizer.name == RECIPE_SGD ? "sgd" : "adamw",
                          .beta1 = r->optimizer.betas[0],

@@ -8,6 +8,12 @@ int setup_cores(void);
 // Threads of one rank: run.threads (auto: all cores) shared out over the ranks of this machine, at least 1.
 int setup_threads(const Recipe *recipe);
 
+// The model's config; errors name the key and where it was given.
+int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
+
+// The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
+void setup_describe(const Recipe *recipe, char *text, size_t size);
+
 // Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
 // *schedule is the generator of parallel.pipeline. Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
 // alone or with the model's config cannot be.

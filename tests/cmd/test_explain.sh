@@ -87,7 +87,7 @@ cat >few.json <<'END'
  "vocab_size": 300, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
 END
 expect 0 '^  tp_group .*have the same key and value heads' "$PLAIT" explain recipe.yaml model.config=few.json mesh.tp=4 --mesh
-expect 0 "share what the recipe's layout cuts" "$PLAIT" explain recipe.yaml mesh.tp=2 'layout.ffn=[]' --mesh
+expect 0 "share what the recipe's Layout cuts" "$PLAIT" explain recipe.yaml mesh.tp=2 'layout.ffn=[]' --mesh
 expect 0 'tensor .1-D tensor parallelism' "$PLAIT" explain --help
 
 # ---- plan

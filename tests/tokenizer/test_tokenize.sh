@@ -49,7 +49,10 @@ expect 2 'nosuch.json' --tokenizer nosuch.json --out x a.txt
 expect 2 'WordPiece' --tokenizer "$(echo '{"model":{"type":"WordPiece"}}' >w.json; echo w.json)" --out x a.txt
 printf '{"text": "ok"}\n{"text": 3}\n' >bad.jsonl
 expect 2 'bad.jsonl: line 2: ' --tokenizer t.json --out x a.txt bad.jsonl
-expect 1 'nosuch/x' --tokenizer t.json --out nosuch/x a.txt
-expect 1 'nosuch/t.json' --train --vocab-size 300 --out nosuch/t.json a.txt
+expect 1 'a.txt' --tokenizer t.json --out a.txt/x a.txt
+expect 1 'a.txt' --train --vocab-size 300 --out a.txt/t.json a.txt
 ls | grep -E '^x|tmp' && fail "a failed run left files behind"
+# A folder that nobody has made yet is made: the README begins with one.
+expect 0 'new/data/t.json' --train --vocab-size 260 --out new/data/t.json a.txt
+expect 0 'new/more/x' --tokenizer new/data/t.json --out new/more/x a.txt
 exit 0

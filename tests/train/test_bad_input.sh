@@ -27,7 +27,10 @@ bad 'mesh.pp|rank' mesh.pp=1000000
 bad 'model.json: n_positions is 64.*65' data.seq_len=65
 bad 'precision' precision=fp12
 bad 'nosuch.json' model.config=nosuch.json
-bad 'checkpoint.resume|nosuch' checkpoint.resume=nosuch
+bad 'checkpoint.resume: .*nosuch does not exist' checkpoint.resume=nosuch
+bad 'checkpoint.resume: .*corpus.idx is no checkpoint' checkpoint.resume=corpus.idx
+bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
+bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json
 untouched recipes
 
 # ---- corpora ----
