@@ -8,7 +8,7 @@ double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
 
 // ---- SVG -------------------------------------------------------------------------------------------------------------
 
-enum { LEFT = 64, TOP = 78, RIGHT = 24, ROW = 34, BOX = 28, NARROWEST = 900, WIDEST = 12000, BOX_WIDTH = 14, DIGIT_WIDTH = 10 };
+enum { LEFT = 64, TOP = 92, LEGEND = 58, RIGHT = 24, ROW = 34, BOX = 28, NARROWEST = 900, WIDEST = 12000, BOX_WIDTH = 14, DIGIT_WIDTH = 10 };
 
 // Forward blue, backward orange; a rank's later stages darker, so that a microbatch can be followed down.
 static void print_colour(ActionKind kind, int turn, int turns, FILE *out) {
@@ -43,15 +43,15 @@ static void svg_legend(const Schedule *s, FILE *out) {
     ActionKind kind = b ? ACTION_BACKWARD : ACTION_FORWARD;
     int shown = turns < 8 ? turns : 8;
     for (int k = 0; k < shown; k++, x += 18) {
-      fprintf(out, "<rect x=\"%d\" y=\"46\" width=\"18\" height=\"14\" fill=\"", x);
+      fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"14\" fill=\"", x, LEGEND);
       print_colour(kind, shown > 1 ? k * (turns - 1) / (shown - 1) : 0, turns, out);
       fputs("\"/>", out);
     }
     x += 6;
-    fprintf(out, "<text x=\"%d\" y=\"57\">%s%s</text>\n", x, b ? "backward" : "forward", turns > 1 ? ", first to last stage of a rank" : "");
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, b ? "backward" : "forward", turns > 1 ? ", first to last stage of a rank" : "");
     x += turns > 1 ? 230 : 80;
   }
-  fprintf(out, "<text x=\"%d\" y=\"57\">numbers: microbatches</text>\n", x);
+  fprintf(out, "<text x=\"%d\" y=\"%d\">numbers: microbatches</text>\n", x, LEGEND + 11);
 }
 
 static void svg_axis(int rows, double width, FILE *out) {
@@ -63,23 +63,28 @@ static void svg_axis(int rows, double width, FILE *out) {
   }
 }
 
-static void print_title(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
+static void print_title(const Schedule *s, const TimelineText *text, FILE *out) {
   int turns = s->stages / s->coordinates;
   fprintf(out, "%s on %d pipeline rank%s", text->name, s->coordinates, s->coordinates > 1 ? "s" : "");
   if (turns > 1) fprintf(out, " × %d stages", turns);
-  fprintf(out, ", %d microbatch%s: bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal", s->microbatches, s->microbatches > 1 ? "es" : "",
-          100 * timeline_bubble(s, spans), 100 * text->unit_bubble);
+  fprintf(out, ", %d microbatch%s", s->microbatches, s->microbatches > 1 ? "es" : "");
+}
+
+static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
+  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal", 100 * timeline_bubble(s, spans), 100 * text->unit_bubble);
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double boxes = 2.0 * s->microbatches * (s->stages / s->coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
   double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)), scale = spans->total > 0 ? width / spans->total : 0;
-  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n",
-          LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28);
+  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" viewBox=\"0 0 %.0f %d\" font-family=\"sans-serif\" font-size=\"11\">\n",
+          LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28, LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28);
   fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
-  fprintf(out, "<text x=\"%d\" y=\"28\" font-size=\"15\">", LEFT);
-  print_title(s, spans, text, out);
-  fputs("</text>\n", out);
+  fprintf(out, "<text x=\"%d\" y=\"26\" font-size=\"15\">", LEFT);
+  print_title(s, text, out);
+  fprintf(out, "</text>\n<text x=\"%d\" y=\"46\">", LEFT);
+  print_bubble(s, spans, text, out);
+  fputs("; the head's backward is part of its forward; transfers take no time here</text>\n", out);
   svg_legend(s, out);
   for (int c = 0; c < s->coordinates; c++) {
     fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width, BOX);
@@ -96,9 +101,13 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
 void timeline_json(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double scale = spans->busy > 0 ? 1000 * spans->span.count / spans->busy : 0; // microseconds
   fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":\"", out);
-  print_title(s, spans, text, out);
+  print_title(s, text, out);
+  fputs(": ", out);
+  print_bubble(s, spans, text, out);
   fputs("\"},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"", out);
-  print_title(s, spans, text, out);
+  print_title(s, text, out);
+  fputs(": ", out);
+  print_bubble(s, spans, text, out);
   fputs("\"}}", out);
   for (int c = 0; c < s->coordinates; c++)
     fprintf(out, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"pp %d\"}}", c + 1, c);

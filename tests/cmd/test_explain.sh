@@ -34,7 +34,9 @@ for pipeline in naive:4:75.0 gpipe:4:20.0 1f1b:4:20.0 interleaved:4:11.1; do
     "$PLAIT" explain recipe.yaml mesh.pp=$pp mesh.dp=4 parallel.pipeline=$name --timeline $name.svg
   [ "$(grep -c '<title>' $name.svg)" -eq $((12 * 2 * pp * ($([ $name = interleaved ] && echo 2 || echo 1)))) ] || fail "$name.svg: $(grep -c '<title>' $name.svg) boxes"
   [ "$(grep -c '>pp [0-9]<' $name.svg)" -eq $pp ] || fail "$name.svg: rows"
-  grep -q "$name on $pp pipeline ranks.*, 12 microbatches: bubble .* $bubble %" $name.svg || fail "$name.svg: title"
+  grep -q ">$name on $pp pipeline ranks.*, 12 microbatches<" $name.svg || fail "$name.svg: title"
+  grep -q ">bubble .* $bubble % were all segments equal; the head's backward" $name.svg || fail "$name.svg: bubble"
+  grep -q 'viewBox="0 0 [0-9]* [0-9]*"' $name.svg || fail "$name.svg: cannot be scaled"
 done
 if command -v xmllint > /dev/null; then xmllint --noout ./*.svg || fail "not XML"; fi
 expect 0 'bubble' "$PLAIT" explain recipe.yaml --timeline one.svg
