@@ -48,7 +48,7 @@ fuzz: dependencies
 
 # Speed and memory, beside PyTorch's where it is installed; BENCH_OPTIONS=--quick for a short run. Wants an idle machine.
 bench: configure
-	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm
+	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm bench_compile
 	@BUILD=$(BUILD) bench/run $(BENCH_OPTIONS)
 
 # The command, libplait (static and shared), include/plait and plait.pc, below $(DESTDIR)$(PREFIX).
