@@ -27,7 +27,7 @@ typedef struct Plan {
 
 // ---- what is asked for ----
 
-static int parse_size(const char *word, size_t *size, Error *error) {
+static int parse_size(const char *option, const char *word, size_t *size, Error *error) {
   char *end;
   errno = 0;
   unsigned long long value = strtoull(word, &end, 10);
@@ -35,7 +35,7 @@ static int parse_size(const char *word, size_t *size, Error *error) {
   const char *prefix = *end ? strchr(prefixes, *end) : NULL;
   int shift = prefix ? 10 * (int)(prefix - prefixes + 1) : 0;
   if (*word < '0' || *word > '9' || errno || (*end && (!prefix || end[1])) || value < 1 || value > LARGEST >> shift)
-    return error_set(error, PLAIT_BAD_INPUT, "\"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M", word);
+    return error_set(error, PLAIT_BAD_INPUT, "--%s: \"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M", option, word);
   *size = (size_t)value << shift;
   return PLAIT_OK;
 }
@@ -51,17 +51,18 @@ static int add_kind(Plan *plan, const char *word, Error *error) {
                    nearest ? nearest : "", nearest ? "?" : "");
 }
 
-// Calls for every word of a comma-separated list; more than `most` are refused.
-static int each_word(const char *list, int most, int (*add)(Plan *, const char *, Error *), Plan *plan, Error *error) {
+// Calls for every word of an option's comma-separated list; 1 to `most` are allowed.
+static int each_word(const char *option, const char *list, int most, int (*add)(Plan *, const char *, Error *), Plan *plan, Error *error) {
   char *copy = xstrdup(list), *save = NULL;
-  int code = *list ? PLAIT_OK : error_set(error, PLAIT_BAD_INPUT, "a list is empty");
-  for (char *word = strtok_r(copy, ",", &save); word && !code; word = strtok_r(NULL, ",", &save))
-    code = most-- > 0 ? add(plan, word, error) : error_set(error, PLAIT_BAD_INPUT, "the list \"%.60s…\" is too long", list);
+  int code = PLAIT_OK, words = 0;
+  for (char *word = strtok_r(copy, ",", &save); word && !code && words++ < most; word = strtok_r(NULL, ",", &save)) code = add(plan, word, error);
+  if (words < 1 || words > most)
+    code = error_set(error, PLAIT_BAD_INPUT, "--%s \"%.60s\" is a list of %s words; allowed are 1 to %d", option, list, words ? "too many" : "no", most);
   free(copy);
   return code;
 }
 
-static int add_size(Plan *plan, const char *word, Error *error) { return parse_size(word, &plan->sizes[plan->size_count++], error); }
+static int add_size(Plan *plan, const char *word, Error *error) { return parse_size("sizes", word, &plan->sizes[plan->size_count++], error); }
 
 static int choose(Plan *plan, const char *kinds, const char *sizes, const char *most, const char *dtype, Error *error) {
   const char *names[PLAIT_DTYPE_COUNT];
@@ -75,12 +76,12 @@ static int choose(Plan *plan, const char *kinds, const char *sizes, const char *
                      nearest ? nearest : "", nearest ? "?" : "");
   }
   plan->dtype = (PlaitDtype)found;
-  if (kinds) code = each_word(kinds, MOST_KINDS, add_kind, plan, error);
+  if (kinds) code = each_word("collectives", kinds, MOST_KINDS, add_kind, plan, error);
   else
     for (int i = 0; i < bench_kind_count; i++) plan->kinds[plan->kind_count++] = &bench_kinds[i];
   if (code) return code;
-  if (sizes) return each_word(sizes, MOST_SIZES, add_size, plan, error);
-  if ((code = parse_size(most, &largest, error))) return code;
+  if (sizes) return each_word("sizes", sizes, MOST_SIZES, add_size, plan, error);
+  if ((code = parse_size("to", most, &largest, error))) return code;
   plan->sizes[plan->size_count++] = 8;
   for (size_t size = 64; size <= largest; size *= 4) plan->sizes[plan->size_count++] = size;
   return PLAIT_OK;

@@ -235,8 +235,7 @@ int cmd_doctor(int argc, char **argv) {
   const CommandHelp help = {
       "doctor", "",
       "Prints what this machine and this build of plait have: ok means in use, -- that a part is missing, with what it "
-      "would "
-      "enable and how to get it, !! that something deserves a look. The exit status is 0 whatever is missing.",
+      "would enable and how to get it, !! that something deserves a look. The exit status is 0 whatever is missing.",
       "  plait doctor\n"
       "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n"};
   Operands operands;

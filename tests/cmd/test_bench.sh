@@ -43,12 +43,13 @@ done
 refuse 'there is no bench "com"' com
 refuse 'too few words' --ranks 2
 refuse 'did you mean all_reduce?' comm --collectives barrier,all_reduc
-refuse 'a list is empty' comm --collectives ''
-refuse '"2G" is no size' comm --sizes 8,2G
+refuse '--collectives "" is a list of no words' comm --collectives ''
+refuse '--sizes "," is a list of no words' comm --sizes ,
+refuse '--sizes: "2G" is no size' comm --sizes 8,2G
 refuse '"1.5K" is no size' comm --sizes 1.5K
-refuse '"0" is no size' comm --to 0
+refuse '--to: "0" is no size' comm --to 0
 refuse '"-8" is no size' comm --to=-8
-refuse 'too long' comm --sizes "$(seq -s, 1 33)"
+refuse 'too many words; allowed are 1 to 32' comm --sizes "$(seq -s, 1 33)"
 refuse 'did you mean fp32?' comm --dtype fp31
 refuse '--comm must be auto, local or mpi' comm --comm nccl
 refuse '--ranks must be an integer from 1 to 256' comm --ranks 0
