@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,7 +18,7 @@ typedef struct Stage { PlaitWorld *world; Watchdog *dog; int rank, lazy, seconds
 static void *act(void *argument) {
   Stage *s = argument;
   PlaitComm *comm;
-  if (plait_comm_world(s->world, s->rank, &comm, NULL)) return NULL;
+  if (plait_comm_world(s->world, s->rank, &comm, NULL)) abort();
   for (int step = 1; step <= 10; step++) {
     watchdog_enter(s->dog, s->rank, ACTIVITY_DATA, step);
     if (s->rank == s->lazy && step == 3) sleep((unsigned)s->seconds);
@@ -35,11 +36,11 @@ static void run(const Recipe *recipe, int lazy, int seconds) {
   PlaitWorld *world;
   pthread_t thread[RANKS];
   Stage stage[RANKS];
-  if (plait_world_local_create(RANKS, &world, NULL)) return;
+  if (plait_world_local_create(RANKS, &world, NULL)) abort();
   Watchdog *dog = watchdog_create(recipe, world, 0, RANKS);
   for (int r = 0; r < RANKS; r++) {
     stage[r] = (Stage){world, dog, r, lazy, seconds};
-    if (pthread_create(&thread[r], NULL, act, &stage[r])) return;
+    if (pthread_create(&thread[r], NULL, act, &stage[r])) abort();
   }
   for (int r = 0; r < RANKS; r++) pthread_join(thread[r], NULL);
   watchdog_destroy(dog);
