@@ -162,9 +162,13 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   const Mesh *mesh = &options.mesh;
   printf("mesh  ");
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
-  printf("· %d rank%s, those of the last axis side by side\n\n", mesh->ranks, mesh->ranks > 1 ? "s" : "");
+  printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
+  if (mesh_axis(mesh, "replica") >= 0) printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
+  if (mesh_axis(mesh, "tp_group") >= 0) printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   StageText context = {graph, mesh, ""};
-  mesh_print_grid(mesh, describe_coordinate, &context, stdout);
+  fputc('\n', stdout);
+  if (mesh->ranks == 1) printf("  rank 0   %s\n", describe_coordinate(&context, 0));
+  else mesh_print_grid(mesh, describe_coordinate, &context, stdout);
   if (mesh->ranks > 1) printf("\ngroups\n");
   uint32_t data = 0;
   for (int a = 0; a < mesh->naxis; a++) {

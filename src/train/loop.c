@@ -416,7 +416,7 @@ static int prepare(Loop *l, Error *error) {
   if (!code) code = check_memory(l, error);
   code = launch_agree(l->launch, code, error);
   if (!code) code = open_folder(l, error);
-  if (!code && l->resume) code = save_compare(l->job, l->resume, error);
+  if (!code && l->resume && (code = save_compare(l->job, l->resume, error))) code = save_explain(recipe, l->resume, error);
   if (!code && !l->resume && recipe->model.init[0] == '/') code = huggingface_load(recipe->model.init, &l->config, NULL, 0, error);
   if (code) return code;
   code = save_extra_create(recipe, &l->config, &l->extra, error);

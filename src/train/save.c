@@ -1,5 +1,6 @@
 // Saving and loading the State of all ranks.
 #include "train/save.h"
+#include "train/recipe_keys.h"
 #include "train/state_tensors.h"
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,24 @@ int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
   free(names);
   free(wanted);
   return code;
+}
+
+int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
+  static const char *const keys[] = {"model.config", "optimizer.name", "optimizer.momentum", "precision"};
+  const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
+  char list[256] = "";
+  Recipe before;
+  Error ignored = {0};
+  if (!text || recipe_parse("recipe", text, strlen(text), "/", 0, NULL, &before, &ignored)) return error->code;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    char *a = recipe_value_text(&before, keys[i]), *b = recipe_value_text(recipe, keys[i]);
+    size_t n = strlen(list);
+    if (strcmp(a, b)) snprintf(list + n, sizeof list - n, "%s%s was %s and is %s", n ? ", " : "", keys[i], a, b);
+    free(a);
+    free(b);
+  }
+  recipe_free(&before);
+  return *list ? error_prefix(error, "%s in this run", list) : error->code;
 }
 
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {

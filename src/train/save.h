@@ -21,5 +21,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
+// After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they were.
+int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error);
 // Fills the rank's Variables from a checkpoint that save_compare has passed.
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error);

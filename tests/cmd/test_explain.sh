@@ -89,6 +89,9 @@ cat >few.json <<'END'
  "vocab_size": 300, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
 END
 expect 0 '^  tp_group .*have the same key and value heads' "$PLAIT" explain recipe.yaml model.config=few.json mesh.tp=4 --mesh
+expect 0 '^mesh  pp=1 dp=1 cp=1 tp=1 · 1 rank$' "$PLAIT" explain recipe.yaml --mesh
+expect 0 '^  rank 0   stage 0: embedding, layers 0–7, head$' "$PLAIT" explain recipe.yaml --mesh
+expect 0 'mesh.dp \(4\) is replica · dp' "$PLAIT" explain recipe.yaml mesh.dp=4 parallel.zero=1 parallel.hybrid=2 --mesh
 expect 0 "share what the recipe's Layout cuts" "$PLAIT" explain recipe.yaml mesh.tp=2 'layout.ffn=[]' --mesh
 expect 0 'tensor .1-D tensor parallelism' "$PLAIT" explain --help
 

@@ -77,6 +77,8 @@ bad 'step-6: tensor .* is \[.*\] in the checkpoint but \[.*\] here' model.config
 bad 'step-6' optimizer.name=sgd
 bad 'before' checkpoint.resume=before
 bad 'step 6 already.*resume: auto' checkpoint.resume=never
+bad 'optimizer.name was adamw and is sgd in this run: .*not wanted: moment1' optimizer.name=sgd
+bad 'precision was fp32 and is fp16 in this run: .*lacks 2 tensor.*loss_scale' precision=fp16
 
 # model.init: a folder that lacks a tensor, or holds none
 "$PLAIT" export run/checkpoints/step-6 --out exported >log 2>&1 || { cat log; die "export"; }
