@@ -2,7 +2,7 @@
 #include "dist/redistribute.h"
 #include <string.h>
 
-// Appends a step of no or one dim; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
+// Appends a step; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
 static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int dim, const Placement *to) {
   CHECK(*n < MAX_REDISTRIBUTE_STEPS);
   steps[(*n)++] = (RedistributeStep){op, axes, dim, 0, *to};
