@@ -29,7 +29,7 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
   }
   Operand input[2] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w};
   Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;
-  size_t bytes = entry->workspace(input, &output, &attr, team_size(team));
+  size_t bytes = entry->workspace(input, &output, &attr, team_slots(team));
   KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .team = team,
                      .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64), .workspace_size = bytes};
   double best = 1e9;

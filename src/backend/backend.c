@@ -32,7 +32,7 @@ double backend_peak_flops(Team *team) {
   MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1};
   Operand input[2] = {{.dtype = DTYPE_F32, .rank = 2, .size = {M, K}}, {.dtype = DTYPE_F32, .rank = 2, .size = {N, K}}};
   Operand output = {.dtype = DTYPE_F32, .rank = 2, .size = {M, N}};
-  size_t workspace = entry->workspace(input, &output, &attr, team_size(team));
+  size_t workspace = entry->workspace(input, &output, &attr, team_slots(team));
   size_t bytes = sizeof(float) * (M * K + N * K + M * N);
   char *memory = aligned_alloc(64, (bytes + workspace + 127) / 64 * 64);
   if (!memory) return 0;

@@ -124,8 +124,12 @@ int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm,
     found |= ranks[i] == me;
   }
   if (!found) return error_set(error, PLAIT_BAD_INPUT, "rank %d creates a communicator that it is not in", me);
-  return any->backend->comm_create(any, ranks, n, comm, error);
+  int code = any->backend->comm_create(any, ranks, n, comm, error);
+  if (!code) (*comm)->idle = any->idle;
+  return code;
 }
+
+void comm_set_idle(PlaitComm *comm, Idle idle) { comm->idle = idle; }
 
 void plait_comm_destroy(PlaitComm *comm) {
   if (comm) comm->backend->comm_destroy(comm);
@@ -138,7 +142,7 @@ const char *plait_comm_error(const PlaitComm *comm) {
 }
 
 int plait_event_wait(PlaitEvent event) {
-  return event.timeline ? event.timeline->wait(event.timeline, event.value) : PLAIT_OK;
+  return event.timeline ? event.timeline->wait(event.timeline, event.value, event.timeline->idle) : PLAIT_OK;
 }
 int plait_event_done(PlaitEvent event) {
   return event.timeline ? event.timeline->done(event.timeline, event.value) : 1;
@@ -214,6 +218,7 @@ static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEven
   if (event) *event = (PlaitEvent){0};
   if (text) return refuse(comm, call, index, text);
   PlaitEvent *sent = call->kind == COMM_SEND ? event : NULL;
+  call->idle = stream ? NULL : &comm->idle; // a stream's thread has nothing else to do
   comm->backend->issue(comm, call, sent);
   if (!stream) return comm_run(comm, call);
   stream_push(stream, comm, call, sent ? NULL : event);

@@ -24,6 +24,7 @@ typedef struct CommCall {
   PlaitOp op;
   int root;        // of a rooted collective; the peer of a send or recv
   int rendezvous;  // a send that is done when the receiver has copied, not when it is posted
+  const Idle *idle; // what the thread that runs the call does while it waits; NULL: it sleeps
   uint64_t ticket; // its place in the order of issue; the back end's
   const PlaitBuffer *buffers;
   size_t nbuffers; // 1 for the _v calls
@@ -71,14 +72,20 @@ struct PlaitComm {
   const CommBackend *backend;
   PlaitWorld *world;
   int rank, size;   // of this communicator
+  Idle idle;        // of the rank's own thread, which runs the calls without a stream and waits for events; see comm_set_idle
   const int *ranks; // (size) world ranks; the back end's
 };
 
 // What an event waits on. `wait` blocks until `value` is reached, `done` polls (1, 0 or a negative code).
 typedef struct PlaitTimeline {
-  int (*wait)(struct PlaitTimeline *timeline, uint64_t value);
+  int (*wait)(struct PlaitTimeline *timeline, uint64_t value, const Idle *idle);
   int (*done)(struct PlaitTimeline *timeline, uint64_t value);
+  const Idle *idle; // of the rank's own thread; NULL: it sleeps
 } PlaitTimeline;
+
+// What this rank's own thread does while it waits for others, in this communicator and those and the streams that are made from
+// it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
+void comm_set_idle(PlaitComm *comm, Idle idle);
 
 // Runs an issued call in the back end, and keeps in mind that it is under way.
 int comm_run(PlaitComm *comm, const CommCall *call);

@@ -2,6 +2,13 @@
 #include "comm/gate.h"
 #include <sched.h>
 #include <stdio.h>
+#include <time.h>
+
+enum {
+  PATIENCE = 200000, // ns before a thread that waits looks for other work: a shorter wait is not worth what that does to the caches
+  NAP = 100000,      // ns between two looks where there is none
+  LOOKS = 500        // after a piece of work, before the next nap: as long as other waits spin
+};
 
 static int cores(void) {
   cpu_set_t set;
@@ -44,7 +51,11 @@ static void lock_init(pthread_mutex_t *lock, int spin) {
 
 void gate_init(Gate *gate, Abort *abort) {
   lock_init(&gate->lock, abort->spin);
-  pthread_cond_init(&gate->wake, NULL);
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&gate->wake, &clock);
+  pthread_condattr_destroy(&clock);
   atomic_init(&gate->version, 0);
   gate->abort = abort;
   pthread_mutex_lock(&abort->lock);
@@ -64,15 +75,38 @@ void gate_destroy(Gate *gate) {
   pthread_mutex_destroy(&gate->lock);
 }
 
-void gate_wait(Gate *gate) {
+static int opened(Gate *gate, unsigned seen) { return atomic_load_explicit(&gate->version, memory_order_relaxed) != seen; }
+
+// Sleeps for `ns` at most.
+static void nap(Gate *gate, long ns) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += ns;
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  pthread_cond_timedwait(&gate->wake, &gate->lock, &until);
+}
+
+// Works as long as there is work, and looks for some now and then, for nobody says when there is.
+static void work_until_opened(Gate *gate, unsigned seen, const Idle *idle) {
+  for (nap(gate, PATIENCE); !opened(gate, seen); nap(gate, NAP)) {
+    gate_unlock(gate);
+    for (int looks = LOOKS - 1; looks < LOOKS && !opened(gate, seen); looks++, gate_pause())
+      if (idle->work(idle->argument)) looks = 0;
+    gate_lock(gate);
+    if (opened(gate, seen)) return;
+  }
+}
+
+void gate_wait(Gate *gate, const Idle *idle) {
   unsigned seen = atomic_load_explicit(&gate->version, memory_order_relaxed);
   if (gate->abort->spin) {
     gate_unlock(gate);
-    for (int i = 0; i < gate->abort->spin && atomic_load_explicit(&gate->version, memory_order_relaxed) == seen; i++) gate_pause();
+    for (int i = 0; i < gate->abort->spin && !opened(gate, seen); i++) gate_pause();
     gate_lock(gate);
-    if (atomic_load_explicit(&gate->version, memory_order_relaxed) != seen) return;
+    if (opened(gate, seen)) return;
   }
-  pthread_cond_wait(&gate->wake, &gate->lock);
+  if (idle && idle->work) work_until_opened(gate, seen, idle);
+  else pthread_cond_wait(&gate->wake, &gate->lock);
 }
 
 void gate_open(Gate *gate) {

@@ -4,6 +4,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+// What a thread may do while it waits: a short piece of work that waits for nothing. 0: there is none now.
+typedef struct Idle {
+  int (*work)(void *argument); // NULL: nothing
+  void *argument;
+} Idle;
+
 typedef struct Gate {
   pthread_mutex_t lock;
   pthread_cond_t wake;
@@ -36,7 +42,8 @@ void gate_init(Gate *gate, Abort *abort); // neither with a gate held
 void gate_destroy(Gate *gate);
 static inline void gate_lock(Gate *gate) { pthread_mutex_lock(&gate->lock); }
 static inline void gate_unlock(Gate *gate) { pthread_mutex_unlock(&gate->lock); }
-// With the lock held: lets go of it until the gate was opened (or for no reason: call it in a loop) and takes it again.
-void gate_wait(Gate *gate);
+// With the lock held: lets go of it until the gate was opened (or for no reason: call it in a loop) and takes it again. idle:
+// what the thread does meanwhile, when the wait is not a short one; NULL: it sleeps.
+void gate_wait(Gate *gate, const Idle *idle);
 // With the lock held: everyone who waits looks again.
 void gate_open(Gate *gate);

@@ -103,7 +103,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
   for (;;) {
     for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
     if (g || abort_code(&world->base.abort)) break;
-    gate_wait(&world->creation);
+    gate_wait(&world->creation, NULL);
   }
   if (!g) return NULL;
   if (++g->joined == g->n) {
@@ -113,7 +113,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
     for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
     gate_open(&world->creation);
   }
-  while (g->joined < g->n && !abort_code(&world->base.abort)) gate_wait(&world->creation);
+  while (g->joined < g->n && !abort_code(&world->base.abort)) gate_wait(&world->creation, NULL);
   return g->joined == g->n ? g : NULL;
 }
 
@@ -177,7 +177,7 @@ static void wake(LocalGroup *g) {
 }
 
 // Waits for counter >= value: looks for a while, then sleeps. 0 if the world has failed first and `may_fail`.
-static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int may_fail) {
+static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int may_fail, const Idle *idle) {
   Abort *abort = &g->world->abort;
   for (int i = 0; i < abort->spin; i++) {
     if (atomic_load_explicit(counter, memory_order_acquire) >= value) return 1;
@@ -185,7 +185,7 @@ static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int m
   }
   gate_lock(&g->gate);
   atomic_fetch_add(&g->sleepers, 1);
-  while (atomic_load(counter) < value && !(may_fail && abort_code(abort))) gate_wait(&g->gate);
+  while (atomic_load(counter) < value && !(may_fail && abort_code(abort))) gate_wait(&g->gate, idle);
   atomic_fetch_sub(&g->sleepers, 1);
   gate_unlock(&g->gate);
   return atomic_load(counter) >= value;
@@ -207,14 +207,14 @@ static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
   LocalGroup *g = comm->group;
   Abort *abort = &g->world->abort;
   uint64_t all = (uint64_t)g->n * (call->ticket + 1);
-  if (!await(g, &comm->finished, call->ticket, 1) || abort_code(abort)) return abort_code(abort); // calls on other streams first
+  if (!await(g, &comm->finished, call->ticket, 1, call->idle) || abort_code(abort)) return abort_code(abort); // calls on other streams first
   g->calls[comm->base.rank] = call;
   uint64_t before = atomic_fetch_add(&g->arrived, 1);
   if (before & LEFT) return abort_code(abort);
   if (before + 1 == all) judge(g, call->ticket, error);
-  else if (!await(g, &g->opened, call->ticket + 1, 1)) {
+  else if (!await(g, &g->opened, call->ticket + 1, 1, call->idle)) {
     if ((atomic_fetch_or(&g->arrived, LEFT) & ~LEFT) < all) return abort_code(abort);
-    await(g, &g->opened, call->ticket + 1, 0);
+    await(g, &g->opened, call->ticket + 1, 0, call->idle);
   }
   return g->verdict;
 }
@@ -222,7 +222,7 @@ static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
 // The rank that found the mismatch is about to fail the world; whoever returns an error can already read why.
 static int await_abort(LocalGroup *g) {
   gate_lock(&g->gate);
-  while (!abort_code(&g->world->abort)) gate_wait(&g->gate);
+  while (!abort_code(&g->world->abort)) gate_wait(&g->gate, NULL);
   gate_unlock(&g->gate);
   return abort_code(&g->world->abort);
 }
@@ -235,7 +235,7 @@ static int collective(LocalComm *comm, const CommCall *call) {
     uint64_t all = (uint64_t)g->n * (call->ticket + 1);
     share_run(g->calls, g->n, comm->base.rank);
     if (atomic_fetch_add(&g->finished, 1) + 1 == all) wake(g);
-    else await(g, &g->finished, all, 0); // nobody returns while another still uses its memory
+    else await(g, &g->finished, all, 0, call->idle); // nobody returns while another still uses its memory
   }
   atomic_store(&comm->finished, call->ticket + 1);
   if (atomic_load(&comm->issued) != call->ticket + 1) wake(g); // a later call of this rank may wait for its turn

@@ -7,11 +7,11 @@
 enum { FIRST_LETTERS = 4, FIRST_BUFFERS = 8 };
 
 // A sender must not leave while its memory is being read, not even when the world has failed.
-static int mail_wait(PlaitTimeline *timeline, uint64_t value) {
+static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
   LocalMail *mail = (LocalMail *)timeline;
   int code = PLAIT_OK;
   gate_lock(mail->gate);
-  while (mail->done < value && (mail->copying || !(code = abort_code(mail->gate->abort)))) gate_wait(mail->gate);
+  while (mail->done < value && (mail->copying || !(code = abort_code(mail->gate->abort)))) gate_wait(mail->gate, idle);
   if (mail->done >= value) code = PLAIT_OK;
   gate_unlock(mail->gate);
   return code;
@@ -26,7 +26,7 @@ static int mail_done(PlaitTimeline *timeline, uint64_t value) {
 }
 
 void local_mail_init(LocalMail *mail, Gate *inbox) {
-  mail->timeline = (PlaitTimeline){mail_wait, mail_done};
+  mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
   mail->gate = inbox;
 }
 
@@ -75,6 +75,7 @@ void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
     letter->call = *call;
     letter->call.buffers = letter->buffers;
     letter->ready = 0;
+    if (!mail->timeline.idle) mail->timeline.idle = &comm->base.idle; // its only sender's
     if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
   }
   gate_unlock(mail->gate);
@@ -86,7 +87,7 @@ int local_mail_send(LocalComm *comm, const CommCall *call) {
   mail->ring[call->ticket % mail->capacity]->ready = 1;
   gate_open(mail->gate);
   gate_unlock(mail->gate);
-  if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1);
+  if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1, call->idle);
   return abort_code(mail->gate->abort);
 }
 
@@ -127,7 +128,7 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
     if (mail->done == call->ticket && mail->sends > call->ticket &&
         mail->ring[call->ticket % mail->capacity]->ready)
       break;
-    gate_wait(mail->gate);
+    gate_wait(mail->gate, call->idle);
   }
   const CommCall *sent = &mail->ring[call->ticket % mail->capacity]->call;
   mail->copying = 1;

@@ -28,7 +28,7 @@ static int mail_state(WireMail *mail, uint64_t value) {
 
 static int mail_done(PlaitTimeline *timeline, uint64_t value) { return mail_state((WireMail *)timeline, value); }
 
-static int mail_wait(PlaitTimeline *timeline, uint64_t value) {
+static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
   WireMail *mail = (WireMail *)timeline;
   Patience patience = {0};
   int state;
@@ -37,7 +37,7 @@ static int mail_wait(PlaitTimeline *timeline, uint64_t value) {
 }
 
 void wire_mail_init(WireMail *mail, MpiWorld *w) {
-  mail->timeline = (PlaitTimeline){mail_wait, mail_done};
+  mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
   mail->world = w;
 }
 
@@ -132,7 +132,7 @@ int wire_send(MpiComm *c, const CommCall *call) {
   enlist(mail);
   wire_unlock(w);
   if (status != MPI_SUCCESS) return wire_failed(w, "send", status);
-  return call->rendezvous ? mail_wait(&mail->timeline, call->ticket + 1) : PLAIT_OK;
+  return call->rendezvous ? mail_wait(&mail->timeline, call->ticket + 1, call->idle) : PLAIT_OK;
 }
 
 // Receives of one rank may run at the same time on several streams, so what one needs is on its stack.

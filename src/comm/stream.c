@@ -20,8 +20,8 @@ typedef struct Task {
 struct PlaitStream {
   PlaitTimeline timeline; // value v: the first v tasks are done
   pthread_t thread;
-  pthread_mutex_t lock;
-  pthread_cond_t queued, finished;
+  Gate finished; // its lock guards the rest; opened when a task is done
+  pthread_cond_t queued;
   Task **ring; // (capacity) task i at i % capacity; a power of 2. Tasks stay where they are when the ring grows
   size_t capacity;
   uint64_t issued, done;
@@ -38,47 +38,49 @@ static void delay(PlaitStream *s) {
 }
 
 static int run_task(Task *task) {
-  return task->comm ? comm_run(task->comm, &task->call) : plait_event_wait(task->after);
+  PlaitTimeline *after = task->after.timeline;
+  if (task->comm) return comm_run(task->comm, &task->call);
+  return after ? after->wait(after, task->after.value, NULL) : PLAIT_OK;
 }
 
 static void *stream_thread(void *argument) {
   PlaitStream *s = argument;
   check_set_rank(s->rank);
-  pthread_mutex_lock(&s->lock);
+  gate_lock(&s->finished);
   for (;;) {
-    while (s->done == s->issued && !s->stop) pthread_cond_wait(&s->queued, &s->lock);
+    while (s->done == s->issued && !s->stop) pthread_cond_wait(&s->queued, &s->finished.lock);
     if (s->done == s->issued) break;
     Task *task = s->ring[s->done % s->capacity];
-    pthread_mutex_unlock(&s->lock);
+    gate_unlock(&s->finished);
     if (s->chaos) delay(s);
     int code = run_task(task);
-    pthread_mutex_lock(&s->lock);
+    gate_lock(&s->finished);
     if (code < 0 && s->failed == UINT64_MAX) {
       s->failed = s->done;
       s->code = code;
     }
     s->done++;
-    pthread_cond_broadcast(&s->finished);
+    gate_open(&s->finished);
   }
-  pthread_mutex_unlock(&s->lock);
+  gate_unlock(&s->finished);
   return NULL;
 }
 
 // Returns when the first `value` tasks are done; a failed world makes all of them end, so this needs no abort of its own.
-static int stream_reached(PlaitTimeline *timeline, uint64_t value) {
+static int stream_reached(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
   PlaitStream *s = (PlaitStream *)timeline;
-  pthread_mutex_lock(&s->lock);
-  while (s->done < value) pthread_cond_wait(&s->finished, &s->lock);
+  gate_lock(&s->finished);
+  while (s->done < value) gate_wait(&s->finished, idle);
   int code = s->failed < value ? s->code : PLAIT_OK;
-  pthread_mutex_unlock(&s->lock);
+  gate_unlock(&s->finished);
   return code;
 }
 
 static int stream_poll(PlaitTimeline *timeline, uint64_t value) {
   PlaitStream *s = (PlaitStream *)timeline;
-  pthread_mutex_lock(&s->lock);
+  gate_lock(&s->finished);
   int state = s->done < value ? 0 : s->failed < value ? s->code : 1;
-  pthread_mutex_unlock(&s->lock);
+  gate_unlock(&s->finished);
   return state;
 }
 
@@ -100,22 +102,20 @@ static void stream_free(PlaitStream *s) {
   }
   free(s->ring);
   pthread_cond_destroy(&s->queued);
-  pthread_cond_destroy(&s->finished);
-  pthread_mutex_destroy(&s->lock);
+  gate_destroy(&s->finished);
   free(s);
 }
 
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error) {
   PlaitStream *s = xcalloc(1, sizeof *s);
-  s->timeline = (PlaitTimeline){stream_reached, stream_poll};
+  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->idle};
   s->rank = comm->ranks[comm->rank];
   s->failed = UINT64_MAX;
   s->chaos = getenv("PLAIT_CHAOS") ? strtoull(getenv("PLAIT_CHAOS"), NULL, 10) * ((uint64_t)s->rank + 1) : 0;
   s->ring = xcalloc(s->capacity = FIRST_TASKS, sizeof *s->ring);
   for (size_t i = 0; i < s->capacity; i++) s->ring[i] = task_create();
-  pthread_mutex_init(&s->lock, NULL);
+  gate_init(&s->finished, &comm->world->abort);
   pthread_cond_init(&s->queued, NULL);
-  pthread_cond_init(&s->finished, NULL);
   sigset_t all, before; // signals are for the main thread
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -130,10 +130,10 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
 
 void plait_stream_destroy(PlaitStream *s) {
   if (!s) return;
-  pthread_mutex_lock(&s->lock);
+  gate_lock(&s->finished);
   s->stop = 1;
   pthread_cond_signal(&s->queued);
-  pthread_mutex_unlock(&s->lock);
+  gate_unlock(&s->finished);
   pthread_join(s->thread, NULL);
   stream_free(s);
 }
@@ -176,7 +176,7 @@ static void store(Task *task, PlaitComm *comm, const CommCall *call) {
 
 // Queues a call, or (comm NULL) a wait for `after`.
 static void push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after, PlaitEvent *event) {
-  pthread_mutex_lock(&s->lock);
+  gate_lock(&s->finished);
   if (s->issued - s->done == s->capacity) grow(s);
   Task *task = s->ring[s->issued % s->capacity];
   task->after = after;
@@ -187,7 +187,7 @@ static void push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEve
   s->issued++;
   if (event) *event = (PlaitEvent){&s->timeline, s->issued};
   pthread_cond_signal(&s->queued);
-  pthread_mutex_unlock(&s->lock);
+  gate_unlock(&s->finished);
 }
 
 void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event) {
@@ -200,8 +200,8 @@ int plait_stream_wait(PlaitStream *stream, PlaitEvent event) {
 }
 
 int plait_stream_synchronize(PlaitStream *s) {
-  pthread_mutex_lock(&s->lock);
+  gate_lock(&s->finished);
   uint64_t value = s->issued;
-  pthread_mutex_unlock(&s->lock);
-  return stream_reached(&s->timeline, value);
+  gate_unlock(&s->finished);
+  return stream_reached(&s->timeline, value, s->timeline.idle);
 }

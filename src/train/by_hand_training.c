@@ -152,7 +152,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   }
   for (int l = 0; l < h->g->layers; l++) options.layers[l * options.stages / h->g->layers]++;
   int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, schedule_by_name(o->schedule ? o->schedule : "1f1b"),
-                              backend_cpu(), o->threads ? o->threads : 1, o->seed, &t->job, error);
+                              backend_cpu(), o->threads ? o->threads : 1, 0, o->seed, &t->job, error);
   if (t->job) t->job->options.layout.annotation = NULL;
   free(annotation);
   return code;

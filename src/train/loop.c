@@ -411,7 +411,7 @@ static int prepare(Loop *l, Error *error) {
   int threads = 1, code = setup_model_config(recipe, &l->config, error);
   code = launch_agree(l->launch, code, error);
   if (!code) code = launch_threads(l->launch, recipe, &threads, error);
-  if (!code) code = setup_job_threads(recipe, &l->config, threads, &l->job, error);
+  if (!code) code = setup_job_threads(recipe, &l->config, threads, is_process(l) ? 0 : setup_helpers(recipe, threads), &l->job, error);
   if (!code) code = check_data(l, error);
   if (!code) code = check_memory(l, error);
   code = launch_agree(l->launch, code, error);

@@ -1,5 +1,6 @@
 // Ranks: what a job compiles once, and what each rank does with it.
 #include "train/rank.h"
+#include "comm/comm.h"
 #include <math.h>
 #include <string.h>
 
@@ -7,32 +8,34 @@ static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *sche
   int pp = j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size, code = PLAIT_OK;
   *out = xcalloc((size_t)pp, sizeof **out);
   for (int c = 0; c < pp && !code; c++) {
-    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads, j->options.layout.bucket_bytes > 0, &(*out)[c], error);
+    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads + j->helpers, j->options.layout.bucket_bytes > 0, &(*out)[c], error);
     if (!code && program_work_bytes((*out)[c]) > j->work_bytes) j->work_bytes = program_work_bytes((*out)[c]);
   }
   return code;
 }
 
-static Job *job_new(const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend, int threads, uint64_t seed) {
+static Job *job_new(const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend, int threads, int helpers,
+                    uint64_t seed) {
   Job *j = xcalloc(1, sizeof *j);
-  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .seed = seed};
+  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .helpers = helpers, .seed = seed};
   j->microbatches = (int)(options->step_samples / options->micro_samples);
   return j;
 }
 
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-                     int threads, uint64_t seed, Job **out, Error *error) {
-  Job *j = job_new(options, schedule, backend, threads, seed);
+                     int threads, int helpers, uint64_t seed, Job **out, Error *error) {
+  Job *j = job_new(options, schedule, backend, threads, helpers, seed);
   int code = compile_built(g, &(ModelOutputs){loss_sum, -1}, options, &j->train, NULL, error);
   if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
+  if (!code && helpers) j->teams = team_group_create(options->mesh.ranks, helpers);
   if (code) job_destroy(j);
   else *out = j;
   return code;
 }
 
 int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-               int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error) {
-  Job *j = job_new(options, schedule, backend, threads, seed);
+               int threads, int helpers, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error) {
+  Job *j = job_new(options, schedule, backend, threads, helpers, seed);
   j->evaluate_samples = evaluate_samples;
   int code = compile_graph(config, options, &j->train, NULL, error);
   if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
@@ -46,6 +49,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const S
     code = compile_graph(config, &o, &j->evaluate, NULL, error);
     if (!code) code = create_programs(j, j->evaluate, &schedule_forward, j->evaluate_microbatches, &j->evaluation, error);
   }
+  if (!code && helpers) j->teams = team_group_create(options->mesh.ranks, helpers);
   if (code) job_destroy(j);
   else *out = j;
   return code;
@@ -61,6 +65,7 @@ void job_destroy(Job *j) {
   if (!j) return;
   destroy_programs(j, j->program);
   destroy_programs(j, j->evaluation);
+  team_group_destroy(j->teams);
   graph_destroy(j->train);
   graph_destroy(j->evaluate);
   free(j);
@@ -77,13 +82,17 @@ static void find_data_rank(Rank *r) {
   }
 }
 
+// A rank that waits for others lends them its threads.
+static int lend(void *team) { return team_help(team); }
+
 int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *error) {
   Rank *r = xcalloc(1, sizeof *r);
   *r = (Rank){.job = job, .rank = rank, .world = world};
   find_data_rank(r);
   const Mesh *mesh = &job->options.mesh;
   int c = mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp"));
-  r->team = job->threads > 1 ? team_create(job->threads) : NULL;
+  r->team = job->threads > 1 || job->teams ? team_create_in(job->teams, job->threads) : NULL;
+  if (job->teams && world) comm_set_idle(world, (Idle){lend, r->team});
   int code = state_create(job->program[c], job->work_bytes, rank, &r->state, error);
   if (!code) state_init(r->state, job->seed);
   if (!code) code = executor_create(job->program[c], r->state, job->backend, r->team, world, job->seed, &r->train, error);
@@ -96,6 +105,7 @@ int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *e
 
 void rank_destroy(Rank *r) {
   if (!r) return;
+  if (r->job->teams && r->world) comm_set_idle(r->world, (Idle){0});
   loader_close(r->loader);
   executor_destroy(r->evaluate);
   executor_destroy(r->train);

@@ -14,7 +14,8 @@ typedef struct Job {
   Program **program, **evaluation; // per pp coordinate
   int64_t work_bytes;           // the most that any Program of a rank needs beside the Variables
   const Backend *backend;
-  int threads;                  // of each rank
+  int threads, helpers;         // of each rank; of other ranks that may help one, where ranks are threads
+  TeamGroup *teams;             // of the ranks that help each other; NULL: none
   uint64_t seed;
   int64_t evaluate_samples;     // global batch of an evaluation step
   int check;                    // run.check: after each step ranks compare what they issued and hold; set before rank_create
@@ -22,10 +23,10 @@ typedef struct Job {
 
 // Compiles the graphs and one Program per pipeline rank. evaluate_samples 0: no evaluation.
 int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-               int threads, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error);
+               int threads, int helpers, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error);
 // The same for a graph of the user's own with its loss, without evaluation. The graph is consumed, also when it fails.
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-                     int threads, uint64_t seed, Job **out, Error *error);
+                     int threads, int helpers, uint64_t seed, Job **out, Error *error);
 void job_destroy(Job *job);
 
 typedef struct StepResult {

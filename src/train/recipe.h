@@ -111,6 +111,7 @@ typedef struct Recipe {
     int comm;     // RecipeComm
     int backend;  // RecipeBackend
     int threads;  // of all ranks on this machine together; 0: auto
+    bool lend;    // local ranks that wait help others
     int64_t log_every;
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped

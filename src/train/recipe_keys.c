@@ -207,6 +207,9 @@ const RecipeKey recipe_keys[] = {
         .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process may use."),
+    KEY("run.lend", RECIPE_BOOL, run.lend, "true",
+        .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, where every "
+               "thread has a core. The same bits with and without."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,

@@ -16,6 +16,13 @@ int setup_threads(const Recipe *recipe) {
   return threads > 0 ? threads : 1;
 }
 
+int setup_helpers(const Recipe *recipe, int threads) {
+  enum { MOST = 32 }; // of base/team.h
+  int ranks = recipe_rank_count(recipe);
+  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > setup_cores()) return 0;
+  return threads < MOST ? threads : MOST;
+}
+
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
   int code = model_config_load(config, recipe->model.config, error);
   return code ? error_prefix(error, "%s: model.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
@@ -200,17 +207,18 @@ static int find_backend(const Recipe *recipe, const Backend **backend, Error *er
 }
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
-  return setup_job_threads(recipe, config, setup_threads(recipe), job, error);
+  int threads = setup_threads(recipe);
+  return setup_job_threads(recipe, config, threads, setup_helpers(recipe, threads), job, error);
 }
 
-int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, Job **job, Error *error) {
+int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, int helpers, Job **job, Error *error) {
   CompileOptions options;
   const ScheduleGenerator *schedule = NULL;
   const Backend *backend = NULL;
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   if (!code) code = find_backend(recipe, &backend, error);
   if (code) return code;
-  code = job_create(config, &options, schedule, backend, threads, (uint64_t)recipe->run.seed,
+  code = job_create(config, &options, schedule, backend, threads, helpers, (uint64_t)recipe->run.seed,
                     recipe->data.valid.count ? recipe->batch.global : 0, job, error);
   if (!code) (*job)->check = recipe->run.check;
   return code;

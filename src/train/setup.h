@@ -7,6 +7,9 @@
 int setup_cores(void);
 // Threads of one rank: run.threads (auto: all cores) shared out over the ranks of this machine, at least 1.
 int setup_threads(const Recipe *recipe);
+// How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of this process
+// and have cores of their own; 0: ranks do not help each other.
+int setup_helpers(const Recipe *recipe, int threads);
 
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
@@ -23,7 +26,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
 // Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
 // data.valid is given. Touches no data and allocates no memory of ranks. The caller frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
-int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, Job **job, Error *error); // of a rank
+int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, int helpers, Job **job, Error *error); // of a rank
 
 // The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
 // items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for

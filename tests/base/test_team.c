@@ -1,7 +1,9 @@
 // Thread teams: every task once, on several threads, jobs after jobs, and what a task wrote is seen by the caller.
 #include "base/team.h"
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,6 +77,59 @@ static void several_teams(void **state) {
     for (int i = 0; i < 10; i++) assert_int_equal(jobs[r].count[i], 500);
 }
 
+// Teams of a group: one computes while another has nothing to do and helps. Every unit once, no slot twice at a time, and the
+// helper's team, of several threads itself, works with all of them.
+enum { SLOTS = 8 };
+typedef struct Shared { Team *owner; int count[MOST]; atomic_int busy[SLOTS], doubled, slots_seen; } Shared;
+
+static void shared_unit(void *argument, int slot, int64_t i) {
+  Shared *s = argument;
+  if (slot < 0 || slot >= team_slots(s->owner) || atomic_fetch_add(&s->busy[slot], 1)) atomic_store(&s->doubled, 1);
+  s->count[i]++;
+  if (i % 16 == 0) sched_yield(); // lets the others come, also on one core
+  atomic_fetch_or(&s->slots_seen, 1 << slot);
+  atomic_fetch_sub(&s->busy[slot], 1);
+}
+
+typedef struct Helper { TeamGroup *group; int threads; atomic_int ready, stop, helped; } Helper;
+static void *helper(void *argument) {
+  Helper *h = argument;
+  Team *team = team_create_in(h->group, h->threads);
+  atomic_store(&h->ready, 1);
+  while (!atomic_load(&h->stop)) atomic_fetch_add(&h->helped, team_help(team));
+  team_destroy(team);
+  return NULL;
+}
+
+static void teams_that_help(void **state) {
+  for (int threads = 1; threads <= 3; threads++)
+    for (int helpers = 1; helpers <= 3; helpers += 2) {
+      static Shared s;
+      memset(&s, 0, sizeof s);
+      Helper h = {.group = team_group_create(2, helpers), .threads = threads};
+      pthread_t thread;
+      s.owner = team_create_in(h.group, threads);
+      assert_int_equal(team_slots(s.owner), threads + helpers);
+      assert_int_equal(team_size(s.owner), threads); // nobody lends yet
+      assert_int_equal(pthread_create(&thread, NULL, helper, &h), 0);
+      while (!atomic_load(&h.ready)) sched_yield();
+      int jobs = 0;
+      for (; jobs < 200 || (jobs < 200000 && atomic_load(&h.helped) < 20); jobs++) team_each(s.owner, jobs % MOST, shared_unit, &s);
+      for (int i = 0; i < MOST; i++) {
+        int expected = 0;
+        for (int j = 0; j < jobs; j++) expected += i < j % MOST;
+        assert_int_equal(s.count[i], expected);
+      }
+      assert_false(s.doubled);
+      assert_true(atomic_load(&h.helped) >= 20 && s.slots_seen >> threads); // it did help, in slots of its own
+      assert_int_equal(team_size(s.owner), threads + (threads < helpers ? threads : helpers));
+      atomic_store(&h.stop, 1);
+      pthread_join(thread, NULL);
+      team_destroy(s.owner);
+      team_group_destroy(h.group);
+    }
+}
+
 static void unused_team(void **state) { // destroyed before its threads have begun to wait
   for (int j = 0; j < 100; j++) team_destroy(team_create(3));
   team_destroy(NULL);
@@ -82,6 +137,7 @@ static void unused_team(void **state) { // destroyed before its threads have beg
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once), cmocka_unit_test(many_jobs), cmocka_unit_test(really_parallel),
-                                     cmocka_unit_test(several_teams), cmocka_unit_test(unused_team)};
+                                     cmocka_unit_test(several_teams), cmocka_unit_test(teams_that_help),
+                                     cmocka_unit_test(unused_team)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

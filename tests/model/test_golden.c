@@ -178,7 +178,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Rank *r;
-  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 1, 0, &job,
+  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 0, 1, 0, &job,
                      &error));
   SUCCEED(rank_create(job, 0, NULL, &r, &error));
   load_weights(r, &golden);

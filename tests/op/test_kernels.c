@@ -1,6 +1,8 @@
 // Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, every
 // floating-point dtype, sharded and padded operands, in place, and the same bits for any number of threads.
+#include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
@@ -151,7 +153,7 @@ enum { GUARD = 256 };
 // Runs with just the workspace that the kernel asked for; nothing behind it may be written.
 static void run(const KernelEntry *entry, KernelCall *call, Team *team, const char *where) {
   call->team = team;
-  call->workspace_size = entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_size(team)) : 0;
+  call->workspace_size = entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_slots(team)) : 0;
   size_t bytes = (call->workspace_size + GUARD + 63) / 64 * 64;
   unsigned char *workspace = aligned_alloc(64, bytes);
   memset(workspace, 0xFF, bytes); // NaN, if read before it is written
@@ -162,9 +164,20 @@ static void run(const KernelEntry *entry, KernelCall *call, Team *team, const ch
   free(workspace);
 }
 
+enum { TEAMS = 4 }; // none, two threads, three, and one that another thread helps now and then
+
+typedef struct Helper { TeamGroup *group; pthread_t thread; atomic_int stop; } Helper;
+static void *help(void *argument) {
+  Helper *h = argument;
+  Team *team = team_create_in(h->group, 1);
+  while (!atomic_load(&h->stop)) team_help(team);
+  team_destroy(team);
+  return NULL;
+}
+
 // 0 when the back end has no kernel for it.
 static int check_case(const Backend *backend, const char *level, int i, Dtype dtype, Variant variant, Team **team) {
-  OpCase slow, fast[3];
+  OpCase slow, fast[TEAMS];
   char where[160];
   if (!get(i, dtype, variant, &slow)) return 0;
   const KernelEntry *entry = backend->find(backend, slow.op, kernel_dtype(&slow));
@@ -172,14 +185,14 @@ static int check_case(const Backend *backend, const char *level, int i, Dtype dt
   if (entry) {
     KernelCall call = op_case_call(&slow);
     op_def(slow.op)->reference(&call);
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < TEAMS; t++) {
       assert_true(get(i, dtype, variant, &fast[t]));
       call = op_case_call(&fast[t]);
       run(entry, &call, team[t], where);
       if (t == 0) compare(&fast[0], &slow, where);
       else same_bits(&fast[0], &fast[t], where);
     }
-    for (int t = 0; t < 3; t++) op_case_free(&fast[t]);
+    for (int t = 0; t < TEAMS; t++) op_case_free(&fast[t]);
   }
   op_case_free(&slow);
   return entry != NULL;
@@ -188,7 +201,9 @@ static int check_case(const Backend *backend, const char *level, int i, Dtype dt
 static void check_level(CpuLevel level, Dtype from, Dtype to) {
   if (!cpu_level_available(level)) skip();
   const Backend *backend = backend_cpu_at(level);
-  Team *team[3] = {NULL, team_create(2), team_create(3)};
+  Helper helper = {.group = team_group_create(2, 2)};
+  Team *team[TEAMS] = {NULL, team_create(2), team_create(3), team_create_in(helper.group, 1)};
+  assert_int_equal(pthread_create(&helper.thread, NULL, help, &helper), 0);
   int done[VARIANTS] = {0};
   const char *only = getenv("CASE"); // for debugging
   int dtypes = to - from + 1;
@@ -197,7 +212,10 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
       for (int dtype = from; dtype <= (int)to; dtype++)
         if (!only || strstr(op_case_name(i), only))
           done[variant] += check_case(backend, cpu_level_name(level), i, (Dtype)dtype, (Variant)variant, team);
-  for (int t = 0; t < 3; t++) team_destroy(team[t]);
+  atomic_store(&helper.stop, 1);
+  pthread_join(helper.thread, NULL);
+  for (int t = 0; t < TEAMS; t++) team_destroy(team[t]);
+  team_group_destroy(helper.group);
   if (only) return;
   assert_true(done[WHOLE] >= 85 * dtypes);
   assert_true(done[SHARDED] >= 20 * dtypes);

@@ -5,6 +5,7 @@
 #include "train/state_tensors.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 // All sizes differ, so that no dim can be taken for another; vocab 61 does not divide by 2, so that padding is met.
@@ -226,7 +227,7 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
   int code = read_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, &schedule, error);
   if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = 4000; // a few buckets, of a few gradients
-  if (!code) code = job_create(config, &options, schedule, backend, c->threads ? c->threads : 1, 1234, options.step_samples, job, error);
+  if (!code) code = job_create(config, &options, schedule, backend, c->threads ? c->threads : 1, c->helpers, 1234, options.step_samples, job, error);
   if (!code) (*job)->check = recipe.run.check;
   recipe_free(&recipe);
   return code;
@@ -238,8 +239,33 @@ static void randomize_inits(Graph *g) {
       g->variable.data[i].init = (Init){INIT_NORMAL, 0.5};
 }
 
+// Helps all ranks all the time.
+typedef struct Busybody { pthread_t thread; TeamGroup *group; atomic_int stop; int64_t helped; } Busybody;
+
+static void *help_everybody(void *argument) {
+  Busybody *b = argument;
+  Team *team = team_create_in(b->group, 1);
+  while (!atomic_load(&b->stop)) b->helped += team_help(team);
+  team_destroy(team);
+  return NULL;
+}
+
+static void start_helping(Job *job, Busybody *b) {
+  team_group_destroy(job->teams);
+  b->group = job->teams = team_group_create(job->options.mesh.ranks + 1, job->helpers);
+  CHECK(!pthread_create(&b->thread, NULL, help_everybody, b));
+}
+
+static int64_t stop_helping(Busybody *b) {
+  atomic_store(&b->stop, 1);
+  pthread_join(b->thread, NULL);
+  return b->helped;
+}
+
 static void run_ranks(Shared *s) {
   int n = s->job->options.mesh.ranks;
+  Busybody busybody = {.helped = 0};
+  if (s->c->helpers) start_helping(s->job, &busybody);
   s->worker = xcalloc((size_t)n, sizeof *s->worker);
   s->ranks = xcalloc((size_t)n, sizeof *s->ranks);
   pthread_barrier_init(&s->end, NULL, (unsigned)n);
@@ -248,6 +274,7 @@ static void run_ranks(Shared *s) {
     CHECK(!pthread_create(&s->worker[r].thread, NULL, work, &s->worker[r]));
   }
   for (int r = 0; r < n; r++) pthread_join(s->worker[r].thread, NULL);
+  if (s->c->helpers) s->result->helped = stop_helping(&busybody);
   pthread_barrier_destroy(&s->end);
   free(s->ranks);
   free(s->worker);

@@ -18,6 +18,7 @@ typedef struct ParityCase {
   int steps;
   int reference;        // reference kernels instead of the fast ones
   int threads;          // of each rank; 0: 1
+  int helpers;          // threads of others that may help a rank; a further thread does so all the time. 0: none
   int global;           // sequences of a step; 0: 16
   int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
   const char *settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
@@ -36,6 +37,7 @@ typedef struct ParityResult {
   int skipped[PARITY_MAX_STEPS];
   char non_finite[512];   // of the last skipped step: where it began
   double eval_loss, eval_tokens;
+  int64_t helped;         // units of work that the further thread did
   int most_in_flight[MAX_STAGES], slots[MAX_STAGES]; // microbatches of a stage: of all its ranks, and as planned
   int tensors[DUMP_COUNT];
   NamedTensor *tensor[DUMP_COUNT];

@@ -184,7 +184,7 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
                         .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
-    int code = job_create(&config, &o, schedule_by_name(layouts[i].schedule), backend_cpu(), 2, 1, 16, &job, &error);
+    int code = job_create(&config, &o, schedule_by_name(layouts[i].schedule), backend_cpu(), 2, 0, 1, 16, &job, &error);
     if (code) fail_msg("layout %zu: %s", i, error.message);
     for (int c = 0; c < layouts[i].pp; c++) {
       check_program(job->program[c]);

@@ -55,7 +55,7 @@ static Compiled compiled(const char *const *keys) {
   int n = 0;
   for (; keys[n]; n++) overrides[n] = (char *)keys[n];
   if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) || model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_threads(&c.recipe, &c.config, 1, &c.job, &error))
+      setup_job_threads(&c.recipe, &c.config, 1, 0, &c.job, &error))
     fail_msg("%s", error.message);
   return c;
 }

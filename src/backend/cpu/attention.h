@@ -99,7 +99,7 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
 static void TYPED(attention)(const KernelCall *call) {
   ATTENTION a = TYPED(attention_of)(call);
   a.slot_bytes = TYPED(attention_slot)(a.d);
-  cpu_parallel(call->team, a.b * a.g * a.r * a.tiles, TYPED(attention_unit), &a);
+  team_each(call->team, a.b * a.g * a.r * a.tiles, TYPED(attention_unit), &a);
 }
 
 // score = p, dscore = scale p (dp - delta), and what dv needs, p with dropout, in factor.
@@ -174,5 +174,5 @@ static void TYPED(attention_grad)(const KernelCall *call) {
   a.dk = call->output[1].data;
   a.dv = call->output[2].data;
   a.slot_bytes = TYPED(attention_slot)(a.d);
-  cpu_parallel(call->team, a.b * a.g, TYPED(attention_grad_unit), &a);
+  team_each(call->team, a.b * a.g, TYPED(attention_grad_unit), &a);
 }

@@ -145,7 +145,7 @@ static void attention_bf16(const KernelCall *call) {
     return;
   }
   a.slot_bytes = rounded(forward_slot(&a));
-  cpu_parallel(call->team, a.b * a.g * a.r * ((a.tiles + QUERY_TILES - 1) / QUERY_TILES), attention_unit, &a);
+  team_each(call->team, a.b * a.g * a.r * ((a.tiles + QUERY_TILES - 1) / QUERY_TILES), attention_unit, &a);
 }
 
 // ---- backward: scores lie with keys as rows, so that three of the five products read them as they are
@@ -261,5 +261,5 @@ static void attention_grad_bf16(const KernelCall *call) {
   a.dk = call->output[1].data;
   a.dv = call->output[2].data;
   a.slot_bytes = rounded(backward_slot(&a));
-  cpu_parallel(call->team, a.b * a.g, attention_grad_unit, &a);
+  team_each(call->team, a.b * a.g, attention_grad_unit, &a);
 }

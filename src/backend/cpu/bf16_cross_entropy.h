@@ -154,7 +154,7 @@ static void head_logits(Head *h) {
   h->parts = h->blocks >= enough ? 1 : (enough + h->blocks - 1) / (h->blocks ? h->blocks : 1);
   if (h->parts > groups) h->parts = groups;
   memset(h->target, 0, sizeof *h->target * (size_t)h->n);
-  cpu_parallel(h->call->team, h->blocks * h->parts, head_unit, h);
+  team_each(h->call->team, h->blocks * h->parts, head_unit, h);
 }
 
 // Maximum and sum over all blocks of a row.
@@ -203,7 +203,7 @@ static void head_gradients(Head *h) {
   Product dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->kept, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
                 .b_column = 1, .c = call->output[2].data, .c_row = h->e, .wide = 1, .add = h->add || h->first > 0};
   product(&dx, h->product, call->team);
-  cpu_parallel(call->team, h->n, head_narrow, h);
+  team_each(call->team, h->n, head_narrow, h);
   product(&dw, h->product, call->team);
 }
 
@@ -217,7 +217,7 @@ static void head_run(Head *h) {
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     if (h->gradient || !h->known_maximum) head_logits(h);
-    cpu_parallel(call->team, row_units(h->n, h->vocab), head_finish, h);
+    team_each(call->team, row_units(h->n, h->vocab), head_finish, h);
     if (h->gradient) head_gradients(h);
   }
   double loss = 0;

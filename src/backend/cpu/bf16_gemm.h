@@ -188,12 +188,12 @@ static void product_unit(void *argument, int slot, int64_t unit) {
   tiles_end();
 }
 
-// team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team size) bytes.
+// team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team slots) bytes.
 static void product(const Product *g, void *workspace, Team *team) {
-  int slots = team_size(team);
-  ProductJob job = {.g = g, .threads = slots, .blocks = blocks_of(g->n, g->k, g->wide)};
+  int size = team_size(team);
+  ProductJob job = {.g = g, .threads = size, .blocks = blocks_of(g->n, g->k, g->wide)};
   job.slots = (char *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.packed = (Packed *)(void *)(job.slots + (size_t)slots * slot_bytes(job.blocks.scratch));
+  job.packed = (Packed *)(void *)(job.slots + (size_t)team_slots(team) * slot_bytes(job.blocks.scratch));
   if (g->k == 0 && !g->add)
     for (int64_t i = 0; i < g->m; i++) memset((char *)g->c + (size_t)(i * g->c_row) * (g->wide ? 4 : 2), 0, (size_t)g->n * (g->wide ? 4 : 2));
   job.row_blocks = (g->m + MC - 1) / MC;
@@ -201,14 +201,14 @@ static void product(const Product *g, void *workspace, Team *team) {
   for (job.j0 = 0; job.j0 < g->n; job.j0 += job.blocks.columns) {
     job.columns = g->n - job.j0 < job.blocks.columns ? g->n - job.j0 : job.blocks.columns;
     job.panels = (job.columns + NR - 1) / NR;
-    job.column_blocks = slots == 1 ? 1 : (4 * slots + job.row_blocks - 1) / job.row_blocks;
+    job.column_blocks = size == 1 ? 1 : (4 * size + job.row_blocks - 1) / job.row_blocks;
     int64_t least = job.blocks.scratch ? (job.panels + SCRATCH_COLUMNS / NR - 1) / (SCRATCH_COLUMNS / NR) : 1;
     if (job.column_blocks < least) job.column_blocks = least;
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += job.blocks.packed_depth) {
       job.depth = g->k - job.k0 < job.blocks.packed_depth ? g->k - job.k0 : job.blocks.packed_depth;
-      cpu_parallel(team, pack_units(job.columns), pack_unit, &job);
-      cpu_parallel(team, job.row_blocks * job.column_blocks, product_unit, &job);
+      team_each(team, pack_units(job.columns), pack_unit, &job);
+      team_each(team, job.row_blocks * job.column_blocks, product_unit, &job);
     }
   }
 }

@@ -16,18 +16,18 @@ typedef struct GroupJob {
   int64_t tiles, chunks, depth; // tiles of A; depth of a sum in registers
   char *slots;
   size_t slot_bytes;
-  atomic_int claimed; // groups that have an owner
   atomic_int *taken;  // (groups) chunks of A that have been taken
 } GroupJob;
 
 static int groups_fit(const Product *g) { return g->a_column == 1 && !g->wide && g->k > 0 && g->k % STEP == 0 && g->k <= GROUP_DEPTH; }
 
-static GroupJob groups_of_product(const Product *g, int slots) {
+// For `size` threads.
+static GroupJob groups_of_product(const Product *g, int size) {
   GroupJob job = {.g = g, .panels = (g->n + NR - 1) / NR, .tiles = (g->m + MR - 1) / MR};
   int64_t sums = (g->k + GROUP_SUM - 1) / GROUP_SUM, room = GROUP_BYTES / (g->k * NR * (int64_t)sizeof(Packed));
   job.depth = step_up((g->k + sums - 1) / sums);
   job.groups = (job.panels + room - 1) / room;
-  job.groups = (job.groups + slots - 1) / slots * slots; // as much work for each thread
+  job.groups = (job.groups + size - 1) / size * size; // as much work for each thread
   if (job.groups > job.panels) job.groups = job.panels;
   if (job.groups < 1) job.groups = 1;
   job.most = (job.panels + job.groups - 1) / job.groups;
@@ -37,8 +37,8 @@ static GroupJob groups_of_product(const Product *g, int slots) {
 }
 
 static size_t groups_workspace(const Product *g, int slots) {
-  GroupJob job = groups_of_product(g, slots);
-  return (size_t)slots * job.slot_bytes + sizeof(atomic_int) * (size_t)job.groups + 64;
+  GroupJob fewest = groups_of_product(g, 1); // the largest
+  return (size_t)slots * fewest.slot_bytes + sizeof(atomic_int) * (size_t)(fewest.groups + slots) + 64;
 }
 
 // Panels [p0, p0 + panels) by one tile of A. sum: (panels, MR, NR).
@@ -83,24 +83,24 @@ static void group_run(GroupJob *job, int64_t group, char *memory) {
   }
 }
 
-static void group_task(void *argument, int slot) {
+// A group; the units past the last group help those that are behind.
+static void group_task(void *argument, int slot, int64_t unit) {
   GroupJob *job = argument;
   char *memory = job->slots + (size_t)slot * job->slot_bytes;
   tiles_begin();
-  for (int64_t q; (q = atomic_fetch_add_explicit(&job->claimed, 1, memory_order_relaxed)) < job->groups;) group_run(job, q, memory);
-  for (int64_t q = 0; q < job->groups; q++) // helps those that are behind
+  for (int64_t q = unit < job->groups ? unit : 0; q < (unit < job->groups ? unit + 1 : job->groups); q++)
     if (atomic_load_explicit(&job->taken[q], memory_order_relaxed) < job->chunks) group_run(job, q, memory);
   tiles_end();
 }
 
-// team NULL: in the calling thread. workspace: groups_workspace(g, team size) bytes.
+// team NULL: in the calling thread. workspace: groups_workspace(g, team slots) bytes.
 static void product_by_groups(const Product *g, void *workspace, Team *team) {
-  int slots = team_size(team);
-  GroupJob job = groups_of_product(g, slots);
+  int size = team_size(team);
+  GroupJob job = groups_of_product(g, size);
   job.slots = (char *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.taken = (atomic_int *)(void *)(job.slots + (size_t)slots * job.slot_bytes);
+  job.taken = (atomic_int *)(void *)(job.slots + (size_t)team_slots(team) * job.slot_bytes);
   for (int64_t q = 0; q < job.groups; q++) atomic_init(&job.taken[q], 0);
-  team_run(team, slots, group_task, &job);
+  team_each(team, job.groups + size - 1, group_task, &job);
 }
 #else
 static int groups_fit(const Product *g) { return 0; }

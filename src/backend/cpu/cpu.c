@@ -1,7 +1,6 @@
 // The CPU back end: chooses a SIMD level at run time and looks kernels up in its table.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/fp16.h"
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -99,29 +98,6 @@ const Backend *backend_cpu_at(CpuLevel level) {
 }
 
 const Backend *backend_cpu(void) { return backend_cpu_at(cpu_simd_level()); }
-
-typedef struct Parallel {
-  void (*body)(void *, int, int64_t);
-  void *argument;
-  int64_t units;
-  atomic_llong next;
-} Parallel;
-
-static void parallel_slot(void *argument, int slot) {
-  Parallel *p = argument;
-  for (int64_t i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->units;)
-    p->body(p->argument, slot, i);
-}
-
-void cpu_parallel(Team *team, int64_t units, void (*body)(void *, int, int64_t), void *argument) {
-  int slots = team_size(team);
-  if (slots == 1 || units <= 1) {
-    for (int64_t i = 0; i < units; i++) body(argument, 0, i);
-    return;
-  }
-  Parallel p = {body, argument, units, 0};
-  team_run(team, units < slots ? (int)units : slots, parallel_slot, &p);
-}
 
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
   const Operand *a = &input[0], *b = &input[1];

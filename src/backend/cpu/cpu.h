@@ -16,10 +16,6 @@ extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx51
 extern const KernelEntry cpu_fp16_portable[], cpu_fp16_avx2[], cpu_fp16_avx512[]; // and accumulators in bf16, casts to fp16
 extern const KernelEntry cpu_bf16_portable[], cpu_bf16_avx2[], cpu_bf16_avx512[], cpu_bf16_dot[], cpu_bf16_amx[];
 
-// Calls body(argument, slot, unit) for every unit; units are taken off a counter by at most team_size slots, and one slot
-// is never in two threads at once, so it may own a part of the workspace.
-void cpu_parallel(Team *team, int64_t units, void (*body)(void *argument, int slot, int64_t unit), void *argument);
-
 // Work in units: rows of about 8192 elements together, or 16384 elements of a flat array. Never by the number of threads.
 typedef struct RowRange { int64_t from, to; } RowRange;
 static inline int64_t row_unit(int64_t width) { return width >= 8192 || width < 1 ? 1 : 8192 / width; }

@@ -100,7 +100,7 @@ static void TYPED(head_run)(HEAD *h) {
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     TYPED(head_logits)(h);
-    cpu_parallel(call->team, row_units(h->n, h->vocab), TYPED(head_unit), h);
+    team_each(call->team, row_units(h->n, h->vocab), TYPED(head_unit), h);
     if (h->gradient) TYPED(head_gradients)(h);
   }
   double loss = 0;
@@ -138,6 +138,6 @@ static void TYPED(cross_entropy_statistics)(const KernelCall *call) {
   for (h.first = 0; h.first < h.rows; h.first += h.chunk) {
     h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
     TYPED(head_logits)(&h);
-    cpu_parallel(call->team, row_units(h.n, h.vocab), TYPED(statistics_unit), &h);
+    team_each(call->team, row_units(h.n, h.vocab), TYPED(statistics_unit), &h);
   }
 }

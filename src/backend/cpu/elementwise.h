@@ -2,7 +2,7 @@
 // index.
 
 static void TYPED(each_chunk)(const KernelCall *call, void (*body)(void *, int, int64_t)) {
-  cpu_parallel(call->team, chunk_units(operand_elements(&call->output[0])), body, (void *)(uintptr_t)call);
+  team_each(call->team, chunk_units(operand_elements(&call->output[0])), body, (void *)(uintptr_t)call);
 }
 #define CHUNK_OF(argument, unit)                                                                                       \
   const KernelCall *call = argument;                                                                                   \
@@ -24,7 +24,7 @@ static void TYPED(bias_unit)(void *argument, int slot, int64_t unit) {
 }
 static void TYPED(bias)(const KernelCall *call) {
   int64_t width = operand_elements(&call->input[1]);
-  if (width) cpu_parallel(call->team, row_units(operand_elements(&call->input[0]) / width, width), TYPED(bias_unit), (void *)(uintptr_t)call);
+  if (width) team_each(call->team, row_units(operand_elements(&call->input[0]) / width, width), TYPED(bias_unit), (void *)(uintptr_t)call);
 }
 
 // The loops of activations, once a kind, so that no vector asks for it.
@@ -171,5 +171,5 @@ static void TYPED(dropout)(const KernelCall *call) {
   const Operand *x = &call->input[0];
   int64_t width = operand_extent(x, 2, x->rank);
   if (dropout_first_feature(x) < 0 || !width) op_def(OP_DROPOUT)->reference(call);
-  else cpu_parallel(call->team, row_units(x->size[0] * x->size[1], width), TYPED(dropout_unit), (void *)(uintptr_t)call);
+  else team_each(call->team, row_units(x->size[0] * x->size[1], width), TYPED(dropout_unit), (void *)(uintptr_t)call);
 }

@@ -65,7 +65,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
     at += wide_bytes(&x[k]);
     x[k].data = c.wide;
     x[k].dtype = DTYPE_F32;
-    if (k < call->ninput) cpu_parallel(call->team, chunk_units(c.n), widen_unit, &c);
+    if (k < call->ninput) team_each(call->team, chunk_units(c.n), widen_unit, &c);
   }
   KernelCall wide = *call;
   wide.input = x;
@@ -77,7 +77,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
     const Operand *out = &call->output[k];
     if (!out->data || out->dtype != DTYPE_F16) continue;
     Conversion c = {level->fp16, wide.output[k].data, out->data, operand_elements(out)};
-    cpu_parallel(call->team, chunk_units(c.n), narrow_unit, &c);
+    team_each(call->team, chunk_units(c.n), narrow_unit, &c);
   }
 }
 
@@ -129,7 +129,7 @@ static void sum_unit(void *argument, int slot, int64_t unit) {
 
 static void run_sum(const KernelCall *call, const HalfLevel *level, Op op) {
   Blocks b = {call, level->fp16, NULL};
-  if (of_floats(call)) cpu_parallel(call->team, chunk_units(operand_elements(&call->output[0])), sum_unit, &b);
+  if (of_floats(call)) team_each(call->team, chunk_units(operand_elements(&call->output[0])), sum_unit, &b);
   else op_def(op)->reference(call);
 }
 
@@ -172,7 +172,7 @@ static void run_squares(const KernelCall *call, const HalfLevel *level, Op op) {
     return;
   }
   Blocks b = {call, level->fp16, call->workspace};
-  cpu_parallel(call->team, units, squares_unit, &b);
+  team_each(call->team, units, squares_unit, &b);
   double sum = 0;
   for (int64_t i = 0; i < units; i++) sum += b.partial[i];
   operand_store(&call->output[0], 0, sum);

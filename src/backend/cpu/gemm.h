@@ -199,12 +199,12 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   }
 }
 
-// team NULL: in the calling thread. workspace: gemm_workspace(n, k, team size) bytes.
+// team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
-  int slots = team_size(team);
+  int size = team_size(team);
   TYPED(GemmJob) job = {.g = g};
   job.packed_a = (REAL *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.packed_b = job.packed_a + (int64_t)slots * MC * KC;
+  job.packed_b = job.packed_a + (int64_t)team_slots(team) * MC * KC;
   if (g->k == 0)
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++) g->c[i * g->c_row + j] = (g->add ? g->c[i * g->c_row + j] : 0) + (g->bias ? g->bias[j] : 0);
@@ -214,12 +214,12 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   for (job.j0 = 0; job.j0 < g->n; job.j0 += nc) {
     job.columns = g->n - job.j0 < nc ? g->n - job.j0 : nc;
     job.panels = (job.columns + NR - 1) / NR;
-    job.column_blocks = slots == 1 ? 1 : (4 * slots + job.row_blocks - 1) / job.row_blocks;
+    job.column_blocks = size == 1 ? 1 : (4 * size + job.row_blocks - 1) / job.row_blocks;
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += kc) {
       job.depth = g->k - job.k0 < kc ? g->k - job.k0 : kc;
-      if (!g->b_panel) cpu_parallel(team, job.panels, TYPED(gemm_pack), &job);
-      cpu_parallel(team, job.row_blocks * job.column_blocks, TYPED(gemm_unit), &job);
+      if (!g->b_panel) team_each(team, job.panels, TYPED(gemm_pack), &job);
+      team_each(team, job.row_blocks * job.column_blocks, TYPED(gemm_unit), &job);
     }
   }
 }

@@ -58,7 +58,7 @@ static void TYPED(norm)(const KernelCall *call, int layer) {
   NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data, .layer = layer,
             .gain = call->input[1].data, .bias = layer ? call->input[2].data : NULL, .out = call->output[0].data};
   p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
-  cpu_parallel(call->team, row_units(p.rows, p.width), TYPED(norm_unit), &p);
+  team_each(call->team, row_units(p.rows, p.width), TYPED(norm_unit), &p);
 }
 static void TYPED(layer_norm)(const KernelCall *call) { TYPED(norm)(call, 1); }
 static void TYPED(rms_norm)(const KernelCall *call) { TYPED(norm)(call, 0); }
@@ -111,7 +111,7 @@ static void TYPED(norm_grad)(const KernelCall *call, int layer) {
   p.mean = layer ? call->input[3].data : NULL;
   p.rstd = call->input[layer ? 4 : 3].data;
   int64_t blocks = TYPED(row_blocks)(p.rows);
-  cpu_parallel(call->team, blocks, TYPED(norm_grad_unit), &p);
+  team_each(call->team, blocks, TYPED(norm_grad_unit), &p);
   for (int k = 0; k < p.sums; k++)
     TYPED(add_blocks)(call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
 }
@@ -138,6 +138,6 @@ static void TYPED(reduce)(const KernelCall *call) {
   const Operand *x = &call->input[0];
   NORM p = {.call = call, .x = x->data, .width = operand_elements(&call->output[0])};
   p.rows = operand_extent(x, 0, ((const ReduceAttr *)call->attr)->dims);
-  cpu_parallel(call->team, TYPED(row_blocks)(p.rows), TYPED(reduce_unit), &p);
+  team_each(call->team, TYPED(row_blocks)(p.rows), TYPED(reduce_unit), &p);
   TYPED(add_blocks)(call->output[0].data, call->workspace, TYPED(row_blocks)(p.rows), p.width, p.width);
 }

@@ -15,7 +15,7 @@ static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
 }
 static void TYPED(embedding)(const KernelCall *call) {
   const Operand *table = &call->input[0];
-  cpu_parallel(call->team, row_units(operand_elements(&call->input[1]), operand_extent(table, 1, table->rank)), TYPED(embedding_unit),
+  team_each(call->team, row_units(operand_elements(&call->input[1]), operand_extent(table, 1, table->rank)), TYPED(embedding_unit),
                (void *)(uintptr_t)call);
 }
 
@@ -36,7 +36,7 @@ static void TYPED(embedding_grad_unit)(void *argument, int slot, int64_t unit) {
   }
 }
 static void TYPED(embedding_grad)(const KernelCall *call) {
-  cpu_parallel(call->team, 16, TYPED(embedding_grad_unit), (void *)(uintptr_t)call);
+  team_each(call->team, 16, TYPED(embedding_grad_unit), (void *)(uintptr_t)call);
 }
 
 // Workspace: frequencies (d / 2, padded) in double, then for each slot cos and sin in double and in REAL.
@@ -78,7 +78,7 @@ static void TYPED(rope)(const KernelCall *call) {
   int64_t d = x->size[x->rank - 1], pairs = TYPED(rope_pairs)(x);
   double *frequency = call->workspace;
   for (int64_t i = 0; i < pairs; i++) frequency[i] = i < d / 2 ? rope_frequency(call->attr, i, d) : 0;
-  cpu_parallel(call->team, row_units(operand_extent(x, 0, 2), operand_extent(x, 2, x->rank)), TYPED(rope_unit), (void *)(uintptr_t)call);
+  team_each(call->team, row_units(operand_extent(x, 0, 2), operand_extent(x, 2, x->rank)), TYPED(rope_unit), (void *)(uintptr_t)call);
 }
 
 // Few positions, so in the calling thread.

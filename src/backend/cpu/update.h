@@ -37,7 +37,7 @@ static void TYPED(sum_squares)(const KernelCall *call) {
     return;
   }
   TYPED(Squares) q = {x->data, n, call->workspace};
-  cpu_parallel(call->team, units, TYPED(sum_squares_unit), &q);
+  team_each(call->team, units, TYPED(sum_squares_unit), &q);
   double sum = 0;
   for (int64_t i = 0; i < units; i++) sum += q.partial[i];
   operand_store(&call->output[0], 0, sum);
