@@ -1,6 +1,7 @@
 // Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, every
 // floating-point dtype, sharded and padded operands, in place, and the same bits for any number of threads.
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <stdarg.h>
@@ -170,7 +171,8 @@ typedef struct Helper { TeamGroup *group; pthread_t thread; atomic_int stop; } H
 static void *help(void *argument) {
   Helper *h = argument;
   Team *team = team_create_in(h->group, 1);
-  while (!atomic_load(&h->stop)) team_help(team);
+  while (!atomic_load(&h->stop))
+    if (!team_help(team)) sched_yield();
   team_destroy(team);
   return NULL;
 }

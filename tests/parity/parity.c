@@ -5,6 +5,7 @@
 #include "train/state_tensors.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -245,7 +246,9 @@ typedef struct Busybody { pthread_t thread; TeamGroup *group; atomic_int stop; i
 static void *help_everybody(void *argument) {
   Busybody *b = argument;
   Team *team = team_create_in(b->group, 1);
-  while (!atomic_load(&b->stop)) b->helped += team_help(team);
+  while (!atomic_load(&b->stop))
+    if (team_help(team)) b->helped++;
+    else sched_yield();
   team_destroy(team);
   return NULL;
 }
