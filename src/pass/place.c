@@ -12,7 +12,7 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
     char number[16];
     snprintf(number, sizeof number, "dim %d", d);
     while (below > 1 && s->size[d] % below) below--;
-    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the most below that, that can, is %d",
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest number below that can is %d",
                      s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
   }
   return PLAIT_OK;

@@ -5,6 +5,7 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
+#include "data/tokenizer.h"
 #include "train/gather.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
@@ -99,13 +100,25 @@ static int find_resume(Loop *l, Error *error) {
   return PLAIT_OK;
 }
 
+// Generation would miss it when the run is over, and one with more ids than the model has belongs to another model.
+static int check_tokenizer(const Loop *l, Error *error) {
+  const char *path = l->recipe->data.tokenizer, *where = recipe_where(l->recipe, "data.tokenizer");
+  Tokenizer *t;
+  if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s does not exist; plait tokenize --train makes one", where, path);
+  Error ignored = {0};
+  if (tokenizer_load(path, &t, &ignored)) return PLAIT_OK; // of a kind that plait does not read: the corpus was made elsewhere
+  int size = tokenizer_vocab_size(t);
+  tokenizer_destroy(t);
+  if (size <= l->config.vocab) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size there at least as large", where,
+                   path, size, l->config.path, (long long)l->config.vocab);
+}
+
 // The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
 static int check_data(const Loop *l, Error *error) {
   const Recipe *r = l->recipe;
   int code = PLAIT_OK;
-  if (r->data.tokenizer && !file_exists(r->data.tokenizer)) // generation would miss it when the run is over
-    return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s does not exist; plait tokenize --train makes one", recipe_where(r, "data.tokenizer"),
-                     r->data.tokenizer);
+  if (r->data.tokenizer && speaks(l)) code = check_tokenizer(l, error);
   for (int validation = 0; validation < 2 && !code; validation++) {
     int count = validation ? r->data.valid.count : r->data.train.count;
     if (!count) continue;

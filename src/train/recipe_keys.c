@@ -61,10 +61,10 @@ const RecipeKey recipe_keys[] = {
     KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
         .doc = "Where the weights start: `random`, or a Hugging Face folder."),
 
-    KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/corpus",
+    KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/train",
         .doc = "Token files to train on, by their prefix (`PREFIX.bin` and `PREFIX.idx`); or a list of "
                "`{prefix, weight}`, blended by weight."),
-    KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/held-out",
+    KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/valid",
         .doc = "Token files to evaluate on; written as `data.train`. Without it nothing is evaluated."),
     KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json",
         .doc = "The Hugging Face `tokenizer.json` that made the token files; it goes into checkpoints and exports."),

@@ -30,6 +30,8 @@ bad 'nosuch.json' model.config=nosuch.json
 bad 'checkpoint.resume: .*nosuch does not exist' checkpoint.resume=nosuch
 bad 'checkpoint.resume: .*corpus.idx is no checkpoint' checkpoint.resume=corpus.idx
 bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
+sed 's/"vocab_size": 300/"vocab_size": 299/' model.json >few.json
+bad 'data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299' model.config=few.json
 bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json
 untouched recipes
 

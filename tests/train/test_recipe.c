@@ -25,7 +25,7 @@ static const Bad bad[] = {
     {"# nothing\n", NULL, "holds no keys"},
     {"- a\n", NULL, "x.yaml:1:1: a recipe is a map"},
     {"run: {dir: r}\ndata: {train: t}\n", NULL, "model.config must be given"},
-    {"model: {config: m}\nrun: {dir: r}\n", NULL, "data.train must be given, as in data/corpus"},
+    {"model: {config: m}\nrun: {dir: r}\n", NULL, "data.train must be given, as in data/train"},
     {"model: {config: m}\ndata: {train: t}\n", NULL, "run.dir must be given"},
     {BASE "batch:\n  mikro: 3\n", NULL, "x.yaml:5:3: batch.mikro: unknown key; did you mean batch.micro?"},
     {BASE "micro: 3\n", NULL, "did you mean batch.micro?"},
