@@ -2,6 +2,7 @@
 #include "train/recipe_keys.h"
 #include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +270,13 @@ static bool is_word(const RecipeKey *key, const char *name, int value) {
   return false;
 }
 
+static bool row_has_axis(const Recipe *recipe, const RecipeKey *key, const char *name) {
+  RecipeAxes axes = recipe_layout_row(recipe, (RecipeRow)((key->offset - offsetof(Recipe, layout.row)) / sizeof axes));
+  for (int i = 0; i < axes.count; i++)
+    if (!strcmp(recipe_axis_names[axes.axis[i]], name)) return true;
+  return false;
+}
+
 bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition) {
   const void *field = (const char *)recipe + key->offset;
   const char *text = strchr(condition, ' ') + 1;
@@ -276,6 +284,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
   if (key->kind == RECIPE_CHOICE) return is_word(key, text, *(const int *)field) != negated;
   if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
+  if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
   if (key->kind != RECIPE_INT && key->kind != RECIPE_LONG) return false;
   int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field, least = strtoll(text, NULL, 10);

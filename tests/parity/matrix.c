@@ -10,13 +10,31 @@
 #include <time.h>
 
 const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied"};
+static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3", "gpt untied 3", "llama 3", "llama tied 3"};
+const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
 
-enum { SEQUENCE_LENGTH = 12, LAYERS = 4 };
+// AdamW divides a gradient that is only rounding (a key's bias) by its own size, and makes a whole step of it. In narrow types it is
+// divided by this at least, so that parameters are as near as gradients are.
+#define SMOOTH "optimizer.epsilon=0.1"
+static const struct { Dtype precision; const char *settings; int poison; } legs[MATRIX_LEGS] = {
+    [MATRIX_FP64] = {DTYPE_F64, "", 0},
+    [MATRIX_FP32] = {DTYPE_F32, SMOOTH, 0},
+    [MATRIX_BF16] = {DTYPE_BF16, SMOOTH, 0},
+    [MATRIX_BF16_GRADIENTS] = {DTYPE_BF16, SMOOTH " parallel.grad_dtype=bf16", 0},
+    [MATRIX_FP16] = {DTYPE_F16, SMOOTH " loss_scale.initial=1024 loss_scale.growth_interval=1", 2},
+};
+
+enum { SEQUENCE_LENGTH = 12, LAYERS = 4, GLOBAL_OF_3 = 12 };
 
 // Layouts -----------------------------------------------------------------------------------------------------------
 
 static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
-static uint64_t bit(LayoutFeature f) { return UINT64_C(1) << f; }
+
+static int of_axis(uint64_t set, const char *axis) {
+  for (int f = 0; f < LAYOUT_FEATURES; f++)
+    if (set >> f & 1 && !strcmp(layout_traits[f].axis, axis)) return 1;
+  return 0;
+}
 
 static uint64_t of_kind(const char *kind) {
   uint64_t set = 0;
@@ -36,30 +54,39 @@ static int makes_sense(uint64_t set) {
   return 1;
 }
 
+static void add_setting(MatrixLayout *l, const char *setting) {
+  size_t n = strlen(l->settings);
+  snprintf(l->settings + n, sizeof l->settings - n, "%s%s", n && setting[0] ? " " : "", setting);
+}
+
+// Sequences of a microbatch: as many microbatches as the features want, of sequences that the ranks can share out.
+static int micro_of(uint64_t set, const MatrixLayout *l) {
+  int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1), whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
+  if (l->pp == 3) microbatches = 6;
+  while (l->global % (microbatches * l->dp * whole)) microbatches /= 2;
+  return l->global / l->dp / microbatches;
+}
+
 // Sizes 0: as small as shows the features.
 static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) {
   MatrixLayout l = {.features = set, .kind = kind, .layers = LAYERS};
-  int needs_zero = has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE), data = (set & of_kind("zero")) || needs_zero;
+  int data = of_axis(set, "dp");
   l.dp = dp ? dp : (has(set, LAYOUT_DP) || data ? 2 : 1) * (has(set, LAYOUT_DP) && data ? 2 : 1);
   if (has(set, LAYOUT_HYBRID) && l.dp < 4) l.dp = 4;
-  l.tp = tp ? tp : set & of_kind("tp") ? 2 : 1;
-  l.pp = pp ? pp : set & of_kind("pp") ? 2 : 1;
-  int microbatches = l.pp * (has(set, LAYOUT_ACCUMULATION) ? l.pp > 1 ? 2 : 4 : 1);
-  if (l.pp == 3) microbatches = 4;
-  while (microbatches * l.dp > MATRIX_GLOBAL) microbatches /= 2;
-  l.micro = MATRIX_GLOBAL / l.dp / microbatches;
+  l.tp = tp ? tp : has(set, LAYOUT_TP) || of_axis(set, "tp") ? 2 : 1;
+  l.pp = pp ? pp : of_axis(set, "pp") ? 2 : 1;
+  l.global = l.dp % 3 && l.tp % 3 && l.pp % 3 ? MATRIX_GLOBAL : GLOBAL_OF_3;
+  l.micro = micro_of(set, &l);
   if (has(set, LAYOUT_INTERLEAVED)) l.layers = l.pp * 2 > LAYERS ? l.pp * 2 : LAYERS;
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     if (!(set >> f & 1)) continue;
     const LayoutTraits *t = &layout_traits[f];
-    size_t n = strlen(l.name), k = strlen(l.settings);
+    size_t n = strlen(l.name);
     snprintf(l.name + n, sizeof l.name - n, "%s%s", n ? " + " : "", t->name);
-    snprintf(l.settings + k, sizeof l.settings - k, "%s%s", k && t->settings[0] ? " " : "", t->settings);
+    add_setting(&l, t->settings);
   }
-  if (needs_zero && !(set & of_kind("zero"))) {
-    size_t k = strlen(l.settings);
-    snprintf(l.settings + k, sizeof l.settings - k, " parallel.zero=3");
-  }
+  if (has(set, LAYOUT_HYBRID) && l.dp == 6) add_setting(&l, "parallel.hybrid=3");
+  if ((has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE)) && !(set & of_kind("zero"))) add_setting(&l, "parallel.zero=3");
   size_t n = strlen(l.name);
   snprintf(l.name + n, sizeof l.name - n, " (dp %d tp %d pp %d micro %d)", l.dp, l.tp, l.pp, l.micro);
   return l;
@@ -71,16 +98,18 @@ static void add(LayoutList *list, MatrixLayout l) {
   if (makes_sense(l.features) && l.dp * l.tp * l.pp <= MATRIX_RANKS) vec_push(list, l);
 }
 
+// At 2, at 3 and at 4 of what the feature is about; hybrid: 2 groups of 2, of 3, and 4 of 2.
 static void add_singles(LayoutList *list) {
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     const LayoutTraits *t = &layout_traits[f];
     uint64_t set = UINT64_C(1) << f;
+    int hybrid = f == LAYOUT_HYBRID, data = (f == LAYOUT_DP || !strcmp(t->axis, "dp")), tensor = f == LAYOUT_TP || !strcmp(t->axis, "tp");
     add(list, make(set, MATRIX_SINGLE, 0, 0, 0));
-    if (set & (of_kind("zero") | bit(LAYOUT_DP) | bit(LAYOUT_WHOLE))) add(list, make(set, MATRIX_SINGLE, 4, 0, 0));
-    if (f == LAYOUT_HYBRID) add(list, make(set, MATRIX_SINGLE, 8, 0, 0));
-    if (!strcmp(t->kind, "tp")) add(list, make(set, MATRIX_SINGLE, 0, 4, 0));
-    if (!strcmp(t->kind, "pp")) add(list, make(set, MATRIX_SINGLE, 0, 0, 4));
-    if (!strcmp(t->kind, "pp") && f != LAYOUT_INTERLEAVED) add(list, make(set, MATRIX_SINGLE, 0, 0, 3)); // layers do not divide
+    for (int size = 3; size <= 4; size++) {
+      if (data) add(list, make(set, MATRIX_SINGLE, hybrid ? 2 * size : size, 0, 0));
+      if (tensor) add(list, make(set, MATRIX_SINGLE, 0, size, 0));
+      if (!strcmp(t->axis, "pp")) add(list, make(set, MATRIX_SINGLE, 0, 0, size));
+    }
   }
 }
 
@@ -106,6 +135,13 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 2, 4, 2},                          // no ZeRO
     {F(DP) | F(ZERO_1) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(SEQUENCE) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 2, 2, 4},
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE), 2, 3, 2},                     // by 3
+    {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL), 2, 2, 3},
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE), 6, 2, 1},
+    {F(DP) | F(ZERO_3) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(BUCKETS_OFF), 3, 2, 2},
+    {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(ACCUMULATION), 2, 2, 2},    // written
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
 #undef F
 };
 
@@ -144,27 +180,36 @@ uint64_t matrix_seed(void) {
   return seed;
 }
 
-ParityCase matrix_case(const MatrixLayout *l, const char *model, Dtype precision) {
-  return (ParityCase){.name = l->name, .model = model, .dp = l->dp, .tp = l->tp, .pp = l->pp, .micro = l->micro, .layers = l->layers,
-                      .seq = SEQUENCE_LENGTH, .global = MATRIX_GLOBAL, .settings = l->settings, .precision = precision, .steps = MATRIX_STEPS};
+ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
+  return (ParityCase){.name = l->name, .model = l->tp % 3 ? matrix_models[model] : models_of_3[model], .dp = l->dp, .tp = l->tp, .pp = l->pp,
+                      .micro = l->micro, .layers = l->layers, .seq = SEQUENCE_LENGTH, .global = l->global, .settings = l->settings,
+                      .more_settings = legs[leg].settings, .precision = legs[leg].precision, .poison = legs[leg].poison, .steps = MATRIX_STEPS};
+}
+
+int matrix_mine(int index) {
+  const char *part = getenv("PARITY_PART"), *of = part ? strchr(part, '/') : NULL;
+  return !of || index % atoi(of + 1) == atoi(part) % atoi(of + 1);
 }
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { const char *model; int layers; Dtype precision; ParityResult result; } Oracle;
-static Oracle oracle[64]; // of this test program
+typedef struct Oracle { ParityCase c; MatrixLeg leg; ParityResult result; } Oracle;
+static Oracle oracle[160]; // of this test program
 static int oracles;
 
-static const ParityResult *one_rank(const char *model, int layers, Dtype precision) {
-  for (int i = 0; i < oracles; i++)
-    if (!strcmp(oracle[i].model, model) && oracle[i].layers == layers && oracle[i].precision == precision) return &oracle[i].result;
+static const ParityResult *one_rank(const ParityCase *c, MatrixLeg leg) {
+  for (int i = 0; i < oracles; i++) {
+    const ParityCase *o = &oracle[i].c;
+    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->global == c->global && o->steps == c->steps && oracle[i].leg == leg)
+      return &oracle[i].result;
+  }
   CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
   Oracle *o = &oracle[oracles++];
-  *o = (Oracle){.model = model, .layers = layers, .precision = precision};
-  MatrixLayout l = {.name = "one rank", .dp = 1, .tp = 1, .pp = 1, .micro = MATRIX_GLOBAL, .layers = layers};
-  ParityCase c = matrix_case(&l, model, precision);
+  ParityCase one = {.name = "one rank", .model = c->model, .dp = 1, .tp = 1, .pp = 1, .micro = c->global, .layers = c->layers, .seq = c->seq,
+                    .global = c->global, .more_settings = legs[leg].settings, .precision = c->precision, .poison = legs[leg].poison, .steps = c->steps};
+  *o = (Oracle){.c = one, .leg = leg};
   Error error = {0};
-  CHECK(!parity_run(&c, corpus_for(model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
+  CHECK(!parity_run(&one, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
   return &o->result;
 }
 
@@ -175,16 +220,18 @@ void matrix_forget(void) {
 
 // Comparison --------------------------------------------------------------------------------------------------------
 
-MatrixTolerance matrix_tolerance(Dtype precision) {
-  if (precision == DTYPE_F64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
+MatrixTolerance matrix_tolerance(MatrixLeg leg) {
+  if (leg == MATRIX_FP64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
   // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series some 16 in each of
   // 4 blocks, which add up as the root; in sums that are kept in the same type (fp32) times the root of their terms, the tokens
-  // of a step; bf16 sums in fp32, and 4 standard deviations are left for the worst of thousands of elements. Moments of second
-  // order are squares. A parameter may differ by the AdamW steps (lr = 1e-2) taken and no more: these divide a gradient that is
-  // only rounding by its own size, and the largest parameter is above 1.
-  int narrow = precision == DTYPE_BF16;
-  double u = narrow ? 1.0 / 256 : FLT_EPSILON / 2, walk = sqrt(16.0 * LAYERS) * (narrow ? 4 : sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH));
-  return (MatrixTolerance){u * 4, u * walk, u * walk, 2e-2 * MATRIX_STEPS, 2 * u * walk};
+  // of a step; bf16 and fp16 sum in fp32, and 4 standard deviations are left for the worst of thousands of elements. Gradients in
+  // bf16 are rounded once more by each microbatch that is added and each rank that is reduced: at most once for every sample.
+  // Moments of second order are squares. A parameter moves in a step by lr / epsilon = 0.1 of a gradient of norm 1 at most, and the
+  // largest is above 1.
+  double u = leg == MATRIX_FP32 ? FLT_EPSILON / 2 : leg == MATRIX_FP16 ? 0x1p-11 : 0x1p-8;
+  double roundings = 16.0 * LAYERS + (leg == MATRIX_BF16_GRADIENTS ? MATRIX_GLOBAL : 0);
+  double walk = sqrt(roundings) * (leg == MATRIX_FP32 ? sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH) : 4);
+  return (MatrixTolerance){u * 4, u * walk, u * walk, 0.1 * MATRIX_STEPS * u * walk, 2 * u * walk};
 }
 
 static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
@@ -203,16 +250,39 @@ static void keep_worst(ParityDifference *worst, const ParityDifference *d) {
 
 static int loud(void) { return getenv("PARITY_LOUD") != NULL; }
 
-int matrix_compare(const ParityCase *c, ParityDifference *d, const char **initial, Error *error) {
-  const ParityResult *one = one_rank(c->model, c->layers, c->precision);
+int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *d, const char **initial, Error *error) {
+  const ParityResult *one = one_rank(c, leg);
   ParityResult other;
   int code = parity_run(c, corpus_for(c->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
-  MatrixTolerance t = matrix_tolerance(c->precision);
+  MatrixTolerance t = matrix_tolerance(leg);
   *d = parity_compare(&other, one);
   *initial = parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
   return is_wrong(d, &t) || *initial;
+}
+
+typedef struct Judge { const ParityResult *one; MatrixTolerance tolerance; int wrong; } Judge;
+
+static int judge_step(const ParityResult *so_far, int step, void *judge) {
+  Judge *j = judge;
+  ParityDifference d = parity_compare_step(so_far, j->one, step);
+  return j->wrong = is_wrong(&d, &j->tolerance);
+}
+
+int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error) {
+  Judge judge = {one_rank(c, leg), matrix_tolerance(leg), 0};
+  ParityCase judged = *c;
+  judged.enough = judge_step;
+  judged.judge = &judge;
+  ParityResult other;
+  int code = parity_run(&judged, corpus_for(c->model, CORPUS_RAGGED), &other, error);
+  if (code) return code;
+  ParityDifference d = {0};
+  if (!judge.wrong) d = parity_compare(&other, judge.one);
+  int wrong = judge.wrong || is_wrong(&d, &judge.tolerance) || parity_first_different(&other, judge.one, DUMP_INITIAL);
+  parity_free(&other);
+  return wrong;
 }
 
 void matrix_record(const char *format, ...) {
@@ -226,7 +296,17 @@ void matrix_record(const char *format, ...) {
   fclose(out);
 }
 
-static const char *leg_of(Dtype precision) { return getenv("PLAIT_CHAOS") ? "chaos" : dtype_name(precision); }
+int matrix_recorded(const char *begin) {
+  const char *path = getenv("PARITY_RESULTS");
+  FILE *in = path ? fopen(path, "r") : NULL;
+  char line[1024];
+  int found = 0;
+  while (in && !found && fgets(line, sizeof line, in)) found = !strncmp(line, begin, strlen(begin));
+  if (in) fclose(in);
+  return found;
+}
+
+static const char *leg_name(MatrixLeg leg) { return getenv("PLAIT_CHAOS") ? "chaos" : matrix_leg_names[leg]; }
 
 // "dp|tp + sequence"
 static void features_text(uint64_t set, char *text, size_t size) {
@@ -238,47 +318,43 @@ static void features_text(uint64_t set, char *text, size_t size) {
 }
 
 // leg, kind, result, ranks, features, layout, model, six differences, message; by tabs.
-static void record_run(const MatrixLayout *l, const ParityCase *c, const char *result, const ParityDifference *d, const char *message) {
+static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const ParityDifference *d, const char *message) {
   static const char *const kinds[] = {"single", "pair", "triple", "real"};
   char features[256];
   features_text(l->features, features, sizeof features);
-  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%s\n", leg_of(c->precision), kinds[l->kind], result,
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%s\n", leg_name(leg), kinds[l->kind], result,
                 l->dp * l->tp * l->pp, features, l->name, c->model, d->loss, d->norm, d->gradient, d->weight, d->moment, d->eval, message);
 }
 
-void matrix_record_table(void) {
-  for (int a = 0; a < LAYOUT_FEATURES; a++) {
-    matrix_record("table\tfeature\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built");
+void matrix_print_table(void) {
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
+    printf("feature\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built");
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))
-        matrix_record("table\trefused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
-  }
+        printf("refused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
 }
 
-void matrix_run(const MatrixLayout *l, const char *model, Dtype precision, MatrixTally *tally) {
-  ParityCase c = matrix_case(l, model, precision);
+void matrix_run(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *tally) {
+  ParityCase c = matrix_case(l, model, leg);
   if (!parity_wanted(&c)) return;
   Error error = {0};
   ParityDifference d = {0};
   const char *initial;
-  int wrong = matrix_compare(&c, &d, &initial, &error);
+  int wrong = matrix_compare(&c, leg, &d, &initial, &error);
   if (wrong < 0) {
-    // Sizes that a mesh does not divide are refused before anything starts; all else must run.
-    int by_size = wrong == PLAIT_BAD_INPUT && strstr(error.message, "key and value heads");
-    printf("%-10s %-5s %s: %s%s\n", model, dtype_name(precision), l->name, error.message, by_size ? "" : "  WRONG");
-    record_run(l, &c, by_size ? "refused" : "failed", &d, error.message);
-    if (by_size) tally->refused++;
-    else tally->wrong++;
+    printf("%-12s %-5s %s: %s  WRONG\n", c.model, leg_name(leg), l->name, error.message);
+    record_run(l, &c, leg, "failed", &d, error.message);
+    tally->wrong++;
     return;
   }
   if (wrong || loud())
-    printf("%-10s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", model, dtype_name(precision),
+    printf("%-12s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", c.model, leg_name(leg),
            l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
            wrong ? "  WRONG" : "");
   fflush(stdout);
-  record_run(l, &c, wrong ? "failed" : "passed", &d, "");
+  record_run(l, &c, leg, wrong ? "failed" : "passed", &d, "");
   tally->runs++;
-  tally->of[l->kind]++;
   tally->wrong += wrong;
   if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
   keep_worst(&tally->worst, &d);

@@ -6,42 +6,57 @@
 enum { MATRIX_MODELS = 4, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
 extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied
 
+// In what the layouts are run, and held to one rank in the same.
+typedef enum MatrixLeg {
+  MATRIX_FP64,
+  MATRIX_FP32,
+  MATRIX_BF16,
+  MATRIX_BF16_GRADIENTS, // bf16 with parallel.grad_dtype: bf16
+  MATRIX_FP16,           // with a loss scale that grows by each good step and is halved by the second, in which all skip
+  MATRIX_LEGS
+} MatrixLeg;
+extern const char *const matrix_leg_names[MATRIX_LEGS];
+
 typedef enum MatrixKind { MATRIX_SINGLE, MATRIX_PAIR, MATRIX_TRIPLE, MATRIX_REAL, MATRIX_KINDS } MatrixKind;
 
 typedef struct MatrixLayout {
   char name[160], settings[256];
   MatrixKind kind;
   uint64_t features;
-  int dp, tp, pp, micro, layers;
+  int dp, tp, pp, micro, global, layers;
 } MatrixLayout;
 
-// Every feature alone, at 2 and at 3 or 4; every pair and triple that the table does not refuse; the real layouts. Features
+// Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts. Features
 // that are not built are left out. The caller frees the list.
 int matrix_layouts(MatrixLayout **out);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
-ParityCase matrix_case(const MatrixLayout *layout, const char *model, Dtype precision);
+// The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
+ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 
 typedef struct MatrixTolerance { double loss, norm, gradient, parameter, moment; } MatrixTolerance;
-MatrixTolerance matrix_tolerance(Dtype precision);
+MatrixTolerance matrix_tolerance(MatrixLeg leg);
 
 // What was run, and the worst of it.
 typedef struct MatrixTally {
-  int runs, wrong, refused; // refused: by the model's sizes, with a sentence
-  int of[MATRIX_KINDS];
-  int ranks;                // the most
+  int runs, wrong, ranks; // ranks: the most
   ParityDifference worst;
 } MatrixTally;
 
-// Runs a case of the matrix against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
+// Runs a case of the leg against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
 // tolerance, 1 not; negative: it did not run. *initial: a parameter that begins with other bits, or NULL.
-int matrix_compare(const ParityCase *c, ParityDifference *difference, const char **initial, Error *error);
+int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *difference, const char **initial, Error *error);
+// As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to fail.
+int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
 // The same for a layout with the model. Prints a line; adds to the tally.
-void matrix_run(const MatrixLayout *layout, const char *model, Dtype precision, MatrixTally *tally);
+void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTally *tally);
 void matrix_forget(void);
+// PARITY_PART=I/N shares out the work among N processes: does number `index` belong to this one?
+int matrix_mine(int index);
 // The seed of this run: PARITY_SEED, else the date. Printed.
 uint64_t matrix_seed(void);
 
-// For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as do these.
+// For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as does this; is a line there that begins so?
 void matrix_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void matrix_record_table(void); // features and refused pairs
+int matrix_recorded(const char *begin);
+void matrix_print_table(void); // features and refused pairs

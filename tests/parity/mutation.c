@@ -1,6 +1,7 @@
 // Edits Programs: a deleted or reversed collective becomes a node that this test's kernel computes.
 #include "mutation.h"
 #include "corpora.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,17 @@ static void own_kernel(const KernelCall *call) {
   else own_part(call);
 }
 
+// The back end is chosen once: choosing asks the machine what it can, which takes longer than all else that is done here.
+static const Backend *cpu(void) {
+  static _Atomic(const Backend *) chosen;
+  const Backend *backend = atomic_load(&chosen);
+  if (!backend) atomic_store(&chosen, backend = backend_cpu());
+  return backend;
+}
+
 static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
   static const KernelEntry own = {.op = OWN_OP, .kernel = own_kernel};
-  return op == OWN_OP ? &own : backend_cpu()->find(backend_cpu(), op, dtype);
+  return op == OWN_OP ? &own : cpu()->find(cpu(), op, dtype);
 }
 static const Backend with_own = {"cpu with a fault", find};
 

@@ -10,18 +10,29 @@
 #include <string.h>
 
 // All sizes differ, so that no dim can be taken for another; vocab 61 does not divide by 2, so that padding is met.
-#define GPT(vocab, tied)                                                                                                              \
-  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": " vocab ","  \
-  " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"                   \
-  " \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
-#define LLAMA(kv, tied)                                                                                                            \
-  "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"   \
-  " \"num_key_value_heads\": " kv ", \"head_dim\": 6, \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5,"         \
-  " \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                  \
+#define GPT(heads, ffn, vocab, tied)                                                                                                        \
+  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": " heads ", \"n_positions\": 20, \"n_inner\": " ffn ","            \
+  " \"vocab_size\": " vocab ", \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1,"                  \
+  " \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
+#define LLAMA(embed, heads, kv, ffn, tied)                                                                                                  \
+  "{\"model_type\": \"llama\", \"hidden_size\": " embed ", \"intermediate_size\": " ffn ", \"num_hidden_layers\": 4,"                       \
+  " \"num_attention_heads\": " heads ", \"num_key_value_heads\": " kv ", \"head_dim\": 6,"                                                  \
+  " \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\","        \
+  " \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                                                                         \
   " \"initializer_range\": 0.2}"
+// Those named "3" divide by 3 as well: three key and value heads, or two that three ranks share.
 static const struct { const char *name, *json; } models[] = {
-    {"gpt", GPT("61", "true")}, {"gpt untied", GPT("61", "false")}, {"gpt 50257", GPT("50257", "true")}, {"llama", LLAMA("2", "false")}, {"llama tied", LLAMA("2", "true")},
-    {"llama one", LLAMA("1", "true")}};
+    {"gpt", GPT("4", "40", "61", "true")},
+    {"gpt untied", GPT("4", "40", "61", "false")},
+    {"gpt 50257", GPT("4", "40", "50257", "true")},
+    {"gpt 3", GPT("6", "42", "61", "true")},
+    {"gpt untied 3", GPT("3", "42", "61", "false")},
+    {"llama", LLAMA("20", "4", "2", "28", "false")},
+    {"llama tied", LLAMA("20", "4", "2", "28", "true")},
+    {"llama one", LLAMA("20", "4", "1", "28", "true")},
+    {"llama 3", LLAMA("21", "6", "3", "30", "false")},
+    {"llama tied 3", LLAMA("21", "6", "2", "30", "true")},
+};
 
 enum { SEQ = PARITY_SEQ, GLOBAL = 16 };
 
@@ -38,6 +49,7 @@ typedef struct Shared {
   pthread_mutex_t lock; // of what follows
   pthread_cond_t changed;
   int waiting, met;     // ranks at a meeting, and how many meetings there were
+  int enough;           // rank 0 has seen enough; the others read it behind a meeting
   int code;             // of the first rank that failed, with its error: no meeting waits any more
   Error error;
   pthread_barrier_t end;
@@ -152,6 +164,7 @@ static int one_step(Worker *w, Rank *r, int i) {
     out->tokens[i] = step.tokens;
   }
   if (!code && i < PARITY_GRADIENTS) code = dump(w, 1 << VARIABLE_METRIC, "dump.", (ParityDump)(DUMP_GRADIENT + i));
+  if (!code && w->rank == 0 && i < PARITY_GRADIENTS && s->c->enough) s->enough = s->c->enough(out, i, s->c->judge);
   return code ? code : meet(s);
 }
 
@@ -171,8 +184,8 @@ static int run_steps(Worker *w, Rank *r) {
   Shared *s = w->s;
   ParityResult *out = s->result;
   int code = dump(w, 1 << VARIABLE_PARAMETER, "", DUMP_INITIAL);
-  for (int i = 0; i < s->c->steps && !code; i++) code = one_step(w, r, i);
-  if (code) return code;
+  for (int i = 0; i < s->c->steps && !code && !s->enough; i++) code = one_step(w, r, i);
+  if (code || s->enough) return code;
   record_slots(s, r);
   double loss, tokens;
   code = rank_evaluate(r, &s->data, 2, &loss, &tokens, &w->error);
@@ -211,7 +224,7 @@ static char *recipe_of(const ParityCase *c, Arena *arena) {
 
 static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
   Arena arena = {0};
-  char *text = recipe_of(c, &arena), *settings = arena_format(&arena, "%s", c->settings ? c->settings : ""), *next = settings;
+  char *text = recipe_of(c, &arena), *next = arena_format(&arena, "%s %s", c->settings ? c->settings : "", c->more_settings ? c->more_settings : "");
   char *override[32];
   int count = 0;
   for (char *word; (word = strtok_r(next, " ", &next)) && count < 32;) override[count++] = word;
@@ -385,21 +398,28 @@ int parity_same_bits(const ParityResult *a, const ParityResult *b) {
   return same;
 }
 
+ParityDifference parity_compare_step(const ParityResult *a, const ParityResult *b, int i) {
+  ParityDifference d = {0};
+  if (a->skipped[i] != b->skipped[i]) d.loss = INFINITY;
+  if (b->skipped[i]) return d;
+  d.loss = a->tokens[i] == b->tokens[i] ? relative(a->loss[i], b->loss[i]) : INFINITY;
+  d.norm = relative(a->norm[i], b->norm[i]);
+  if (i >= PARITY_GRADIENTS) return d;
+  double worst[KINDS];
+  worst_elements(a, b, (ParityDump)(DUMP_GRADIENT + i), worst);
+  d.gradient = worst[KIND_PARAMETER];
+  return d;
+}
+
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
   ParityDifference d = {0};
   for (int i = 0; i < b->steps; i++) {
-    if (a->skipped[i] != b->skipped[i]) d.loss = INFINITY;
-    if (b->skipped[i]) continue;
-    d.loss = fmax(d.loss, relative(a->loss[i], b->loss[i]));
-    d.norm = fmax(d.norm, relative(a->norm[i], b->norm[i]));
-    if (a->tokens[i] != b->tokens[i]) d.loss = INFINITY;
+    ParityDifference step = parity_compare_step(a, b, i);
+    d.loss = fmax(d.loss, step.loss);
+    d.norm = fmax(d.norm, step.norm);
+    d.gradient = fmax(d.gradient, step.gradient);
   }
   double worst[KINDS];
-  for (int i = 0; i < PARITY_GRADIENTS && i < b->steps; i++) {
-    if (b->skipped[i]) continue;
-    worst_elements(a, b, (ParityDump)(DUMP_GRADIENT + i), worst);
-    d.gradient = fmax(d.gradient, worst[KIND_PARAMETER]);
-  }
   worst_elements(a, b, DUMP_FINAL, worst);
   d.weight = fmax(worst[KIND_COUNTER], worst[KIND_PARAMETER]);
   d.moment = fmax(worst[KIND_MOMENT_1], worst[KIND_MOMENT_2]);

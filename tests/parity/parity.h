@@ -7,6 +7,7 @@ enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 3 };
 // What is gathered: parameters before the first step, gradients of the first steps, and the whole state at the end.
 typedef enum ParityDump { DUMP_INITIAL, DUMP_GRADIENT, DUMP_FINAL = DUMP_GRADIENT + PARITY_GRADIENTS, DUMP_COUNT } ParityDump;
 
+typedef struct ParityResult ParityResult;
 typedef struct ParityCase {
   const char *name;
   const char *model;    // "gpt", "gpt untied", "llama" or "llama tied"
@@ -21,17 +22,20 @@ typedef struct ParityCase {
   int helpers;          // threads of others that may help a rank; a further thread does so all the time. 0: none
   int global;           // sequences of a step; 0: 16
   int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
-  const char *settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
+  const char *settings, *more_settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
   const Backend *backend; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL
   const Job *(*job_of)(const Job *job, int rank, void *context); // what one rank loads; NULL: all load the same
   void (*before_step)(Rank *r, int step, void *context);         // on every rank; may be NULL
   void *context;
+  // Asked on rank 0 behind each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an evaluation. May be NULL.
+  int (*enough)(const ParityResult *so_far, int step, void *judge);
+  void *judge;
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
 
 typedef struct NamedTensor { char *name; int64_t elements; double *data; } NamedTensor; // an element that no rank holds is NaN
-typedef struct ParityResult {
+struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
   int skipped[PARITY_MAX_STEPS];
@@ -41,7 +45,7 @@ typedef struct ParityResult {
   int most_in_flight[MAX_STAGES], slots[MAX_STAGES]; // microbatches of a stage: of all its ranks, and as planned
   int tensors[DUMP_COUNT];
   NamedTensor *tensor[DUMP_COUNT];
-} ParityResult;
+};
 
 // Runs the case on thread ranks. `corpus` is a prefix (see corpora.h). The result is freed by parity_free; after an error (of
 // the recipe, the layout or the first rank that failed) it is empty.
@@ -53,6 +57,8 @@ void parity_free(ParityResult *result);
 // counts of tokens, names or sizes differ.
 typedef struct ParityDifference { double loss, norm, gradient, weight, moment, parameter, eval; } ParityDifference;
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b);
+// The same of a step (0 …) alone.
+ParityDifference parity_compare_step(const ParityResult *a, const ParityResult *b, int step);
 // The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.
 double parity_norm(const ParityResult *result, int step);
 // The first tensor of a dump whose bits differ, or that one of both lacks; NULL: none.

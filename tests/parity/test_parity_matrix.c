@@ -1,5 +1,5 @@
 // The parity matrix: a random sample of it under ctest (PARITY_SEED and PARITY_SAMPLE choose), the whole with PARITY_ALL=1, as
-// scripts/parity does; PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the
+// scripts/parity does; PARITY_TABLE=1 prints the table of features for it; PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the
 // sample under MPI; with PLAIT_CHAOS=SEED under chaos (src/program/chaos.h), which a test here does for a few.
 #include "corpora.h"
 #include "matrix.h"
@@ -12,7 +12,7 @@
 
 static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
 
-static void leg(Dtype precision, int sample) {
+static void run_leg(MatrixLeg leg, int sample) {
   MatrixLayout *layout;
   int count = matrix_layouts(&layout), wanted = count;
   assert_true(count > 300);
@@ -22,22 +22,24 @@ static void leg(Dtype precision, int sample) {
     wanted = matrix_sample(layout, count, sample, matrix_seed());
   }
   // Triples are many and have no tolerance of their own: in narrow types and under chaos one model each.
-  int in_turn = precision != DTYPE_F64 || getenv("PLAIT_CHAOS");
+  int in_turn = leg != MATRIX_FP64 || getenv("PLAIT_CHAOS"), runs = 0;
   for (int i = 0; i < wanted; i++)
     for (int m = 0; m < MATRIX_MODELS; m++)
-      if ((whole() && !(in_turn && layout[i].kind == MATRIX_TRIPLE)) || m == i % MATRIX_MODELS)
-        matrix_run(&layout[i], matrix_models[m], precision, &tally);
-  printf("%s: %d of %d layouts, %d runs on up to %d ranks, %d refused by size; worst: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  "
-         "moments %.1e  eval %.1e\n", dtype_name(precision), wanted, count, tally.runs, tally.ranks, tally.refused, tally.worst.loss, tally.worst.norm,
+      if (((whole() && !(in_turn && layout[i].kind == MATRIX_TRIPLE)) || m == i % MATRIX_MODELS) && matrix_mine(runs++))
+        matrix_run(&layout[i], m, leg, &tally);
+  printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  "
+         "moments %.1e  eval %.1e\n", matrix_leg_names[leg], wanted, count, tally.runs, tally.ranks, tally.worst.loss, tally.worst.norm,
          tally.worst.gradient, tally.worst.weight, tally.worst.moment, tally.worst.eval);
   free(layout);
   matrix_forget();
   assert_int_equal(tally.wrong, 0);
 }
 
-static void fp64(void **state) { leg(DTYPE_F64, 40); }
-static void fp32(void **state) { leg(DTYPE_F32, 20); }
-static void bf16(void **state) { leg(DTYPE_BF16, 20); }
+static void fp64(void **state) { run_leg(MATRIX_FP64, 40); }
+static void fp32(void **state) { run_leg(MATRIX_FP32, 20); }
+static void bf16(void **state) { run_leg(MATRIX_BF16, 20); }
+static void bf16_gradients(void **state) { run_leg(MATRIX_BF16_GRADIENTS, 12); }
+static void fp16(void **state) { run_leg(MATRIX_FP16, 12); }
 
 // Poisoned memory, buffers in another order, delays: the same numbers.
 static void chaos(void **state) {
@@ -45,7 +47,7 @@ static void chaos(void **state) {
   if (whole()) return; // scripts/parity has a whole leg of it
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)matrix_seed() + 1);
   setenv("PLAIT_CHAOS", seed, 1);
-  leg(DTYPE_F64, 12);
+  run_leg(MATRIX_FP64, 12);
   unsetenv("PLAIT_CHAOS");
 }
 
@@ -57,7 +59,7 @@ static int list_layouts(int most) {
   for (int i = 0; i < count; i++) {
     const MatrixLayout *l = &layout[i];
     int ranks = l->dp * l->tp * l->pp;
-    if (ranks > 1 && ranks <= most)
+    if (ranks > 1 && ranks <= most && l->global == MATRIX_GLOBAL) // what is compared with one run of one rank
       printf("%d\tmesh.dp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d %s\t%s\n", ranks, l->dp, l->tp, l->pp, MATRIX_GLOBAL, l->micro,
              l->settings, l->name);
   }
@@ -67,8 +69,9 @@ static int list_layouts(int most) {
 
 int main(void) {
   if (getenv("PARITY_LIST")) return list_layouts(atoi(getenv("PARITY_LIST")));
-  if (whole()) matrix_record_table();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16), cmocka_unit_test(chaos)};
+  if (getenv("PARITY_TABLE")) return matrix_print_table(), 0;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
+                                     cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16), cmocka_unit_test(chaos)};
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
