@@ -63,6 +63,7 @@ static void add_setting(MatrixLayout *l, const char *setting) {
 static int micro_of(uint64_t set, const MatrixLayout *l) {
   int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1), whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
   if (l->pp == 3) microbatches = 6;
+  if (has(set, LAYOUT_IN_BACKWARD)) microbatches = 1;
   while (l->global % (microbatches * l->dp * whole)) microbatches /= 2;
   return l->global / l->dp / microbatches;
 }
@@ -139,6 +140,9 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL), 2, 2, 3},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE), 6, 2, 1},
     {F(DP) | F(ZERO_3) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(BUCKETS_OFF), 3, 2, 2},
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},                          // updates in backward
+    {F(DP) | F(ZERO_3) | F(TP) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(IN_BACKWARD), 2, 2, 2},
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(IN_BACKWARD) | F(BUCKETS_OFF), 4, 2, 1},
     {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(ACCUMULATION), 2, 2, 2},    // written
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
@@ -180,6 +184,8 @@ uint64_t matrix_seed(void) {
   return seed;
 }
 
+int matrix_fits(const MatrixLayout *l, MatrixLeg leg) { return !(leg == MATRIX_FP16 && has(l->features, LAYOUT_IN_BACKWARD)); }
+
 ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
   return (ParityCase){.name = l->name, .model = l->tp % 3 ? matrix_models[model] : models_of_3[model], .dp = l->dp, .tp = l->tp, .pp = l->pp,
                       .micro = l->micro, .layers = l->layers, .seq = SEQUENCE_LENGTH, .global = l->global, .settings = l->settings,
@@ -193,23 +199,38 @@ int matrix_mine(int index) {
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { ParityCase c; MatrixLeg leg; ParityResult result; } Oracle;
+typedef struct Oracle { ParityCase c; MatrixLeg leg; char settings[256]; ParityResult result; } Oracle;
 static Oracle oracle[160]; // of this test program
 static int oracles;
 
+// What of the settings of a layout is no layout, and changes the numbers of one rank as well.
+static void settings_of_one(const char *settings, char *out, size_t size) {
+  out[0] = 0;
+  for (size_t n; *settings; settings += n) {
+    n = strcspn(settings, " ");
+    size_t k = strlen(out);
+    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7)) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
+    n += strspn(settings + n, " ");
+  }
+}
+
 static const ParityResult *one_rank(const ParityCase *c, MatrixLeg leg) {
+  char settings[sizeof oracle->settings];
+  settings_of_one(c->settings, settings, sizeof settings);
   for (int i = 0; i < oracles; i++) {
     const ParityCase *o = &oracle[i].c;
-    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->global == c->global && o->steps == c->steps && oracle[i].leg == leg)
-      return &oracle[i].result;
+    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->global == c->global && o->steps == c->steps && oracle[i].leg == leg &&
+        !strcmp(oracle[i].settings, settings)) return &oracle[i].result;
   }
   CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
   Oracle *o = &oracle[oracles++];
-  ParityCase one = {.name = "one rank", .model = c->model, .dp = 1, .tp = 1, .pp = 1, .micro = c->global, .layers = c->layers, .seq = c->seq,
-                    .global = c->global, .more_settings = legs[leg].settings, .precision = c->precision, .poison = legs[leg].poison, .steps = c->steps};
-  *o = (Oracle){.c = one, .leg = leg};
+  o->leg = leg;
+  memcpy(o->settings, settings, sizeof settings);
+  o->c = (ParityCase){.name = "one rank", .model = c->model, .dp = 1, .tp = 1, .pp = 1, .micro = c->global, .layers = c->layers, .seq = c->seq,
+                      .global = c->global, .settings = o->settings, .more_settings = legs[leg].settings, .precision = c->precision,
+                      .poison = legs[leg].poison, .steps = c->steps};
   Error error = {0};
-  CHECK(!parity_run(&one, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
+  CHECK(!parity_run(&o->c, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
   return &o->result;
 }
 

@@ -31,6 +31,8 @@ typedef struct MatrixLayout {
 int matrix_layouts(MatrixLayout **out);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
+// Does the layout have this leg? What backward has applied cannot be skipped.
+int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
 // The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
 ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 

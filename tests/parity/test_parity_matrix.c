@@ -24,7 +24,7 @@ static void run_leg(MatrixLeg leg, int sample) {
   // Triples are many and have no tolerance of their own: in narrow types and under chaos one model each.
   int in_turn = leg != MATRIX_FP64 || getenv("PLAIT_CHAOS"), runs = 0;
   for (int i = 0; i < wanted; i++)
-    for (int m = 0; m < MATRIX_MODELS; m++)
+    for (int m = 0; m < MATRIX_MODELS && matrix_fits(&layout[i], leg); m++)
       if (((whole() && !(in_turn && layout[i].kind == MATRIX_TRIPLE)) || m == i % MATRIX_MODELS) && matrix_mine(runs++))
         matrix_run(&layout[i], m, leg, &tally);
   printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  "
