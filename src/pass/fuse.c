@@ -1,4 +1,5 @@
-// fuse: joins nodes after partition. Gradient products add into their accumulators, products add their bias, identities vanish.
+// fuse: joins nodes after partition. Gradient products add into their accumulators, products add their bias, identities vanish,
+// and so does what is gathered to be sliced again.
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -110,6 +111,27 @@ static void join_store(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
+// What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is not gathered.
+static void drop_round_trip(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (n->op != OP_SLICE || bound(f->g, n->output[0])) return;
+  int x = n->input[0];
+  while (f->replaced[x] != x) x = f->replaced[x];
+  const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
+  if (whole->producer < 0) return;
+  const Node *gather = &f->g->node.data[whole->producer];
+  if (gather->op != OP_ALL_GATHER || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
+  const Tensor *from = graph_tensor(f->g, gather->input[0]);
+  if (!placement_equal(from->placement, shard->placement)) return;
+  if (from->variable >= 0 && *last_writer(f, from->variable, from->copy, n->region) - 1 > gather->id) return;
+  f->replaced[shard->id] = from->id;
+  f->dropped[id] = 1;
+  f->readers[from->id] += f->readers[shard->id];
+  if (--f->readers[x] || bound(f->g, x)) return;
+  f->readers[from->id]--;
+  f->dropped[gather->id] = 1;
+}
+
 // What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
@@ -181,6 +203,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   find_writers(&f);
   for (int i = 0; i < g->node.count; i++) {
     drop_identity(&f, i);
+    drop_round_trip(&f, i);
     join_store(&f, i);
     join_accumulate(&f, i);
     join_cast(&f, i);

@@ -176,15 +176,15 @@ typedef Vec(Mutation) MutationList;
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
   const Graph *g = evaluation ? job->evaluate : job->train;
-  static const char *const region[] = {"BEGIN", "MICRO", "END"};
+  static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates) continue;
     for (int kind = MUTATION_DELETE; kind <= MUTATION_REVERSE; kind++) {
       if (kind == MUTATION_REVERSE && n->op == OP_ALL_REDUCE) continue; // a sum has no order
       Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = i};
-      snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name, region[n->region],
-               evaluation ? " of the evaluation" : "");
+      snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
+               n->region != REGION_MICRO ? region[n->region] : n->phase == PHASE_FORWARD ? "FORWARD" : "BACKWARD", evaluation ? " of the evaluation" : "");
       vec_push(list, m);
     }
   }
