@@ -26,10 +26,11 @@ demo: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
 	@BUILD=$(BUILD) scripts/demo
 
-# Equality of every layout with one rank: the tests, then the whole matrix, which writes docs/parity.md.
+# Equality of every layout with one rank: the whole matrix, which writes docs/parity.md (and says there how long it takes), then the
+# other tests of it. PARITY_ONLY=TEXT: the layouts that have the text in their names.
 parity: all
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R parity $(TEST_OPTIONS)
-	@scripts/parity $(BUILD)
+	@JOBS=$(JOBS) scripts/parity $(BUILD)
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)
 
 # Drops one collective, norm term, mask, bias in turn; each must turn a named test red.
 mutants: all

@@ -83,12 +83,16 @@ static void find_writers(Fuse *f) {
     }
 }
 
+static int taken(const Fuse *f, int tensor) {
+  while (f->replaced[tensor] != tensor) tensor = f->replaced[tensor];
+  return tensor;
+}
+
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
 static void drop_identity(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (n->op != OP_IDENTITY) return;
-  int x = n->input[0], y = n->output[0];
-  while (f->replaced[x] != x) x = f->replaced[x];
+  int x = taken(f, n->input[0]), y = n->output[0];
   const Tensor *t = graph_tensor(f->g, x);
   if (bound(f->g, y)) return;
   if (t->variable >= 0 && *last_writer(f, t->variable, t->copy, n->region) - 1 > id) return;
@@ -115,13 +119,12 @@ static void join_store(Fuse *f, int id) {
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (n->op != OP_SLICE || bound(f->g, n->output[0])) return;
-  int x = n->input[0];
-  while (f->replaced[x] != x) x = f->replaced[x];
+  int x = taken(f, n->input[0]);
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
   if (gather->op != OP_ALL_GATHER || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
-  const Tensor *from = graph_tensor(f->g, gather->input[0]);
+  const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
   if (!placement_equal(from->placement, shard->placement)) return;
   if (from->variable >= 0 && *last_writer(f, from->variable, from->copy, n->region) - 1 > gather->id) return;
   f->replaced[shard->id] = from->id;
