@@ -256,12 +256,16 @@ static void randomize_inits(Graph *g) {
 // Helps all ranks all the time.
 typedef struct Busybody { pthread_t thread; TeamGroup *group; atomic_int stop; int64_t helped; } Busybody;
 
+static void nothing(void *argument, int i) {}
 static void *help_everybody(void *argument) {
   Busybody *b = argument;
   Team *team = team_create_in(b->group, 1);
   while (!atomic_load(&b->stop))
     if (team_help(team)) b->helped++;
-    else sched_yield();
+    else {
+      team_run(team, 1, nothing, NULL); // back at work of its own: it may come to jobs that were not cut for it
+      sched_yield();
+    }
   team_destroy(team);
   return NULL;
 }
