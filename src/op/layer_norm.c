@@ -26,19 +26,9 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
   for (int k = 0; k < 2 + attr.bias; k++) dinput[k] = g->node.data[n].output[k];
 }
 
-// Letters of x, of its rows, and of its last dim.
-static const char *letters_of(const Graph *g, int x, char *all, char *rows) {
-  uint32_t used = 0;
-  op_letters(g, x, &used, all);
-  int n = graph_tensor(g, x)->shape.rank;
-  memcpy(rows, all, (size_t)n);
-  rows[n - 1] = 0;
-  return all + n - 1;
-}
-
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; whole ?";
-  const char *e = letters_of(g, node->input[0], x, rows);
+  const char *e = op_row_letters(g, node->input[0], x, rows);
   clauses[sizeof clauses - 2] = *e;
   op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e}, 3, (const char *[]){x, rows, rows}, 3, clauses);
 }
@@ -85,7 +75,7 @@ static void grad_shape(Graph *g, Node *node) {
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; whole ?";
-  const char *e = letters_of(g, node->input[1], x, rows);
+  const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
   op_rule(text, size, (const char *[]){x, x, e, rows, rows}, 5, (const char *[]){x, e, e}, node->noutput, clauses);
 }

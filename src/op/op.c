@@ -104,6 +104,15 @@ static size_t append_operands(char *text, size_t size, size_t at, const char *co
   return at;
 }
 
+const char *op_row_letters(const Graph *g, int x, char all[RULE_LETTERS], char rows[RULE_LETTERS]) {
+  uint32_t used = 0;
+  op_letters(g, x, &used, all);
+  int n = graph_tensor(g, x)->shape.rank;
+  memcpy(rows, all, (size_t)n);
+  rows[n - 1] = 0;
+  return all + n - 1;
+}
+
 void op_rule(char *text, size_t size, const char *const *inputs, int ninput, const char *const *outputs, int noutput,
              const char *clauses) {
   size_t at = append_operands(text, size, 0, inputs, ninput);

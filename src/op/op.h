@@ -127,6 +127,8 @@ static inline Node op_node(const Graph *g, int node) { return g->node.data[node]
 enum { RULE_LETTERS = MAX_RANK + 1 };
 char op_letter(uint32_t *used, DimName dim);
 void op_letters(const Graph *g, int tensor, uint32_t *used, char letters[RULE_LETTERS]);
+// Letters of x into all, those of its rows (all dims but the last) into rows; returns that of the last dim.
+const char *op_row_letters(const Graph *g, int x, char all[RULE_LETTERS], char rows[RULE_LETTERS]);
 // Writes the rule from strings of letters, and its clauses, e.g. "; linear 0".
 void op_rule(char *text, size_t size, const char *const *inputs, int ninput, const char *const *outputs, int noutput,
              const char *clauses);
