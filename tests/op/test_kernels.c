@@ -269,6 +269,22 @@ static void last_chunks_fit_into_the_workspace(void **state) {
   free(dx);
 }
 
+// A bias in fp16, which products expect in fp32: the workspace has no room to widen it.
+static void fp16_operands_without_room_are_read_too(void **state) {
+  enum { ROWS = 3, DEPTH = 7, COLUMNS = 40 };
+  static uint16_t x[ROWS * DEPTH], w[COLUMNS * DEPTH], bias[COLUMNS], got[ROWS * COLUMNS], expected[ROWS * COLUMNS];
+  for (int i = 0; i < COLUMNS * DEPTH; i++) w[i] = f16_from_float((float)sin(i)), x[i % (ROWS * DEPTH)] = w[i], bias[i % COLUMNS] = f16_from_float((float)i);
+  Operand input[] = {{.data = x, .dtype = DTYPE_F16, .rank = 2, .size = {ROWS, DEPTH}}, {.data = w, .dtype = DTYPE_F16, .rank = 2, .size = {COLUMNS, DEPTH}},
+                     {.data = bias, .dtype = DTYPE_F16, .rank = 1, .size = {COLUMNS}}};
+  Operand output = {.data = expected, .dtype = DTYPE_F16, .rank = 2, .size = {ROWS, COLUMNS}};
+  MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1, .bias = 1};
+  KernelCall call = {.ninput = 3, .noutput = 1, .input = input, .output = &output, .attr = &attr};
+  op_def(OP_MATMUL)->reference(&call);
+  output.data = got;
+  run(backend_cpu_at(CPU_PORTABLE)->find(backend_cpu_at(CPU_PORTABLE), OP_MATMUL, DTYPE_F16), &call, NULL, "fp16 bias");
+  assert_memory_equal(got, expected, sizeof got);
+}
+
 // Every fp16 number, and of fp32 what lies at and between them, by the readable conversions of base.
 static void fp16_conversions_are_exact(void **state) {
   const HalfConversion *both[] = {&fp16_portable, cpu_level_available(CPU_AVX2) ? &fp16_f16c : &fp16_portable};
@@ -420,6 +436,7 @@ int main(void) {
       cmocka_unit_test(avx512_dot_product_kernels_match_the_reference), cmocka_unit_test(amx_kernels_match_the_reference),
       cmocka_unit_test(portable_fp16_kernels_match_the_reference), cmocka_unit_test(avx2_fp16_kernels_match_the_reference),
       cmocka_unit_test(avx512_fp16_kernels_match_the_reference), cmocka_unit_test(last_chunks_fit_into_the_workspace),
+      cmocka_unit_test(fp16_operands_without_room_are_read_too),
       cmocka_unit_test(fp16_conversions_are_exact),
       cmocka_unit_test(bf16_accumulators_match_the_reference),
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
