@@ -214,6 +214,12 @@ static void settings_of_one(const char *settings, char *out, size_t size) {
   }
 }
 
+int matrix_like_any(const MatrixLayout *l) {
+  char settings[sizeof l->settings];
+  settings_of_one(l->settings, settings, sizeof settings);
+  return l->global == MATRIX_GLOBAL && !settings[0];
+}
+
 static const ParityResult *one_rank(const ParityCase *c, MatrixLeg leg) {
   char settings[sizeof oracle->settings];
   settings_of_one(c->settings, settings, sizeof settings);

@@ -33,6 +33,8 @@ int matrix_layouts(MatrixLayout **out);
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
 // Does the layout have this leg? What backward has applied cannot be skipped.
 int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
+// Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
+int matrix_like_any(const MatrixLayout *layout);
 // The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
 ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 

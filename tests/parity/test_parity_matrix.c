@@ -59,7 +59,7 @@ static int list_layouts(int most) {
   for (int i = 0; i < count; i++) {
     const MatrixLayout *l = &layout[i];
     int ranks = l->dp * l->tp * l->pp;
-    if (ranks > 1 && ranks <= most && l->global == MATRIX_GLOBAL) // what is compared with one run of one rank
+    if (ranks > 1 && ranks <= most && matrix_like_any(l))
       printf("%d\tmesh.dp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d %s\t%s\n", ranks, l->dp, l->tp, l->pp, MATRIX_GLOBAL, l->micro,
              l->settings, l->name);
   }
