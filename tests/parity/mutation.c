@@ -123,15 +123,15 @@ static int64_t extent(const Tensor *t, int from, int to) {
   return n;
 }
 
-static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id) {
+static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id, int alone) {
   Node n = g->node.data[id];
   if (op_def(n.op)->rooted) { // another rank takes the root's place
     CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
     attr->root = (attr->root + 1) % mesh_size(mesh, attr->axes);
     return;
   }
-  int gathers = n.op == OP_ALL_GATHER, first = g->node.count;
-  for (int k = 0; k < n.ninput; k++) {
+  int gathers = n.op == OP_ALL_GATHER, first = g->node.count, count = alone ? 1 : n.ninput;
+  for (int k = 0; k < count; k++) {
     int whole = gathers ? n.output[k] : n.input[k];
     const Tensor *in = graph_tensor(g, n.input[k]), *out = graph_tensor(g, n.output[k]), *shard = gathers ? in : out;
     int d = 0;
@@ -147,7 +147,7 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     memcpy(own.attr, &attr, sizeof attr);
     graph_add_node(g, &own);
   }
-  for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, n.ninput, gathers);
+  for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
 }
 
 static void edit(Job *job, void *context) {
@@ -158,7 +158,7 @@ static void edit(Job *job, void *context) {
     if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
     else drop_early_start(program[c], m->node);
   }
-  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node);
+  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node, m->alone);
   if (m->kind != MUTATION_DELETE) return;
   g->node.data[m->node].op = OWN_OP;
   memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);

@@ -13,6 +13,7 @@ typedef struct Mutation {
   MutationKind kind;
   int evaluation;    // of the evaluation's Program
   int node;          // of the graph
+  int alone;         // REVERSE: the first tensor of a bucket alone
   int tensor, stage, peer; // TRANSFER, as the SEND has them
   char what[200];    // for messages
 } Mutation;
