@@ -100,7 +100,7 @@ awk 'function draw(n) { x = x * 16807 % 2147483647; return x % n }
 "$PLAIT" tokenize --train --vocab-size 300 --out tokenizer.json text-*.txt >log 2>&1 || { cat log; exit 1; }
 "$PLAIT" tokenize --tokenizer tokenizer.json --out corpus text-[0-3]?.txt >log 2>&1 || { cat log; exit 1; }
 "$PLAIT" tokenize --tokenizer tokenizer.json --out valid text-00.txt >log 2>&1 || { cat log; exit 1; }
-sed 's/"vocab_size": 256/"vocab_size": 300/; s/pdrop": 0.0/pdrop": 0.1/' "$SOURCE/models/gpt-tiny.json" >model.json
+sed 's/"vocab_size": 512/"vocab_size": 300/; s/pdrop": 0.0/pdrop": 0.1/' "$SOURCE/models/gpt-tiny.json" >model.json
 cat >recipe.yaml <<'RECIPE'
 model:      {config: model.json}
 data:       {train: corpus, valid: valid, tokenizer: tokenizer.json, seq_len: 32}
