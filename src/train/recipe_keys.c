@@ -96,7 +96,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
                "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
     KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words,
-        .doc = "What a data rank has of what zero spreads: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
+        .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
                "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at most "
                "the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
@@ -154,7 +154,7 @@ const RecipeKey recipe_keys[] = {
     KEY("optimizer.betas", RECIPE_PAIR, optimizer.betas, "[0.9, 0.95]", .least = 0, .most = 1, .below = true,
         .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment (adamw)."),
     KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6,
-        .example = "0.1", .doc = "Decoupled weight decay of matrices and embeddings; norms and biases have none."),
+        .example = "0.1", .doc = "Weight decay of matrices and embeddings, decoupled for adamw, coupled for sgd; norms and biases have none."),
     KEY("optimizer.epsilon", RECIPE_REAL, optimizer.epsilon, "1e-8", .least = 0, .most = 1, .above = true,
         .doc = "Added to the root of the second moment (adamw)."),
     KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
@@ -218,9 +218,9 @@ const RecipeKey recipe_keys[] = {
     KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
         .doc = "How many first steps run.dump_gradients writes."),
     KEY("run.non_finite", RECIPE_CHOICE, run.non_finite, "skip", .words = non_finite_words, .example = "skip",
-        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The step is skipped "
-               "in any case and the first such value is named; then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
-               "weights of the newest checkpoint with the next batches (rollback; at most 3 times from the same checkpoint)."),
+        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The first such value is "
+               "named and the step is skipped (not with parallel.update: in_backward, where backward has applied it); then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
+               "weights of the newest checkpoint with the next batches (rollback; at most 3 times without a finite step saved in between)."),
     KEY("run.check", RECIPE_BOOL, run.check, "false",
         .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, and the bits of "
                "every Variable that several of them hold; the first difference ends the run with the ranks, the step and its name."),
