@@ -1,8 +1,17 @@
 // plait recipe: checks a recipe and prints the effective one; --docs prints docs/recipes.md.
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "train/recipe.h"
+#include "train/setup.h"
 #include <limits.h>
+
+// The model is judged where it is there: a recipe may be written before it.
+static int check_model(const Recipe *recipe, Error *error) {
+  ModelConfig config = {0};
+  Error ignored = {0};
+  int code = setup_model_config(recipe, &config, &ignored) ? PLAIT_OK : setup_check_tokenizer(recipe, &config, error);
+  model_config_free(&config);
+  return code;
+}
 
 int cmd_recipe(int argc, char **argv) {
   bool docs = false;
@@ -23,7 +32,11 @@ int cmd_recipe(int argc, char **argv) {
     return error_set(&error, PLAIT_BAD_INPUT, "give either a recipe or --docs"), command_fail("recipe", &error);
   Recipe recipe;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (code < 0) return command_fail("recipe", &error);
+  if (!code) code = check_model(&recipe, &error);
+  if (code < 0) {
+    recipe_free(&recipe);
+    return command_fail("recipe", &error);
+  }
   if (recipe.notes) fputs(recipe.notes, stderr);
   recipe_print(&recipe, stdout);
   recipe_free(&recipe);

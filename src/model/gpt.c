@@ -28,8 +28,8 @@ static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s,
 int gpt_build(ModelBuild *m, ModelOutputs *outputs, Error *error) {
   const ModelConfig *c = m->config;
   if (m->options->seq > c->positions)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: n_positions is %lld; allowed: at least the sequence length, which is %lld",
-                     c->path, (long long)c->positions, (long long)m->options->seq);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: n_positions is %lld, but data.seq_len is %lld; take at most %lld",
+                     c->path, (long long)c->positions, (long long)m->options->seq, (long long)c->positions);
 
   build_scope(m, -1, "%s", "");
   int wte = build_matrix(m, "wte", c->initializer_range, 2, (DimName[]){DIM_VOCAB, DIM_EMBED});

@@ -151,11 +151,14 @@ PlaitTensor plait_graph_parameter(PlaitGraph *h, const char *name, int rank, con
   return graph_read(h->g, v);
 }
 
+static const char *no_parameter(const Tensor *t) { return t->producer >= 0 ? "the result of an op and no parameter" : "an input and no parameter"; }
+
 PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor w, PlaitTensor bias) {
   if (!take_name(h, name) || !readable(h, name, x) || !readable(h, name, w)) return -1;
   char text[128];
   const Tensor *tx = graph_tensor(h->g, x), *tw = graph_tensor(h->g, w);
-  if (tw->variable < 0 || tw->shape.rank != 2) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, shape_text(&tw->shape, text, sizeof text));
+  if (tw->variable < 0) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, no_parameter(tw));
+  if (tw->shape.rank != 2) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, shape_text(&tw->shape, text, sizeof text));
   int64_t out = tw->shape.size[0], in = tw->shape.size[1];
   if (tx->shape.dim[0] != DIM_BATCH || tx->shape.rank < 2 || tx->shape.size[tx->shape.rank - 1] != in)
     return wrong(h, "x of %s is %s; allowed with w (%lld, %lld): (samples, …, %lld)", name, shape_text(&tx->shape, text, sizeof text), (long long)out,
@@ -164,7 +167,8 @@ PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, P
   if (bias == -1) return y;
   if (!readable(h, name, bias)) return -1;
   const Tensor *tb = graph_tensor(h->g, bias);
-  if (tb->variable < 0 || tb->shape.rank != 1 || tb->shape.size[0] != out)
+  if (tb->variable < 0) return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, no_parameter(tb), (long long)out);
+  if (tb->shape.rank != 1 || tb->shape.size[0] != out)
     return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, shape_text(&tb->shape, text, sizeof text), (long long)out);
   return op_bias(h->g, arena_format(&h->g->arena, "%s.bias", name), y, bias);
 }

@@ -5,7 +5,6 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
-#include "data/tokenizer.h"
 #include "train/gather.h"
 #include "train/learning_rate.h"
 #include "train/metrics.h"
@@ -84,7 +83,7 @@ static int find_resume(Loop *l, Error *error) {
     int code = check_checkpoint(how, error);
     if (!code) code = checkpoint_open(&l->resume, how, error);
     if (!code) code = checkpoint_verify(l->resume, error);
-    if (code) error_prefix(error, "%s: checkpoint.resume", recipe_where(l->recipe, "checkpoint.resume"));
+    if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(l->recipe, "checkpoint.resume"));
     return code;
   }
   int found = checkpoint_latest_valid(l->checkpoints, &step, strcmp(how, "never") ? &l->resume : NULL, &warnings, error);
@@ -100,18 +99,11 @@ static int find_resume(Loop *l, Error *error) {
   return PLAIT_OK;
 }
 
-// Generation would miss it when the run is over, and one with more ids than the model has belongs to another model.
+// Generation would miss it when the run is over.
 static int check_tokenizer(const Loop *l, Error *error) {
-  const char *path = l->recipe->data.tokenizer, *where = recipe_where(l->recipe, "data.tokenizer");
-  Tokenizer *t;
-  if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s does not exist; plait tokenize --train makes one", where, path);
-  Error ignored = {0};
-  if (tokenizer_load(path, &t, &ignored)) return PLAIT_OK; // of a kind that plait does not read: the corpus was made elsewhere
-  int size = tokenizer_vocab_size(t);
-  tokenizer_destroy(t);
-  if (size <= l->config.vocab) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: data.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size there at least as large", where,
-                   path, size, l->config.path, (long long)l->config.vocab);
+  const char *path = l->recipe->data.tokenizer;
+  if (file_exists(path)) return setup_check_tokenizer(l->recipe, &l->config, error);
+  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one", recipe_where(l->recipe, "data.tokenizer"), path);
 }
 
 // The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
@@ -128,7 +120,7 @@ static int check_data(const Loop *l, Error *error) {
     Sampler sampler;
     code = sampler_open(&sampler, &config, error);
     const char *key = validation ? "data.valid" : "data.train";
-    if (code) error_prefix(error, "%s: %s", recipe_where(r, key), key);
+    if (code) error_prefix(error, "%s%s", recipe_where(r, key), key);
     else sampler_close(&sampler);
     free(sources);
   }
@@ -350,11 +342,18 @@ static int run_steps(Loop *l, Rank *r, Error *error) {
 
 // Ranks -------------------------------------------------------------------------------------------------------------
 
+// "step 3: layer 1, …, rank 0 (dp 0): not a number" needs no other rank in front, which has only met the agreement.
+static int names_rank(const char *message) {
+  for (const char *at = message; (at = strstr(at, "rank ")); at++)
+    if ((at == message || at[-1] == ' ') && at[5] >= '0' && at[5] <= '9') return 1;
+  return 0;
+}
+
 // The others must not wait for this rank: they fail with its words, which say where they come from.
 static void fail(Worker *w) {
   Loop *l = w->loop;
   int none = -1;
-  if (atomic_compare_exchange_strong(&l->culprit, &none, w->rank) && l->job->options.mesh.ranks > 1 && strncmp(w->error.message, "rank ", 5))
+  if (atomic_compare_exchange_strong(&l->culprit, &none, w->rank) && l->job->options.mesh.ranks > 1 && !names_rank(w->error.message))
     error_prefix(&w->error, "rank %d", w->rank);
   plait_world_abort(l->world, w->error.message);
 }
@@ -451,14 +450,16 @@ static void announce(const Loop *l) {
     int64_t b = l->job->program[c]->state_bytes + l->job->work_bytes;
     bytes = b > bytes ? b : bytes;
   }
-  char parallel[256];
+  char parallel[256], lend[512];
   setup_describe(r, parallel, sizeof parallel);
-  fprintf(l->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank\n", model_family_name(l->config.family),
+  setup_describe_lend(r, l->job->threads, is_process(l), lend, sizeof lend);
+  fprintf(l->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n", model_family_name(l->config.family),
           units_count((double)model_config_parameters(&l->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
-          units_bytes((double)bytes).s, l->job->threads, l->job->threads > 1 ? "s" : "");
+          units_bytes((double)bytes).s, l->job->threads, l->job->threads > 1 ? "s" : "", l->job->helpers ? ", lent while it waits" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && l->job->microbatches > 1)
     fprintf(l->out, "gradients of %d microbatches are added in bf16: what one adds to a sum 256 times as large is lost\n", l->job->microbatches);
   if (r->notes) fputs(r->notes, l->out);
+  fputs(lend, l->out);
   if (l->resume) fprintf(l->out, "going on from %s\n", checkpoint_path(l->resume));
 }
 

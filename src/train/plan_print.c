@@ -140,10 +140,11 @@ static void print_head(const Plan *plan) {
          model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
-  fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
+  fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
          r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
-         job->threads > 1 ? "s" : "");
-  char parallel[256];
+         job->threads > 1 ? "s" : "", job->helpers ? ", lent while it waits" : "");
+  char parallel[256], lend[512];
+  if (setup_describe_lend(r, job->threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend)) fputs(lend, plan->out);
   setup_describe(r, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
@@ -239,6 +240,7 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
   ModelConfig config = {0};
   Job *job = NULL;
   int code = setup_model_config(recipe, &config, error);
+  if (!code) code = setup_check_tokenizer(recipe, &config, error);
   if (!code) code = setup_job(recipe, &config, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .out = out};

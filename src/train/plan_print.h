@@ -3,5 +3,5 @@
 #include "train/recipe.h"
 
 // Compiles the recipe and prints its plan to `out`, memory in whole bytes when `exact`. Allocates no memory of ranks and
-// reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_job refuses; nothing is printed then.
+// reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_check_tokenizer and setup_job refuse; nothing is printed then.
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error);

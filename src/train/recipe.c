@@ -311,11 +311,18 @@ static const char *nearest_key(const char *path) {
   return nearest_word(path, names, count);
 }
 
+// What recipe_where gives. The override KEY=VALUE is no place of its own: messages name both.
+static const char *begin_of_messages(Loader *loader, const char *path, const YamlNode *value) {
+  size_t n = strlen(path);
+  if (!loader->positions && !strncmp(loader->name, path, n) && loader->name[n] == '=') return "";
+  return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
+}
+
 static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
   const RecipeKey *key = recipe_key_find(path);
   if (key && yaml_is_null(value)) return set_default(loader, key);
   if (key) {
-    loader->recipe->where[key - recipe_keys] = arena_strdup(&loader->recipe->arena, place(loader, value));
+    loader->recipe->where[key - recipe_keys] = begin_of_messages(loader, path, value);
     return set_value(loader, key, value);
   }
   if (!recipe_section_exists(path)) {
@@ -377,6 +384,7 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
   loader.folder = absolute_path(&loader.arena, here, folder);
   recipe->name = arena_strdup(&recipe->arena, name);
   recipe->where = arena_array(&recipe->arena, const char *, recipe_key_count);
+  recipe->place = arena_format(&recipe->arena, "%s: ", name);
   int code = PLAIT_OK;
   for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(&loader, &recipe_keys[i]);
   Recipe defaults = *recipe;

@@ -123,7 +123,8 @@ typedef struct Recipe {
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
-  const char **where; // by key: the place of its value, "recipe.yaml:5:12"; NULL where it is the default
+  const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
+  const char *place;  // of a key that is not given: "recipe.yaml: "
   char *notes;        // a line for each value that does nothing, or NULL; for whoever runs or plans to read
   Arena arena;
 } Recipe;
@@ -143,8 +144,11 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
-// For messages: where the value of a key was given, "recipe.yaml:5:12" or "batch.micro=4"; the file where it was not.
+// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file where
+// it was not given; "" where it was given as batch.micro=4, which the message says itself.
 const char *recipe_where(const Recipe *recipe, const char *path);
+
+bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override
 
 // schedule.decay_steps, or what auto means: a tenth of the steps, at most those behind the warm-up.
 static inline int64_t recipe_decay_steps(const Recipe *r) {

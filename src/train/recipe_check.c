@@ -8,7 +8,7 @@
 const char *recipe_where(const Recipe *recipe, const char *path) {
   const RecipeKey *key = recipe_key_find(path);
   const char *where = recipe->where && key ? recipe->where[key - recipe_keys] : NULL;
-  return where ? where : recipe->name ? recipe->name : "the recipe";
+  return where ? where : recipe->place ? recipe->place : "the recipe: ";
 }
 
 enum { MOST_RANKS = 1 << 24 };
@@ -18,7 +18,7 @@ static const char *const layout_keys[] = {
 #include "dist/layout_rows.def"
 };
 
-static bool is_given(const Recipe *r, const char *path) { return r->where[recipe_key_find(path) - recipe_keys] != NULL; }
+bool recipe_is_given(const Recipe *recipe, const char *path) { return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys]; }
 
 // One more line for the user, in front of which the place of the key is put.
 __attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *path, const char *format, ...) {
@@ -27,7 +27,7 @@ __attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *pa
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  r->notes = arena_format(&r->arena, "%snote: %s: %s\n", r->notes ? r->notes : "", recipe_where(r, path), text);
+  r->notes = arena_format(&r->arena, "%snote: %s%s\n", r->notes ? r->notes : "", recipe_where(r, path), text);
 }
 
 static int check_required(Recipe *r, Error *error) {
@@ -49,28 +49,32 @@ static int check_mesh(Recipe *r, Error *error) {
     int most = r->run.comm == RECIPE_COMM_LOCAL ? RECIPE_LOCAL_RANKS : MOST_RANKS;
     if (ranks > most)
       return error_set(error, PLAIT_BAD_INPUT,
-                       "%s: mesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
+                       "%smesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
                        "carries; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
                        r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
   }
   return PLAIT_OK;
 }
 
-// The divisors of n next to `value`, as text.
+// The divisors of n ≥ 2 next to `value`, which is none, as text; 1 is not among them.
 static const char *nearest_divisors(Recipe *r, int n, int value) {
   int below = value < n ? value : n, above = value;
   while (below > 1 && n % below) below--;
   while (above < n && n % above) above++;
+  if (below == 1) return arena_format(&r->arena, "%d", above);
   return above > n || above == below ? arena_format(&r->arena, "%d", below) : arena_format(&r->arena, "%d or %d", below, above);
 }
 
 static int check_sharding(Recipe *r, Error *error) {
   int hybrid = r->parallel.hybrid;
+  if (hybrid && r->mesh.dp == 1)
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0",
+                     recipe_where(r, "parallel.hybrid"), hybrid);
   if (hybrid && r->mesh.dp % hybrid)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
                      recipe_where(r, "parallel.hybrid"), hybrid, r->mesh.dp, nearest_divisors(r, r->mesh.dp, hybrid));
   if (hybrid == 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
                      "parallel.zero 0", recipe_where(r, "parallel.hybrid"), r->mesh.dp);
   if (hybrid == r->mesh.dp && hybrid)
     note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", hybrid);
@@ -98,7 +102,7 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
     char *value = recipe_value_text(r, n->key), *other = recipe_value_text(r, n->needed);
     int code = PLAIT_OK;
     if (n->refused)
-      code = error_set(error, PLAIT_BAD_INPUT, "%s: %s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value, n->needed, other, n->why);
+      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value, n->needed, other, n->why);
     else note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
     free(value);
     free(other);
@@ -132,7 +136,7 @@ static int check_rollback(const Recipe *r, Error *error) {
   if (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) return PLAIT_OK;
   char limit[64] = "";
   if (r->checkpoint.every) snprintf(limit, sizeof limit, " and schedule.steps %lld", (long long)r->schedule.steps);
-  return error_set(error, PLAIT_BAD_INPUT, "%s: run.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
+  return error_set(error, PLAIT_BAD_INPUT, "%srun.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
                    "before the end; take a smaller checkpoint.every above 0, or skip or stop", recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
 }
 
@@ -145,7 +149,7 @@ static int check_batch(Recipe *r, Error *error) {
                             ? arena_format(&r->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
                             : arena_format(&r->arena, "%lld", (long long)unit);
   return error_set(error, PLAIT_BAD_INPUT,
-                   "%s: batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
+                   "%sbatch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
                    "nearest is %s",
                    recipe_where(r, "batch.global"), (long long)global, r->batch.micro, r->mesh.dp, (long long)unit,
                    nearest);
@@ -154,28 +158,31 @@ static int check_batch(Recipe *r, Error *error) {
 static int check_pipeline(Recipe *r, Error *error) {
   int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
   int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
+  if (pp > 1 && pipeline == RECIPE_INTERLEAVED && r->parallel.update == RECIPE_UPDATE_IN_BACKWARD)
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is interleaved, "
+                     "which takes a multiple of mesh.pp (%d); take parallel.pipeline 1f1b, or parallel.update: end", recipe_where(r, "parallel.update"), pp);
   if (v > 1 && pp == 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
                      recipe_where(r, "parallel.virtual"), v);
   if (v > 1 && pipeline == RECIPE_1F1B)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
                      "or virtual 1", recipe_where(r, "parallel.virtual"), v);
   if (v == 1 && pipeline == RECIPE_INTERLEAVED && pp > 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
                      recipe_where(r, "parallel.virtual"));
   if (pipeline == RECIPE_INTERLEAVED && m % pp) {
     int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
     const char *nearest = below ? arena_format(&r->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&r->arena, "%d", pp * unit);
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%s: batch.global %d makes %d microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
-                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, pp, nearest);
+                     "%sbatch.global %d makes %d microbatch%s, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
+                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, m > 1 ? "es" : "", pp, nearest);
   }
   if (layers && layers != pp * v)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
                      "%d stages", recipe_where(r, "parallel.layers"), layers, layers > 1 ? "s" : "", pp, v, pp * v);
   for (int s = 1; s + 1 < layers; s++)
     if (!r->parallel.layers.items[s])
-      return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
+      return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
                        "has the head, can do without", recipe_where(r, "parallel.layers"), s);
   return PLAIT_OK;
 }
@@ -184,30 +191,30 @@ static int check_layout(Recipe *r, Error *error) {
   char text[400];
   int row = recipe_layout_problem(r, text, sizeof text);
   if (row < 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: %s", recipe_where(r, layout_keys[row]), text);
+  return error_set(error, PLAIT_BAD_INPUT, "%s%s", recipe_where(r, layout_keys[row]), text);
 }
 
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%s: schedule.warmup is %lld, but must be at most schedule.steps (%lld)",
+                     "%sschedule.warmup is %lld, but must be at most schedule.steps (%lld)",
                      recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
   if (r->schedule.min_lr > r->optimizer.lr)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%s: schedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
+                     "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
                      recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
   int64_t rest = r->schedule.steps - r->schedule.warmup;
   if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%s: schedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
+                     "%sschedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
                      recipe_where(r, "schedule.decay_steps"), (long long)r->schedule.decay_steps, (long long)rest);
   return PLAIT_OK;
 }
 
 static int check_eval(Recipe *r, Error *error) {
   if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
-  if (is_given(r, "eval.every"))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: eval.every is %lld, but data.valid is not given",
+  if (recipe_is_given(r, "eval.every"))
+    return error_set(error, PLAIT_BAD_INPUT, "%seval.every is %lld, but data.valid is not given",
                      recipe_where(r, "eval.every"), (long long)r->eval.every);
   r->eval.every = 0; // the default means: where there is something to evaluate on
   return PLAIT_OK;
@@ -216,38 +223,41 @@ static int check_eval(Recipe *r, Error *error) {
 // A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
 static int check_precision(Recipe *r, Error *error) {
   if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
                      recipe_where(r, "parallel.grad_dtype"));
   if (r->precision == DTYPE_F16) return PLAIT_OK;
   static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
   double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
   for (int i = 0; i < 2; i++)
-    if (values[i] != 0 && is_given(r, keys[i]))
-      return error_set(error, PLAIT_BAD_INPUT, "%s: %s is %.15g, but only precision: fp16 scales the loss, and this is %s",
+    if (values[i] != 0 && recipe_is_given(r, keys[i]))
+      return error_set(error, PLAIT_BAD_INPUT, "%s%s is %.15g, but only precision: fp16 scales the loss, and this is %s",
                        recipe_where(r, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
   r->loss_scale.initial = 0;
   r->loss_scale.growth_interval = 0;
   return PLAIT_OK;
 }
 
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
+// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is in the way
+// is said at once.
 static int check_update(Recipe *r, Error *error) {
   if (r->parallel.update != RECIPE_UPDATE_IN_BACKWARD) return PLAIT_OK;
-  const char *where = recipe_where(r, "parallel.update");
   int m = recipe_microbatches(r);
-  if (m > 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but the gradients of %d microbatches are accumulated, so that none is "
-                     "complete in backward; take batch.micro %d, or update: end", where, m, r->batch.global / r->mesh.dp);
-  if (r->optimizer.clip > 0)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but optimizer.clip is %.15g, and the global norm is known only behind "
-                     "backward; take optimizer.clip 0, or update: end", where, r->optimizer.clip);
-  if (r->precision == DTYPE_F16)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but precision: fp16 skips steps that overflow, and what backward has "
-                     "applied cannot be taken back; take bf16, or update: end", where);
-  if (r->run.non_finite == RECIPE_SKIP)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.update is in_backward, but run.non_finite is skip, and what backward has applied cannot be taken "
-                     "back; take run.non_finite stop or rollback, or update: end", where);
-  return PLAIT_OK;
+  const struct { bool bad; const char *why, *take; } obstacles[] = {
+      {m > 1, arena_format(&r->arena, "the gradients of %d microbatches are accumulated, so that none is complete in backward", m),
+       arena_format(&r->arena, "batch.micro %d", r->batch.global / r->mesh.dp)},
+      {r->optimizer.clip > 0, arena_format(&r->arena, "optimizer.clip is %.15g, and the global norm is known only behind backward", r->optimizer.clip),
+       "optimizer.clip 0"},
+      {r->precision == DTYPE_F16, "precision: fp16 skips steps that overflow, when backward has applied them already", "precision: bf16"},
+      {r->run.non_finite == RECIPE_SKIP, "run.non_finite is skip, and what backward has applied cannot be taken back", "run.non_finite stop or rollback"},
+  };
+  const char *why = NULL, *take = NULL;
+  for (size_t i = 0; i < sizeof obstacles / sizeof *obstacles; i++) {
+    if (!obstacles[i].bad) continue;
+    why = why ? arena_format(&r->arena, "%s; %s", why, obstacles[i].why) : obstacles[i].why;
+    take = take ? arena_format(&r->arena, "%s and %s", take, obstacles[i].take) : obstacles[i].take;
+  }
+  if (!why) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, but %s; take %s, or parallel.update: end", recipe_where(r, "parallel.update"), why, take);
 }
 
 int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {

@@ -1,5 +1,7 @@
 // Recipe and model config → compile options, job, loader.
 #include "train/setup.h"
+#include "base/file.h"
+#include "data/tokenizer.h"
 #include "train/layouts.h"
 #include <sched.h>
 #include <string.h>
@@ -23,9 +25,32 @@ int setup_helpers(const Recipe *recipe, int threads) {
   return threads < MOST ? threads : MOST;
 }
 
+int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size) {
+  int ranks = recipe_rank_count(recipe), cores = setup_cores();
+  text[0] = 0;
+  if (!recipe->run.lend || !recipe_is_given(recipe, "run.lend") || ranks == 1) return 0;
+  const char *where = recipe_where(recipe, "run.lend");
+  if (processes) return snprintf(text, size, "note: %srun.lend is true, but ranks are processes, which help none\n", where);
+  if (threads * ranks <= cores) return 0;
+  return snprintf(text, size, "note: %srun.lend is true, but %d ranks of %d thread%s have %d core%s, so that no rank has a core to lend\n", where, ranks, threads,
+                  threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+}
+
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
   int code = model_config_load(config, recipe->model.config, error);
-  return code ? error_prefix(error, "%s: model.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+  return code ? error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+}
+
+int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {
+  const char *path = recipe->data.tokenizer;
+  Tokenizer *t;
+  Error ignored = {0};
+  if (!path || !file_exists(path) || tokenizer_load(path, &t, &ignored)) return PLAIT_OK;
+  int size = tokenizer_vocab_size(t);
+  tokenizer_destroy(t);
+  if (size <= config->vocab) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size there at least as large",
+                   recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab);
 }
 
 // The Layout: its name, and the rows that the recipe has of its own.
@@ -134,26 +159,27 @@ static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error
   char nearest[64];
   if (above <= config->heads) snprintf(nearest, sizeof nearest, "%d or %d", below, above);
   else snprintf(nearest, sizeof nearest, "%d", below);
-  return error_set(error, PLAIT_BAD_INPUT, "%s: mesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
+  return error_set(error, PLAIT_BAD_INPUT, "%smesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
                    "%s evenly; the nearest is %s", recipe_where(r, "mesh.tp"), tp, (long long)config->heads, (long long)config->kv_heads, (long long)config->ffn, config->path, nearest);
 }
 
 static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
   int v = recipe_virtual_stages(r);
   int64_t stages = (int64_t)r->mesh.pp * v, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
-  const char *of = config->layers < MAX_STAGES ? "layers to share out" : "stages that are built";
+  char limit[512];
+  if (config->layers <= MAX_STAGES) snprintf(limit, sizeof limit, "the model of %.400s has only %lld layers to share out", config->path, (long long)most);
+  else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
   if (stages > 1 && stages > most && v > 1) {
     char nearest[64] = "take parallel.pipeline 1f1b";
     if (most / r->mesh.pp > 1) snprintf(nearest, sizeof nearest, "the nearest parallel.virtual is %lld", (long long)(most / r->mesh.pp));
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.virtual is %d with mesh.pp %d, which makes %lld stages, but the model of %s has only %lld %s; %s", recipe_where(r, "parallel.virtual"), v,
-                     r->mesh.pp, (long long)stages, config->path, (long long)most, of, nearest);
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d with mesh.pp %d, which makes %lld stages, but %s; %s", recipe_where(r, "parallel.virtual"), v, r->mesh.pp,
+                     (long long)stages, limit, nearest);
   }
   if (stages > 1 && stages > most)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: mesh.pp is %d, but the model of %s has only %lld %s; the nearest mesh.pp is %lld", recipe_where(r, "mesh.pp"), r->mesh.pp, config->path,
-                     (long long)most, of, (long long)most);
+    return error_set(error, PLAIT_BAD_INPUT, "%smesh.pp is %d, but %s; the nearest mesh.pp is %lld", recipe_where(r, "mesh.pp"), r->mesh.pp, limit, (long long)most);
   for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
   if (r->parallel.layers.count && sum != config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: parallel.layers adds up to %lld, but the model of %s has %lld layers", recipe_where(r, "parallel.layers"), (long long)sum, config->path,
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers adds up to %lld, but the model of %s has %lld layers", recipe_where(r, "parallel.layers"), (long long)sum, config->path,
                      (long long)config->layers);
   return PLAIT_OK;
 }
@@ -161,7 +187,7 @@ static int check_stages(const Recipe *r, const ModelConfig *config, Error *error
 // A row of the Layout that cuts what the model does not have.
 static int check_position(const Recipe *r, const ModelConfig *config, Error *error) {
   if (config->family == MODEL_GPT2 || r->layout.row[RECIPE_ROW_POSITION].count <= 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: layout.position is given, but the %s model of %s has no learned positions; leave it out",
+  return error_set(error, PLAIT_BAD_INPUT, "%slayout.position is given, but the %s model of %s has no learned positions; leave it out",
                    recipe_where(r, "layout.position"), model_family_name(config->family), config->path);
 }
 
@@ -189,7 +215,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .cut_given = recipe->parallel.layers.count > 0,
       .update = update_options(recipe)};
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: data.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
+    return error_set(error, PLAIT_BAD_INPUT, "%sdata.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
                      recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);
   for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.

@@ -11,8 +11,15 @@ int setup_threads(const Recipe *recipe);
 // and have cores of their own; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
 
+// run.lend: true that was given and does nothing, as a line for the user. Returns the length of the text, 0: it does, or is the default.
+int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size);
+
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
+
+// A tokenizer with more ids than the model has belongs to another model. One that is not there yet, or of a kind that plait does
+// not read (the corpus was made elsewhere), is not judged.
+int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);
 
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
 void setup_describe(const Recipe *recipe, char *text, size_t size);

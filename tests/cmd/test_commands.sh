@@ -68,10 +68,19 @@ same "FLOPs per token" "$(awk '/per token/ {print $3}' plan.txt)" \
   "$(awk -v f=$((6 * (parameters - 48 * 32) + 6 * 2 * 32 * 32)) 'BEGIN {printf "%.0fk", f / 1000}')"
 refuse 2 'mesh.tp is 4, but it must share out the 2 heads .with 2 key and value heads. .*; the nearest is 2' "$PLAIT" plan recipe.yaml mesh.tp=4
 refuse 2 'mesh.pp is 3, but .* has only 2 layers to share out; the nearest mesh.pp is 2' "$PLAIT" plan recipe.yaml mesh.pp=3 mesh.dp=1
-refuse 2 'seq' "$PLAIT" plan recipe.yaml data.seq_len=49
+refuse 2 'n_positions is 48, but data.seq_len is 49; take at most 48' "$PLAIT" plan recipe.yaml data.seq_len=49
 refuse 2 'nothere.json' "$PLAIT" plan recipe.yaml model.config=nothere.json
 refuse 2 'no.yaml' "$PLAIT" plan no.yaml
 refuse 2 'backend' "$PLAIT" plan recipe.yaml run.backend=abacus
+
+sed 's/"n_layer": 2/"n_layer": 100/' config.json >deep.json
+refuse 2 '^plait plan: mesh.pp is 80, but at most 64 stages are built; the nearest mesh.pp is 64' "$PLAIT" plan recipe.yaml mesh.pp=80 model.config=deep.json
+# whether waiting ranks lend their threads, and why not where that was asked for
+[ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, lent while it waits$' "$PLAIT" plan recipe.yaml run.lend=true
+"$PLAIT" plan recipe.yaml run.lend=false 2>&1 | grep -E 'lent|run.lend' && fail "run.lend: false, but something is said of it"
+expect 0 '^note: run.lend is true, but 2 ranks of 2048 threads have [0-9]+ cores?, so that no rank has a core to lend$' "$PLAIT" plan recipe.yaml run.lend=true run.threads=4096
+expect 0 '^note: run.lend is true, but ranks are processes' "$PLAIT" plan recipe.yaml run.lend=true run.comm=mpi
+"$PLAIT" plan recipe.yaml run.threads=4096 2>&1 | grep 'run.lend' && fail "run.lend was not given, but a note says that it does nothing"
 
 # ---- explain
 expect 0 '^BEGIN' "$PLAIT" explain recipe.yaml --after autodiff
@@ -112,6 +121,13 @@ head -c 3000 text.txt >held.txt
 "$PLAIT" tokenize --tokenizer tokenizer.json --out train text.txt >/dev/null || fail tokenize
 "$PLAIT" tokenize --tokenizer tokenizer.json --out valid held.txt >/dev/null || fail tokenize
 "$PLAIT" train recipe.yaml >log.txt 2>&1 || fail "train: $(cat log.txt)"
+[ "$(nproc)" -lt 2 ] || grep -q '1 thread a rank, lent while it waits$' log.txt || fail "train does not say that ranks lend their threads"
+# a tokenizer that the model has no room for is refused before anything runs, and by whoever sees both
+sed 's/"vocab_size": 300/"vocab_size": 299/' config.json >few.json
+for command in recipe plan train; do
+  refuse 2 "^plait $command: recipe.yaml:2:47: data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299" "$PLAIT" $command recipe.yaml model.config=few.json
+done
+expect 0 'no-such.json' "$PLAIT" recipe recipe.yaml model.config=no-such.json
 result='^loss [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}  bits per byte [0-9]+\.[0-9]{3}  \([0-9]+ tokens, [0-9]+ bytes, [0-9]+\.[0-9] s\)$'
 expect 0 "$result" "$PLAIT" eval run
 numbers() { sed -E 's/, [0-9.]+ s\)//' <<<"$1"; } # without the time

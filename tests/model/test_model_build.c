@@ -122,7 +122,7 @@ static void test_too_long(void **state) {
   Graph *g = graph_create();
   Error error = {0};
   assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 33}, &outputs, &error), PLAIT_BAD_INPUT);
-  assert_non_null(strstr(error.message, "n_positions is 32"));
+  assert_non_null(strstr(error.message, "n_positions is 32, but data.seq_len is 33; take at most 32"));
   graph_destroy(g);
   model_config_free(&c);
 }

@@ -305,6 +305,8 @@ static void wrong_graphs_say_why(void **state) {
   GRAPH, plait_graph_linear(g, "l", X, X, -1), expect_error(g, "used twice");
   GRAPH, plait_graph_linear(g, "l", X, plait_graph_parameter(g, "w", 2, matrix2, 1), -1), expect_error(g, "x of l is (24, 6)");
   GRAPH, plait_graph_linear(g, "l", X, W, plait_graph_parameter(g, "b", 1, out, 0)), expect_error(g, "bias of l is (4)");
+  GRAPH, plait_graph_linear(g, "l", X, plait_graph_add(g, "sum", W, plait_graph_parameter(g, "v", 2, matrix1, 1)), -1), expect_error(g, "w of l is the result of an op and no parameter");
+  GRAPH, plait_graph_linear(g, "l", X, plait_graph_input(g, "y", 1, in), -1), expect_error(g, "w of l is an input and no parameter");
   GRAPH, plait_graph_linear(g, "l", W, W, -1), expect_error(g, "used twice");
   GRAPH, plait_graph_activation(g, "a", X, (PlaitActivation)9), expect_error(g, "activation 9");
   GRAPH, plait_graph_add(g, "a", X, plait_graph_input(g, "y", 1, out)), expect_error(g, "one shape");

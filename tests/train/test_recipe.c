@@ -78,7 +78,7 @@ static const Bad bad[] = {
     {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL, "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
     {BASE "parallel: {reshard: false}\n", NULL, "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
     {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
-     "run.non_finite=rollback: run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the end"},
+     "run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the end"},
     {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback", "but checkpoint.every is 500 and schedule.steps 500, so that"},
     {BASE "parallel: {layers: []}\n", NULL, "x.yaml:4:20: parallel.layers must be a list of 1 to 64 integers of at least 0, not an empty list"},
     {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 64 integers of at least 0, not \"4\""},
@@ -96,11 +96,22 @@ static const Bad bad[] = {
     {BASE "precision: fp64\nparallel: {grad_dtype: bf16}\n", NULL, "parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64"},
     {BASE, "parallel.grad_dtype=fp16", "parallel.grad_dtype must be one of fp32, bf16, not \"fp16\"; did you mean"},
     {BASE, "run.non_finite=abort", "run.non_finite must be one of skip, stop, rollback"},
-    {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\n", NULL, "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
-     "accumulated, so that none is complete in backward; take batch.micro 64"},
-    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only behind backward; take optimizer.clip 0"},
+    {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", "run.non_finite=stop", "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
+     "accumulated, so that none is complete in backward; take batch.micro 64, or parallel.update: end"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only behind backward; run.non_finite is skip, and"},
     {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", NULL, "but run.non_finite is skip, and what backward has applied cannot be taken back"},
     {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\nprecision: fp16\n", NULL, "but precision: fp16 skips steps that overflow"},
+    {BASE "precision: fp16\n", "parallel.update=in_backward",
+     "parallel.update is in_backward, but the gradients of 8 microbatches are accumulated, so that none is complete in backward; optimizer.clip is 1, and the "
+     "global norm is known only behind backward; precision: fp16 skips steps that overflow, when backward has applied them already; run.non_finite is skip, and "
+     "what backward has applied cannot be taken back; take batch.micro 64 and optimizer.clip 0 and precision: bf16 and run.non_finite stop or rollback, or "
+     "parallel.update: end"},
+    {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved, update: in_backward}\n", NULL,
+     "x.yaml:6:43: parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is interleaved, which takes a multiple of mesh.pp (2)"},
+    {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved}\n", NULL, "batch.global 64 makes 1 microbatch, but parallel.pipeline interleaved"},
+    {BASE "parallel: {zero: 1, hybrid: 2}\n", NULL, "x.yaml:4:29: parallel.hybrid is 2, but mesh.dp is 1, so that there is nothing to shard over; take 0"},
+    {BASE "batch: {global: 72}\nmesh: {dp: 3}\nparallel: {zero: 1, hybrid: 2}\n", NULL, "parallel.hybrid is 2, but must divide mesh.dp (3); the nearest is 3"},
+    {BASE "mesh: {dp: 2}\n", "parallel={hybrid: 2}", "parallel={hybrid: 2}: parallel.hybrid is 2, but parallel.zero is 0"},
     {BASE, "run.comm=nccl", "run.comm: nccl is not built yet"},
     {BASE, "run.backend=cuda", "run.backend: cuda is not built yet"},
     {BASE, "batch.global=60",
@@ -153,6 +164,10 @@ static void test_bad(void **state) {
       fail_msg("case %zu (%s%s): code %d, \"%s\" lacks \"%s\"", i, bad[i].text, override ? override : "", code,
                error.message, bad[i].message);
     assert_null(strchr(error.message, '\n'));
+    // What an override gave is named once where the sentence says it: "parallel.update is in_backward", without the override in front.
+    size_t key = override ? strcspn(override, "=") : 0;
+    const char *said = override && !strncmp(error.message, override, strlen(override)) ? error.message + strlen(override) : "";
+    if (!strncmp(said, ": ", 2) && !strncmp(said + 2, override, key) && !strncmp(said + 2 + key, " is ", 4)) fail_msg("the key twice: %s", error.message);
     assert_null(recipe.run.dir);
     recipe_free(&recipe);
   }
@@ -178,6 +193,7 @@ static void test_notes(void **state) {
       {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
       {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
       {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},
+      {"schedule: {name: constant, decay_steps: 3}\n", "schedule.decay_steps is 3, but schedule.name is constant, so that there is no last line to min_lr\n"},
       {"eval: {batches: 3}\n", "eval.batches is 3, but data.valid is not given, so that nothing is evaluated\n"},
       {"run: {dir: r, dump_steps: 3}\n", "run.dump_steps is 3, but run.dump_gradients is not given"},
       {"run: {dir: r, trace_first: 2}\n", "run.trace_first is 2, but run.trace is not given"},
