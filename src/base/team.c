@@ -211,7 +211,7 @@ int team_slots(const Team *t) { return t ? t->threads + t->helpers : 1; }
 
 int team_size(const Team *t) {
   if (!t || !t->helpers) return team_slots(t);
-  int lent = atomic_load_explicit(&t->group->lending, memory_order_relaxed) * t->threads;
+  int others = atomic_load_explicit(&t->group->lending, memory_order_relaxed) - t->lending, lent = others * t->threads; // teams of a group are of one size
   return t->threads + (lent < t->helpers ? lent : t->helpers);
 }
 

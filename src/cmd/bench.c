@@ -1,6 +1,8 @@
 // plait bench comm: latency and bandwidth of every collective, between threads or processes, beside plain MPI calls.
 #include "base/dtype.h"
+#include "base/memory_usage.h"
 #include "base/nearest.h"
+#include "base/units.h"
 #include "cmd/bench_comm.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -176,12 +178,17 @@ static int one(const Plan *plan, const BenchKind *kind, BenchCall *call, size_t 
   return 0;
 }
 
+// Bytes of each of a rank's two buffers.
+static size_t largest_of(const Plan *plan) {
+  size_t largest = dtype_size((Dtype)plan->dtype) * (size_t)plan->ranks;
+  for (int i = 0; i < plan->size_count; i++) largest = plan->sizes[i] > largest ? plan->sizes[i] : largest;
+  return largest;
+}
+
 // All measurements of one rank. The world's first failure, or 0.
 static int run_rank(const Plan *plan, PlaitComm *comm) {
-  size_t largest = 0, element = dtype_size((Dtype)plan->dtype);
+  size_t largest = largest_of(plan), element = dtype_size((Dtype)plan->dtype);
   int code = 0;
-  for (int i = 0; i < plan->size_count; i++) largest = plan->sizes[i] > largest ? plan->sizes[i] : largest;
-  if (largest < element * (size_t)plan->ranks) largest = element * (size_t)plan->ranks;
   BenchCall call = {.comm = comm, .rank = plait_comm_rank(comm), .ranks = plan->ranks, .dtype = plan->dtype, .element = element,
                     .memory = take(largest), .other = take(largest), .counts = xcalloc((size_t)plan->ranks, sizeof(size_t))};
   double *samples = xcalloc((size_t)plan->repeat, sizeof *samples);
@@ -210,6 +217,10 @@ static void *rank_thread(void *argument) {
 
 static int run_threads(const Plan *plan, Error *error) {
   PlaitWorld *world;
+  double need = 2.0 * plan->ranks * (double)largest_of(plan), have = (double)memory_usage_available();
+  if (have >= 0 && need > have)
+    return error_set(error, PLAIT_BAD_INPUT, "%d ranks with two buffers of %s each need %s, but %s are available; take fewer --ranks or smaller --sizes",
+                     plan->ranks, units_bytes((double)largest_of(plan)).s, units_bytes(need).s, units_bytes(have).s);
   int code = plait_world_local_create(plan->ranks, &world, error);
   if (code) return code;
   Rank *ranks = xcalloc((size_t)plan->ranks, sizeof *ranks);

@@ -114,7 +114,6 @@ static int has_bf16(void) {
 }
 
 static void tell_simd(void) {
-  static const char *const words[] = {"reference", "portable", "avx2", "avx512"};
   char available[128] = "";
   for (int level = CPU_PORTABLE; level < CPU_LEVELS; level++)
     if (cpu_level_available(level))
@@ -127,11 +126,8 @@ static void tell_simd(void) {
   if (!has_bf16())
     advice("faster products with precision: bf16",
            "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
-  if (!wish || !strcmp(wish, cpu_level_name(chosen))) return;
-  int known = 0;
-  for (int i = 0; i < COUNT(words); i++) known |= !strcmp(wish, words[i]);
-  if (known) say(LOOK, "SIMD", "PLAIT_SIMD asks for %s, which this CPU cannot run", wish);
-  else say(LOOK, "SIMD", "PLAIT_SIMD=%.40s is no level and is ignored; use reference, portable, avx2, avx512, avx512_bf16 or amx", wish);
+  char text[160];
+  if (cpu_simd_wish(text, sizeof text)) say(LOOK, "SIMD", "%s", text);
 }
 
 static void tell_memory(void) {

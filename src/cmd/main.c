@@ -1,4 +1,5 @@
 // The command plait: finds the subcommand in commands.def and calls it.
+#include "backend/cpu/cpu.h"
 #include "base/map_guard.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
@@ -58,6 +59,14 @@ static int finish(int status) {
   return status ? status : 1;
 }
 
+// A wish that cannot be granted is said; one that means nothing ends the command. The doctor tells in his own way.
+static int check_simd(const Command *command) {
+  char text[160];
+  CpuWish wish = command->run == cmd_doctor ? CPU_WISH_FINE : cpu_simd_wish(text, sizeof text);
+  if (wish) fprintf(stderr, "plait: %s\n", text);
+  return wish == CPU_WISH_UNKNOWN ? 2 : 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return print_help(stderr), 2;
   const char *name = argv[1];
@@ -66,5 +75,7 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "help")) return finish(argc > 2 ? help_of(argv[2]) : print_help(stdout));
   const Command *command = find(name);
   map_guard_install(); // here, not in the library: an application's signals are its own
+  int status = command ? check_simd(command) : 0;
+  if (status) return status;
   return command ? finish(command->run(argc - 1, argv + 1)) : unknown(name);
 }

@@ -96,6 +96,13 @@ int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, S
                                            .parameter = kind == VARIABLE_PARAMETER ? id : -1});
 }
 
+int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind) {
+  const Variable *p = &g->variable.data[parameter];
+  int v = graph_variable(g, arena_format(&g->arena, "%s.%s", prefix, p->name), kind, p->dtype, p->shape, (Init){0});
+  g->variable.data[v].parameter = parameter;
+  return v;
+}
+
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
   Tensor t = {.id = g->tensor.count, .name = name, .dtype = dtype, .shape = shape, .producer = -1, .variable = -1, .copy = -1, .input = -1, .parameter = -1};
   if (shape.rank == 0) t.role = ROLE_SCALAR;

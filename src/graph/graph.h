@@ -154,6 +154,8 @@ const char *op_name(Op op);
 // Variables, and tensors bound to them. Returned ids are indexes; names must be unique.
 int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init);
 int graph_find_variable(const Graph *g, const char *name); // or -1
+// Variable "PREFIX.NAME" that belongs to a parameter: its dtype and shape, zero at first.
+int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind);
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
 // The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a Copy.

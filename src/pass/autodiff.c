@@ -10,16 +10,13 @@ typedef struct Autodiff {
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
   int *accumulator;     // per Variable: the gradient Variable, or -1
   const UpdateOptions *update;
-  int *readers;         // per Variable: nodes of the forward graph that read it
+  int *reads;           // per Variable: how often the forward graph reads it
 } Autodiff;
 
 static int gradient_variable(Autodiff *a, int parameter) {
-  if (a->accumulator[parameter] >= 0) return a->accumulator[parameter];
-  const Variable *p = &a->g->variable.data[parameter];
-  char *name = arena_format(&a->g->arena, "gradient.%s", p->name);
-  int v = graph_variable(a->g, name, VARIABLE_GRADIENT, p->dtype, p->shape, (Init){0});
-  a->g->variable.data[v].parameter = parameter;
-  return a->accumulator[parameter] = v;
+  int *known = &a->accumulator[parameter];
+  if (*known < 0) *known = graph_variable_of(a->g, "gradient", parameter, VARIABLE_GRADIENT);
+  return *known;
 }
 
 // The only gradient of a step: there is nothing to add it to.
@@ -32,8 +29,8 @@ static void store(Autodiff *a, int parameter, int gradient) {
   graph_bind(g, stored, gradient_variable(a, parameter), -1);
 }
 
-// A gradient of a parameter goes straight into its Variable, or may be applied at once, in the phase of the node that made it, so
-// that nothing of the size of a weight waits between forward and backward.
+// A gradient of a parameter is added to its Variable, stored there, or applied, in the phase of the node that made it, so that nothing
+// of the size of a weight waits between forward and backward.
 static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Graph *g = a->g;
   Tensor *t = graph_tensor(g, gradient);
@@ -43,7 +40,7 @@ static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Phase phase = g->phase;
   g->phase = maker->phase;
   g->layer = maker->layer;
-  int only = a->update && a->update->one_microbatch && a->readers[parameter] == 1;
+  int only = a->update && a->update->one_microbatch && a->reads[parameter] == 1;
   if (only && a->update->in_backward) update_in_backward(g, parameter, gradient, a->update);
   else if (only) store(a, parameter, gradient);
   else op_accumulate(g, "accumulate", graph_read(g, gradient_variable(a, parameter)), gradient);
@@ -122,13 +119,13 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
-static void count_readers(Autodiff *a) {
+static void count_reads(Autodiff *a) {
   const Graph *g = a->g;
-  a->readers = xcalloc((size_t)g->variable.count + 1, sizeof(int));
+  a->reads = xcalloc((size_t)g->variable.count + 1, sizeof(int));
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++) {
       int v = g->node.data[i].input[k] < 0 ? -1 : graph_tensor(g, g->node.data[i].input[k])->variable;
-      if (v >= 0) a->readers[v]++;
+      if (v >= 0) a->reads[v]++;
     }
 }
 
@@ -136,7 +133,7 @@ int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error)
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
   Autodiff a = {.g = g, .update = update};
-  count_readers(&a);
+  count_reads(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   a.accumulator = xcalloc((size_t)g->variable.count + 1, sizeof(int));
   for (int i = 0; i < g->variable.count; i++) a.accumulator[i] = -1;
@@ -148,7 +145,7 @@ int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error)
   for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
   free(a.contribution);
   free(a.accumulator);
-  free(a.readers);
+  free(a.reads);
   drop_unread(g, nodes);
   g->phase = PHASE_FORWARD;
   g->scope = scope;

@@ -1,5 +1,11 @@
-// fuse: joins nodes after partition. Gradient products add into their accumulators, products add their bias, identities vanish,
-// and so does what is gathered to be sliced again.
+// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, products add
+// their bias; casts before a sum, identities, and what is gathered to be sliced again vanish; sums of accumulators over ranks are
+// made in place.
+//
+//   y = identity x          readers of y read x                       replaced[y] = x
+//   V = identity x          the maker of x writes V                   made[x] = V
+//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate
+//   y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -168,7 +174,7 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   int is_bias = sum->op == OP_BIAS;
   both.input = arena_array(&h->arena, int, n->ninput + 1);
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
-  both.input[both.ninput++] = sum->input[is_bias];
+  both.input[both.ninput++] = is_bias ? sum->input[1] : sum->input[0]; // b, or V
   both.output = arena_array(&h->arena, int, n->noutput);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
   both.output[(is_bias ? op_def(n->op)->bias : op_def(n->op)->accumulate)(&both)] = sum->output[0];

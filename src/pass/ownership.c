@@ -18,7 +18,7 @@ static int64_t local_elements(const Mesh *mesh, const Variable *v) {
   return n;
 }
 
-// Those that several pipeline ranks have come first, when all loads are still equal on each of them; then the largest.
+// Those that several pipeline ranks have come first, while loads are equal or nearly so on each of them; then the largest.
 static int by_size(const void *a, const void *b) {
   const Owned *x = a, *y = b;
   int shared = (x->coordinates & (x->coordinates - 1)) != 0, also = (y->coordinates & (y->coordinates - 1)) != 0;
@@ -36,7 +36,7 @@ static int64_t load_of(const int64_t *load, int ranks, int rank, uint64_t coordi
 int *tensor_owners(const Graph *g, const Mesh *mesh, const Layout *layout) {
   int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, layout->shard_axes);
   Owned *list = xcalloc((size_t)g->variable.count + 1, sizeof *list);
-  int64_t *load = xcalloc(64 * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
+  int64_t *load = xcalloc(MAX_STAGES * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, v->stages)};

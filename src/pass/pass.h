@@ -50,10 +50,10 @@ typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL
 int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *error);
 // New graph with local shapes, in which every redistribution is a node.
 int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error);
-// New graph: gradient products add into their accumulators; identities vanish.
-int pass_fuse(const Graph *g, Graph **out, Error *error);
 // New graph: in MICRO, gathers of parameters stand one block before their readers, and what reads reduced gradients one block
 // behind the reduction, so that the executor has something to do meanwhile.
 int pass_ahead(const Graph *g, Graph **out, Error *error);
+// New graph: nodes that are joined into one, or vanish: see the table in fuse.c.
+int pass_fuse(const Graph *g, Graph **out, Error *error);
 // New graph: neighbouring collectives over the same group become one with a list of buffers, up to bucket_bytes.
 int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error);

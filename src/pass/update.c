@@ -5,10 +5,13 @@
 
 static const Shape scalar = {0};
 
-static int find_or_add(Graph *g, const char *name, VariableKind kind) {
+// A scalar Variable, which the graph may have already, and its value at first.
+static int scalar_from(Graph *g, const char *name, VariableKind kind, double value) {
   int v = graph_find_variable(g, name);
-  return v >= 0 ? v : graph_variable(g, name, kind, DTYPE_F64, scalar, (Init){0});
+  return v >= 0 ? v : graph_variable(g, name, kind, DTYPE_F64, scalar, value ? (Init){INIT_CONSTANT, value} : (Init){0});
 }
+
+static int find_or_add(Graph *g, const char *name, VariableKind kind) { return scalar_from(g, name, kind, 0); }
 
 static void enter(Graph *g, Region region) {
   g->region = region;
@@ -46,44 +49,34 @@ int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *e
   return PLAIT_OK;
 }
 
-static int like_parameter(Graph *g, const char *prefix, int parameter, VariableKind kind) {
-  const Variable *p = &g->variable.data[parameter];
-  int v = graph_variable(g, arena_format(&g->arena, "%s.%s", prefix, p->name), kind, p->dtype, p->shape, (Init){0});
-  g->variable.data[v].parameter = parameter;
-  return v;
-}
+// What all updates of a region read beside their own: () each.
+typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 
-// What all updates of a region read: () each.
-typedef struct Rates { int lr, factor, skip, step; } Rates;
-
-static void update_parameter(Graph *g, int w, int gradient, const Rates *r, const UpdateOptions *o) {
+static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
   int parameter = graph_tensor(g, w)->variable;
   double decay = g->variable.data[parameter].decay ? o->decay : 0;
   if (!strcmp(o->optimizer, "sgd")) {
     SgdAttr attr = {o->momentum, decay};
-    int momentum = o->momentum ? graph_read(g, like_parameter(g, "momentum", parameter, VARIABLE_OPTIMIZER)) : -1;
-    op_sgd(g, "sgd", w, momentum, gradient, r->lr, r->factor, r->skip, &attr);
+    int momentum = o->momentum ? graph_read(g, graph_variable_of(g, "momentum", parameter, VARIABLE_OPTIMIZER)) : -1;
+    op_sgd(g, "sgd", w, momentum, gradient, in->lr, in->factor, in->skip, &attr);
     return;
   }
   AdamwAttr attr = {o->beta1, o->beta2, o->epsilon, decay};
-  int m = like_parameter(g, "moment1", parameter, VARIABLE_OPTIMIZER), v = like_parameter(g, "moment2", parameter, VARIABLE_OPTIMIZER);
-  op_adamw(g, "adamw", w, graph_read(g, m), graph_read(g, v), gradient, r->lr, r->factor, r->skip, r->step, &attr);
+  int m = graph_variable_of(g, "moment1", parameter, VARIABLE_OPTIMIZER), v = graph_variable_of(g, "moment2", parameter, VARIABLE_OPTIMIZER);
+  op_adamw(g, "adamw", w, graph_read(g, m), graph_read(g, v), gradient, in->lr, in->factor, in->skip, in->step, &attr);
 }
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.
 static int loss_scale(Graph *g, const UpdateOptions *o) {
-  if (!(o->loss_scale > 0)) return -1;
-  int v = graph_find_variable(g, "loss_scale");
-  if (v < 0) v = graph_variable(g, "loss_scale", VARIABLE_COUNTER, DTYPE_F64, scalar, (Init){INIT_CONSTANT, o->loss_scale});
-  return graph_read(g, v);
+  return o->loss_scale > 0 ? graph_read(g, scalar_from(g, "loss_scale", VARIABLE_COUNTER, o->loss_scale)) : -1;
 }
 
-// One gradient, complete and placed as its parameter's storage; also kept for a dump when asked, without the loss scale.
+// One gradient, complete and placed as its parameter's storage. When asked a dump of it is kept, without the loss scale.
 static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, int dump) {
   int reduced = op_identity(g, "gradient", gradient);
   graph_tensor(g, reduced)->role = ROLE_WEIGHT_GRADIENT;
   graph_tensor(g, reduced)->parameter = parameter;
-  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), like_parameter(g, "dump", parameter, VARIABLE_METRIC), -1);
+  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), graph_variable_of(g, "dump", parameter, VARIABLE_METRIC), -1);
   return reduced;
 }
 
@@ -91,29 +84,24 @@ static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, in
 // MICRO reads what BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only
 // when everything has been applied, the gradients' factor is 1 and no step is skipped.
 
-static int constant(Graph *g, const char *name, double value) {
-  int v = graph_find_variable(g, name);
-  return graph_read(g, v >= 0 ? v : graph_variable(g, name, VARIABLE_METRIC, DTYPE_F64, scalar, (Init){INIT_CONSTANT, value}));
-}
-
-static Rates rates_in_backward(Graph *g) {
-  return (Rates){.lr = graph_read(g, find_or_add(g, "update_rate", VARIABLE_METRIC)),
-                 .factor = constant(g, "update_factor", 1),
-                 .skip = constant(g, "update_skip", 0),
-                 .step = graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER))};
+static UpdateInputs inputs_in_backward(Graph *g) {
+  return (UpdateInputs){.lr = graph_read(g, find_or_add(g, "update_rate", VARIABLE_METRIC)),
+                        .factor = graph_read(g, scalar_from(g, "update_factor", VARIABLE_METRIC, 1)),
+                        .skip = graph_read(g, find_or_add(g, "update_skip", VARIABLE_METRIC)),
+                        .step = graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER))};
 }
 
 static char *square_name(Graph *g, int parameter) { return arena_format(&g->arena, "square.%s", g->variable.data[parameter].name); }
 
 void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *o) {
   const char *scope = g->scope;
-  Rates rates = rates_in_backward(g);
+  UpdateInputs inputs = inputs_in_backward(g);
   g->update = 1;
   g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
   int reduced = reduced_gradient(g, gradient, parameter, -1, o->dump_gradients);
   int square = graph_variable(g, square_name(g, parameter), VARIABLE_METRIC, DTYPE_F64, scalar, (Init){0});
   graph_bind(g, op_sum_squares(g, "sum_squares", reduced), square, -1);
-  update_parameter(g, graph_read_apart(g, parameter), reduced, &rates, o);
+  update_parameter(g, graph_read_apart(g, parameter), reduced, &inputs, o);
   g->update = 0;
   g->scope = scope;
 }
@@ -121,7 +109,7 @@ void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptio
 static void begin_in_backward(Graph *g) {
   int lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
   graph_bind(g, op_identity(g, "rate", lr), find_or_add(g, "update_rate", VARIABLE_METRIC), -1);
-  op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), constant(g, "update_skip", 0));
+  op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), graph_read(g, find_or_add(g, "update_skip", VARIABLE_METRIC)));
 }
 
 // ---- the whole update --------------------------------------------------------------------------------------------------
@@ -158,40 +146,45 @@ static void zero_accumulators(Graph *g) {
   free(added);
 }
 
-int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
-  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
-  int variables = g->variable.count;
+static void begin(Graph *g, int counted, const UpdateOptions *o) {
   enter(g, REGION_BEGIN);
   graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
   if (o->in_backward) begin_in_backward(g);
   zero_accumulators(g);
+}
+
+// Norm, and what follows from it; returns what END's updates read.
+static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const UpdateOptions *o) {
+  int norm, factor, skip, lr = o->in_backward ? -1 : graph_input(g, "learning_rate", DTYPE_F64, scalar);
+  op_clip(g, "clip", sum_squares, scale, o->clip, &norm, &factor, &skip);
+  graph_bind(g, norm, find_or_add(g, "grad_norm", VARIABLE_METRIC), -1);
+  graph_bind(g, skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
+  if (o->in_backward) return inputs_in_backward(g); // as those that were applied already
+  return (UpdateInputs){lr, factor, skip, op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip)};
+}
+
+int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
+  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
+  begin(g, counted, o);
   enter(g, REGION_END);
-  int *gradient = arena_array(&g->arena, int, variables), n = 0;
-  int scale = loss_scale(g, o);
-  for (int v = 0; v < variables; v++) {
+  int *gradient = arena_array(&g->arena, int, g->variable.count), n = 0, scale = loss_scale(g, o);
+  for (int v = 0, count = g->variable.count; v < count; v++) {
     if (g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
     int parameter = g->variable.data[v].parameter;
     g->scope = arena_format(&g->arena, "reduce.%s", g->variable.data[parameter].name);
     gradient[n++] = reduced_gradient(g, graph_read(g, v), parameter, scale, o->dump_gradients);
   }
-  int sum = sum_of_squares(g, gradient, n), norm;
+  int sum = sum_of_squares(g, gradient, n);
   if (sum < 0) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
-  Rates rates;
-  if (!o->in_backward) rates.lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
-  op_clip(g, "clip", sum, scale, o->clip, &norm, &rates.factor, &rates.skip);
-  graph_bind(g, norm, find_or_add(g, "grad_norm", VARIABLE_METRIC), -1);
-  graph_bind(g, rates.skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
-  if (o->in_backward) rates = rates_in_backward(g);
-  else rates.step = op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), rates.skip);
-  int skip = rates.skip;
+  UpdateInputs inputs = end_inputs(g, sum, scale, o);
   for (int i = 0; i < n; i++) {
     int parameter = graph_tensor(g, gradient[i])->parameter;
     g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
-    update_parameter(g, graph_read(g, parameter), gradient[i], &rates, o);
+    update_parameter(g, graph_read(g, parameter), gradient[i], &inputs, o);
   }
   g->scope = "end";
   if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
-    op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), skip, o->loss_scale_interval);
+    op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), inputs.skip, o->loss_scale_interval);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;

@@ -179,14 +179,19 @@ static void place_updates_in_backward(Graph *g, const Mesh *mesh) {
   }
 }
 
-// What is shaped as its parameter, moments and dumps say, lies as this does; scalars are everywhere.
-static void store_rest(Graph *g, int scalars) {
-  const Placement *everywhere = placement_new(g, &(Placement){0});
+// What belongs to a parameter (moments, dumps) lies as that does.
+static void store_as_parameters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->storage || (!v->shape.rank && !scalars)) continue;
-    v->storage = v->parameter >= 0 ? g->variable.data[v->parameter].storage : everywhere;
+    if (!v->storage && v->parameter >= 0) v->storage = g->variable.data[v->parameter].storage;
   }
+}
+
+// Scalars that nothing was said about are the same everywhere.
+static void store_scalars(Graph *g) {
+  const Placement *everywhere = placement_new(g, &(Placement){0});
+  for (int i = 0; i < g->variable.count; i++)
+    if (!g->variable.data[i].storage) g->variable.data[i].storage = everywhere;
 }
 
 // Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
@@ -197,10 +202,10 @@ int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   free(owner);
   point_at_copies(g);
   if (layout->zero >= 2) store_gradients(g, mesh, layout);
-  store_rest(g, 0);
+  store_as_parameters(g);
   rebind_update(g);
-  place_updates_in_backward(g, mesh);
-  store_rest(g, 1);
+  place_updates_in_backward(g, mesh); // which says where the scalars are that they write and END reads
+  store_scalars(g);
   rebind_update(g);
   refresh_copies(g);
   for (int i = 0; i < g->node.count; i++)

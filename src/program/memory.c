@@ -68,17 +68,13 @@ void memory_place_variables(Program *p) {
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
   for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
   p->state_bytes = place_shares(p, 0, 0);
-  uint32_t done[MAX_AXES]; // sets of axes with owners: one but where the Layout has cut some parameters over a part of it
-  int sets = 0;
+  uint32_t axes = 0; // that have owners: ZeRO's
   for (int i = 0; i < g->variable.count; i++) {
-    uint32_t axes = g->variable.data[i].storage->owner_axes;
-    int seen = !axes;
-    for (int k = 0; k < sets; k++) seen |= done[k] == axes;
-    if (seen) continue;
-    CHECK(sets < MAX_AXES);
-    done[sets++] = axes;
-    p->state_bytes = place_shares(p, axes, p->state_bytes);
+    uint32_t own = g->variable.data[i].storage->owner_axes;
+    CHECK(!own || !axes || own == axes, "%s has owners on other axes than others", g->variable.data[i].name);
+    axes |= own;
   }
+  if (axes) p->state_bytes = place_shares(p, axes, p->state_bytes);
 }
 
 typedef struct Life { int tensor; int64_t bytes, offset; int first, last; uint64_t weight; } Life; // weight: for the order

@@ -177,7 +177,7 @@ static int write_metrics(Loop *l, const Rank *r, const ProgressStep *p, const St
   metrics_real(m, "idle_seconds", idle > 0 ? idle : 0);
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == l->first_step + 1) metrics_integer(m, "memory_before_bytes", l->memory_before);
-  metrics_integer(m, "skipped", s->skipped);
+  metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
   if (l->recipe->loss_scale.initial > 0) metrics_real(m, "loss_scale", state_scalar(r->state, "loss_scale")); // of the next step
   if (s->first.found) {
     char text[512];

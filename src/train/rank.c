@@ -195,15 +195,36 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
   return code ? code : share_first(r, first, error);
 }
 
-// The same where updates are made in backward: weights are not what they were, but the gradients' sums of squares tell.
+// Sum of squares of the part of a Variable that this rank has, if any.
+static double sum_of_squares(const Rank *r, const char *name) {
+  const Graph *g = r->job->train;
+  const void *data = state_variable(r->state, name, -1);
+  if (!data) return 0;
+  const Variable *v = &g->variable.data[graph_find_variable(g, name)];
+  Operand x = {.data = (void *)(uintptr_t)data, .dtype = v->dtype, .rank = v->shape.rank};
+  for (int d = 0; d < x.rank; d++) {
+    x.size[d] = v->local[d];
+    x.map[d] = placement_map(&r->job->options.mesh, v->storage, d, v->shape.size[d], r->rank);
+  }
+  double sum = 0;
+  for (int64_t i = 0, n = operand_elements(&x); i < n; i++)
+    if (operand_valid(&x, i)) sum += operand_load(&x, i) * operand_load(&x, i);
+  return sum;
+}
+
+// The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients that
+// were applied tell, and the gradients that were left for END (of tied parameters) are still there.
 static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   const Graph *g = r->job->train;
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
-    if (!n->update || n->op != OP_SUM_SQUARES) continue;
-    double square = state_scalar(r->state, g->variable.data[graph_tensor(g, n->output[0])->variable].name);
-    if (!isfinite(square)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, square};
+    if (n->op != OP_SUM_SQUARES) continue;
+    const Tensor *gradient = graph_tensor(g, n->input[0]), *square = graph_tensor(g, n->output[0]);
+    char left[512];
+    snprintf(left, sizeof left, "gradient.%s", g->variable.data[gradient->parameter].name);
+    double sum = n->update ? state_scalar(r->state, g->variable.data[square->variable].name) : sum_of_squares(r, left);
+    if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);
 }

@@ -31,7 +31,7 @@ void job_destroy(Job *job);
 
 typedef struct StepResult {
   double loss, grad_norm, tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
-  int skipped;                    // a non-finite norm: nothing was updated, unless updates are made in backward
+  int skipped;                    // a non-finite norm: nothing was updated, unless that is done in backward
   NonFinite first;                // skipped: the first value over all ranks that was not finite; found again by running the step again, or
                                   // with updates in backward the first such gradient
   // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a

@@ -27,7 +27,7 @@ expect "^ok  libyaml +$(pkg-config --modversion yaml-0.1) " "$PLAIT" doctor
 expect "^ok  jansson +$(pkg-config --modversion jansson | sed 's/\.0$//')" "$PLAIT" doctor
 expect "^ok  pcre2 +$(pkg-config --modversion libpcre2-8) " "$PLAIT" doctor
 expect '^ok  SIMD +portable chosen, PLAIT_SIMD is portable' env PLAIT_SIMD=portable "$PLAIT" doctor
-expect '^!!  SIMD +PLAIT_SIMD=avx3 is no level' env PLAIT_SIMD=avx3 "$PLAIT" doctor
+expect '^!!  SIMD +PLAIT_SIMD is "avx3"; allowed: reference, portable, avx2, avx512, avx512_bf16 or amx' env PLAIT_SIMD=avx3 "$PLAIT" doctor
 
 # every missing part says what it would enable, and every advice stands below a part
 expect '^--  clang +not on PATH' env PATH=/nowhere "$PLAIT" doctor

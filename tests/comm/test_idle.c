@@ -33,10 +33,11 @@ typedef enum Wait { RECEIVE, SENT, RENDEZVOUS, COLLECTIVE, STREAM, WAITS } Wait;
 static int wait_for_last(PlaitComm *comm, PlaitStream *stream, Wait wait, int rank, int last) {
   int x = rank, y = 0, code = 0;
   PlaitBuffer buffer = {&x, &y, 1};
-  PlaitEvent event = {0};
+  PlaitEvent event = {0}, sent[RANKS] = {{0}};
   switch (wait) {
   case RECEIVE:
-    for (int r = 0; r < last && rank == last && !code; r++) code = plait_send(comm, &buffer, 1, PLAIT_INT32, r, NULL, &event);
+    for (int r = 0; r < last && rank == last && !code; r++) code = plait_send(comm, &buffer, 1, PLAIT_INT32, r, NULL, &sent[r]);
+    for (int r = 0; r < last && rank == last && !code; r++) code = plait_event_wait(sent[r]);
     if (rank < last) code = plait_recv(comm, &buffer, 1, PLAIT_INT32, last, NULL, NULL);
     break;
   case SENT:

@@ -1,6 +1,7 @@
 // The CPU back end: chooses a SIMD level at run time and looks kernels up in its table.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/fp16.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -66,6 +67,23 @@ CpuLevel cpu_simd_level(void) {
     if (!strcmp(wish, cpu_level_name((CpuLevel)l))) level = (CpuLevel)l;
   while (level > CPU_PORTABLE && !cpu_level_available(level)) level--;
   return level == CPU_AVX512_BF16 && !wish && has_slow_dot() ? CPU_AVX512 : level;
+}
+
+CpuWish cpu_simd_wish(char *text, size_t size) {
+  const char *wish = getenv("PLAIT_SIMD");
+  if (!wish || !strcmp(wish, "reference")) return CPU_WISH_FINE;
+  for (int l = CPU_PORTABLE; l < CPU_LEVELS; l++) {
+    if (strcmp(wish, cpu_level_name((CpuLevel)l))) continue;
+    if (cpu_level_available((CpuLevel)l)) return CPU_WISH_FINE;
+    snprintf(text, size, "PLAIT_SIMD asks for %s, which this CPU cannot run; %s runs instead", wish, cpu_level_name(cpu_simd_level()));
+    return CPU_WISH_UNABLE;
+  }
+  snprintf(text, size, "PLAIT_SIMD is \"%.40s\"; allowed: reference", wish);
+  for (int l = CPU_PORTABLE; l < CPU_LEVELS; l++) {
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", l + 1 < CPU_LEVELS ? ", " : " or ", cpu_level_name((CpuLevel)l));
+  }
+  return CPU_WISH_UNKNOWN;
 }
 
 static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *table, Op op, Dtype dtype) {

@@ -5,8 +5,12 @@
 // The last two differ from AVX512 in bf16 kernels only: they use its bf16 dot products, and AMX tiles.
 typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS } CpuLevel;
 
-// The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than AVX512. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
+// The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than AVX512.
+// PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
 CpuLevel cpu_simd_level(void);
+// What is wrong with PLAIT_SIMD, as a sentence: it is no level, or one that this machine cannot run.
+typedef enum CpuWish { CPU_WISH_FINE, CPU_WISH_UNKNOWN, CPU_WISH_UNABLE } CpuWish;
+CpuWish cpu_simd_wish(char *text, size_t size);
 const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512", "avx512_bf16", "amx"
 int cpu_level_available(CpuLevel level);     // whether this machine can run it; AMX: asks the kernel for leave to use it
 const Backend *backend_cpu_at(CpuLevel level); // for tests: one level, whatever PLAIT_SIMD says
