@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINS = 2000, MOST_HELPERS = 32 }; // spins: some 30 µs; most jobs of a step follow each other and end together within that
+enum { SPINS = 2000 }; // some 30 µs; most jobs of a step follow each other and end together within that
 static const uint64_t OPEN = (uint64_t)1 << 63;
 
 // A team's job, where helpers find it. It outlives the team, since a helper may be the last to touch it.
@@ -103,7 +103,7 @@ static void desks_free(Desk *desk, int n) {
 TeamGroup *team_group_create(int teams, int helpers) {
   TeamGroup *g = aligned_alloc(_Alignof(TeamGroup), sizeof *g);
   CHECK(g, "out of memory");
-  *g = (TeamGroup){.teams = teams, .helpers = helpers < MOST_HELPERS ? helpers : MOST_HELPERS, .desk = desks_create(teams)};
+  *g = (TeamGroup){.teams = teams, .helpers = helpers < TEAM_MOST_HELPERS ? helpers : TEAM_MOST_HELPERS, .desk = desks_create(teams)};
   return g;
 }
 

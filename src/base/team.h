@@ -5,6 +5,7 @@
 
 typedef struct Team Team;
 typedef struct TeamGroup TeamGroup;
+enum { TEAM_MOST_HELPERS = 32 }; // threads of other teams that work on one team's job
 
 // threads >= 1; 1 makes a team that runs everything in the caller. Dies when threads cannot be started.
 Team *team_create(int threads);
@@ -24,7 +25,7 @@ void team_each(Team *team, int64_t units, void (*body)(void *argument, int slot,
 // Teams of a group take units of each other's jobs while their own caller has nothing to do but wait. A unit must not wait for
 // anything, least of all for the helper.
 
-// For `teams` teams; at most `helpers` (at most 32) threads of others work on a team's job. Destroy it after its teams.
+// For `teams` teams; at most `helpers` (and at most TEAM_MOST_HELPERS) threads of others work on a team's job. Destroy it after its teams.
 TeamGroup *team_group_create(int teams, int helpers);
 void team_group_destroy(TeamGroup *group); // NULL is fine
 Team *team_create_in(TeamGroup *group, int threads); // group NULL: as team_create

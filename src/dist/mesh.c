@@ -58,3 +58,5 @@ uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages) {
     if (stages >> s & 1) coordinates |= 1ull << (s % pp);
   return coordinates;
 }
+
+int mesh_runs_stages(const Mesh *mesh, int coordinate, uint64_t stages) { return mesh_stage_coordinates(mesh, stages) >> coordinate & 1; }

@@ -21,3 +21,5 @@ int mesh_size(const Mesh *mesh, uint32_t axes);
 int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks);
 // Coordinates on the axis "pp" that run a set of virtual stages (bits): stage s runs on coordinate s mod its size.
 uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages);
+// 1 when the coordinate on the axis "pp" runs any of the stages.
+int mesh_runs_stages(const Mesh *mesh, int coordinate, uint64_t stages);

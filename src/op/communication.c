@@ -38,58 +38,14 @@ static void slice_box(const Operand *x, const Operand *y, int d, int64_t in, int
 
 static void slice_reference(const KernelCall *call) { slice_box(&call->input[0], &call->output[0], 0, 0, 0); }
 
-const OpDef op_def_all_reduce = {
-    .name = "all_reduce",
-    .meaning = "partial x over attr.axes → its sum, or maximum, on every rank; in place",
-    .shape = shape,
-    .rule = rule,
-    .in_place = 1,
-    .communicates = 1,
-};
+#define COLLECTIVE(id, what, ...) const OpDef op_def_##id = {.name = #id, .meaning = what, .shape = shape, .rule = rule, .communicates = 1, __VA_ARGS__}
 
-const OpDef op_def_all_gather = {
-    .name = "all_gather",
-    .meaning = "x with attr.dim sharded over attr.axes → the whole dim on every rank",
-    .shape = shape,
-    .rule = rule,
-    .communicates = 1,
-};
-
-const OpDef op_def_reduce_scatter = {
-    .name = "reduce_scatter",
-    .meaning = "partial x over attr.axes → its sum, attr.dim sharded over them",
-    .shape = shape,
-    .rule = rule,
-    .communicates = 1,
-};
-
-const OpDef op_def_reduce_to = {
-    .name = "reduce_to",
-    .meaning = "partial x over attr.axes → its sum, on attr.root alone; in place",
-    .shape = shape,
-    .rule = rule,
-    .in_place = 1,
-    .communicates = 1,
-    .rooted = 1,
-};
-
-const OpDef op_def_broadcast = {
-    .name = "broadcast",
-    .meaning = "x, on attr.root of attr.axes alone → x on every rank; in place",
-    .shape = shape,
-    .rule = rule,
-    .in_place = 1,
-    .communicates = 1,
-    .rooted = 1,
-};
-
-const OpDef op_def_all_to_all = {
-    .name = "all_to_all",
-    .meaning = "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead",
-    .shape = shape,
-    .rule = rule,
-    .communicates = 1,
-};
+COLLECTIVE(all_reduce, "partial x over attr.axes → its sum, or maximum, on every rank; in place", .in_place = 1);
+COLLECTIVE(all_gather, "x with attr.dim sharded over attr.axes → the whole dim on every rank", .in_place = 0);
+COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim sharded over them", .in_place = 0);
+COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .rooted = 1);
+COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
+COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .in_place = 0);
 
 const OpDef op_def_slice = {
     .name = "slice",

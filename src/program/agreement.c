@@ -33,7 +33,7 @@ static const Placement *placement_of(const Variable *v, int copy) { return copy 
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
-  if (!(mesh_stage_coordinates(mesh, v->stages) >> mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp")) & 1) || !placement_here(mesh, placement, rank)) return 0;
+  if (!mesh_runs_stages(mesh, mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp")), v->stages) || !placement_here(mesh, placement, rank)) return 0;
   uint64_t box = 1;
   for (int d = 0; d < v->shape.rank; d++) {
     IndexMap map = axis_list_map(mesh, &placement->dim[d], v->shape.size[d], rank);

@@ -11,8 +11,6 @@ static int64_t tensor_bytes(const Tensor *t) {
   return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), BUFFER_ALIGNMENT);
 }
 
-static int here(const Program *p, uint64_t stages) { return mesh_stage_coordinates(&p->mesh, stages) >> p->coordinate & 1; }
-
 static int64_t *category(MemoryPlan *m, VariableKind kind) {
   return kind == VARIABLE_PARAMETER   ? &m->parameters
          : kind == VARIABLE_GRADIENT  ? &m->gradients
@@ -42,7 +40,7 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   for (int k = 0; k < count; k++) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
-    if (!here(p, v->stages)) continue;
+    if (!mesh_runs_stages(&p->mesh, p->coordinate, v->stages)) continue;
     place_storage(&p->mesh, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
       place_storage(&p->mesh, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);

@@ -46,7 +46,7 @@ static Body make_body(Program *p, const Segment *s, const Backend *backend, int 
   Body body = {.instruction = arena_array(&p->arena, Instruction, s->node.count + 1)};
   for (int i = 0; i < s->node.count; i++) {
     const Node *n = &p->graph->node.data[s->node.data[i]];
-    if (!(mesh_stage_coordinates(&p->mesh, n->stages) >> p->coordinate & 1)) continue;
+    if (!mesh_runs_stages(&p->mesh, p->coordinate, n->stages)) continue;
     int64_t scratch = scratch_of(p, n, backend, threads);
     body.instruction[body.count++] = (Instruction){.node = n->id, .scratch = scratch};
     if (round_up(scratch, BUFFER_ALIGNMENT) > p->scratch_bytes) p->scratch_bytes = round_up(scratch, BUFFER_ALIGNMENT);

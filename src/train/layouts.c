@@ -20,12 +20,6 @@ static const struct { LayoutFeature a, b; const char *why; } refused[] = {
     {LAYOUT_FEATURES, LAYOUT_FEATURES, NULL},
 };
 
-static const RecipeWord *word_of(const RecipeKey *key, const char *name) {
-  for (const RecipeWord *w = key->words; w && w->name; w++)
-    if (!strcmp(w->name, name)) return w;
-  return NULL;
-}
-
 static bool has_feature(const Recipe *r, LayoutFeature f) {
   const LayoutTraits *t = &layout_traits[f];
   if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
@@ -46,7 +40,8 @@ bool layouts_built(LayoutFeature feature) {
   if (!t->key[0]) return true;
   const RecipeKey *key = recipe_key_find(t->key);
   if (!key || key->kind == RECIPE_LATER) return false;
-  return key->kind != RECIPE_CHOICE || (word_of(key, t->condition + 2) && !word_of(key, t->condition + 2)->later);
+  const RecipeWord *word = recipe_word(key, t->condition + 2);
+  return key->kind != RECIPE_CHOICE || (word && !word->later);
 }
 
 const char *layouts_refused(LayoutFeature a, LayoutFeature b) {

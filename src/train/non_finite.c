@@ -1,6 +1,7 @@
 // Policies after a step that was not finite.
 #include "train/non_finite.h"
 #include "train/save.h"
+#include <stdarg.h>
 #include <stdlib.h>
 
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
@@ -24,10 +25,14 @@ void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const S
              state_scalar(r->state, "loss_scale"));
 }
 
-static int stop(const Rank *r, int64_t step, const StepResult *s, const char *why, Error *error) {
-  char first[512];
+__attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t step, const StepResult *s, Error *error, const char *why, ...) {
+  char first[512], text[128];
   describe_first(r, s, first, sizeof first);
-  return error_set(error, PLAIT_FAILED, "step %lld: %s; %s", (long long)step, first, why);
+  va_list arguments;
+  va_start(arguments, why);
+  vsnprintf(text, sizeof text, why, arguments);
+  va_end(arguments);
+  return error_set(error, PLAIT_FAILED, "step %lld: %s; %s", (long long)step, first, text);
 }
 
 int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error) {
@@ -37,15 +42,15 @@ int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, 
   v->in_a_row = s->skipped ? v->in_a_row + 1 : 0;
   if (!s->skipped) return PLAIT_OK;
   if (v->in_a_row == NON_FINITE_IN_A_ROW)
-    return stop(r, step, s, "this is the 20th step in a row that is not finite, and each was skipped: more would not help", error);
+    return stop(r, step, s, error, "this is the %dth step in a row that is not finite, and each was skipped: more would not help", NON_FINITE_IN_A_ROW);
   if (v->recipe->run.non_finite == RECIPE_SKIP) return PLAIT_OK;
-  if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, "run.non_finite is stop", error);
-  if (v->rollbacks == NON_FINITE_ROLLBACKS) return stop(r, step, s, "the run was rolled back 3 times already", error);
+  if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, error, "run.non_finite is stop");
+  if (v->rollbacks == NON_FINITE_ROLLBACKS) return stop(r, step, s, error, "the run was rolled back %d times already", NON_FINITE_ROLLBACKS);
   Checkpoint *newest = NULL;
   int found = checkpoint_latest_valid(v->checkpoints, to, &newest, NULL, error);
   if (found < 0) return found;
   if (!found && v->start) *to = checkpoint_step(v->start);
-  else if (!found) return stop(r, step, s, "there is no checkpoint to roll back to yet", error);
+  else if (!found) return stop(r, step, s, error, "there is no checkpoint to roll back to yet");
   int code = save_load(r, found ? newest : v->start, error);
   checkpoint_close(newest);
   v->rollbacks++;

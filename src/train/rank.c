@@ -198,10 +198,10 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
 // Sum of squares of the part of a Variable that this rank has, if any.
 static double sum_of_squares(const Rank *r, const char *name) {
   const Graph *g = r->job->train;
-  const void *data = state_variable(r->state, name, -1);
+  void *data = state_variable(r->state, name, -1);
   if (!data) return 0;
   const Variable *v = &g->variable.data[graph_find_variable(g, name)];
-  Operand x = {.data = (void *)(uintptr_t)data, .dtype = v->dtype, .rank = v->shape.rank};
+  Operand x = {.data = data, .dtype = v->dtype, .rank = v->shape.rank};
   for (int d = 0; d < x.rank; d++) {
     x.size[d] = v->local[d];
     x.map[d] = placement_map(&r->job->options.mesh, v->storage, d, v->shape.size[d], r->rank);

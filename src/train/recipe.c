@@ -181,13 +181,11 @@ static const char *built_words(Loader *loader, const RecipeKey *key) {
 
 static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
   if (node->kind != YAML_SCALAR) return wrong(loader, key, node);
-  for (const RecipeWord *word = key->words; word->name; word++) {
-    if (strcmp(word->name, node->text)) continue;
-    if (word->later) return not_built(loader, key, node, built_words(loader, key));
-    *field = word->value;
-    return PLAIT_OK;
-  }
-  return wrong(loader, key, node);
+  const RecipeWord *word = recipe_word(key, node->text);
+  if (!word) return wrong(loader, key, node);
+  if (word->later) return not_built(loader, key, node, built_words(loader, key));
+  *field = word->value;
+  return PLAIT_OK;
 }
 
 // FOLDER/TEXT without "." parts and doubled slashes. ".." stays: a symbolic link may stand before it.
@@ -211,8 +209,7 @@ static char *absolute_path(Arena *arena, const char *folder, const char *text) {
 
 static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
   if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
-  for (const RecipeWord *word = key->words; word && word->name; word++)
-    if (!strcmp(word->name, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
+  if (recipe_word(key, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
   if (!strncmp(node->text, "~/", 2))
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: ~ is not expanded here; write the whole path",
                      place(loader, node), key->path);

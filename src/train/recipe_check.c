@@ -115,7 +115,7 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 // What a single rank, an axis of one rank or a run that is too short leave without effect.
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "run.check", "run.lend"};
-  for (size_t i = 0; i < 3 && recipe_rank_count(r) == 1; i++)
+  for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i])) note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
   for (int row = 0; row < RECIPE_ROWS; row++) {
     const RecipeAxes *axes = &r->layout.row[row];

@@ -264,10 +264,15 @@ bool recipe_section_exists(const char *name) {
   return false;
 }
 
-static bool is_word(const RecipeKey *key, const char *name, int value) {
+const RecipeWord *recipe_word(const RecipeKey *key, const char *name) {
   for (const RecipeWord *w = key->words; w && w->name; w++)
-    if (!strcmp(w->name, name)) return w->value == value;
-  return false;
+    if (!strcmp(w->name, name)) return w;
+  return NULL;
+}
+
+static bool is_word(const RecipeKey *key, const char *name, int value) {
+  const RecipeWord *word = recipe_word(key, name);
+  return word && word->value == value;
 }
 
 static bool row_has_axis(const Recipe *recipe, const RecipeKey *key, const char *name) {

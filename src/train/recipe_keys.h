@@ -44,6 +44,7 @@ extern const int recipe_key_count;
 
 const RecipeKey *recipe_key_find(const char *path); // NULL when there is none
 bool recipe_section_exists(const char *name);       // "batch"
+const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of the key's words, or NULL
 
 // Whether a recipe's value of a key fulfils "> 1", "= 3", "= true", "= WORD", "!= WORD", of a path "= given", or of a row of
 // `layout:`, its own or that of the shipped Layout, "has AXIS".

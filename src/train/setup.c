@@ -19,10 +19,9 @@ int setup_threads(const Recipe *recipe) {
 }
 
 int setup_helpers(const Recipe *recipe, int threads) {
-  enum { MOST = 32 }; // of base/team.h
   int ranks = recipe_rank_count(recipe);
   if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > setup_cores()) return 0;
-  return threads < MOST ? threads : MOST;
+  return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
 }
 
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size) {
