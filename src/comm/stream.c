@@ -27,7 +27,7 @@ struct PlaitStream {
   uint64_t issued, done;
   uint64_t failed; // the first task that failed and its code; UINT64_MAX while none has
   int code, stop, rank;
-  uint64_t chaos; // PLAIT_CHAOS, for tests: above 0 tasks begin after random delays
+  uint64_t chaos; // for tests: above 0 tasks begin after random delays
 };
 
 static void delay(PlaitStream *s) {
@@ -111,7 +111,6 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
   s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->idle};
   s->rank = comm->ranks[comm->rank];
   s->failed = UINT64_MAX;
-  s->chaos = getenv("PLAIT_CHAOS") ? strtoull(getenv("PLAIT_CHAOS"), NULL, 10) * ((uint64_t)s->rank + 1) : 0;
   s->ring = xcalloc(s->capacity = FIRST_TASKS, sizeof *s->ring);
   for (size_t i = 0; i < s->capacity; i++) s->ring[i] = task_create();
   gate_init(&s->finished, &comm->world->abort);
@@ -127,6 +126,8 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
   return error_set(error, PLAIT_FAILED, "rank %d cannot start a communication thread: %s", comm->ranks[comm->rank],
                    strerror(status));
 }
+
+void stream_set_chaos(PlaitStream *s, uint64_t seed) { s->chaos = seed * ((uint64_t)s->rank + 1); }
 
 void plait_stream_destroy(PlaitStream *s) {
   if (!s) return;

@@ -20,7 +20,7 @@ int single_create(Single *single, const ModelSource *source, int mode, int64_t b
   CompileOptions options = single_options(mode, batch, seq);
   int code = compile_graph(&source->config, &options, &single->graph, &single->logits, error);
   if (!code)
-    code = program_create(single->graph, &options.mesh, &schedule_forward, 1, 0, backend_cpu(), threads, 0,
+    code = program_create(single->graph, &options.mesh, &(ProgramOptions){.schedule = &schedule_forward, .microbatches = 1, .backend = backend_cpu(), .threads = threads},
                           &single->program, error);
   if (!code) code = state_create(single->program, program_work_bytes(single->program), 0, &single->state, error);
   if (!code) code = model_source_load(source, single->state, error);

@@ -1,5 +1,5 @@
 // Completes what a generator returned: communication, slots. Printing.
-#include "pipeline/schedule.h"
+#include "pipeline/walk.h"
 #include <string.h>
 
 static const ScheduleGenerator *const generators[] = {&schedule_naive, &schedule_gpipe, &schedule_1f1b, &schedule_interleaved, &schedule_forward};
@@ -39,21 +39,15 @@ static void add_communication(const Segments *segments, int coordinates, const A
 // ---- slots -----------------------------------------------------------------------------------------------------------
 
 typedef struct Stay { int first, last; } Stay; // of a microbatch in a slot: indices of actions; last 0: none (BEGIN is 0)
+typedef struct Stays { const Schedule *s; const Walk *walk; Stay *stay; } Stays; // stay[stage][microbatch]
 
-// From the first to the last action of a coordinate that touches a microbatch's slot of a stage: stay[stage][microbatch].
-static void find_stays(const Schedule *s, const Segments *segments, const ActionList *list, Stay *stay) {
-  for (int i = 0; i < list->count; i++) {
-    const Action *a = &list->data[i];
-    int segment = a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD;
-    if (!segment && ((a->kind != ACTION_SEND && a->kind != ACTION_RECV) || !a->kept)) continue;
-    uint64_t touched = 1ull << a->stage | (segment ? segment_of(segments, a)->holders : 0);
-    for (int t = 0; t < s->stages; t++) {
-      if (!(touched >> t & 1)) continue;
-      Stay *at = &stay[t * s->microbatches + a->microbatch];
-      if (!at->last) at->first = i;
-      at->last = i;
-    }
-  }
+static int note_stay(void *context, const WalkStep *step) {
+  Stays *all = context;
+  if (step->kind == WALK_RUN || !step->buffer.is_slot) return 1;
+  Stay *stay = &all->stay[step->buffer.stage * all->s->microbatches + step->microbatch];
+  if (step->kind == WALK_ENTER) stay->first = walk_at(all->walk);
+  if (step->kind == WALK_LEAVE) stay->last = walk_at(all->walk);
+  return 1;
 }
 
 // Whether two microbatches would be in one slot at the same time.
@@ -64,14 +58,25 @@ static int overlaps(const Stay *stay, int microbatches, int slots) {
   return 0;
 }
 
+// Walks with a slot for every microbatch, and sees how many of them are in use at once.
 static void count_slots(Schedule *s, const Segments *segments) {
   Stay *stay = xcalloc((size_t)s->stages * (size_t)s->microbatches, sizeof *stay);
-  for (int c = 0; c < s->coordinates; c++) find_stays(s, segments, &s->list[c], stay);
+  for (int t = 0; t < s->stages; t++) s->slots[t] = s->microbatches;
+  for (int c = 0; c < s->coordinates; c++) {
+    WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
+    Walk *walk = walk_create(&plan);
+    walk_run(walk, note_stay, &(Stays){s, walk, stay});
+    walk_destroy(walk);
+  }
   for (int t = 0; t < s->stages; t++) {
     s->slots[t] = 1;
     while (s->slots[t] < s->microbatches && overlaps(&stay[t * s->microbatches], s->microbatches, s->slots[t])) s->slots[t]++;
   }
   free(stay);
+}
+
+WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const ActionList *list) {
+  return (WalkPlan){list, segments, s->coordinates, s->microbatches, s->slots, STAGING_BUFFERS};
 }
 
 // ---- entry -----------------------------------------------------------------------------------------------------------
@@ -127,16 +132,33 @@ const char *action_name(ActionKind kind) {
   return names[kind];
 }
 
-void schedule_print(const ActionList *list, const Graph *g, const int *slots, FILE *out) {
-  for (int i = 0; i < list->count; i++) {
-    const Action *a = &list->data[i];
-    fprintf(out, "  %s", action_name(a->kind));
-    if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD)
-      fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % slots[a->stage], a->from, a->to - 1);
-    if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
-      fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor, graph_tensor(g, a->tensor)->name,
-              a->kind == ACTION_SEND ? "to" : "from", a->peer);
-    if (a->kind == ACTION_REDUCE) fprintf(out, " %s %s", op_name(g->node.data[a->node].op), g->node.data[a->node].name);
-    fputc('\n', out);
-  }
+static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, FILE *out) {
+  fprintf(out, "  %s", action_name(a->kind));
+  if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD)
+    fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % plan->slots[a->stage], a->from, a->to - 1);
+  if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
+    fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor, graph_tensor(g, a->tensor)->name,
+            a->kind == ACTION_SEND ? "to" : "from", a->peer);
+  if (a->kind == ACTION_REDUCE) fprintf(out, " %s %s", op_name(g->node.data[a->node].op), g->node.data[a->node].name);
+  fputc('\n', out);
+}
+
+typedef struct Printer { const WalkPlan *plan; const Graph *graph; FILE *out; } Printer;
+
+static int print_step(void *context, const WalkStep *step) {
+  const Printer *p = context;
+  char buffer[64];
+  if (step->kind == WALK_RUN) return print_action(step->action, p->graph, p->plan, p->out), 1;
+  walk_buffer_text(&step->buffer, buffer, sizeof buffer);
+  if (step->kind == WALK_ENTER) fprintf(p->out, "    microbatch %d enters %s\n", step->microbatch, buffer);
+  if (step->kind == WALK_LEAVE) fprintf(p->out, "    microbatch %d leaves %s\n", step->microbatch, buffer);
+  if (step->kind == WALK_WAIT)
+    fprintf(p->out, "    wait until %%%d of microbatch %d, sent from %s, has been received\n", p->plan->list->data[step->send].tensor, step->microbatch, buffer);
+  return 1;
+}
+
+void schedule_print(const WalkPlan *plan, const Graph *g, FILE *out) {
+  Walk *walk = walk_create(plan);
+  walk_run(walk, print_step, &(Printer){plan, g, out});
+  walk_destroy(walk);
 }

@@ -31,9 +31,9 @@ typedef struct Schedule {
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
 } Schedule;
-// Buffers of what a segment sends and receives: microbatch m uses number m % MAIL_BUFFERS, so that the next one can be made
-// while a message waits for its receiver.
-enum { MAIL_BUFFERS = 2 };
+// Staging buffers of a segment, for what it sends and receives: microbatch m uses number m % STAGING_BUFFERS, so that the next
+// message can be made while one waits for its receiver.
+enum { STAGING_BUFFERS = 2 };
 
 // A generator appends FORWARD and BACKWARD actions for one coordinate, in order.
 typedef struct ScheduleGenerator {
@@ -47,7 +47,7 @@ const ScheduleGenerator *schedule_by_name(const char *name); // NULL when unknow
 typedef struct Crossing {
   int tensor, stage; // stage and phase of the other side
   Phase phase;
-  int kept;          // other bodies of this coordinate read it too: it lies in a slot, and else in the segment's mail
+  int kept;          // other bodies of this coordinate read it too: it lies in a slot, else in a staging buffer of the segment
 } Crossing;
 typedef Vec(Crossing) CrossingList;
 typedef struct Segment {
@@ -78,14 +78,12 @@ typedef struct ScheduleSpans {
   double busy;            // of all coordinates together; the bubble is 1 − busy / (coordinates · total) of the total
 } ScheduleSpans;
 
-// Runs all coordinates as executors would: a SEND is posted and does not wait, a RECV waits for its SEND, a slot or mail
-// buffer is entered when what its last microbatch sent has been received. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
+// Walks along all coordinates' lists at once, as their executors would (pipeline/walk.h): a SEND is posted and does not wait, a
+// RECV waits for its SEND. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
 // doubled, on a wrong coordinate or before what they need, messages that do not meet in order, and deadlocks.
 // `cost` (may be NULL): how long segments take, by stage and phase, while transfers take no time; `spans` (may be NULL)
 // gets what ran when, released by schedule_spans_free.
 int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error);
 void schedule_spans_free(ScheduleSpans *spans);
 
-// One line an action.
 const char *action_name(ActionKind kind); // as printed: "F"
-void schedule_print(const ActionList *list, const Graph *g, const int *slots, FILE *out);

@@ -1,7 +1,8 @@
 // Hashes of what a rank issued, and of what it holds, compared with those of its peers.
 #include "program/agreement.h"
 #include "base/philox.h"
-#include "op/op.h"
+#include "program/bind.h"
+#include "program/observer.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@ struct Agreement {
   const Program *p;
   const State *state;
   PlaitComm *world;
-  int groups, pp, rank, ranks;
-  AgreementGroup *group;
+  int pp, rank, ranks;
+  GroupList group;
   int logs;       // groups, then (direction, peer, sent or received)
   Log *log;
   Vec(Item) item;
@@ -59,14 +60,13 @@ static void find_items(Agreement *a) {
     }
 }
 
-Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world, const AgreementGroup *group, int groups) {
+Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world) {
   if (!world || p->mesh.ranks == 1) return NULL;
   Agreement *a = xcalloc(1, sizeof *a);
-  *a = (Agreement){.p = p, .state = state, .world = world, .groups = groups, .rank = state->rank, .ranks = p->mesh.ranks};
+  *a = (Agreement){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
   a->pp = p->mesh.axis[mesh_axis(&p->mesh, "pp")].size;
-  a->group = xcalloc((size_t)groups + 1, sizeof *a->group);
-  memcpy(a->group, group, (size_t)groups * sizeof *group);
-  a->logs = groups + 4 * a->pp;
+  graph_groups(p->graph, &a->group);
+  a->logs = a->group.count + 4 * a->pp;
   a->log = xcalloc((size_t)a->logs, sizeof *a->log);
   find_items(a);
   return a;
@@ -77,7 +77,7 @@ void agreement_destroy(Agreement *a) {
   for (int i = 0; i < a->logs; i++) vec_free(&a->log[i].entry);
   vec_free(&a->item);
   free(a->log);
-  free(a->group);
+  vec_free(&a->group);
   free(a->box);
   free(a);
 }
@@ -87,23 +87,28 @@ static void note(Log *log, Entry e) {
   vec_push(&log->entry, e);
 }
 
-void agreement_collective(Agreement *a, int group, const Node *n, int microbatch, int64_t elements) {
-  if (!a) return;
+static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t elements) {
   Entry e = {.microbatch = n->region == REGION_MICRO ? microbatch : -1};
   snprintf(e.what, sizeof e.what, "%s of %s", op_def(n->op)->name, n->name);
   e.hash = mix(mix(philox_name(e.what), (uint64_t)(e.microbatch + 1)), (uint64_t)elements);
-  note(&a->log[group], e);
+  note(&a->log[group_find(&a->group, node_attr(n, CommAttr))], e);
 }
 
-static int transfer_log(const Agreement *a, int direction, int peer, int send) { return a->groups + (direction * a->pp + peer) * 2 + send; }
+static int transfer_log(const Agreement *a, int direction, int peer, int send) { return a->group.count + (direction * a->pp + peer) * 2 + send; }
 
-void agreement_transfer(Agreement *a, int send, int direction, int peer, int tensor, int microbatch) {
-  if (!a) return;
-  Entry e = {.microbatch = microbatch};
-  snprintf(e.what, sizeof e.what, "transfer of %s", graph_tensor(a->p->graph, tensor)->name);
-  e.hash = mix(philox_name(e.what), (uint64_t)microbatch);
-  note(&a->log[transfer_log(a, direction, peer, send)], e);
+static void note_transfer(Agreement *a, const Action *action, int direction, int peer) {
+  Entry e = {.microbatch = action->microbatch};
+  snprintf(e.what, sizeof e.what, "transfer of %s", graph_tensor(a->p->graph, action->tensor)->name);
+  e.hash = mix(philox_name(e.what), (uint64_t)action->microbatch);
+  note(&a->log[transfer_log(a, direction, peer, action->kind == ACTION_SEND)], e);
 }
+
+static void see(void *self, const Observation *o) {
+  if (o->event == OBSERVE_COLLECTIVE) note_collective(self, o->node, o->microbatch, o->elements);
+  else note_transfer(self, o->action, o->direction, o->peer);
+}
+
+const ObserverDef observer_agreement = {"agreement", OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER), 0, see};
 
 // Comparing ---------------------------------------------------------------------------------------------------------
 
@@ -161,9 +166,9 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
 static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error *error) {
   Arena scratch = {0};
   int *ranks = arena_array(&scratch, int, a->ranks), code = PLAIT_OK, pp = mesh_axis(&a->p->mesh, "pp");
-  for (int k = 0; k < a->groups && !code; k++)
+  for (int k = 0; k < a->group.count && !code; k++)
     for (int r = 0; r < a->ranks && !code; r++) {
-      const AgreementGroup *g = &a->group[k];
+      const Group *g = &a->group.data[k];
       if (g->coordinates && !(g->coordinates >> mesh_coordinate(&a->p->mesh, r, pp) & 1)) continue;
       int n = mesh_group(&a->p->mesh, r, g->axes, g->coordinates, ranks);
       if (n && chain[ranks[0] * a->logs + k] != chain[r * a->logs + k]) code = name_order(a, step, ranks[0], k, r, k, error);

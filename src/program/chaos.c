@@ -1,7 +1,7 @@
 // Poison where the memory plan says that nothing lives, and delays.
 #include "program/chaos.h"
 #include "base/philox.h"
-#include "op/op.h"
+#include "program/observer.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,7 +14,7 @@ struct Chaos {
   int *next;      // (tensors) the next of that list + 1
 };
 
-uint64_t chaos_seed(void) {
+uint64_t chaos_of_environment(void) {
   const char *text = getenv("PLAIT_CHAOS");
   return text ? strtoull(text, NULL, 10) : 0;
 }
@@ -40,9 +40,9 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
 }
 
 Chaos *chaos_create(const Program *p, char *work, uint64_t salt) {
-  if (!chaos_seed()) return NULL;
+  if (!p->chaos) return NULL;
   Chaos *c = xcalloc(1, sizeof *c);
-  *c = (Chaos){.p = p, .work = work, .state = (chaos_seed() * 0x9e3779b97f4a7c15 ^ (salt + 1)) | 1};
+  *c = (Chaos){.p = p, .work = work, .state = (p->chaos * 0x9e3779b97f4a7c15 ^ (salt + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
   int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last);
@@ -66,24 +66,9 @@ static void poison(char *at, int64_t bytes) {
   if (bytes > 0) memset(at, 0xff, (size_t)bytes);
 }
 
-static void poison_ring(const Chaos *c, const Ring *ring, int microbatch) {
+static void poison_buffer(const Chaos *c, const WalkBuffer *b, int microbatch) {
+  const Ring *ring = b->is_slot ? &c->p->slots[b->stage] : &c->p->staging[b->stage][b->phase];
   if (ring->count) poison(c->work + ring->offset + microbatch % ring->count * ring->bytes, ring->bytes);
-}
-
-void chaos_begin_step(Chaos *c) {
-  if (c) poison(c->work + program_work_offset(c->p) - c->p->comm_bytes, c->p->comm_bytes);
-}
-
-void chaos_enter_slot(Chaos *c, int stage, int microbatch) {
-  if (c) poison_ring(c, &c->p->slots[stage], microbatch);
-}
-
-void chaos_enter_mail(Chaos *c, int stage, Phase phase, int microbatch) {
-  if (c) poison_ring(c, &c->p->mail[stage][phase], microbatch);
-}
-
-void chaos_begin_body(Chaos *c) {
-  if (c) poison(c->work + program_work_offset(c->p), c->p->work_bytes);
 }
 
 static void delay(Chaos *c) {
@@ -94,16 +79,28 @@ static void delay(Chaos *c) {
   nanosleep(&(struct timespec){0, (long)(c->state % 200000)}, NULL);
 }
 
-void chaos_before(Chaos *c, const Node *n) {
-  if (!c) return;
-  if (!n || op_def(n->op)->communicates) delay(c);
-  else poison(c->work + program_scratch_offset(c->p), c->p->scratch_bytes);
-}
-
-void chaos_after(Chaos *c, const Node *n) {
-  if (!c) return;
+static void poison_dead(const Chaos *c, const Node *n) {
   for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
     const Tensor *x = graph_tensor(c->p->graph, t - 1);
     poison(c->work + program_work_offset(c->p) + c->p->place[x->id].offset, x->allocated * (int64_t)dtype_size(x->dtype));
   }
 }
+
+static void see(void *self, const Observation *o) {
+  Chaos *c = self;
+  const Program *p = c->p;
+  char *work = c->work + program_work_offset(p);
+  switch (o->event) {
+  case OBSERVE_STEP: poison(work - p->comm_bytes, p->comm_bytes); break;
+  case OBSERVE_ENTER: poison_buffer(c, o->buffer, o->microbatch); break;
+  case OBSERVE_BODY: poison(work, p->work_bytes); break;
+  case OBSERVE_KERNEL: poison(c->work + program_scratch_offset(p), p->scratch_bytes); break;
+  case OBSERVE_COLLECTIVE:
+  case OBSERVE_TRANSFER: delay(c); break;
+  case OBSERVE_INSTRUCTION_END: poison_dead(c, o->node); break;
+  default: break;
+  }
+}
+
+const ObserverDef observer_chaos = {
+    "chaos", OBSERVES(STEP) | OBSERVES(ENTER) | OBSERVES(BODY) | OBSERVES(KERNEL) | OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER) | OBSERVES(INSTRUCTION_END), 0, see};

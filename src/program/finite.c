@@ -1,5 +1,6 @@
 // Looking for the first value that is infinite or not a number.
 #include "program/finite.h"
+#include "program/observer.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,20 +27,27 @@ int64_t finite_first_not(const Operand *x, int minus) {
   return -1;
 }
 
-void finite_look(NonFinite *first, const Graph *g, const Node *n, int microbatch, const Operand *input, const int *tensor, int ninput,
-                 const Operand *output) {
+static void look(NonFinite *first, const Graph *g, const Observation *o) {
+  const Node *n = o->node;
   for (int k = 0; k < n->noutput && !first->found; k++) {
-    int64_t at = finite_first_not(&output[k], op_def(n->op)->minus_infinity);
+    int64_t at = finite_first_not(&o->output[k], op_def(n->op)->minus_infinity);
     if (at < 0) continue;
-    *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? microbatch : 0, -1, operand_load(&output[k], at)};
+    *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? o->microbatch : 0, -1, operand_load(&o->output[k], at)};
     // An update in place reads what it has just written; then the maker of that value was met before.
-    for (int i = 0; i < ninput && first->variable < 0; i++) {
-      const Tensor *t = tensor[i] < 0 ? NULL : graph_tensor(g, tensor[i]);
-      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(&input[i], 0) >= 0)
+    for (int i = 0; i < o->ninput && first->variable < 0; i++) {
+      const Tensor *t = o->tensor[i] < 0 ? NULL : graph_tensor(g, o->tensor[i]);
+      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(&o->input[i], 0) >= 0)
         first->variable = t->variable;
     }
   }
 }
+
+static void see(void *self, const Observation *o) {
+  FiniteSearch *search = self;
+  if (!o->left_to_owner) look(&search->first, search->graph, o);
+}
+
+const ObserverDef observer_finite = {"finite", OBSERVES(INSTRUCTION_END), 1, see};
 
 int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b) {
   if (!a->found || !b->found) return a->found > b->found;

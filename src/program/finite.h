@@ -13,9 +13,8 @@ typedef struct NonFinite {
   double value;
 } NonFinite;
 
-// Looks at the outputs of an instruction that has just run, unless something was found before. tensor[k]: of input k.
-void finite_look(NonFinite *first, const Graph *g, const Node *n, int microbatch, const Operand *input, const int *tensor, int ninput,
-                 const Operand *output);
+// The observer: looks at the results of each instruction until something is found.
+typedef struct FiniteSearch { const Graph *graph; NonFinite first; } FiniteSearch;
 // Index of the first element that is infinite or not a number, padding apart; -1: none. minus: -∞ is none.
 int64_t finite_first_not(const Operand *x, int minus);
 // Of two ranks' findings: whether a came before b. What one rank sends to others it has met before them.

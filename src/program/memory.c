@@ -1,7 +1,6 @@
 // The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in slots,
 // everything else in one workspace that all bodies share.
 #include "program/memory.h"
-#include "program/chaos.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ static void place_storage(const Mesh *mesh, const Placement *p, uint32_t axes, i
 // so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
 static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   const Graph *g = p->graph;
-  int count = g->variable.count, first = count ? (int)(chaos_seed() % (uint64_t)count) : 0, owners = mesh_size(&p->mesh, axes);
+  int count = g->variable.count, first = count ? (int)(p->chaos % (uint64_t)count) : 0, owners = mesh_size(&p->mesh, axes);
   Share *share = xcalloc((size_t)owners, sizeof *share), *most = share, *least = share;
   for (int k = 0; k < count; k++) {
     int i = (k + first) % count;
@@ -84,9 +83,9 @@ static int by_weight(const void *a, const void *b) {
 }
 
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
-static int64_t pack(Life *life, int n) {
+static int64_t pack(Life *life, int n, uint64_t seed) {
   if (!n) return 0;
-  uint64_t chaos = chaos_seed() * 0x9e3779b97f4a7c15; // any order must do
+  uint64_t chaos = seed * 0x9e3779b97f4a7c15; // any order must do
   for (int i = 0; i < n; i++) life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
   qsort(life, (size_t)n, sizeof *life, by_weight);
   Life **placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
@@ -139,7 +138,7 @@ void memory_place_body(Program *p, const Body *body) {
       if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
     }
   }
-  int64_t end = pack(life.data, life.count);
+  int64_t end = pack(life.data, life.count, p->chaos);
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   if (end > p->work_bytes) p->work_bytes = end;
   free(index);
@@ -151,7 +150,7 @@ static void hold(Program *p, int tensor, Space space, int stage, Phase phase) {
 }
 
 // What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate read in
-// the slot of the one that made or received it. What is only sent or received lies in the segment's mail.
+// the slot of the one that made or received it. What is only sent or received lies in a staging buffer of the segment.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
   int coordinates = p->schedule->coordinates;
@@ -170,7 +169,7 @@ static void mark_slots(Program *p, int stage) {
     for (int l = 0; l < 2; l++)
       for (int i = 0; i < lists[l]->count; i++) {
         const Crossing *c = &lists[l]->data[i];
-        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? SPACE_SLOT : SPACE_MAIL, stage, (Phase)phase);
+        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? SPACE_SLOT : SPACE_STAGING, stage, (Phase)phase);
       }
   }
 }
@@ -186,7 +185,7 @@ void memory_place_tensors(Program *p) {
   int coordinates = p->schedule->coordinates;
   p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
   p->slots = arena_array(&p->arena, Ring, g->stages);
-  p->mail = arena_alloc(&p->arena, sizeof *p->mail * (size_t)g->stages);
+  p->staging = arena_alloc(&p->arena, sizeof *p->staging * (size_t)g->stages);
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     p->place[i].space = t->variable >= 0 ? SPACE_VARIABLE : t->input >= 0 ? SPACE_INPUT : SPACE_WORK;
@@ -195,21 +194,21 @@ void memory_place_tensors(Program *p) {
   for (int s = p->coordinate; s < g->stages; s += coordinates) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
     Place *place = &p->place[i];
-    if (place->space != SPACE_SLOT && place->space != SPACE_MAIL) continue;
-    Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->mail[place->stage][place->phase];
+    if (place->space != SPACE_SLOT && place->space != SPACE_STAGING) continue;
+    Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
     place->offset = ring->bytes;
     ring->bytes += tensor_bytes(&g->tensor.data[i]);
   }
-  int mail = p->schedule->microbatches < MAIL_BUFFERS ? p->schedule->microbatches : MAIL_BUFFERS;
+  int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
   for (int s = p->coordinate; s < g->stages; s += coordinates) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
   for (int s = p->coordinate; s < g->stages; s += coordinates)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->mail[s][phase], mail, &p->mail_bytes, p->slot_bytes);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
 }
 
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
   m->activations = p->slot_bytes;
-  m->communication = p->mail_bytes + p->comm_bytes;
+  m->communication = p->staging_bytes + p->comm_bytes;
   m->workspace = p->work_bytes + p->scratch_bytes;
   m->total = p->state_bytes + m->activations + m->communication + m->workspace;
 }

@@ -12,7 +12,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->space == SPACE_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->space == SPACE_INPUT) fprintf(out, "=<%s>", t->name);
   if (place->space == SPACE_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
-  if (place->space == SPACE_MAIL) fprintf(out, "=mail%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
+  if (place->space == SPACE_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
   if (place->space == SPACE_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
   if (place->space == SPACE_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
@@ -52,7 +52,8 @@ void program_print(const Program *p, FILE *out) {
   fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes, (long long)p->scratch_bytes,
           (long long)p->state_bytes);
   fprintf(out, "actions\n");
-  schedule_print(&p->actions, p->graph, p->schedule->slots, out);
+  WalkPlan walk = program_walk(p);
+  schedule_print(&walk, p->graph, out);
   print_body(p, "body BEGIN", &p->begin, out);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {

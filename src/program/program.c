@@ -42,50 +42,52 @@ static int64_t scratch_of(const Program *p, const Node *n, const Backend *backen
 }
 
 // A node whose terms live on several stages keeps those that live here; see stage.
-static Body make_body(Program *p, const Segment *s, const Backend *backend, int threads) {
+static Body make_body(Program *p, const Segment *s, const ProgramOptions *o) {
   Body body = {.instruction = arena_array(&p->arena, Instruction, s->node.count + 1)};
   for (int i = 0; i < s->node.count; i++) {
     const Node *n = &p->graph->node.data[s->node.data[i]];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, n->stages)) continue;
-    int64_t scratch = scratch_of(p, n, backend, threads);
+    int64_t scratch = scratch_of(p, n, o->backend, o->threads);
     body.instruction[body.count++] = (Instruction){.node = n->id, .scratch = scratch};
     if (round_up(scratch, BUFFER_ALIGNMENT) > p->scratch_bytes) p->scratch_bytes = round_up(scratch, BUFFER_ALIGNMENT);
   }
   return body;
 }
 
-int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator *schedule, int microbatches, int coordinate,
-                   const Backend *backend, int threads, int overlap, Program **out, Error *error) {
+int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o, Program **out, Error *error) {
   Program *p = xcalloc(1, sizeof *p);
   p->graph = graph;
   p->mesh = *mesh;
-  p->coordinate = coordinate;
+  p->coordinate = o->coordinate;
+  p->chaos = o->chaos;
   int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
   p->segments = segments_of(graph, pp);
-  int code = schedule_create(schedule, p->segments, pp, microbatches, &p->schedule, error);
+  int code = schedule_create(o->schedule, p->segments, pp, o->microbatches, &p->schedule, error);
   if (code) {
     program_destroy(p);
     return code;
   }
   memory_place_variables(p);
   memory_place_tensors(p);
-  p->begin = make_body(p, &p->segments->begin, backend, threads);
-  p->end = make_body(p, &p->segments->end, backend, threads);
+  p->begin = make_body(p, &p->segments->begin, o);
+  p->end = make_body(p, &p->segments->end, o);
   p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)graph->stages);
-  for (int s = coordinate; s < graph->stages; s += pp)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], backend, threads);
-  overlap_actions(p, overlap);
-  for (int s = coordinate; overlap && s < graph->stages; s += pp)
+  for (int s = p->coordinate; s < graph->stages; s += pp)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], o);
+  overlap_actions(p, o->overlap);
+  for (int s = p->coordinate; o->overlap && s < graph->stages; s += pp)
     for (int phase = 0; phase < PHASE_COUNT; phase++) overlap_body(p, &p->micro[s][phase]);
   memory_place_reduced(p);
   memory_place_body(p, &p->begin);
   memory_place_body(p, &p->end);
-  for (int s = coordinate; s < graph->stages; s += pp)
+  for (int s = p->coordinate; s < graph->stages; s += pp)
     for (int phase = 0; phase < PHASE_COUNT; phase++) memory_place_body(p, &p->micro[s][phase]);
   memory_total(p);
   *out = p;
   return PLAIT_OK;
 }
+
+WalkPlan program_walk(const Program *p) { return schedule_walk(p->schedule, p->segments, &p->actions); }
 
 void program_destroy(Program *p) {
   if (!p) return;
@@ -96,7 +98,7 @@ void program_destroy(Program *p) {
   free(p);
 }
 
-int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->mail_bytes + p->comm_bytes; }
+int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->staging_bytes + p->comm_bytes; }
 int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
 
 static double body_flops(const Program *p, const Body *b) {

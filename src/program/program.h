@@ -13,7 +13,7 @@
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
 //                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
 //                SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
-//                MAIL s p o   offset o in a buffer of stage s's segment F or B: what it sends or receives and no other body reads
+//                STAGING s p o  offset o in a staging buffer of stage s's segment F or B: what it sends or receives and no other body reads
 //                WORK o       offset o in the workspace: lives within one body
 //                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a rank leaves to
@@ -21,11 +21,11 @@
 #pragma once
 #include "backend/backend.h"
 #include "dist/layout.h"
-#include "pipeline/schedule.h"
+#include "pipeline/walk.h"
 
-typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_MAIL, SPACE_WORK, SPACE_COMM } Space;
-typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and MAIL, phase of MAIL; bytes
-// The slots of a stage, or buffers of a segment's mail: `count` of `bytes` each, from `offset` on in a rank's working memory.
+typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_STAGING, SPACE_WORK, SPACE_COMM } Space;
+typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
+// The slots of a stage, or the staging buffers of a segment: `count` of `bytes` each, from `offset` on in a rank's working memory.
 // Microbatch m uses number m mod count.
 typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 
@@ -43,7 +43,7 @@ typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t activations;                             // slots of all stages
   int64_t workspace;                               // temporaries of bodies, and kernels' scratch
-  int64_t communication;                           // mail, and results of collectives that overlap with backward
+  int64_t communication;                           // staging buffers, and results of collectives that overlap with backward
   int64_t total;
   int64_t owned_least, owned_most;                 // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
@@ -52,6 +52,7 @@ typedef struct Program {
   const Graph *graph; // partitioned; borrowed
   Mesh mesh;
   int coordinate;     // on the pp axis
+  uint64_t chaos;     // above 0: see program/chaos.h
   Schedule *schedule; // owned; all coordinates' lists
   Segments *segments; // owned
   Body begin, end;
@@ -62,26 +63,34 @@ typedef struct Program {
   int64_t state_bytes;        // Variables
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
-  Ring (*mail)[PHASE_COUNT];  // (stages); the same
-  int64_t slot_bytes, mail_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
+  Ring (*staging)[PHASE_COUNT]; // (stages); the same
+  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
   MemoryPlan memory;
   Arena arena;
 } Program;
 
-// Compiles one coordinate's Program from a partitioned graph. Reads the back end's description for scratch sizes with
-// `threads` threads a rank. Allocates no buffers. The graph must outlive the Program.
-// `overlap`: gradient collectives start during the last backward instead of in END, and collectives of MICRO are in flight
-// until their first reader.
-int program_create(const Graph *graph, const Mesh *mesh, const ScheduleGenerator *schedule, int microbatches, int coordinate,
-                   const Backend *backend, int threads, int overlap, Program **out, Error *error);
+typedef struct ProgramOptions {
+  const ScheduleGenerator *schedule;
+  int microbatches;
+  int coordinate;         // on the pp axis
+  const Backend *backend; // whose description says how much scratch kernels need,
+  int threads;            // with so many threads a rank
+  int overlap;            // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
+                          // flight until their first reader
+  uint64_t chaos;         // above 0: seed of program/chaos.h, for tests; buffers are then packed in a random order
+} ProgramOptions;
+
+// Compiles one coordinate's Program from a partitioned graph. Allocates no buffers. The graph must outlive the Program.
+int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *options, Program **out, Error *error);
 void program_destroy(Program *p);
 void program_print(const Program *p, FILE *out);
+WalkPlan program_walk(const Program *p); // along p->actions
 
 // Fills the operands of a node as this rank sees them (sizes and IndexMaps; data NULL).
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Offset of the workspace behind slots, mail and communication buffers, and of kernels' scratch behind that.
+// Offset of the workspace behind slots, staging and communication buffers, and of kernels' scratch behind that.
 int64_t program_work_offset(const Program *p);
 int64_t program_scratch_offset(const Program *p);
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.

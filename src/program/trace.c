@@ -1,6 +1,7 @@
 // Traces: a buffer of spans on each rank, written as Chrome's trace event format (JSON), which Perfetto reads too.
 #include "program/trace.h"
 #include "base/file.h"
+#include "program/observer.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,49 @@ void trace_add(Trace *t, const TraceSpan *span) {
   if (t->count == t->capacity) t->dropped++;
   else t->span[t->count++] = *span;
 }
+
+// Observing ----------------------------------------------------------------------------------------------------------
+
+// Each instruction, and each once more in flight.
+static int body_spans(const Body *b, const Action *a) { return 2 * ((a->to ? a->to : b->count) - a->from); }
+
+int trace_program_spans(const Program *p) {
+  int n = 0;
+  for (int i = 0; i < p->actions.count; i++) {
+    const Action *a = &p->actions.data[i];
+    n += 2; // the action, and what a REDUCE starts
+    if (a->kind == ACTION_BEGIN) n += body_spans(&p->begin, a);
+    if (a->kind == ACTION_END) n += body_spans(&p->end, a);
+    if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD) n += body_spans(&p->micro[a->stage][action_phase(a)], a);
+  }
+  return n;
+}
+
+static void see(void *self, const Observation *o) {
+  Trace *t = self;
+  const Action *a = o->action;
+  const Node *n = o->node;
+  if (!t->on) return;
+  switch (o->event) {
+  case OBSERVE_ACTION: t->action = trace_clock(); break;
+  case OBSERVE_INSTRUCTION: t->instruction = trace_clock(); break;
+  case OBSERVE_ACTION_END: {
+    int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
+    trace_end(t, t->action, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1, in_slot ? a->microbatch : -1);
+    break;
+  }
+  case OBSERVE_INSTRUCTION_END:
+    if (!o->left_to_owner) trace_end(t, t->instruction, op_name(n->op), n->name, op_def(n->op)->communicates ? "communication" : "kernel", -1, -1);
+    break;
+  case OBSERVE_LANDED: // until it was waited for; it may have been done before
+    trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, trace_clock(), -1, -1, true});
+    break;
+  default: break;
+  }
+}
+
+const ObserverDef observer_trace = {
+    "trace", OBSERVES(ACTION) | OBSERVES(ACTION_END) | OBSERVES(INSTRUCTION) | OBSERVES(INSTRUCTION_END) | OBSERVES(LANDED), 0, see};
 
 // Writing ------------------------------------------------------------------------------------------------------------
 

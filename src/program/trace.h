@@ -2,6 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
+#include "program/program.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,7 +14,8 @@ typedef struct TraceSpan {
   bool in_flight;            // ran beside what this thread did
 } TraceSpan;
 
-// One per rank, used by its thread alone. All memory is there from the start: spans beyond it are counted, not kept.
+// One per rank, used by its thread alone; an observer of its executors. All memory is there from the start: spans beyond it are
+// counted, not kept.
 typedef struct Trace {
   bool on;                // inside a chosen step
   int64_t first, last;    // the chosen steps
@@ -22,12 +24,15 @@ typedef struct Trace {
   int64_t dropped;
   bool written;
   char title[64];
+  double action, instruction; // when those under way began
   TraceSpan *span;        // (capacity)
 } Trace;
 
 // title: of the rank, as in "rank 3: pp 1 dp 1".
 Trace *trace_create(int rank, const char *title, int64_t first, int64_t steps, int capacity);
 void trace_destroy(Trace *trace); // NULL is fine
+// The spans that a run of a Program makes, at most.
+int trace_program_spans(const Program *program);
 // Agrees on time 0. Collective over `world` (NULL: one rank). On one machine all ranks read the same clock; on several
 // they start at the same barrier.
 int trace_align(Trace *trace, PlaitComm *world, bool one_machine, Error *error);

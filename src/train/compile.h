@@ -18,6 +18,7 @@ typedef struct CompileOptions {
   RecomputeMode recompute; // and how many blocks of a stage, 0: all
   int recompute_layers;
   UpdateOptions update;  // MODEL_TRAIN; samples and seq are filled in
+  uint64_t chaos;        // of the Programs: see program/chaos.h; 0: none
   const char *after;     // stop behind this pass, for `plait explain`; NULL: all
 } CompileOptions;
 

@@ -1,7 +1,5 @@
-// Counts what executor_create allocates (program/exec.c, Binding), instruction by instruction.
+// Counts what executor_create allocates (program/bind.c), instruction by instruction.
 #include "train/host_memory.h"
-
-enum { BOUND_BYTES = 128 }; // a bound instruction without its operands and buffers
 
 static int64_t extent(const Tensor *t, int from, int to) {
   int64_t n = 1;
@@ -26,8 +24,8 @@ static int64_t body_bytes(const Graph *g, const Body *body) {
   int64_t bytes = 0;
   for (int i = 0; i < body->count; i++) {
     const Node *n = &g->node.data[body->instruction[i].node];
-    bytes += BOUND_BYTES + (n->ninput + n->noutput + 2) * (int64_t)sizeof(Operand);
-    if (op_def(n->op)->communicates) bytes += pieces(g, n) * (int64_t)(2 * sizeof(int64_t) + 2 * sizeof(int) + sizeof(int64_t) + sizeof(PlaitBuffer));
+    bytes += (int64_t)sizeof(Bound) + (n->ninput + n->noutput + 2) * (int64_t)sizeof(Operand) + (n->ninput + 1) * (int64_t)sizeof(int);
+    if (op_def(n->op)->communicates) bytes += pieces(g, n) * (int64_t)(sizeof(Piece) + sizeof(PlaitBuffer));
   }
   return bytes;
 }

@@ -8,7 +8,9 @@ static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *sche
   int pp = j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size, code = PLAIT_OK;
   *out = xcalloc((size_t)pp, sizeof **out);
   for (int c = 0; c < pp && !code; c++) {
-    code = program_create(g, &j->options.mesh, schedule, microbatches, c, j->backend, j->threads + j->helpers, j->options.layout.bucket_bytes > 0, &(*out)[c], error);
+    ProgramOptions o = {.schedule = schedule, .microbatches = microbatches, .coordinate = c, .backend = j->backend, .threads = j->threads + j->helpers,
+                        .overlap = j->options.layout.bucket_bytes > 0, .chaos = j->options.chaos};
+    code = program_create(g, &j->options.mesh, &o, &(*out)[c], error);
     if (!code && program_work_bytes((*out)[c]) > j->work_bytes) j->work_bytes = program_work_bytes((*out)[c]);
   }
   return code;
@@ -96,7 +98,10 @@ int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *e
   int code = state_create(job->program[c], job->work_bytes, rank, &r->state, error);
   if (!code) state_init(r->state, job->seed);
   if (!code) code = executor_create(job->program[c], r->state, job->backend, r->team, world, job->seed, &r->train, error);
-  if (!code && job->check) executor_agree(r->train);
+  if (!code && job->check) {
+    r->agreement = agreement_create(job->program[c], r->state, world);
+    executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
+  }
   if (!code && job->evaluate) code = executor_create(job->evaluation[c], r->state, job->backend, r->team, world, job->seed, &r->evaluate, error);
   if (code) rank_destroy(r);
   else *out = r;
@@ -109,6 +114,7 @@ void rank_destroy(Rank *r) {
   loader_close(r->loader);
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
+  agreement_destroy(r->agreement);
   state_destroy(r->state);
   trace_destroy(r->trace);
   team_destroy(r->team);
@@ -122,9 +128,9 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
   int n = snprintf(title, sizeof title, "rank %d:", r->rank);
   for (int a = 0; a < mesh->naxis; a++)
     n += snprintf(title + n, sizeof title - (size_t)n, " %s %d", mesh->axis[a].name, mesh_coordinate(mesh, r->rank, a));
-  int64_t spans = steps * (executor_trace_spans(r->train) + BETWEEN);
+  int64_t spans = steps * (trace_program_spans(r->state->program) + BETWEEN);
   r->trace = trace_create(r->rank, title, first, steps, (int)(spans < MOST ? spans : MOST));
-  executor_set_trace(r->train, r->trace);
+  executor_observe(r->train, OBSERVER_TRACE, r->trace);
 }
 
 static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, int64_t global_batch) {
@@ -186,12 +192,13 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
 static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *counters, NonFinite *first, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
-  *first = (NonFinite){.rank = r->rank, .variable = -1};
-  executor_set_check(r->train, first);
-  executor_set_trace(r->train, NULL);
+  FiniteSearch search = {r->job->train, {.rank = r->rank, .variable = -1}};
+  executor_observe(r->train, OBSERVER_FINITE, &search);
+  executor_observe(r->train, OBSERVER_TRACE, NULL);
   int code = executor_run(r->train, (uint64_t)step, inputs, error);
-  executor_set_check(r->train, NULL);
-  executor_set_trace(r->train, r->trace);
+  executor_observe(r->train, OBSERVER_FINITE, NULL);
+  executor_observe(r->train, OBSERVER_TRACE, r->trace);
+  *first = search.first;
   return code ? code : share_first(r, first, error);
 }
 
@@ -247,7 +254,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   code = executor_run(r->train, (uint64_t)step, inputs, error);
   if (!code && state_scalar(r->state, "skip") != 0)
     code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, inputs, counters, &result->first, error);
-  if (!code && r->job->check) code = executor_check_agreement(r->train, step, error);
+  if (!code && r->job->check) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);

@@ -1,7 +1,10 @@
 // A rank at work: its State, its Programs for training and evaluation, its loader. One per thread or process.
 #pragma once
 #include "data/loader.h"
+#include "program/agreement.h"
 #include "program/exec.h"
+#include "program/finite.h"
+#include "program/trace.h"
 #include "train/compile.h"
 #include "train/watchdog.h"
 
@@ -49,6 +52,7 @@ typedef struct Rank {
   Loader *loader;
   Watchdog *watchdog;     // optional
   Trace *trace; // NULL: none
+  Agreement *agreement; // NULL: ranks do not compare
 } Rank;
 
 // Allocates and binds; the parameters are initialised from the seed. world may be NULL for a mesh of one rank.

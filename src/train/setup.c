@@ -2,6 +2,7 @@
 #include "train/setup.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
+#include "program/chaos.h"
 #include "train/layouts.h"
 #include <sched.h>
 #include <string.h>
@@ -212,7 +213,8 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .layout = layout_of(recipe, &mesh),
       .stages = recipe->mesh.pp * recipe_virtual_stages(recipe),
       .cut_given = recipe->parallel.layers.count > 0,
-      .update = update_options(recipe)};
+      .update = update_options(recipe),
+      .chaos = chaos_of_environment()};
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "%sdata.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
                      recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);

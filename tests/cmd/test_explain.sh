@@ -57,6 +57,14 @@ expect 2 'must end in .svg \(a picture\) or .json' "$PLAIT" explain recipe.yaml 
 expect 2 'give one of them' "$PLAIT" explain recipe.yaml --timeline a.svg --mesh
 expect 1 'nowhere' "$PLAIT" explain recipe.yaml --timeline nowhere/a.svg
 
+# ---- what actions wait for and which buffers they take is printed between them
+"$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=16 --rank-coordinate 0 > walk.txt || fail "explain mesh.pp=2"
+[ "$(grep -c '^    microbatch [0-9]* enters slot' walk.txt)" -eq 3 ] || fail "walk.txt: slots entered"
+[ "$(grep -c '^    microbatch [0-9]* leaves slot' walk.txt)" -eq 3 ] || fail "walk.txt: slots left"
+grep -q '^    wait until %[0-9]* of microbatch 0, sent from F staging buffer 0 of stage 0, has been received$' walk.txt || fail "walk.txt: no wait"
+"$PLAIT" explain recipe.yaml > walk.txt || fail "explain"
+grep -qE 'staging|wait until' walk.txt && fail "one rank has nothing to stage or wait for"
+
 # ---- mesh
 "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=3 mesh.tp=2 parallel.pipeline=interleaved --mesh > mesh.txt || fail "--mesh"
 diff - mesh.txt <<'T' || fail "--mesh of 12 ranks"

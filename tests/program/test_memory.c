@@ -97,7 +97,7 @@ static void check_lasting(const Program *p) {
     Ranges live = {0};
     for (int i = 0; i < p->graph->tensor.count; i++) {
       const Tensor *t = graph_tensor(p->graph, i);
-      if ((p->place[i].space == SPACE_SLOT || p->place[i].space == SPACE_MAIL) && p->place[i].stage == s) assert_true(is_here(p, t));
+      if ((p->place[i].space == SPACE_SLOT || p->place[i].space == SPACE_STAGING) && p->place[i].stage == s) assert_true(is_here(p, t));
       if (p->place[i].space != SPACE_SLOT || p->place[i].stage != s) continue;
       vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
     }
@@ -113,15 +113,15 @@ static void check_lasting(const Program *p) {
       Ranges live = {0};
       for (int i = 0; i < p->graph->tensor.count; i++) {
         const Place *place = &p->place[i];
-        if (place->space == SPACE_MAIL && place->stage == s && (int)place->phase == phase)
+        if (place->space == SPACE_STAGING && place->stage == s && (int)place->phase == phase)
           vec_push(&live, (Range){place->offset, place->offset + bytes_of(graph_tensor(p->graph, i)), 0, 0, i});
       }
-      check_apart(p, &live, p->mail[s][phase].bytes);
+      check_apart(p, &live, p->staging[s][phase].bytes);
       vec_free(&live);
-      if (p->mail[s][phase].count) assert_true(p->mail[s][phase].offset == slots);
-      slots += p->mail[s][phase].count * p->mail[s][phase].bytes;
+      if (p->staging[s][phase].count) assert_true(p->staging[s][phase].offset == slots);
+      slots += p->staging[s][phase].count * p->staging[s][phase].bytes;
     }
-  assert_true(p->slot_bytes + p->mail_bytes == slots);
+  assert_true(p->slot_bytes + p->staging_bytes == slots);
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = graph_tensor(p->graph, i);
     if (p->place[i].space == SPACE_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
@@ -163,7 +163,7 @@ static void check_program(const Program *p) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) check_body(p, &p->micro[s][phase]);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
-  assert_true(m->activations == p->slot_bytes && m->communication == p->mail_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
+  assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
   assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
   assert_true(m->total == p->state_bytes + program_work_bytes(p));
   assert_true(program_work_offset(p) == m->activations + m->communication && program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);

@@ -1,0 +1,204 @@
+// Binding at load: everything about an instruction that does not change from step to step.
+#include "program/bind.h"
+#include <string.h>
+
+int64_t tensor_local_elements(const Tensor *t) {
+  int64_t n = 1;
+  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
+  return n;
+}
+
+char *binding_pointer(const Binding *b, const StepInput *inputs, int tensor, int microbatch) {
+  const Program *p = b->program, *owner = b->state->program;
+  const Place *place = &p->place[tensor];
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  switch (place->space) {
+  case SPACE_VARIABLE: {
+    int v = b->variable[t->variable];
+    return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
+  }
+  case SPACE_INPUT: return (char *)(uintptr_t)inputs[t->input].base + microbatch * inputs[t->input].stride;
+  case SPACE_SLOT:
+  case SPACE_STAGING: {
+    const Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
+    return b->state->work + ring->offset + microbatch % ring->count * ring->bytes + place->offset;
+  }
+  case SPACE_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
+  case SPACE_WORK: return b->state->work + program_work_offset(p) + place->offset;
+  case SPACE_NONE: break;
+  }
+  return NULL;
+}
+
+// Communicators -----------------------------------------------------------------------------------------------------
+
+static int index_of(const GroupList *groups, const CommAttr *attr) {
+  int i = 0;
+  while (i < groups->count && (groups->data[i].axes != attr->axes || groups->data[i].coordinates != attr->stages)) i++;
+  return i;
+}
+
+int group_find(const GroupList *groups, const CommAttr *attr) {
+  int i = index_of(groups, attr);
+  CHECK(i < groups->count, "a collective without a group");
+  return i;
+}
+
+void graph_groups(const Graph *g, GroupList *groups) {
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (!op_def(n->op)->communicates) continue;
+    const CommAttr *attr = node_attr(n, CommAttr);
+    if (index_of(groups, attr) == groups->count) vec_push(groups, (Group){attr->axes, attr->stages, NULL});
+  }
+}
+
+// Every rank goes through all groups in the same order, and makes those that it is in.
+static int create_groups(Binding *b, PlaitComm *world, Error *error) {
+  const Mesh *mesh = &b->program->mesh;
+  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_axis(mesh, "pp");
+  graph_groups(b->program->graph, &b->group);
+  for (int i = 0; i < b->group.count && !code; i++) {
+    Group *group = &b->group.data[i];
+    int member = !group->coordinates || group->coordinates >> mesh_coordinate(mesh, rank, pp) & 1;
+    int count = mesh_group(mesh, rank, group->axes, group->coordinates, ranks);
+    if (member) code = plait_comm_create(world, ranks, count, &group->comm, error);
+  }
+  for (int direction = 0; direction < 2 && !code && mesh->axis[pp].size > 1; direction++) {
+    int count = mesh_group(mesh, rank, 1u << pp, 0, ranks);
+    code = plait_comm_create(world, ranks, count, &b->pipe[direction], error);
+  }
+  return code;
+}
+
+// Instructions ------------------------------------------------------------------------------------------------------
+
+// In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they have, and of
+// one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
+static int adds_here(const Binding *b, const Node *n, int k) {
+  const Graph *g = b->program->graph;
+  int spans = 0, first = 0;
+  if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
+  for (int i = 0; i < n->ninput; i++) spans |= n->input[i] >= 0 && (graph_holders(g, n->input[i]) & n->stages) != n->stages;
+  if (!spans) return 1;
+  uint64_t holders = graph_holders(g, n->input[k]);
+  while (!(holders >> first & 1)) first++;
+  return first % b->program->schedule->coordinates == b->program->coordinate;
+}
+
+static int64_t extent(const Tensor *t, int from, int to) {
+  int64_t n = 1;
+  for (int d = from; d < to; d++) n *= t->local[d];
+  return n;
+}
+
+// The buffers of a collective: one a tensor, or one for each block of the dims outside the gathered or scattered dim.
+static void bind_pieces(Binding *binding, Bound *b) {
+  const Graph *g = binding->program->graph;
+  const Node *n = b->node;
+  for (int pass = 0; pass < 2; pass++) {
+    int count = 0;
+    for (int k = 0; k < n->ninput; k++) {
+      const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+      const Tensor *whole = n->op == OP_REDUCE_SCATTER ? in : out, *shard = n->op == OP_REDUCE_SCATTER ? out : in;
+      int d = 0, rank = in->shape.rank;
+      while (d < rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
+      int same = n->op == OP_ALL_REDUCE || op_def(n->op)->rooted; // both sides
+      int64_t blocks = same ? 1 : extent(shard, 0, d), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = same ? extent(in, 0, rank) : extent(shard, d, rank);
+      int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
+      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
+            (long long)(blocks * shards * elements));
+      for (int64_t i = 0; i < blocks; i++, count++) {
+        if (!pass) continue;
+        int64_t wide = i * shards * elements * size, narrow = i * elements * size;
+        b->piece[count] = (Piece){n->op == OP_REDUCE_SCATTER ? wide : narrow, n->op == OP_ALL_GATHER ? wide : narrow, elements, k, k};
+      }
+    }
+    if (pass) continue;
+    b->pieces = count;
+    b->piece = arena_array(&binding->arena, Piece, count);
+    b->buffer = arena_array(&binding->arena, PlaitBuffer, count);
+  }
+}
+
+static void bind_node(Binding *binding, const Node *n, Bound *b) {
+  const Program *p = binding->program;
+  const Placement *owner = node_owner(p->graph, n);
+  b->node = n;
+  b->left_to_owner = owner && !placement_here(&p->mesh, owner, binding->state->rank);
+  b->name = philox_name(n->name);
+  b->input = arena_array(&binding->arena, Operand, n->ninput + 1);
+  b->output = arena_array(&binding->arena, Operand, n->noutput + 1);
+  program_operands(p, n, binding->state->rank, b->input, b->output);
+  int *tensor = arena_array(&binding->arena, int, n->ninput + 1);
+  for (int k = 0; k < n->ninput; k++) {
+    if (!adds_here(binding, n, k)) continue;
+    b->input[b->ninput] = b->input[k];
+    tensor[b->ninput++] = n->input[k];
+  }
+  b->tensor = tensor;
+  if (op_def(n->op)->communicates) {
+    b->comm = binding->group.data[group_find(&binding->group, node_attr(n, CommAttr))].comm;
+    bind_pieces(binding, b);
+    return;
+  }
+  const KernelEntry *entry = binding->backend->find(binding->backend, n->op, node_dtype(p->graph, n));
+  b->kernel = entry ? entry->kernel : op_def(n->op)->reference;
+  CHECK(b->kernel, "op %s has no kernel", op_name(n->op));
+}
+
+static BoundBody bind_body(Binding *binding, const Body *body) {
+  BoundBody b = {body->count, arena_array(&binding->arena, Bound, body->count + 1)};
+  for (int i = 0; i < body->count; i++) {
+    bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b.bound[i]);
+    b.bound[i].until = body->instruction[i].wait;
+    if (!b.bound[i].until) continue;
+    b.bound[i].next_due = b.bound[b.bound[i].until].due;
+    b.bound[b.bound[i].until].due = i + 1;
+  }
+  return b;
+}
+
+static int bind_variables(Binding *b, Error *error) {
+  const Graph *g = b->program->graph, *owner = b->state->program->graph;
+  b->variable = arena_array(&b->arena, int, g->variable.count + 1);
+  for (int i = 0; i < g->variable.count; i++) {
+    int v = b->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
+    if (b->program->variable_offset[i] < 0) continue;
+    if (v < 0 || b->state->program->variable_offset[v] < 0 || owner->variable.data[v].allocated < g->variable.data[i].allocated ||
+        owner->variable.data[v].copies < g->variable.data[i].copies || !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
+      return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in", g->variable.data[i].name);
+  }
+  return PLAIT_OK;
+}
+
+int binding_make(Binding *b, const Program *p, State *state, const Backend *backend, PlaitComm *world, Error *error) {
+  *b = (Binding){.program = p, .state = state, .backend = backend};
+  int code = bind_variables(b, error);
+  if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
+  if (code) return code;
+  b->begin = bind_body(b, &p->begin);
+  b->end = bind_body(b, &p->end);
+  b->micro = arena_alloc(&b->arena, sizeof *b->micro * (size_t)p->graph->stages);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) b->micro[s][phase] = bind_body(b, &p->micro[s][phase]);
+  return PLAIT_OK;
+}
+
+void binding_free(Binding *b) {
+  for (int i = 0; i < b->group.count; i++) plait_comm_destroy(b->group.data[i].comm);
+  for (int i = 0; i < 2; i++) plait_comm_destroy(b->pipe[i]);
+  vec_free(&b->group);
+  arena_free(&b->arena);
+}
+
+BoundBody *binding_body(Binding *b, const Action *a) {
+  switch (a->kind) {
+  case ACTION_BEGIN: return &b->begin;
+  case ACTION_END: return &b->end;
+  case ACTION_FORWARD:
+  case ACTION_BACKWARD: return &b->micro[a->stage][action_phase(a)];
+  default: return NULL;
+  }
+}

@@ -1,0 +1,61 @@
+// A Program bound to a rank: operands, IndexMaps, kernels, communicators. Made once, before the first step.
+#pragma once
+#include "plait/comm.h"
+#include "program/state.h"
+
+typedef struct Piece { int64_t send, recv, count; int input, output; } Piece; // byte offsets into operands; count in elements
+
+// An instruction. Its operands point at memory only while it runs: see binding_pointer.
+typedef struct Bound {
+  const Node *node;
+  int left_to_owner;      // another rank owns what it works on
+  Kernel kernel;          // NULL for a collective
+  int ninput;             // terms that live here, see stage
+  const int *tensor;      // (ninput) their tensors
+  Operand *input, *output;
+  uint64_t name;
+  PlaitComm *comm;        // collectives
+  int pieces;
+  Piece *piece;
+  PlaitBuffer *buffer;    // (pieces) scratch for the call
+  int until;              // of a collective in flight: see Instruction.wait
+  int due, next_due;      // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
+  int started;            // in flight since `issued`, by a REDUCE or in its body; `done` is waited for
+  PlaitEvent done;
+  double issued;
+} Bound;
+
+typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
+
+// A set of ranks that collectives run over: those that differ in `axes`, along the pipeline axis only at `coordinates` (0: all).
+typedef struct Group { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it
+typedef Vec(Group) GroupList;
+
+// Memory of a graph input for one step: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
+typedef struct StepInput { const void *base; int64_t stride; } StepInput;
+
+typedef struct Binding {
+  const Program *program;
+  State *state;
+  const Backend *backend;
+  int *variable;              // Variable of this graph → of the State's graph
+  BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
+  GroupList group;
+  PlaitComm *pipe[2];         // backward and forward direction over the pp axis
+  Arena arena;
+} Binding;
+
+// Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. Everything is
+// borrowed. binding_free releases what was made, also after an error.
+int binding_make(Binding *binding, const Program *program, State *state, const Backend *backend, PlaitComm *world, Error *error);
+void binding_free(Binding *binding);
+
+// The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm NULL. The caller
+// frees the list with vec_free.
+void graph_groups(const Graph *graph, GroupList *groups);
+int group_find(const GroupList *groups, const CommAttr *attr); // index of a collective's group
+
+// Where a tensor's memory is for a microbatch; NULL where it has none here.
+char *binding_pointer(const Binding *binding, const StepInput *inputs, int tensor, int microbatch);
+BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none
+int64_t tensor_local_elements(const Tensor *tensor);
