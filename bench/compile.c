@@ -1,6 +1,6 @@
 // Time and memory of recipe → Program, as a planner tries layouts: bench/compile RECIPE [key=value …]. Not a test.
 // The recipe of a 96-layer GPT of 175 billion parameters on 2,240 ranks is bench/compile.yaml.
-#include "train/rank.h"
+#include "runtime/job.h"
 #include "train/setup.h"
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -33,15 +33,17 @@ int main(int argc, char **argv) {
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
     if (setup_compile_options(&recipe, &config, &options, &schedule, &error) || backend_by_name("cpu", &backend, &error)) return fail(&error);
     Graph *g = NULL;
-    if (compile_graph(&config, &options, &g, NULL, &error)) return fail(&error);
+    if (compile_graph(&config, &options, &g, &error)) return fail(&error);
     double graph = seconds() - start, slowest = 0;
     ranks = options.mesh.ranks;
     coordinates = options.mesh.axis[mesh_axis(&options.mesh, "pp")].size;
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
+      ProgramOptions o = {.schedule = schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .backend = backend,
+                          .threads = 1, .overlap = 1};
       start = seconds();
-      if (program_create(g, &options.mesh, schedule, (int)(options.step_samples / options.micro_samples), tried[i], backend, 1, 1, &p, &error)) return fail(&error);
+      if (program_create(g, &options.mesh, &o, &p, &error)) return fail(&error);
       if (seconds() - start > slowest) slowest = seconds() - start;
       program_destroy(p);
     }

@@ -7,8 +7,8 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "comm/launcher.h"
+#include "runtime/session.h"
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,48 +204,38 @@ static int run_rank(const Plan *plan, PlaitComm *comm) {
   return code;
 }
 
-typedef struct Rank { const Plan *plan; PlaitWorld *world; int rank, code; Error error; } Rank;
+static int measure_rank(Rank *r, void *plan, Error *error) {
+  int code = run_rank(plan, r->world);
+  return code ? error_set(error, code, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+}
 
-static void *rank_thread(void *argument) {
-  Rank *r = argument;
-  PlaitComm *comm = NULL;
-  r->code = plait_comm_world(r->world, r->rank, &comm, &r->error);
-  if (!r->code && (r->code = run_rank(r->plan, comm))) error_set(&r->error, r->code, "%s", plait_comm_error(comm));
-  plait_comm_destroy(comm);
-  return NULL;
+// Threads of this process, or with a communicator one rank of its world.
+static int run_session(const Plan *plan, PlaitComm *comm, Error *error) {
+  Session *session;
+  int code = session_open(&(SessionOptions){.ranks = plan->ranks, .comm = comm}, &session, error);
+  if (code) return code;
+  code = session_run(session, measure_rank, (void *)(uintptr_t)plan, error);
+  session_close(session);
+  return code;
 }
 
 static int run_threads(const Plan *plan, Error *error) {
-  PlaitWorld *world;
   double need = 2.0 * plan->ranks * (double)largest_of(plan), have = (double)memory_usage_available();
   if (have >= 0 && need > have)
     return error_set(error, PLAIT_BAD_INPUT, "%d ranks with two buffers of %s each need %s, but %s are available; take fewer --ranks or smaller --sizes",
                      plan->ranks, units_bytes((double)largest_of(plan)).s, units_bytes(need).s, units_bytes(have).s);
-  int code = plait_world_local_create(plan->ranks, &world, error);
-  if (code) return code;
-  Rank *ranks = xcalloc((size_t)plan->ranks, sizeof *ranks);
-  pthread_t *threads = xcalloc((size_t)plan->ranks, sizeof *threads);
   print_head(plan, "local (threads of one process)");
-  for (int r = 0; r < plan->ranks; r++) {
-    ranks[r] = (Rank){.plan = plan, .world = world, .rank = r};
-    CHECK(!pthread_create(&threads[r], NULL, rank_thread, &ranks[r]), "cannot start a thread for rank %d", r);
-  }
-  for (int r = 0; r < plan->ranks; r++) {
-    pthread_join(threads[r], NULL);
-    if (ranks[r].code && !code) code = ranks[r].code, *error = ranks[r].error;
-  }
-  plait_world_destroy(world);
-  free(threads);
-  free(ranks);
-  return code;
+  return run_session(plan, NULL, error);
 }
 
-static int run_processes(Plan *plan, PlaitWorld *world) {
-  Rank rank = {.plan = plan, .world = world, .rank = plait_world_rank(world)};
-  if (!rank.rank) print_head(plan, "mpi (processes), beside the plain MPI call");
-  rank_thread(&rank);
+static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
+  PlaitComm *comm = NULL;
+  int rank = plait_world_rank(world), code = plait_comm_world(world, rank, &comm, error);
+  if (!rank) print_head(plan, "mpi (processes), beside the plain MPI call");
+  if (!code) code = run_session(plan, comm, error);
+  plait_comm_destroy(comm);
   plait_world_destroy(world); // ends the job with a sentence if a call has failed
-  return rank.code;
+  return code;
 }
 
 // ---- the command ----
@@ -271,7 +261,7 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
   }
   plan->ranks = plait_world_size(world);
   plan->plain = 1;
-  return run_processes(plan, world);
+  return run_processes(plan, world, error);
 }
 
 int cmd_bench(int argc, char **argv) {

@@ -6,7 +6,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "comm/launcher.h"
-#include "train/setup.h"
+#include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <jansson.h>
@@ -96,7 +96,7 @@ static void tell_cores(void) {
   char model[256], quota[128];
   long period = 0, allowed = 0, online = sysconf(_SC_NPROCESSORS_ONLN);
   value_of("/proc/cpuinfo", "model name", model, sizeof model);
-  int cores = setup_cores();
+  int cores = cores_available();
   say(GOOD, "cores", "%d of %ld for this process%s%s", cores, online, *model ? ": " : "", model);
   first_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
   if (sscanf(quota, "%ld %ld", &allowed, &period) == 2 && period > 0 && allowed < period * cores) {

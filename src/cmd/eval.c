@@ -1,15 +1,15 @@
 // plait eval: loss, perplexity and bits per byte of a model on a corpus.
+#include "base/cores.h"
 #include "base/signals.h"
 #include "cmd/cmd.h"
+#include "cmd/launched.h"
 #include "cmd/options.h"
-#include "data/loader.h"
 #include "data/tokenizer.h"
-#include "infer/single.h"
-#include "train/setup.h"
+#include "infer/inference.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TOKENS_AT_ONCE = 4096, LONGEST_DEFAULT = 1024 };
@@ -20,18 +20,13 @@ typedef struct Eval {
   bool seq_len_given, across;
   ModelSource source;
   Tokenizer *tokenizer; // NULL: bytes are not known
-  Single model;
-  Loader *loader;
-  double loss_sum, tokens; // nats, predicted tokens
-  int64_t bytes;           // of the text of the predicted tokens
+  Inference model;
+  DataSource *sources;
+  LoaderConfig loader;
+  double loss, tokens; // nats a predicted token, and how many; of rank 0
+  int64_t bytes;       // of the text of the predicted tokens, over all ranks
   double started, shown;
 } Eval;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // ---- preparation ---------------------------------------------------------------------------------------------------
 
@@ -54,102 +49,121 @@ static int open_tokenizer(Eval *e, Error *error) {
   return path ? tokenizer_load(path, &e->tokenizer, error) : PLAIT_OK;
 }
 
-static int open_data(Eval *e, int64_t batch, Error *error) {
+static int find_data(Eval *e, Error *error) {
   const Recipe *recipe = e->source.has_recipe ? &e->source.recipe : NULL;
   int count = e->data ? 1 : recipe ? recipe->data.valid.count : 0;
   if (!count)
     return error_set(error, PLAIT_BAD_INPUT, "%s does not say what to evaluate on%s; give --data PREFIX",
                      e->source.path, recipe ? " (its recipe has no data.valid)" : "");
-  DataSource *sources = xcalloc((size_t)count, sizeof *sources);
-  for (int i = 0; i < count; i++) sources[i] = (DataSource){e->data ? e->data : recipe->data.valid.items[i].prefix, 1};
-  const LoaderConfig config = {.sources = sources,
-                               .source_count = count,
-                               .seq_len = (int)e->seq_len,
-                               .document_mask = !e->across && (!recipe || recipe->data.document_mask),
-                               .vocab_size = (int)e->source.config.vocab,
-                               .evaluation = 1,
-                               .global_batch = batch,
-                               .micro_batch_global = batch,
-                               .data_ranks = 1,
-                               .prefetch_steps = 2};
-  int code = loader_open(&config, 0, &e->loader, error);
-  free(sources);
+  e->sources = xcalloc((size_t)count, sizeof *e->sources);
+  for (int i = 0; i < count; i++) e->sources[i] = (DataSource){e->data ? e->data : recipe->data.valid.items[i].prefix, 1};
+  e->loader = (LoaderConfig){.sources = e->sources,
+                             .source_count = count,
+                             .seq_len = (int)e->seq_len,
+                             .document_mask = !e->across && (!recipe || recipe->data.document_mask),
+                             .vocab_size = (int)e->source.config.vocab,
+                             .prefetch_steps = 2};
+  return PLAIT_OK;
+}
+
+// The corpus is opened once before the ranks start, so that what is wrong with it is said before.
+static int check_data(const Eval *e, Error *error) {
+  const LoaderConfig *c = &e->loader;
+  SamplerConfig config = {c->sources, c->source_count, c->seq_len, c->document_mask, c->vocab_size, 1, c->seed};
+  Sampler sampler;
+  int code = sampler_open(&sampler, &config, error);
+  if (!code) sampler_close(&sampler);
   return code;
 }
 
-static int prepare(Eval *e, const char *path, int64_t *batch, Error *error) {
-  int code = model_source_open(&e->source, path, error);
+static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error) {
+  int code = model_source_open(&e->source, words->words[0], error);
   if (!code) code = choose_length(e, error);
   if (!code) code = open_tokenizer(e, error);
+  if (!code) code = find_data(e, error);
+  if (!code) code = check_data(e, error);
+  code = launch_agree(launch, code, error);
   if (code) return code;
-  *batch = e->seq_len < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / e->seq_len : 1;
-  code = open_data(e, *batch, error);
-  return code ? code : single_create(&e->model, &e->source, MODEL_EVALUATE, *batch, e->seq_len, (int)e->threads, error);
+  const InferenceOptions o = {.mode = MODEL_EVALUATE,
+                              .command = "plait eval",
+                              .seq = e->seq_len,
+                              .rows = e->seq_len < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / e->seq_len : 1,
+                              .threads = (int)e->threads,
+                              .key_count = words->count - 1,
+                              .keys = words->words + 1};
+  return inference_open(&e->model, &e->source, &o, launch, error);
 }
 
 // ---- the loop ------------------------------------------------------------------------------------------------------
 
 // Bytes of the text that the predicted tokens stand for. Special tokens (end of text) stand for none.
-static int count_bytes(Eval *e, const int32_t *targets, int64_t n, Error *error) {
+static int count_bytes(const Eval *e, const int32_t *targets, int64_t n, int64_t *bytes, Error *error) {
   const Tokenizer *t = e->tokenizer;
   for (int64_t i = 0; i < n && t; i++) {
     if (targets[i] < 0) continue;
     if (!tokenizer_token(t, targets[i]))
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "the data holds token %d, which the tokenizer does not have: it is another one's", targets[i]);
-    if (!t->token_special[targets[i]]) e->bytes += t->decoded[targets[i]].bytes;
+      return error_set(error, PLAIT_BAD_INPUT, "the data holds token %d, which the tokenizer does not have: it belongs to another tokenizer", targets[i]);
+    if (!t->token_special[targets[i]]) *bytes += t->decoded[targets[i]].bytes;
   }
   return PLAIT_OK;
 }
 
-static int run_batch(Eval *e, const Batch *b, int64_t batch, Error *error) {
-  const SingleInput inputs[] = {{"tokens", b->tokens},
-                                {"positions", b->positions},
-                                {"documents", b->documents},
-                                {"targets", b->targets},
-                                {"step_targets", b->targets}};
-  int code = single_run(&e->model, inputs, 5, error);
-  double n = state_scalar(e->model.state, "target_count");
-  if (n > 0) e->loss_sum += state_scalar(e->model.state, "loss") * n;
-  e->tokens += n;
-  return code ? code : count_bytes(e, b->targets, batch * e->seq_len, error);
-}
+typedef struct Part { Eval *eval; double loss_sum, tokens; int64_t bytes; } Part; // loss and tokens of all ranks, bytes of this one
 
-static void show_progress(Eval *e) {
-  double t = now();
-  if (t - e->shown < 0.5 || e->tokens <= 0 || !isatty(STDERR_FILENO)) return;
+static void show_progress(Eval *e, const Part *p) {
+  double t = trace_clock();
+  if (t - e->shown < 0.5 || p->tokens <= 0 || !isatty(STDERR_FILENO)) return;
   e->shown = t;
-  fprintf(stderr, "\r%.0f tokens, loss %.4f\033[K\r", e->tokens, e->loss_sum / e->tokens);
+  fprintf(stderr, "\r%.0f tokens, loss %.4f\033[K\r", p->tokens, p->loss_sum / p->tokens);
 }
 
-static int run(Eval *e, int64_t batch, Error *error) {
-  int code = PLAIT_OK;
-  Batch *b;
-  e->started = e->shown = now();
-  while (!code && !(code = loader_next(e->loader, &b, NULL, error))) {
-    code = run_batch(e, b, batch, error);
-    loader_release(e->loader, b);
-    if (!code && signals_stop()) code = error_set(error, PLAIT_INTERRUPTED, "stopped by a signal");
-    if (!code) show_progress(e);
-  }
-  if (isatty(STDERR_FILENO)) fputs("\033[K", stderr);
-  if (code < 0) return code;
-  if (e->tokens <= 0)
-    return error_set(error, PLAIT_BAD_INPUT, "%s has no token to predict", e->data ? e->data : "data.valid");
+static int after_batch(Rank *r, void *part, const Batch *b, double loss, double tokens, Error *error) {
+  Part *p = part;
+  int signal = 0, code = PLAIT_OK;
+  if (inference_speaks(r)) code = count_bytes(p->eval, b->targets, b->samples * p->eval->seq_len, &p->bytes, error);
+  if (tokens > 0) p->loss_sum += loss * tokens;
+  p->tokens += tokens;
+  if (!code) code = rank_signal(r, &signal, error);
+  if (code) return code;
+  if (r->rank == 0) show_progress(p->eval, p);
+  if (signal) signals_request_stop(signal); // in every process
+  return signal != 0;
+}
+
+static int evaluate(Rank *r, void *eval, Error *error) {
+  Eval *e = eval;
+  Part part = {.eval = e};
+  double loss, tokens;
+  int code = rank_evaluate(r, &e->loader, 0, after_batch, &part, &loss, &tokens, error);
+  if (code) return code;
+  if (plait_all_reduce(r->world, &(PlaitBuffer){&part.bytes, &part.bytes, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL))
+    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  if (r->rank == 0) e->loss = loss, e->tokens = tokens, e->bytes = part.bytes;
   return PLAIT_OK;
+}
+
+static int run(Eval *e, const Launch *launch, Error *error) {
+  e->started = e->shown = trace_clock();
+  int code = session_run(e->model.session, evaluate, e, error);
+  if (isatty(STDERR_FILENO) && launch->rank == 0) fputs("\033[K", stderr);
+  if (code < 0) return code;
+  if (signals_stop()) return error_set(error, PLAIT_INTERRUPTED, "stopped by a signal");
+  if (launch->rank == 0 && e->tokens <= 0)
+    code = error_set(error, PLAIT_BAD_INPUT, "%s has no token to predict", e->data ? e->data : "data.valid");
+  return launch_agree(launch, code, error);
 }
 
 static void print_result(const Eval *e) {
-  double loss = e->loss_sum / e->tokens, seconds = now() - e->started;
-  printf("loss %.4f  perplexity %.2f  ", loss, exp(loss));
+  double seconds = trace_clock() - e->started;
+  printf("loss %.4f  perplexity %.2f  ", e->loss, exp(e->loss));
   if (e->tokenizer && e->bytes > 0)
-    printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", e->loss_sum / log(2) / (double)e->bytes,
+    printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", e->loss * e->tokens / log(2) / (double)e->bytes,
            e->tokens, (long long)e->bytes, seconds);
   else printf("bits per byte n/a  (%.0f tokens, %.1f s)\n", e->tokens, seconds);
 }
 
 int cmd_eval(int argc, char **argv) {
-  Eval e = {.threads = setup_cores()};
+  Eval e = {.threads = cores_available()};
   const Option options[] = {
       {.name = "data",
        .kind = OPTION_TEXT,
@@ -177,13 +191,15 @@ int cmd_eval(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &e.threads,
        .argument = "N",
-       .help = "threads",
+       .help = "threads of all ranks of this machine together",
        .least = 1,
        .most = 4096},
   };
-  const CommandHelp help = {"eval", "[options] CHECKPOINT|RUN|FOLDER",
+  const CommandHelp help = {"eval", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",
                             "Evaluates a checkpoint, the newest checkpoint of a run, or a Hugging Face folder on a "
-                            "corpus, in fp32 on all cores.\n"
+                            "corpus, in fp32 on all cores\n"
+                            "as one rank. Keys of a recipe choose another mesh, Layout or precision, with the same "
+                            "loss to rounding.\n"
                             "Bits per byte are the bits of the predicted tokens over the bytes of these tokens' text: "
                             "with a document mask the\n"
                             "first token of a document is not predicted, and neither its bits nor its bytes count; the "
@@ -191,19 +207,21 @@ int cmd_eval(int argc, char **argv) {
                             "and has no bytes.",
                             "  plait eval runs/demo\n"
                             "  plait eval runs/demo/checkpoints/step-3400 --data data/demo/valid\n"
-                            "  plait eval SmolLM-135M --data data/smol-valid --seq-len 512\n"};
+                            "  plait eval SmolLM-135M --data data/smol-valid --seq-len 512\n"
+                            "  plait eval runs/demo mesh.dp=2 precision=bf16\n"};
   Operands operands;
-  int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
+  int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
-  int64_t batch = 0;
+  Launch launch;
   signals_install();
-  int code = prepare(&e, operands.words[0], &batch, &error);
-  if (!code) code = run(&e, batch, &error);
-  if (!code) print_result(&e);
-  loader_close(e.loader);
-  single_destroy(&e.model);
+  int code = launch_begin(&launch, &error);
+  if (!code) code = prepare(&e, &operands, &launch, &error);
+  if (!code) code = run(&e, &launch, &error);
+  if (!code && launch.rank == 0) print_result(&e);
+  inference_close(&e.model);
   tokenizer_destroy(e.tokenizer);
   model_source_close(&e.source);
-  return code ? command_fail("eval", &error) : 0;
+  free(e.sources);
+  return command_end("eval", code, &launch, &error);
 }

@@ -30,7 +30,7 @@ static int explain_graph(const Recipe *recipe, const ModelConfig *config, const 
   Graph *graph = NULL;
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   options.after = after;
-  if (!code) code = compile_graph(config, &options, &graph, NULL, error);
+  if (!code) code = compile_graph(config, &options, &graph, error);
   if (code) return code;
   printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}\n",
          after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp);
@@ -48,7 +48,7 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   int code = setup_job(recipe, config, &job, error);
   if (code) return code;
   for (int c = 0; c < recipe->mesh.pp; c++)
-    if (coordinate < 0 || c == coordinate) program_print(job->program[c], stdout);
+    if (coordinate < 0 || c == coordinate) program_print(job->train.program[c], stdout);
   job_destroy(job);
   return PLAIT_OK;
 }
@@ -64,14 +64,14 @@ static int is_svg(const char *path, bool *svg, Error *error) {
 
 // How long each segment takes when FLOPs are all that counts.
 static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
-  const Schedule *s = job->program[0]->schedule;
+  const Schedule *s = job->train.program[0]->schedule;
   for (int stage = 0; stage < s->stages; stage++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->program[stage % s->coordinates], stage, (Phase)phase);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->train.program[stage % s->coordinates], stage, (Phase)phase);
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
-  const Schedule *s = job->program[0]->schedule;
-  const Segments *segments = job->program[0]->segments;
+  const Schedule *s = job->train.program[0]->schedule;
+  const Segments *segments = job->train.program[0]->segments;
   double (*cost)[PHASE_COUNT] = xcalloc((size_t)s->stages, sizeof *cost);
   segment_costs(job, cost);
   ScheduleSpans unit = {0}, spans = {0};
@@ -80,12 +80,12 @@ static int write_timeline(const Job *job, const char *path, bool svg, Error *err
   if (!code) code = schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, error);
   if (!code) code = file_begin(&file, path, error);
   if (!code) {
-    TimelineText text = {job->schedule->name, timeline_bubble(s, &unit)};
+    TimelineText text = {job->run.schedule->name, timeline_bubble(s, &unit)};
     (svg ? timeline_svg : timeline_json)(s, &spans, &text, file.stream);
     code = file_commit(&file, error);
   }
   if (!code)
-    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->schedule->name,
+    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->run.schedule->name,
            100 * timeline_bubble(s, &spans), 100 * timeline_bubble(s, &unit));
   file_abandon(&file);
   schedule_spans_free(&unit);
@@ -157,7 +157,7 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   Graph *graph = NULL;
   int code = setup_compile_options(recipe, config, &options, &schedule, error);
   options.after = "stage";
-  if (!code) code = compile_graph(config, &options, &graph, NULL, error);
+  if (!code) code = compile_graph(config, &options, &graph, error);
   if (code) return code;
   const Mesh *mesh = &options.mesh;
   printf("mesh  ");

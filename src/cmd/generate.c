@@ -1,10 +1,12 @@
 // plait generate: continues a prompt, token by token.
+#include "base/cores.h"
 #include "base/signals.h"
 #include "cmd/cmd.h"
+#include "cmd/launched.h"
 #include "cmd/options.h"
 #include "data/tokenizer.h"
 #include "infer/generator.h"
-#include "train/setup.h"
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@ typedef struct Generate {
   int64_t max_tokens, window, seed, top_k, threads;
   double temperature, top_p;
   bool stop_at_end;
+  FILE *out; // of rank 0; the others have none to write to
   ModelSource source;
   Tokenizer *tokenizer;
   Generator generator;
@@ -66,41 +69,61 @@ static int push_prompt(Generate *g, TokenizerStream *stream, Error *error) {
   return code;
 }
 
-static void put(ByteVector *text) {
-  if (text->count) fwrite(text->data, 1, (size_t)text->count, stdout);
-  fflush(stdout);
+static void put(const Generate *g, ByteVector *text) {
+  if (text->count) fwrite(text->data, 1, (size_t)text->count, g->out);
+  fflush(g->out);
   text->count = 0;
 }
 
-static int run(Generate *g, Error *error) {
+// All processes stop at the same token.
+static int wants_to_stop(const Generate *g, const Launch *launch, int *stop, Error *error) {
+  int32_t now[2] = {signals_number(), ferror(g->out) != 0};
+  int code = PLAIT_OK;
+  if (launch->world && plait_all_reduce(launch->comm, &(PlaitBuffer){now, now, 2}, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
+    code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(launch->comm));
+  if (now[0]) signals_request_stop(now[0]);
+  *stop = now[0] || now[1];
+  return code;
+}
+
+static int run(Generate *g, const Launch *launch, Error *error) {
   TokenizerStream stream;
   ByteVector text = {0};
+  int stop = 0;
   tokenizer_stream_begin(&stream, g->tokenizer, 0);
-  int code = push_prompt(g, &stream, error);
-  if (!code) fputs(g->prompt, stdout), fflush(stdout);
-  for (int64_t i = 0; !code && i < g->max_tokens && !signals_stop() && !ferror(stdout); i++) {
+  int code = launch_agree(launch, push_prompt(g, &stream, error), error);
+  if (!code) fputs(g->prompt, g->out), fflush(g->out);
+  for (int64_t i = 0; !code && i < g->max_tokens; i++) {
     int32_t id;
+    code = wants_to_stop(g, launch, &stop, error);
+    if (code || stop) break;
     code = generator_next(&g->generator, &id, error);
     if (code || (g->stop_at_end && id == tokenizer_eot(g->tokenizer))) break;
     tokenizer_stream_push(&stream, id, &text);
-    put(&text);
+    put(g, &text);
   }
   tokenizer_stream_end(&stream, &text);
-  put(&text);
-  if (g->generator.count) putchar('\n');
+  put(g, &text);
+  if (g->generator.count) fputc('\n', g->out);
   vec_free(&text);
   return code;
 }
 
-static int generate(Generate *g, const char *path, Error *error) {
+static int generate(Generate *g, const Operands *words, Launch *launch, Error *error) {
   const SampleOptions sample = {
       .temperature = g->temperature, .top_k = g->top_k, .top_p = g->top_p, .seed = (uint64_t)g->seed};
-  int code = model_source_open(&g->source, path, error);
+  int code = model_source_open(&g->source, words->words[0], error);
   if (!code) code = open_tokenizer(g, error);
   if (!code) code = choose_window(g, error);
-  if (!code) code = generator_create(&g->generator, &g->source, g->window, &sample, (int)g->threads, error);
+  code = launch_agree(launch, code, error);
+  const InferenceOptions o = {.command = "plait generate",
+                              .seq = g->window,
+                              .threads = (int)g->threads,
+                              .key_count = words->count - 1,
+                              .keys = words->words + 1};
+  if (!code) code = generator_create(&g->generator, &g->source, &o, &sample, launch, error);
   g->generator.allowed = g->allowed;
-  if (!code) code = run(g, error);
+  if (!code) code = run(g, launch, error);
   generator_destroy(&g->generator);
   tokenizer_destroy(g->tokenizer);
   model_source_close(&g->source);
@@ -109,7 +132,7 @@ static int generate(Generate *g, const char *path, Error *error) {
 }
 
 int cmd_generate(int argc, char **argv) {
-  Generate g = {.max_tokens = 200, .temperature = 0.8, .top_p = 0.95, .threads = setup_cores()};
+  Generate g = {.max_tokens = 200, .temperature = 0.8, .top_p = 0.95, .threads = cores_available()};
   const Option options[] = {
       {.name = "prompt",
        .kind = OPTION_TEXT,
@@ -172,22 +195,28 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &g.threads,
        .argument = "N",
-       .help = "threads",
+       .help = "threads of all ranks of this machine together",
        .least = 1,
        .most = 4096},
   };
   const CommandHelp help = {
-      "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT",
+      "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT [key=value …]",
       "Continues a text with a checkpoint, the newest checkpoint of a run, or a Hugging Face folder, in fp32 on all "
-      "cores.",
+      "cores as one rank. Keys of a recipe choose another mesh, Layout or precision, with the same text but for "
+      "rounding; ranks of mesh.dp compute the same text and can share the weights (parallel.zero=3).",
       "  plait generate runs/demo --prompt 'struct '\n"
       "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
-      "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"};
+      "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"
+      "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n"};
   Operands operands;
-  int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
+  int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
+  Launch launch;
   signals_install();
-  int code = generate(&g, operands.words[0], &error);
-  return code ? command_fail("generate", &error) : 0;
+  int code = launch_begin(&launch, &error);
+  g.out = launch.rank ? fopen("/dev/null", "w") : stdout;
+  if (!code) code = generate(&g, &operands, &launch, &error);
+  if (launch.rank && g.out) fclose(g.out);
+  return command_end("generate", code, &launch, &error);
 }

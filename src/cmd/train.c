@@ -1,8 +1,9 @@
 // plait train RECIPE [key=value …]
-#include "base/signals.h"
 #include "cmd/cmd.h"
+#include "cmd/launched.h"
 #include "cmd/options.h"
-#include "train/loop.h"
+#include "train/setup.h"
+#include "train/train.h"
 #include <limits.h>
 
 int cmd_train(int argc, char **argv) {
@@ -22,10 +23,8 @@ int cmd_train(int argc, char **argv) {
   Launch launch;
   int code = launch_begin(&launch, &error);
   if (!code) code = launch_agree(&launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
-  if (!code) code = launch_agree(&launch, launch_choose(&launch, &recipe, &error), &error);
+  if (!code) code = launch_agree(&launch, setup_launch(&launch, &recipe, &error), &error);
   if (!code) code = train_run_launched(&recipe, &launch, stdout, &error);
   recipe_free(&recipe);
-  if (!launch.world || !*plait_comm_error(launch.comm)) status = code && code != PLAIT_INTERRUPTED ? command_fail("train", &error) : 0;
-  launch_end(&launch); // says itself why a world has failed
-  return code == PLAIT_INTERRUPTED ? 128 + signals_number() : status; // not 0: what a script does next wants a finished model
+  return command_end("train", code, &launch, &error);
 }

@@ -91,6 +91,7 @@ typedef enum VariableKind {
   VARIABLE_OPTIMIZER,
   VARIABLE_COUNTER,  // step, loss scale …: part of a checkpoint
   VARIABLE_METRIC,   // read by the host after a step; not in checkpoints
+  VARIABLE_OUTPUT,   // a result of MICRO, such as logits, that the host reads after a run: lies where it is made, complete
 } VariableKind;
 
 typedef struct Init { enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind; double value; /* constant, or standard deviation */ } Init;

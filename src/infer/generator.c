@@ -3,27 +3,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-int generator_create(Generator *g, const ModelSource *source, int64_t window, const SampleOptions *sample, int threads,
+int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options, const SampleOptions *sample, Launch *launch,
                      Error *error) {
-  *g = (Generator){.sample = *sample, .vocab = (int)source->config.vocab, .window = (int)window};
-  g->tokens = xcalloc((size_t)window, sizeof(int32_t));
-  g->positions = xcalloc((size_t)window, sizeof(int32_t));
-  g->documents = xcalloc((size_t)window, sizeof(int32_t));
-  g->index = xcalloc(1, sizeof(int32_t));
+  InferenceOptions o = *options;
+  *g = (Generator){.sample = *sample, .vocab = (int)source->config.vocab, .window = (int)options->seq};
+  o.mode = MODEL_GENERATE;
+  o.rows = 1;
+  int code = inference_open(&g->model, source, &o, launch, error);
+  if (code) return code;
+  size_t rows = (size_t)inference_local_rows(&g->model), all = rows * (size_t)g->window;
+  g->tokens = xcalloc(all, sizeof *g->tokens);
+  g->positions = xcalloc(all, sizeof *g->positions);
+  g->documents = xcalloc(all, sizeof *g->documents);
+  g->index = xcalloc(rows, sizeof *g->index);
+  g->logits = xcalloc((size_t)inference_rows(&g->model) * (size_t)g->vocab, sizeof *g->logits);
   g->scratch = xcalloc((size_t)g->vocab, sizeof *g->scratch);
-  for (int i = 0; i < g->window; i++) g->positions[i] = i;
-  return single_create(&g->model, source, MODEL_GENERATE, 1, window, threads, error);
+  for (size_t i = 0; i < all; i++) g->positions[i] = (int32_t)(i % (size_t)g->window);
+  return PLAIT_OK;
 }
 
 void generator_destroy(Generator *g) {
-  single_destroy(&g->model);
+  inference_close(&g->model);
   free(g->ids);
   free(g->tokens);
   free(g->positions);
   free(g->documents);
   free(g->index);
+  free(g->logits);
   free(g->scratch);
-  *g = (Generator){.model.logits = -1};
+  *g = (Generator){0};
 }
 
 static void append(Generator *g, int32_t id) {
@@ -45,23 +53,36 @@ int generator_push(Generator *g, const int32_t *ids, int64_t count, Error *error
   return PLAIT_OK;
 }
 
-int generator_logits(Generator *g, const float **logits, Error *error) {
-  CHECK(g->count > 0);
+// All data ranks compute the same text: they may be there to share the weights (parallel.zero), not the work.
+static void fill_window(Generator *g) {
   int64_t n = g->count < g->window ? g->count : g->window;
-  memcpy(g->tokens, g->ids + g->count - n, sizeof *g->tokens * (size_t)n);
-  g->index[0] = (int32_t)n - 1; // what lies behind it is not seen: attention is causal
-  const SingleInput inputs[] = {
-      {"tokens", g->tokens}, {"positions", g->positions}, {"documents", g->documents}, {"index", g->index}};
-  int code = single_run(&g->model, inputs, 4, error);
-  *logits = code ? NULL : executor_tensor(g->model.executor, g->model.logits);
-  return code;
+  for (int64_t row = 0; row < inference_local_rows(&g->model); row++) {
+    memcpy(g->tokens + row * g->window, g->ids + g->count - n, sizeof *g->tokens * (size_t)n);
+    g->index[row] = (int32_t)n - 1; // what lies behind it is not seen: attention is causal
+  }
+}
+
+static int draw(Rank *r, void *generator, Error *error) {
+  Generator *g = generator;
+  const NamedInput inputs[] = {{"tokens", g->tokens}, {"positions", g->positions}, {"documents", g->documents}, {"index", g->index}};
+  int32_t id = -1;
+  int code = rank_generate(r, inputs, 4, error);
+  if (!code) code = inference_logits(r, g->logits, error);
+  if (code) return code;
+  if (r->rank == 0) id = sample_token(g->logits, g->vocab, g->allowed, &g->sample, (uint64_t)g->count, g->scratch);
+  if (plait_broadcast(r->world, &(PlaitBuffer){&id, &id, 1}, 1, PLAIT_INT32, 0, NULL, NULL))
+    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  if (session_is_local(g->model.session) && r->rank) return PLAIT_OK; // threads have one Generator
+  g->next = id;
+  return PLAIT_OK;
 }
 
 int generator_next(Generator *g, int32_t *id, Error *error) {
-  const float *logits;
-  int code = generator_logits(g, &logits, error);
+  CHECK(g->count > 0);
+  fill_window(g);
+  int code = session_run(g->model.session, draw, g, error);
   if (code) return code;
-  *id = sample_token(logits, g->vocab, g->allowed, &g->sample, (uint64_t)g->count, g->scratch);
+  *id = g->next;
   if (*id < 0) return error_set(error, PLAIT_FAILED, "the model's logits are not finite: its weights are broken");
   append(g, *id);
   return PLAIT_OK;

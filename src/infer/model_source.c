@@ -122,6 +122,7 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
 
 void model_source_close(ModelSource *source) {
   checkpoint_close(source->checkpoint);
+  graph_destroy(source->model);
   if (source->has_recipe) recipe_free(&source->recipe);
   model_config_free(&source->config);
   free(source->path);
@@ -142,24 +143,25 @@ int model_source_load(const ModelSource *source, const State *state, Error *erro
   return code;
 }
 
-// Global shapes are needed to ask a Hugging Face folder: the model's graph knows them.
-static int find_shape(const ModelConfig *config, const char *name, CheckpointTensor *t, Error *error) {
-  Graph *g = graph_create();
+// A Hugging Face folder must be asked with global shapes: the model's graph knows them.
+static int find_shape(ModelSource *s, const char *name, CheckpointTensor *t, Error *error) {
   ModelOutputs outputs;
-  int code = model_build(g, config, &(ModelOptions){.batch = 1, .seq = 1, .mode = MODEL_EVALUATE}, &outputs, error);
-  int v = code ? -1 : graph_find_variable(g, name);
-  if (!code && v < 0) code = error_set(error, PLAIT_FAILED, "the model has no parameter %s", name);
-  for (int d = 0; !code && d < g->variable.data[v].shape.rank; d++) {
-    t->global[d] = t->local[d] = g->variable.data[v].shape.size[d];
-    t->rank = d + 1;
+  int code = PLAIT_OK;
+  if (!s->model) {
+    s->model = graph_create();
+    code = model_build(s->model, &s->config, &(ModelOptions){.batch = 1, .seq = 1, .mode = MODEL_EVALUATE}, &outputs, error);
   }
-  graph_destroy(g);
-  return code;
+  int v = code ? -1 : graph_find_variable(s->model, name);
+  if (code || v < 0) return code ? code : error_set(error, PLAIT_FAILED, "the model has no parameter %s", name);
+  const Shape *shape = &s->model->variable.data[v].shape;
+  for (int d = 0; d < shape->rank; d++) t->global[d] = t->local[d] = shape->size[d];
+  t->rank = shape->rank;
+  return PLAIT_OK;
 }
 
-int model_source_read(const ModelSource *source, const char *name, int64_t elements, float *out, Error *error) {
+int model_source_read(ModelSource *source, const char *name, int64_t elements, float *out, Error *error) {
   CheckpointTensor t = {.name = name, .dtype = DTYPE_F32, .data = out};
-  int code = find_shape(&source->config, name, &t, error);
+  int code = find_shape(source, name, &t, error);
   int64_t n = 1;
   for (int d = 0; d < t.rank; d++) n *= t.global[d];
   if (!code && n != elements)

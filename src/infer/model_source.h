@@ -12,6 +12,7 @@ typedef struct ModelSource {
   Recipe recipe;          // of the run that wrote the checkpoint
   Checkpoint *checkpoint; // NULL: a Hugging Face folder
   char *tokenizer;        // its tokenizer.json, NULL: none was found
+  Graph *model;           // whose Variables have the global shapes of parameters; made by the first model_source_read
 } ModelSource;
 
 // `path` is a checkpoint (runs/X/checkpoints/step-N), a run (its newest valid checkpoint; what was skipped is said on
@@ -23,4 +24,4 @@ void model_source_close(ModelSource *source); // also safe twice
 // Fills the parameters that live on this State, converted to its dtypes.
 int model_source_load(const ModelSource *source, const State *state, Error *error);
 // Reads one whole parameter (plait's name, row-major) as fp32 into out.
-int model_source_read(const ModelSource *source, const char *name, int64_t elements, float *out, Error *error);
+int model_source_read(ModelSource *source, const char *name, int64_t elements, float *out, Error *error);

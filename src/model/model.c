@@ -116,7 +116,9 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   int w = c->tied ? wte : build_matrix(m, "head", c->initializer_range, 2, (DimName[]){DIM_VOCAB, DIM_EMBED});
   *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
   if (m->options->mode == MODEL_GENERATE) {
-    outputs->logits = op_matmul(m->g, "logits", op_take(m->g, "take", x, m->index), w, 1);
+    int logits = outputs->logits = op_matmul(m->g, "logits", op_take(m->g, "take", x, m->index), w, 1);
+    int kept = graph_variable(m->g, "logits", VARIABLE_OUTPUT, DTYPE_F32, graph_tensor(m->g, logits)->shape, (Init){0});
+    graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
   } else {
     int train = m->options->mode == MODEL_TRAIN;
     outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, train ? gradient_seed(m) : -1, train);

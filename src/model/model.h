@@ -31,7 +31,7 @@ typedef struct ModelOptions {
 
 typedef struct ModelOutputs {
   int loss_sum; // tensor () : sum over targets >= 0 of the cross entropy; -1 in MODEL_GENERATE
-  int logits;   // tensor (b, vocab), in MODEL_GENERATE; else -1
+  int logits;   // tensor (b, vocab), in MODEL_GENERATE, which is also stored in the Variable "logits"; else -1
 } ModelOutputs;
 
 // Appends the model's forward nodes to g (region MICRO, phase FORWARD) and creates its Variables, all fp32; Variables

@@ -21,6 +21,7 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
 static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
     if (v->parameter < 0 && v->shape.rank > 0) return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
     Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
     int annotated = layout_annotated(layout, mesh, v->name, &v->shape, &p);
@@ -54,7 +55,7 @@ static void bind_placements(Graph *g) {
 static int open_accumulator(const Graph *g, const Node *n) {
   for (int k = 0; k < n->noutput; k++) {
     const Tensor *t = graph_tensor(g, n->output[k]);
-    if (t->variable >= 0 && !t->placement) return t->variable;
+    if (t->variable >= 0 && !t->placement && g->variable.data[t->variable].kind != VARIABLE_OUTPUT) return t->variable;
   }
   return -1;
 }
@@ -112,6 +113,19 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   }
 }
 
+// What is kept for the host lies as it is made, but complete.
+static void store_outputs(Graph *g, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (!v || v->kind != VARIABLE_OUTPUT) continue;
+    Placement p = *n->give[k];
+    p.partial = 0;
+    v->storage = t->placement = placement_equal(&p, n->give[k]) ? n->give[k] : placement_new(g, &p);
+  }
+}
+
 // A parameter that nothing is said about is stored as its first reader wants it.
 static void adopt_parameters(Graph *g, int id) {
   for (int k = 0; k < g->node.data[id].ninput; k++) {
@@ -154,6 +168,7 @@ int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
     }
     if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
     place_micro_node(g, mesh, i);
+    store_outputs(g, i);
     if (layout->propagate) adopt_parameters(g, i);
   }
   bind_placements(g);

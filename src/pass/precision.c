@@ -101,6 +101,18 @@ static void insert_casts(Graph *g) {
   g->phase = PHASE_FORWARD;
 }
 
+// What is kept in a Variable of another dtype is converted to that.
+static void cast_outputs(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (n->op != OP_IDENTITY) continue;
+    const Tensor *from = graph_tensor(g, n->input[0]), *to = graph_tensor(g, n->output[0]);
+    if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype) continue;
+    n->op = OP_CAST;
+    *node_attr(n, CastAttr) = (CastAttr){.dtype = to->dtype};
+  }
+}
+
 // A gradient that is stored or applied in backward is not added to anything that would round it: what hands it on does.
 static void round_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->node.count; i++) {
@@ -134,5 +146,6 @@ int pass_precision(Graph *g, Dtype compute, Error *error) {
   else if (compute == DTYPE_BF16 || compute == DTYPE_F16) narrow_parameters(g, compute);
   else return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(compute));
   infer(g);
+  cast_outputs(g);
   return PLAIT_OK;
 }

@@ -96,11 +96,11 @@ static void stage_micro(Graph *g) {
 }
 
 // Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives where the
-// parameter does.
+// parameter does; outputs live where they are made, as stage_micro has found.
 static void stage_variables(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER) continue;
+    if (v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OUTPUT) continue;
     v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : all_stages(g);
   }
   for (int i = 0; i < g->node.count; i++) {

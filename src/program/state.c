@@ -94,9 +94,9 @@ static void init_variable(State *s, const Variable *v, uint64_t seed) {
   }
 }
 
-void state_init(State *s, uint64_t seed) {
+void state_init(State *s, uint64_t seed, unsigned kinds) {
   const Graph *g = s->program->graph;
   for (int i = 0; i < g->variable.count; i++)
-    if (s->program->variable_offset[i] >= 0 && g->variable.data[i].init.kind != INIT_ZERO && placement_here(&s->program->mesh, g->variable.data[i].storage, s->rank))
+    if (kinds >> g->variable.data[i].kind & 1 && s->program->variable_offset[i] >= 0 && g->variable.data[i].init.kind != INIT_ZERO && placement_here(&s->program->mesh, g->variable.data[i].storage, s->rank))
       init_variable(s, &g->variable.data[i], seed);
 }

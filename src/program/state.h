@@ -25,5 +25,6 @@ void *state_variable(const State *s, const char *name, int copy);
 double state_scalar(const State *s, const char *name);
 void state_set_scalar(State *s, const char *name, double value);
 
-// Init rules, addressed by (seed, name, global index): the same bits under every layout. Variables that no rule fills are zero.
-void state_init(State *s, uint64_t seed);
+// Init rules of the Variables of these kinds (bits), addressed by (seed, name, global index): the same bits under every parallel
+// configuration. Variables that no rule fills stay as they are: zero at first.
+void state_init(State *s, uint64_t seed, unsigned kinds);

@@ -1,14 +1,14 @@
 // Half by hand: compiling a user's graph for a mesh, its steps, and parameters as wholes. See plait/graph.h.
-#include "comm/comm.h"
 #include "pipeline/schedule.h"
+#include "runtime/launch.h"
+#include "runtime/session.h"
 #include "train/by_hand.h"
 #include "train/gather.h"
-#include "train/rank.h"
 #include "train/state_tensors.h"
 #include <math.h>
 #include <string.h>
 
-enum { MOST_LOCAL_RANKS = 1024, MOST_MICROBATCHES = 1 << 16 };
+enum { MOST_MICROBATCHES = 1 << 16 };
 
 struct PlaitTraining {
   Mesh mesh;
@@ -16,14 +16,9 @@ struct PlaitTraining {
   Dtype storage;         // of inputs and parameters
   int inputs, dp;        // dp: axis
   Job *job;
-  PlaitWorld *world;     // own, where ranks are threads
-  PlaitComm *comm;       // the user's
-  Team *team;            // one thread a rank
-  int first, ranks;      // the ranks of this process
-  Rank **rank;           // (ranks)
-  PlaitComm **world_comm; // (ranks) own, where ranks are threads
-  Error *error;          // (ranks)
-  int failed;
+  PlaitComm *comm;       // the user's: this process is one rank; NULL: ranks are threads
+  Session *session;
+  int failed;            // outside of the session
 };
 
 // Options --------------------------------------------------------------------------------------------------------------
@@ -84,8 +79,8 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
 }
 
 static int check_comm(const PlaitTraining *t, Error *error) {
-  if (!t->comm && t->mesh.ranks > MOST_LOCAL_RANKS)
-    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks, MOST_LOCAL_RANKS);
+  if (!t->comm && t->mesh.ranks > LAUNCH_MOST_THREADS)
+    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks, LAUNCH_MOST_THREADS);
   if (!t->comm) return PLAIT_OK;
   int n = plait_comm_size(t->comm);
   if (n != t->mesh.ranks) return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks, but comm has %d", t->mesh.ranks, n);
@@ -151,8 +146,8 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                      h->g->layers, MAX_STAGES);
   }
   for (int l = 0; l < h->g->layers; l++) options.layers[l * options.stages / h->g->layers]++;
-  int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, schedule_by_name(o->schedule ? o->schedule : "1f1b"),
-                              backend_cpu(), o->threads ? o->threads : 1, 0, o->seed, &t->job, error);
+  JobOptions run = {.schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"), .backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
+  int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
   if (t->job) t->job->options.layout.annotation = NULL;
   free(annotation);
   return code;
@@ -160,46 +155,20 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
 
 // Ranks ----------------------------------------------------------------------------------------------------------------
 
-// Runs a task for every rank of this process at the same time, since ranks wait for each other. The first error is reported.
-static int on_ranks(PlaitTraining *t, void (*task)(void *, int), void *argument, Error *error) {
-  memset(t->error, 0, sizeof *t->error * (size_t)t->ranks);
-  team_run(t->team, t->ranks, task, argument);
-  for (int i = 0; i < t->ranks; i++)
-    if (t->error[i].code) return t->failed = 1, error_set(error, t->error[i].code, "%s", t->error[i].message);
-  return PLAIT_OK;
-}
-
-// The others must not wait for a rank that failed.
-static void abort_others(PlaitTraining *t, int i) {
-  PlaitWorld *world = t->comm ? t->comm->world : t->world;
-  if (world) plait_world_abort(world, t->error[i].message);
-}
-
-static void start_rank(void *argument, int i) {
-  PlaitTraining *t = argument;
-  PlaitComm *comm = t->comm;
-  int code = PLAIT_OK;
-  check_set_rank(t->first + i);
-  if (!comm && t->mesh.ranks > 1) {
-    code = plait_comm_world(t->world, i, &t->world_comm[i], &t->error[i]);
-    comm = t->world_comm[i];
-  }
-  if (!code) code = rank_create(t->job, t->first + i, comm, &t->rank[i], &t->error[i]);
-  if (code) abort_others(t, i);
-  check_set_rank(-1);
+static int start_rank(Rank *r, void *training, Error *error) {
+  const PlaitTraining *t = training;
+  int code = rank_load(r, t->job, error);
+  if (!code) rank_initialise(r);
+  return code;
 }
 
 static int start(PlaitTraining *t, Error *error) {
-  int code = PLAIT_OK;
-  t->first = t->comm ? plait_comm_rank(t->comm) : 0;
-  t->ranks = t->comm ? 1 : t->mesh.ranks;
-  t->rank = xcalloc((size_t)t->ranks, sizeof *t->rank);
-  t->world_comm = xcalloc((size_t)t->ranks, sizeof *t->world_comm);
-  t->error = xcalloc((size_t)t->ranks, sizeof *t->error);
-  t->team = team_create(t->ranks);
-  if (!t->comm && t->ranks > 1) code = plait_world_local_create(t->ranks, &t->world, error);
-  return code ? code : on_ranks(t, start_rank, t, error);
+  int code = session_open(&(SessionOptions){.ranks = t->mesh.ranks, .comm = t->comm}, &t->session, error);
+  return code ? code : session_run(t->session, start_rank, t, error);
 }
+
+// The first rank of this process.
+static Rank *own_rank(const PlaitTraining *t) { return session_rank(t->session, t->comm ? plait_comm_rank(t->comm) : 0); }
 
 int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *options, PlaitTraining **training, PlaitError *error) {
   Error own = {0};
@@ -224,27 +193,19 @@ int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *optio
 
 void plait_training_destroy(PlaitTraining *t) {
   if (!t) return;
-  for (int i = 0; i < t->ranks && t->rank; i++) {
-    rank_destroy(t->rank[i]);
-    plait_comm_destroy(t->world_comm[i]);
-  }
-  plait_world_destroy(t->world);
-  team_destroy(t->team);
+  session_close(t->session);
   job_destroy(t->job);
-  free(t->error);
-  free(t->world_comm);
-  free(t->rank);
   free(t);
 }
 
 // Steps ----------------------------------------------------------------------------------------------------------------
 
-typedef struct Step { PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
+typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
 
 // Microbatch m of data rank r is the samples m · M + r · M / dp … of the step, M being those of a microbatch.
 static void bind_inputs(const Step *s, int rank, StepInput *inputs) {
   const PlaitTraining *t = s->t;
-  const Graph *g = t->job->train;
+  const Graph *g = t->job->train.graph;
   int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size, first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
   for (int i = 0; i < g->input.count; i++) {
     const Tensor *x = graph_tensor(g, g->input.data[i].tensor);
@@ -254,31 +215,27 @@ static void bind_inputs(const Step *s, int rank, StepInput *inputs) {
   }
 }
 
-static void step_rank(void *argument, int i) {
-  Step *s = argument;
-  PlaitTraining *t = s->t;
+static int step_rank(Rank *r, void *step, Error *error) {
+  const Step *s = step;
   StepInput inputs[BY_HAND_INPUTS + 1];
-  CHECK(t->job->train->input.count == t->inputs + 1);
-  check_set_rank(t->first + i);
-  bind_inputs(s, t->first + i, inputs);
-  int code = executor_run(t->rank[i]->train, s->number, inputs, &t->error[i]);
-  if (code) abort_others(t, i);
-  check_set_rank(-1);
+  CHECK(r->job->train.graph->input.count == s->t->inputs + 1);
+  bind_inputs(s, r->rank, inputs);
+  return executor_run(r->train, s->number, inputs, error);
 }
 
 static int usable(const PlaitTraining *t, Error *error) {
-  return t->failed ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed") : PLAIT_OK;
+  return t->failed || session_culprit(t->session) >= 0 ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed") : PLAIT_OK;
 }
 
 int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result, PlaitError *error) {
   int code = usable(t, error);
   if (code) return code;
   for (int i = 0; i < t->inputs; i++)
-    if (!inputs[i]) return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", t->job->train->input.data[i].name);
+    if (!inputs[i]) return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", t->job->train.graph->input.data[i].name);
   if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
-  const State *state = t->rank[0]->state;
+  const State *state = own_rank(t)->state;
   Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, "optimizer_step") + 1};
-  if ((code = on_ranks(t, step_rank, &s, error))) return code;
+  if ((code = session_run(t->session, step_rank, &s, error))) return code;
   if (result)
     *result = (PlaitStepResult){.loss = state_scalar(state, "loss"), .gradient_norm = state_scalar(state, "grad_norm"), .skipped = state_scalar(state, "skip") != 0};
   return PLAIT_OK;
@@ -287,7 +244,7 @@ int plait_training_step(PlaitTraining *t, const void *const *inputs, double lear
 // Parameters -----------------------------------------------------------------------------------------------------------
 
 static const Variable *find_parameter(const PlaitTraining *t, const char *name, size_t size, Error *error) {
-  const Graph *g = t->job->train;
+  const Graph *g = t->job->train.graph;
   for (int v = 0; v < g->variable.count; v++) {
     const Variable *p = &g->variable.data[v];
     if (p->kind != VARIABLE_PARAMETER || strcmp(p->name + strlen(BY_HAND_PARAMETER), name)) continue;
@@ -323,9 +280,11 @@ static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable 
 }
 
 static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, int write) {
-  for (int i = 0; i < t->ranks; i++) {
+  for (int i = 0; i < t->mesh.ranks; i++) {
+    const Rank *r = session_rank(t->session, i);
+    if (!r) continue;
     CheckpointTensor *boxes;
-    int n = state_tensors(t->rank[i]->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
+    int n = state_tensors(r->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
     copy_boxes(boxes, n, p, whole, write);
     free(boxes);
   }
@@ -334,9 +293,9 @@ static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, i
 static int gather_whole(PlaitTraining *t, const Variable *p, void *whole, size_t size, Error *error) {
   CheckpointTensor *boxes;
   Gathered all = {0};
-  int n = state_tensors(t->rank[0]->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
+  int n = state_tensors(own_rank(t)->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
   int code = gather_boxes(t->comm, boxes, n, &all, error);
-  if (!code && t->first == 0) copy_boxes(all.boxes, all.count, p, whole, 0);
+  if (!code && plait_comm_rank(t->comm) == 0) copy_boxes(all.boxes, all.count, p, whole, 0);
   gather_free(&all);
   free(boxes);
   if (!code && plait_broadcast(t->comm, &(PlaitBuffer){whole, whole, size}, 1, PLAIT_UINT8, 0, NULL, NULL))
@@ -366,4 +325,4 @@ int plait_training_write(PlaitTraining *t, const char *parameter, const void *da
   return PLAIT_OK;
 }
 
-void plait_training_print(const PlaitTraining *t, FILE *out) { graph_print(t->job->train, out, placement_printer, &t->mesh); }
+void plait_training_print(const PlaitTraining *t, FILE *out) { graph_print(t->job->train.graph, out, placement_printer, &t->mesh); }

@@ -38,5 +38,5 @@ static int64_t program_bytes(const Program *p) {
 }
 
 int64_t host_memory_executors(const Job *job, int coordinate) {
-  return program_bytes(job->program[coordinate]) + (job->evaluate ? program_bytes(job->evaluation[coordinate]) : 0);
+  return program_bytes(job->train.program[coordinate]) + (job->evaluate.graph ? program_bytes(job->evaluate.program[coordinate]) : 0);
 }

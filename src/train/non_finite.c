@@ -6,11 +6,11 @@
 
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
   int dynamic = v->recipe->loss_scale.initial > 0 && v->recipe->loss_scale.growth_interval > 0;
-  return dynamic && s->first.found && finite_is_gradient(r->job->train, &s->first) && state_scalar(r->state, "loss_scale") > LOSS_SCALE_LEAST;
+  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) && state_scalar(r->state, "loss_scale") > LOSS_SCALE_LEAST;
 }
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
-  if (s->first.found) finite_describe(r->job->train, &r->job->options.mesh, &s->first, text, size);
+  if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.mesh, &s->first, text, size);
   else if (r->job->options.update.in_backward) snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else snprintf(text, size, "the gradient norm was not finite, but no such value was met when the step was run again");
 }

@@ -1,7 +1,7 @@
 // What a run does about a step that was not finite: it was skipped; then skip, stop or roll back, as run.non_finite says.
 #pragma once
 #include "checkpoint/checkpoint.h"
-#include "train/rank.h"
+#include "runtime/rank.h"
 #include "train/recipe.h"
 
 enum {

@@ -1,6 +1,6 @@
 // The public interface for recipes (include/plait/plait.h) over the training loop.
 #include "plait/plait.h"
-#include "train/loop.h"
+#include "train/train.h"
 #include "train/plan_print.h"
 #include <errno.h>
 #include <string.h>

@@ -28,7 +28,7 @@ static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const J
     if (!list->count) continue;
     DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
     LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.global_batch = validation ? job->evaluate_samples : job->options.step_samples;
+    c.global_batch = validation ? job->evaluate.samples : job->options.step_samples;
     c.micro_batch_global = job->options.micro_samples;
     c.data_ranks = r->mesh.dp;
     bytes += (int64_t)loader_bytes(&c);
@@ -68,7 +68,7 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
 
 // All rows of one pipeline coordinate. The rows up to RESERVE add up to ARENA, which is what State allocates.
 static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
-  const Program *p = plan->job->program[coordinate];
+  const Program *p = plan->job->train.program[coordinate];
   const MemoryPlan *m = &p->memory;
   row[ROW_PARAMETERS] = m->parameters;
   row[ROW_GRADIENTS] = m->gradients;
@@ -77,7 +77,7 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_ACTIVATIONS] = m->activations;
   row[ROW_WORKSPACE] = m->workspace;
   row[ROW_COMMUNICATION] = m->communication;
-  row[ROW_ARENA] = state_plan_bytes(p, plan->job->work_bytes);
+  row[ROW_ARENA] = job_state_bytes(plan->job, coordinate);
   row[ROW_RESERVE] = row[ROW_ARENA];
   for (int i = 0; i < ROW_RESERVE; i++) row[ROW_RESERVE] -= row[i];
   row[ROW_LOADER] = plan->loader;
@@ -95,7 +95,7 @@ static void print_owned(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, uneven = 0;
   const MemoryPlan *m = NULL;
   for (int c = 0; c < pp; c++) { // of the pipeline ranks the one whose data ranks differ the most
-    const MemoryPlan *other = &plan->job->program[c]->memory;
+    const MemoryPlan *other = &plan->job->train.program[c]->memory;
     if (!m || other->owned_most - other->owned_least > m->owned_most - m->owned_least) m = other, uneven = c;
   }
   if (!m->owned_most) return;
@@ -141,26 +141,26 @@ static void print_head(const Plan *plan) {
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
   fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
-         r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->threads,
-         job->threads > 1 ? "s" : "", job->helpers ? ", lent while it waits" : "");
+         r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->run.threads,
+         job->run.threads > 1 ? "s" : "", job->run.helpers ? ", lent while it waits" : "");
   char parallel[256], lend[512];
-  if (setup_describe_lend(r, job->threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend)) fputs(lend, plan->out);
+  if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend)) fputs(lend, plan->out);
   setup_describe(r, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
-         r->data.seq_len, (long long)tokens, job->microbatches, job->microbatches > 1 ? "es" : "", r->batch.micro);
+         r->data.seq_len, (long long)tokens, job->train.microbatches, job->train.microbatches > 1 ? "es" : "", r->batch.micro);
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.
 static void print_stages(const Plan *plan) {
-  const Graph *g = plan->job->train;
+  const Graph *g = plan->job->train.graph;
   int pp = plan->recipe->mesh.pp, busiest = 0;
   double sum = 0, most = 0;
   if (g->stages == 1) return;
   for (int c = 0; c < pp; c++) {
-    double flops = program_flops(plan->job->program[c]);
+    double flops = program_flops(plan->job->train.program[c]);
     sum += flops;
     if (flops > most) most = flops, busiest = c;
   }
@@ -174,7 +174,7 @@ static void print_flops(const Plan *plan) {
   double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
   double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    double flops = program_flops(plan->job->program[c]);
+    double flops = program_flops(plan->job->train.program[c]);
     if (flops > most) most = flops;
   }
   fprintf(plan->out, "\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token",
@@ -191,7 +191,7 @@ static void print_traffic(const Plan *plan) {
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
     TrafficList list = {0};
     double bytes = 0;
-    program_traffic(plan->job->program[c], &list);
+    program_traffic(plan->job->train.program[c], &list);
     for (int i = 0; i < list.count; i++) bytes += list.data[i].bytes;
     TrafficList old = bytes > busiest ? most : list;
     if (bytes > busiest) most = list, busiest = bytes;
@@ -213,7 +213,7 @@ static double data_traffic(const Job *job, int pp) {
   for (int c = 0; c < pp; c++) {
     TrafficList list = {0};
     double bytes = 0;
-    program_traffic(job->program[c], &list);
+    program_traffic(job->train.program[c], &list);
     for (int i = 0; i < list.count; i++) bytes += list.data[i].axes & job->options.layout.data_axes ? list.data[i].bytes : 0;
     if (bytes > most) most = bytes;
     vec_free(&list);
@@ -231,7 +231,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
   fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n", "ZeRO 1 would move", units_bytes(least).s,
-          job->microbatches, job->microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
+          job->train.microbatches, job->train.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
   job_destroy(job);
   return PLAIT_OK;
 }

@@ -20,6 +20,7 @@ typedef struct Loader {
   const char *name;            // of the source in messages: the file, or the override
   bool positions;              // messages carry line and column
   const char *folder;          // that relative paths start from
+  char here[PATH_MAX];         // the current folder
   Arena arena;                 // trees and messages, freed at the end
   Error *error;
 } Loader;
@@ -370,27 +371,67 @@ static int apply_override(Loader *loader, const char *text, const char *folder) 
 
 // --- entry -----------------------------------------------------------------------------------------------------------
 
-int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
-                 char **overrides, Recipe *recipe, Error *error) {
+// Defaults, and a loader for what comes after them. Ended by end_loading.
+static int begin_loading(Loader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults, Error *error) {
   *recipe = (Recipe){0};
+  *loader = (Loader){.recipe = recipe, .name = name, .positions = true, .error = error};
   CHECK(recipe_key_count <= MAX_KEYS);
-  char here[PATH_MAX];
-  if (!getcwd(here, sizeof here))
+  if (!getcwd(loader->here, sizeof loader->here))
     return error_set(error, PLAIT_FAILED, "the current folder cannot be found: %s", strerror(errno));
-  Loader loader = {.recipe = recipe, .name = name, .positions = true, .error = error};
-  loader.folder = absolute_path(&loader.arena, here, folder);
+  loader->folder = absolute_path(&loader->arena, loader->here, folder);
   recipe->name = arena_strdup(&recipe->arena, name);
   recipe->where = arena_array(&recipe->arena, const char *, recipe_key_count);
   recipe->place = arena_format(&recipe->arena, "%s: ", name);
   int code = PLAIT_OK;
-  for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(&loader, &recipe_keys[i]);
-  Recipe defaults = *recipe;
-  if (code == PLAIT_OK) code = apply_file(&loader, text, size);
-  for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], here);
-  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
-  arena_free(&loader.arena);
-  if (code < 0) recipe_free(recipe);
+  for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(loader, &recipe_keys[i]);
+  *defaults = *recipe;
   return code;
+}
+
+static int end_loading(Loader *loader, int code) {
+  arena_free(&loader->arena);
+  if (code < 0) recipe_free(loader->recipe);
+  return code;
+}
+
+int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
+                 char **overrides, Recipe *recipe, Error *error) {
+  Loader loader;
+  Recipe defaults;
+  int code = begin_loading(&loader, name, folder, recipe, &defaults, error);
+  if (code == PLAIT_OK) code = apply_file(&loader, text, size);
+  for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], loader.here);
+  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
+  return end_loading(&loader, code);
+}
+
+// A key of training, such as optimizer.lr, was surely not meant.
+static int check_inference_keys(const Recipe *r, const char *command, Error *error) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (r->where[i] && !recipe_keys[i].inference)
+      return error_set(error, PLAIT_BAD_INPUT, "%s has no use for %s; keys that it takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
+                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers and bucket_mb", command, recipe_keys[i].path);
+  return PLAIT_OK;
+}
+
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error) {
+  static const char nothing[] = "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
+  Loader loader;
+  Recipe defaults;
+  int code = begin_loading(&loader, command, "/", recipe, &defaults, error);
+  for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);
+  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, error);
+  if (code) return end_loading(&loader, code);
+  int micro_given = recipe_is_given(recipe, "batch.micro");
+  loader.name = command;
+  loader.positions = true;
+  code = apply_file(&loader, nothing, strlen(nothing));
+  recipe->data.seq_len = seq_len;
+  if (!micro_given) recipe->batch.micro = rows > recipe->mesh.dp ? rows / recipe->mesh.dp : 1;
+  while (!micro_given && recipe->batch.micro * recipe->mesh.dp % recipe_layout_shards(recipe, RECIPE_ROW_BATCH)) recipe->batch.micro++;
+  recipe->batch.global = recipe->batch.micro * recipe->mesh.dp * recipe->mesh.pp;
+  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
+  return end_loading(&loader, code);
 }
 
 int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error) {

@@ -136,6 +136,11 @@ int recipe_load(const char *path, int override_count, char **overrides, Recipe *
 // The same from text in memory; `name` is used in messages, relative paths are relative to `folder`.
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error);
+// The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given ("mesh.tp=2").
+// Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows` sequences over all data ranks, or a few
+// more where they do not divide, unless batch.micro is given; there are as many microbatches as pipeline ranks. `command` is for
+// messages.
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is

@@ -78,45 +78,45 @@ const RecipeKey recipe_keys[] = {
         .doc = "Batches that the loader reads ahead."),
 
     KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1",
-        .doc = "Pipeline stages."),
+        .inference = true, .doc = "Pipeline stages."),
     KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2",
-        .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
+        .inference = true, .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .built_most = 1, .example = "1",
-        .doc = "Context-parallel ranks: shards of the sequence."),
+        .inference = true, .doc = "Context-parallel ranks: shards of the sequence."),
     KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1",
-        .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
+        .inference = true, .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
 
     KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0",
-        .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
+        .inference = true, .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
                "3 the parameters too (FSDP)."),
     KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true",
-        .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once a step "
+        .inference = true, .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once a step "
                "and kept (false: zero 2's memory, a third of the traffic)."),
     KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS,
-        .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
+        .inference = true, .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
                "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
     KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words,
-        .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
+        .inference = true, .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
                "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at most "
                "the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
-        .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
+        .inference = true, .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
         .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the products "
                "and attention (selective). The numbers do not change."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage recompute; 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words,
-        .doc = "The pipeline's schedule, where mesh.pp is above 1: one microbatch after the other (naive), all forwards and then all "
+        .inference = true, .doc = "The pipeline's schedule, where mesh.pp is above 1: one microbatch after the other (naive), all forwards and then all "
                "backwards (gpipe), forward and backward in turn (1f1b), or that with several stages a rank (interleaved), which takes "
                "a multiple of mesh.pp of microbatches."),
     KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true, .automatic = 0,
-        .doc = "Stages of each pipeline rank, laid over the ranks in turn (not with 1f1b); auto: 2 for interleaved, else 1."),
+        .inference = true, .doc = "Stages of each pipeline rank, laid over the ranks in turn (not with 1f1b); auto: 2 for interleaved, else 1."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX,
-        .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
+        .inference = true, .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
-        .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together, while the rank computes; 0: one by one, each waited for."),
+        .inference = true, .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together, while the rank computes; 0: one by one, each waited for."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
                "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
@@ -126,14 +126,14 @@ const RecipeKey recipe_keys[] = {
                "and a precision without a loss scale. Parameters that several layers share are updated at the end all the same."),
 
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words,
-        .doc = layout_doc),
+        .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
   KEY("layout." name, RECIPE_AXIS_LIST, layout.row[RECIPE_ROW_##id], "auto",                                           \
-      .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
+      .inference = true, .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
 #include "dist/layout_rows.def"
 
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
-        .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
+        .inference = true, .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
                "CPUs, which compute it by way of fp32."),
 
     KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 1, .most = 1e9,
@@ -145,7 +145,7 @@ const RecipeKey recipe_keys[] = {
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences of a step, over all ranks; a multiple of batch.micro · mesh.dp."),
     KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8",
-        .doc = "Sequences that one data rank computes at a time. The step's result does not depend on it."),
+        .inference = true, .doc = "Sequences that one data rank computes at a time. The step's result does not depend on it."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, "adamw", .words = optimizer_words, .example = "adamw",
         .doc = "The update rule."),
@@ -202,14 +202,14 @@ const RecipeKey recipe_keys[] = {
     KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",
         .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto",
-        .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or `srun` has "
+        .inference = true, .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or `srun` has "
                "started. `auto`: `mpi` where one of these has started more than one, else `local`."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto",
-        .doc = "What computes."),
+        .inference = true, .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
-        .example = "auto", .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process may use."),
+        .example = "auto", .inference = true, .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process may use."),
     KEY("run.lend", RECIPE_BOOL, run.lend, "true",
-        .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, where every "
+        .inference = true, .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, where every "
                "thread has a core. The same bits with and without."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),

@@ -35,6 +35,7 @@ typedef struct RecipeKey {
   bool has_auto;          // "auto" is allowed …
   int64_t automatic;      // … and stored as this
   const RecipeWord *words;
+  bool inference;      // also for plait eval and generate
   const char *example; // in YAML, for the recipe that docs/recipes.md starts with; NULL: not shown there
   const char *doc;     // one sentence or two
 } RecipeKey;

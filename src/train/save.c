@@ -32,32 +32,27 @@ static json_t *as_json(const SaveExtra *e) {
   return o;
 }
 
-static int barrier(Rank *r, Error *error) {
-  if (!r->world || !plait_barrier(r->world, NULL, NULL)) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
-}
-
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
   int code = r->rank == 0 ? checkpoint_begin(dir, extra->step, error) : PLAIT_OK;
-  if (!code) code = barrier(r, error);
+  if (!code) code = rank_barrier(r, error);
   if (code) return code;
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
   code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
   free(tensors);
-  if (!code) code = barrier(r, error);
-  if (r->rank != 0) return code ? code : barrier(r, error);
+  if (!code) code = rank_barrier(r, error);
+  if (r->rank != 0) return code ? code : rank_barrier(r, error);
   if (!code) {
     json_t *object = as_json(extra);
     code = checkpoint_finish(dir, extra->step, r->job->options.mesh.ranks, object, error);
     json_decref(object);
     if (!code) code = checkpoint_prune(dir, keep, error);
   }
-  return code ? code : barrier(r, error);
+  return code ? code : rank_barrier(r, error);
 }
 
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
-  const Graph *g = job->train;
+  const Graph *g = job->train.graph;
   const char **names = xcalloc((size_t)g->variable.count, sizeof *names);
   CheckpointTensor *wanted = xcalloc((size_t)g->variable.count, sizeof *wanted);
   double scalar; // of rank 0, the only ones that are read: all other pieces are empty

@@ -1,7 +1,7 @@
 // Checkpoints of a run: what is in them, who writes what, and how one is loaded under any layout.
 #pragma once
 #include "checkpoint/checkpoint.h"
-#include "train/rank.h"
+#include "runtime/rank.h"
 #include "train/recipe.h"
 
 // What a run keeps in the `extra` of its checkpoints.

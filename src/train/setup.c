@@ -1,32 +1,25 @@
 // Recipe and model config → compile options, job, loader.
 #include "train/setup.h"
+#include "base/cores.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "program/chaos.h"
 #include "train/layouts.h"
-#include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
-int setup_cores(void) {
-  cpu_set_t set;
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 ? n : 1;
-}
-
-int setup_threads(const Recipe *recipe) {
-  int threads = (recipe->run.threads > 0 ? recipe->run.threads : setup_cores()) / recipe_rank_count(recipe);
+static int setup_threads(const Recipe *recipe) {
+  int threads = (recipe->run.threads > 0 ? recipe->run.threads : cores_available()) / recipe_rank_count(recipe);
   return threads > 0 ? threads : 1;
 }
 
 int setup_helpers(const Recipe *recipe, int threads) {
   int ranks = recipe_rank_count(recipe);
-  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > setup_cores()) return 0;
+  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > cores_available()) return 0;
   return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
 }
 
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size) {
-  int ranks = recipe_rank_count(recipe), cores = setup_cores();
+  int ranks = recipe_rank_count(recipe), cores = cores_available();
   text[0] = 0;
   if (!recipe->run.lend || !recipe_is_given(recipe, "run.lend") || ranks == 1) return 0;
   const char *where = recipe_where(recipe, "run.lend");
@@ -235,20 +228,30 @@ static int find_backend(const Recipe *recipe, const Backend **backend, Error *er
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
-  return setup_job_threads(recipe, config, threads, setup_helpers(recipe, threads), job, error);
+  return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
 }
 
-int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, int helpers, Job **job, Error *error) {
+int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job, Error *error) {
   CompileOptions options;
-  const ScheduleGenerator *schedule = NULL;
-  const Backend *backend = NULL;
-  int code = setup_compile_options(recipe, config, &options, &schedule, error);
-  if (!code) code = find_backend(recipe, &backend, error);
+  JobOptions run = {.threads = threads, .helpers = helpers, .seed = (uint64_t)recipe->run.seed, .check = recipe->run.check,
+                    .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
+  int code = setup_compile_options(recipe, config, &options, &run.schedule, error);
+  if (!code) code = find_backend(recipe, &run.backend, error);
   if (code) return code;
-  code = job_create(config, &options, schedule, backend, threads, helpers, (uint64_t)recipe->run.seed,
-                    recipe->data.valid.count ? recipe->batch.global : 0, job, error);
-  if (!code) (*job)->check = recipe->run.check;
-  return code;
+  options.mode = mode;
+  return job_create(config, &options, &run, job, error);
+}
+
+WatchdogLimits setup_watchdog(const Recipe *r) {
+  return (WatchdogLimits){.seconds = {[ACTIVITY_START] = r->watchdog.start, [ACTIVITY_DATA] = r->watchdog.data, [ACTIVITY_STEP] = r->watchdog.step,
+                                      [ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint}};
+}
+
+int setup_launch(Launch *launch, const Recipe *r, Error *error) {
+  static const LaunchComm comm[] = {[RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI};
+  char mesh[96];
+  snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
+  return launch_choose(launch, comm[r->run.comm], recipe_rank_count(r), mesh, error);
 }
 
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {

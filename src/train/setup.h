@@ -1,12 +1,9 @@
 // From what a user wrote to what a run is made of: compile options, job and loader of a recipe. For all commands.
 #pragma once
-#include "train/rank.h"
+#include "runtime/launch.h"
+#include "runtime/rank.h"
 #include "train/recipe.h"
 
-// Cores that this process may use (its CPU affinity), at least 1.
-int setup_cores(void);
-// Threads of one rank: run.threads (auto: all cores) shared out over the ranks of this machine, at least 1.
-int setup_threads(const Recipe *recipe);
 // How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of this process
 // and have cores of their own; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
@@ -31,9 +28,15 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
                           const ScheduleGenerator **schedule, Error *error);
 
 // Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
-// data.valid is given. Touches no data and allocates no memory of ranks. The caller frees *job (job_destroy).
+// data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks. The caller
+// frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
-int setup_job_threads(const Recipe *recipe, const ModelConfig *config, int threads, int helpers, Job **job, Error *error); // of a rank
+// The same for any mode, with so many threads a rank, and helpers.
+int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job, Error *error);
+
+WatchdogLimits setup_watchdog(const Recipe *recipe);
+// launch_choose, by run.comm and the mesh.
+int setup_launch(Launch *launch, const Recipe *recipe, Error *error);
 
 // The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
 // items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for

@@ -8,7 +8,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "infer/generator.h"
-#include "train/rank.h"
+#include "runtime/session.h"
 #include "train/state_tensors.h"
 #include <math.h>
 #include <string.h>
@@ -53,22 +53,40 @@ static int32_t *batch_of(const Golden *golden, const char *name, int step) {
 
 // ---- logits --------------------------------------------------------------------------------------------------------
 
-static void check_logits(const char *name) {
+typedef struct Logits { NamedInput inputs[4]; float *out; } Logits;
+
+static int run_logits(Rank *r, void *logits, Error *e) {
+  const Logits *l = logits;
+  NamedInput mine[4]; // the rows of this data rank
+  int64_t rows = BATCH / r->data_ranks;
+  for (int i = 0; i < 4; i++) {
+    mine[i] = l->inputs[i];
+    mine[i].data = (const int32_t *)l->inputs[i].data + r->data_rank * rows * (i == 3 ? 1 : SEQ);
+  }
+  int code = rank_generate(r, mine, 4, e);
+  return code ? code : inference_logits(r, l->out, e);
+}
+
+// An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits.
+static void check_logits(const char *name, const char *const *keys) {
   Golden golden;
-  Single single;
+  Inference model;
+  Launch launch = {.ranks = 1};
   golden_open(&golden, name);
-  SUCCEED(single_create(&single, &golden.source, MODEL_GENERATE, BATCH, SEQ, THREADS, &error));
+  InferenceOptions options = {.mode = MODEL_GENERATE, .command = "test", .seq = SEQ, .rows = BATCH, .threads = THREADS, .keys = (char **)(uintptr_t)keys};
+  while (keys[options.key_count]) options.key_count++;
+  SUCCEED(inference_open(&model, &golden.source, &options, &launch, &error));
+  assert_int_equal(inference_rows(&model), BATCH);
   int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0),
           *documents = batch_of(&golden, "documents", 0);
   int64_t vocab = golden.source.config.vocab;
   const float *expected = golden_find(&golden, "logits");
+  float *got = xcalloc((size_t)(BATCH * vocab), sizeof *got);
   double worst = 0, largest = 0;
   for (int s = 0; s < SEQ; s++) {
     int32_t index[BATCH] = {s, s, s};
-    const SingleInput inputs[] = {
-        {"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}};
-    SUCCEED(single_run(&single, inputs, 4, &error));
-    const float *got = executor_tensor(single.executor, single.logits);
+    Logits run = {{{"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}}, got};
+    SUCCEED(session_run(model.session, run_logits, &run, &error));
     for (int b = 0; b < BATCH; b++)
       for (int v = 0; v < vocab; v++) {
         float wanted;
@@ -78,17 +96,21 @@ static void check_logits(const char *name) {
         largest = fmax(largest, fabs((double)wanted));
       }
   }
-  print_message("%s: logits up to %.3g, off by at most %.2g\n", name, largest, worst);
+  print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session), largest, worst);
   assert_true(worst < 1e-4 && largest > 0.1);
   free(tokens);
   free(positions);
   free(documents);
-  single_destroy(&single);
+  free(got);
+  inference_close(&model);
   golden_close(&golden);
 }
 
 static void test_logits(void **state) {
-  for (int i = 0; i < CASES; i++) check_logits(cases[i]);
+  static const char *const keys[][4] = {{NULL}, {"mesh.pp=2", NULL}, {"mesh.dp=3", "parallel.zero=3", NULL}, {"mesh.tp=2", "layout.heads=[]", NULL},
+                                        {"mesh.tp=2", "mesh.pp=2", "layout.heads=[]", NULL}, {"precision=fp64", NULL}};
+  for (int i = 0; i < CASES; i++)
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) check_logits(cases[i], keys[k]);
 }
 
 // The generator's first step: a prompt shorter than the window, unpadded positions, one document.
@@ -97,21 +119,20 @@ static void check_generator(const char *name) {
   Generator g;
   SampleOptions greedy = {.top_p = 1};
   golden_open(&golden, name);
-  SUCCEED(generator_create(&g, &golden.source, SEQ, &greedy, THREADS, &error));
+  Launch launch = {.ranks = 1};
+  SUCCEED(generator_create(&g, &golden.source, &(InferenceOptions){.command = "test", .seq = SEQ, .threads = THREADS}, &greedy, &launch, &error));
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
   int n = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
   SUCCEED(generator_push(&g, tokens, n, &error));
-  const float *logits;
-  SUCCEED(generator_logits(&g, &logits, &error));
+  int32_t id;
+  SUCCEED(generator_next(&g, &id, &error));
   const float *expected = (const float *)golden_find(&golden, "logits") + (size_t)(n - 1) * (size_t)g.vocab;
   int best = 0;
   for (int v = 0; v < g.vocab; v++) {
-    assert_true(fabs((double)logits[v] - (double)expected[v]) < 1e-4);
+    assert_true(fabs((double)g.logits[v] - (double)expected[v]) < 1e-4);
     if (expected[v] > expected[best]) best = v;
   }
-  int32_t id;
-  SUCCEED(generator_next(&g, &id, &error));
   assert_int_equal(id, best);
   for (int i = 0; i < 2 * SEQ; i++) { // the window slides
     SUCCEED(generator_next(&g, &id, &error));
@@ -130,9 +151,7 @@ static void test_generator(void **state) {
 
 // ---- training ------------------------------------------------------------------------------------------------------
 
-static void load_weights(Rank *r, const Golden *golden) {
-  SUCCEED(model_source_load(&golden->source, r->state, &error));
-}
+static int load_weights(Rank *r, void *golden, Error *e) { return model_source_load(&((Golden *)golden)->source, r->state, e); }
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step) {
@@ -141,11 +160,11 @@ static void run_step(Rank *r, const Golden *golden, int step) {
                                          {"documents", "documents"},
                                          {"targets", "targets"},
                                          {"step_targets", "targets"}};
-  const Graph *g = r->job->train;
+  const Graph *g = r->job->train.graph;
   double rate = 1e-3;
   StepInput inputs[16] = {{0}};
   int32_t *data[5];
-  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->microbatches;
+  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.microbatches;
   for (int k = 0; k < 5; k++) data[k] = batch_of(golden, names[k][1], step);
   for (int i = 0; i < g->input.count; i++) {
     if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
@@ -177,11 +196,13 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .stages = 1,
       .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
-  Rank *r;
-  SUCCEED(job_create(&golden.source.config, &options, schedule_by_name("gpipe"), backend_cpu(), THREADS, 0, 1, 0, &job,
-                     &error));
-  SUCCEED(rank_create(job, 0, NULL, &r, &error));
-  load_weights(r, &golden);
+  Session *session;
+  JobOptions run = {.schedule = schedule_by_name("gpipe"), .backend = backend_cpu(), .threads = THREADS, .seed = 1};
+  SUCCEED(job_create(&golden.source.config, &options, &run, &job, &error));
+  SUCCEED(session_open(&(SessionOptions){.ranks = 1}, &session, &error));
+  SUCCEED(session_load(session, job, &error));
+  SUCCEED(session_run(session, load_weights, &golden, &error));
+  Rank *r = session_rank(session, 0);
   double worst = 0;
   for (int step = 0; step < STEPS; step++) {
     run_step(r, &golden, step);
@@ -199,7 +220,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
   print_message("%s %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype),
                 (int)micro, worst, weights);
   assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
-  rank_destroy(r);
+  session_close(session);
   job_destroy(job);
   golden_close(&golden);
 }

@@ -152,8 +152,8 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
 
 static void edit(Job *job, void *context) {
   const Mutation *m = context;
-  Graph *g = m->evaluation ? job->evaluate : job->train;
-  Program **program = m->evaluation ? job->evaluation : job->program;
+  Graph *g = (m->evaluation ? &job->evaluate : &job->train)->graph;
+  Program **program = (m->evaluation ? &job->evaluate : &job->train)->program;
   for (int c = 0; c < stages_of(job); c++) {
     if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
     else drop_early_start(program[c], m->node);
@@ -175,7 +175,7 @@ ParityCase mutated(const ParityCase *c, Mutation *m) {
 typedef Vec(Mutation) MutationList;
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
-  const Graph *g = evaluation ? job->evaluate : job->train;
+  const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
   static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -192,7 +192,7 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
 
 static void list_transfers(const Job *job, int evaluation, MutationList *list) {
   for (int c = 0; c < stages_of(job); c++) {
-    const Program *p = evaluation ? job->evaluation[c] : job->program[c];
+    const Program *p = (evaluation ? &job->evaluate : &job->train)->program[c];
     for (int i = 0; i < p->actions.count; i++) {
       const Action *a = &p->actions.data[i];
       if (a->kind != ACTION_SEND || a->microbatch) continue;

@@ -36,62 +36,26 @@ static const struct { const char *name, *json; } models[] = {
 
 enum { SEQ = PARITY_SEQ, GLOBAL = 16 };
 
-typedef struct Worker { struct Shared *s; int rank; Error error; pthread_t thread; } Worker;
-
-typedef struct Shared {
+// A case under way.
+typedef struct Run {
   const ParityCase *c;
   Job *job;
-  PlaitWorld *world;
+  Session *session;
   LoaderConfig data;
   ParityResult *result;
-  Worker *worker;
-  Rank **ranks;
-  pthread_mutex_t lock; // of what follows
-  pthread_cond_t changed;
-  int waiting, met;     // ranks at a meeting, and how many meetings there were
-  int enough;           // rank 0 has seen enough; the others read it behind a meeting
-  int code;             // of the first rank that failed, with its error: no meeting waits any more
-  Error error;
-  pthread_barrier_t end;
-} Shared;
+  int step; // 0 …
+} Run;
 
 static int seq_of(const ParityCase *c) { return c->seq ? c->seq : SEQ; }
 
-// All ranks wait for each other; not 0 when one has failed.
-static int meet(Shared *s) {
-  pthread_mutex_lock(&s->lock);
-  int meeting = s->met;
-  if (++s->waiting == s->job->options.mesh.ranks) {
-    s->waiting = 0;
-    s->met++;
-    pthread_cond_broadcast(&s->changed);
-  }
-  while (s->met == meeting && !s->code) pthread_cond_wait(&s->changed, &s->lock);
-  int code = s->code;
-  pthread_mutex_unlock(&s->lock);
-  return code;
-}
-
-static void fail_all(Worker *w, int code) {
-  Shared *s = w->s;
-  pthread_mutex_lock(&s->lock);
-  if (!s->code) {
-    s->code = code;
-    s->error = w->error;
-    pthread_cond_broadcast(&s->changed);
-  }
-  pthread_mutex_unlock(&s->lock);
-  plait_world_abort(s->world, w->error.message);
-}
-
 static int by_name(const void *a, const void *b) { return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name); }
 
-// Gathers Variables of all ranks (rank 0's work, while the others wait).
-static int gather(Shared *s, unsigned kinds, const char *prefix, NamedTensor **out) {
+// Gathers Variables of all ranks, between tasks.
+static int gather(const Run *run, unsigned kinds, const char *prefix, NamedTensor **out) {
   Vec(NamedTensor) all = {0};
-  for (int r = 0; r < s->job->options.mesh.ranks; r++) {
+  for (int r = 0; r < session_ranks(run->session); r++) {
     CheckpointTensor *boxes;
-    int n = state_tensors(s->ranks[r]->state, kinds, prefix, 0, &boxes);
+    int n = state_tensors(session_rank(run->session, r)->state, kinds, prefix, 0, &boxes);
     for (int i = 0; i < n; i++) {
       CheckpointTensor *t = &boxes[i];
       if (!t->primary) continue;
@@ -120,8 +84,8 @@ static int gather(Shared *s, unsigned kinds, const char *prefix, NamedTensor **o
 }
 
 // Rank 0's first parameter: set to infinity, and given back its values (saved: NULL before).
-static void poison(Worker *w, double **saved) {
-  const State *state = w->s->ranks[w->rank]->state;
+static void poison(const Rank *r, double **saved) {
+  const State *state = r->state;
   const Graph *g = state->program->graph;
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
@@ -139,76 +103,77 @@ static void poison(Worker *w, double **saved) {
   }
 }
 
-// Collects on rank 0 while the others wait.
-static int dump(Worker *w, unsigned kinds, const char *prefix, ParityDump d) {
-  Shared *s = w->s;
-  int code = meet(s);
-  if (!code && w->rank == 0) s->result->tensors[d] = gather(s, kinds, prefix, &s->result->tensor[d]);
-  return code ? code : meet(s);
+static void dump(const Run *run, unsigned kinds, const char *prefix, ParityDump d) {
+  run->result->tensors[d] = gather(run, kinds, prefix, &run->result->tensor[d]);
 }
 
-static int one_step(Worker *w, Rank *r, int i) {
-  Shared *s = w->s;
-  ParityResult *out = s->result;
+static int load(Rank *r, void *run, Error *error) {
+  const Run *x = run;
+  int code = rank_load(r, x->c->job_of ? x->c->job_of(x->job, r->rank, x->c->context) : x->job, error);
+  if (code) return code;
+  rank_initialise(r);
+  return rank_open_data(r, &x->data, 0, error);
+}
+
+static void record_step(const Run *run, const StepResult *step) {
+  ParityResult *out = run->result;
+  int i = run->step;
+  out->skipped[i] = step->skipped;
+  if (step->skipped) finite_describe(run->job->train.graph, &run->job->options.mesh, &step->first, out->non_finite, sizeof out->non_finite);
+  out->loss[i] = step->loss;
+  out->norm[i] = step->grad_norm;
+  out->tokens[i] = step->tokens;
+}
+
+static int one_step(Rank *r, void *run, Error *error) {
+  const Run *x = run;
   StepResult step;
   double *saved = NULL;
-  if (w->rank == 0 && i + 1 == s->c->poison) poison(w, &saved);
-  if (s->c->before_step) s->c->before_step(r, i + 1, s->c->context);
-  int code = rank_step(r, i + 1, 1e-2, &step, &w->error);
-  if (saved) poison(w, &saved);
-  if (w->rank == 0) {
-    out->skipped[i] = step.skipped;
-    if (step.skipped) finite_describe(s->job->train, &s->job->options.mesh, &step.first, out->non_finite, sizeof out->non_finite);
-    out->loss[i] = step.loss;
-    out->norm[i] = step.grad_norm;
-    out->tokens[i] = step.tokens;
-  }
-  if (!code && i < PARITY_GRADIENTS) code = dump(w, 1 << VARIABLE_METRIC, "dump.", (ParityDump)(DUMP_GRADIENT + i));
-  if (!code && w->rank == 0 && i < PARITY_GRADIENTS && s->c->enough) s->enough = s->c->enough(out, i, s->c->judge);
-  return code ? code : meet(s);
+  if (r->rank == 0 && x->step + 1 == x->c->poison) poison(r, &saved);
+  if (x->c->before_step) x->c->before_step(r, x->step + 1, x->c->context);
+  int code = rank_step(r, x->step + 1, 1e-2, &step, error);
+  if (saved) poison(r, &saved);
+  if (r->rank == 0) record_step(x, &step);
+  return code;
 }
 
-// How full the slots of this rank's stages were. Called by all ranks, each in its turn at the lock.
-static void record_slots(Shared *s, const Rank *r) {
-  const Program *p = r->state->program;
-  pthread_mutex_lock(&s->lock);
-  for (int stage = p->coordinate; stage < p->graph->stages; stage += p->schedule->coordinates) {
-    int most = executor_most_in_flight(r->train, stage);
-    if (most > s->result->most_in_flight[stage]) s->result->most_in_flight[stage] = most;
-    s->result->slots[stage] = p->slots[stage].count;
-  }
-  pthread_mutex_unlock(&s->lock);
-}
-
-static int run_steps(Worker *w, Rank *r) {
-  Shared *s = w->s;
-  ParityResult *out = s->result;
-  int code = dump(w, 1 << VARIABLE_PARAMETER, "", DUMP_INITIAL);
-  for (int i = 0; i < s->c->steps && !code && !s->enough; i++) code = one_step(w, r, i);
-  if (code || s->enough) return code;
-  record_slots(s, r);
+static int evaluate(Rank *r, void *run, Error *error) {
+  Run *x = run;
   double loss, tokens;
-  code = rank_evaluate(r, &s->data, 2, &loss, &tokens, &w->error);
-  if (w->rank == 0) out->eval_loss = loss, out->eval_tokens = tokens;
-  return code ? code : dump(w, CHECKPOINT_KINDS, "", DUMP_FINAL);
+  int code = rank_evaluate(r, &x->data, 2, NULL, NULL, &loss, &tokens, error);
+  if (r->rank == 0) x->result->eval_loss = loss, x->result->eval_tokens = tokens;
+  return code;
 }
 
-static void *work(void *argument) {
-  Worker *w = argument;
-  Shared *s = w->s;
-  PlaitComm *world = NULL;
-  Rank *r = NULL;
-  int code = plait_comm_world(s->world, w->rank, &world, &w->error);
-  const Job *job = s->c->job_of ? s->c->job_of(s->job, w->rank, s->c->context) : s->job;
-  if (!code) code = rank_create(job, w->rank, world, &r, &w->error);
-  s->ranks[w->rank] = r;
-  if (!code) code = rank_open_data(r, &s->data, 0, &w->error);
-  if (!code) code = run_steps(w, r);
-  if (code) fail_all(w, code);
-  pthread_barrier_wait(&s->end); // the others may still read this rank's memory
-  rank_destroy(r);
-  plait_comm_destroy(world);
-  return NULL;
+// How full the slots of the stages were, over all ranks.
+static void record_slots(const Run *run) {
+  ParityResult *out = run->result;
+  for (int i = 0; i < session_ranks(run->session); i++) {
+    const Rank *r = session_rank(run->session, i);
+    const Program *p = r->state->program;
+    for (int stage = p->coordinate; stage < p->graph->stages; stage += p->schedule->coordinates) {
+      int most = executor_most_in_flight(r->train, stage);
+      if (most > out->most_in_flight[stage]) out->most_in_flight[stage] = most;
+      out->slots[stage] = p->slots[stage].count;
+    }
+  }
+}
+
+static int run_steps(Run *run, Error *error) {
+  const ParityCase *c = run->c;
+  int code = session_run(run->session, load, run, error), enough = 0;
+  if (!code) dump(run, 1 << VARIABLE_PARAMETER, "", DUMP_INITIAL);
+  for (run->step = 0; run->step < c->steps && !code && !enough; run->step++) {
+    code = session_run(run->session, one_step, run, error);
+    if (code || run->step >= PARITY_GRADIENTS) continue;
+    dump(run, 1 << VARIABLE_METRIC, "dump.", (ParityDump)(DUMP_GRADIENT + run->step));
+    if (c->enough) enough = c->enough(run->result, run->step, c->judge);
+  }
+  if (code || enough) return code;
+  record_slots(run);
+  code = session_run(run->session, evaluate, run, error);
+  if (!code) dump(run, CHECKPOINT_KINDS, "", DUMP_FINAL);
+  return code;
 }
 
 // The case as a recipe: what a user would write. The model and the corpus are this test's, so their paths are not opened.
@@ -236,13 +201,14 @@ static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
 static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Error *error) {
   Recipe recipe;
   CompileOptions options;
-  const ScheduleGenerator *schedule = NULL;
-  const Backend *backend = c->backend ? c->backend : c->reference ? backend_reference() : backend_cpu();
+  JobOptions run = {.backend = c->backend ? c->backend : c->reference ? backend_reference() : backend_cpu(), .threads = c->threads ? c->threads : 1,
+                    .helpers = c->helpers, .seed = 1234};
   int code = read_recipe(c, &recipe, error);
-  if (!code) code = setup_compile_options(&recipe, config, &options, &schedule, error);
+  if (!code) code = setup_compile_options(&recipe, config, &options, &run.schedule, error);
   if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = 4000; // a few buckets, of a few gradients
-  if (!code) code = job_create(config, &options, schedule, backend, c->threads ? c->threads : 1, c->helpers, 1234, options.step_samples, job, error);
-  if (!code) (*job)->check = recipe.run.check;
+  run.evaluate_samples = code ? 0 : options.step_samples;
+  run.check = recipe.run.check;
+  if (!code) code = job_create(config, &options, &run, job, error);
   recipe_free(&recipe);
   return code;
 }
@@ -272,7 +238,7 @@ static void *help_everybody(void *argument) {
 
 static void start_helping(Job *job, Busybody *b) {
   team_group_destroy(job->teams);
-  b->group = job->teams = team_group_create(job->options.mesh.ranks + 1, job->helpers);
+  b->group = job->teams = team_group_create(job->options.mesh.ranks + 1, job->run.helpers);
   CHECK(!pthread_create(&b->thread, NULL, help_everybody, b));
 }
 
@@ -282,22 +248,15 @@ static int64_t stop_helping(Busybody *b) {
   return b->helped;
 }
 
-static void run_ranks(Shared *s) {
-  int n = s->job->options.mesh.ranks;
+static int run_ranks(Run *run, Error *error) {
   Busybody busybody = {.helped = 0};
-  if (s->c->helpers) start_helping(s->job, &busybody);
-  s->worker = xcalloc((size_t)n, sizeof *s->worker);
-  s->ranks = xcalloc((size_t)n, sizeof *s->ranks);
-  pthread_barrier_init(&s->end, NULL, (unsigned)n);
-  for (int r = 0; r < n; r++) {
-    s->worker[r] = (Worker){.s = s, .rank = r};
-    CHECK(!pthread_create(&s->worker[r].thread, NULL, work, &s->worker[r]));
-  }
-  for (int r = 0; r < n; r++) pthread_join(s->worker[r].thread, NULL);
-  if (s->c->helpers) s->result->helped = stop_helping(&busybody);
-  pthread_barrier_destroy(&s->end);
-  free(s->ranks);
-  free(s->worker);
+  int code = session_open(&(SessionOptions){.ranks = run->job->options.mesh.ranks}, &run->session, error);
+  if (code) return code;
+  if (run->c->helpers) start_helping(run->job, &busybody);
+  code = run_steps(run, error);
+  if (run->c->helpers) run->result->helped = stop_helping(&busybody);
+  session_close(run->session);
+  return code;
 }
 
 static const char *model_of(const ParityCase *c) {
@@ -311,23 +270,17 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   CHECK(c->steps <= PARITY_MAX_STEPS);
   ModelConfig config = {0};
   *result = (ParityResult){.steps = c->steps};
-  Shared s = {.c = c, .result = result, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  Run run = {.c = c, .result = result};
   int code = model_config_parse(&config, json, strlen(json), c->model, error);
   if (!code && c->layers) config.layers = c->layers;
-  if (!code) code = compile(c, &config, &s.job, error);
-  if (!code) randomize_inits(s.job->train);
-  if (!code && c->edit) c->edit(s.job, c->context);
-  if (!code) code = plait_world_local_create(s.job->options.mesh.ranks, &s.world, error);
+  if (!code) code = compile(c, &config, &run.job, error);
+  if (!code) randomize_inits(run.job->train.graph);
+  if (!code && c->edit) c->edit(run.job, c->context);
   DataSource source = {corpus, 1};
-  s.data = (LoaderConfig){.sources = &source, .source_count = 1, .seq_len = seq_of(c), .document_mask = 1, .vocab_size = (int)config.vocab,
-                          .seed = 99, .prefetch_steps = 1};
-  if (!code) {
-    run_ranks(&s);
-    code = s.code;
-    if (code) *error = s.error;
-  }
-  plait_world_destroy(s.world);
-  job_destroy(s.job);
+  run.data = (LoaderConfig){.sources = &source, .source_count = 1, .seq_len = seq_of(c), .document_mask = 1, .vocab_size = (int)config.vocab,
+                            .seed = 99, .prefetch_steps = 1};
+  if (!code) code = run_ranks(&run, error);
+  job_destroy(run.job);
   model_config_free(&config);
   if (code) parity_free(result);
   return code;

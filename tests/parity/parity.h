@@ -1,6 +1,6 @@
 // Parity: runs a tiny model under a layout and records what one rank would have to reproduce.
 #pragma once
-#include "train/rank.h"
+#include "runtime/session.h"
 
 enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 3 };
 

@@ -64,10 +64,10 @@ typedef struct Exchanged {
 
 static void copy_job(Exchanged *x, const Job *job, int coordinate) {
   x->job = *job;
-  for (int c = 0; c < job->options.mesh.axis[mesh_axis(&job->options.mesh, "pp")].size; c++) x->programs[c] = job->program[c];
-  x->program = *job->program[coordinate];
+  for (int c = 0; c < job->options.mesh.axis[mesh_axis(&job->options.mesh, "pp")].size; c++) x->programs[c] = job->train.program[c];
+  x->program = *job->train.program[coordinate];
   x->programs[coordinate] = &x->program;
-  x->job.program = x->programs;
+  x->job.train.program = x->programs;
 }
 
 static int sums_an_accumulator(const Graph *g, const Node *n) {
@@ -79,7 +79,7 @@ static int sums_an_accumulator(const Graph *g, const Node *n) {
 static void exchange_collectives(Job *job, void *context) {
   Exchanged *x = context;
   copy_job(x, job, 0);
-  const Graph *g = job->train;
+  const Graph *g = job->train.graph;
   Body *body = &x->program.end;
   x->instruction = xcalloc((size_t)body->count, sizeof *x->instruction);
   memcpy(x->instruction, body->instruction, (size_t)body->count * sizeof *x->instruction);

@@ -1,5 +1,6 @@
 // The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, and all of it fits.
-#include "train/rank.h"
+#include "program/state.h"
+#include "runtime/job.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -182,14 +183,15 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
                         .mesh = mesh, .layout = layout_standard(&mesh, layouts[i].zero, bucket), .stages = layouts[i].pp * layouts[i].virtual_stages,
                         .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+    JobOptions run = {.schedule = schedule_by_name(layouts[i].schedule), .backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
-    int code = job_create(&config, &o, schedule_by_name(layouts[i].schedule), backend_cpu(), 2, 0, 1, 16, &job, &error);
+    int code = job_create(&config, &o, &run, &job, &error);
     if (code) fail_msg("layout %zu: %s", i, error.message);
     for (int c = 0; c < layouts[i].pp; c++) {
-      check_program(job->program[c]);
-      check_program(job->evaluation[c]);
-      assert_true(job->work_bytes >= program_work_bytes(job->program[c]) && job->work_bytes >= program_work_bytes(job->evaluation[c]));
+      check_program(job->train.program[c]);
+      check_program(job->evaluate.program[c]);
+      assert_true(job->work_bytes[c] >= program_work_bytes(job->train.program[c]) && job->work_bytes[c] >= program_work_bytes(job->evaluate.program[c]));
     }
     job_destroy(job);
     model_config_free(&config);

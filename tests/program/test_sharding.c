@@ -1,6 +1,6 @@
 // ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al., 2020).
 #include "program/traffic.h"
-#include "train/rank.h"
+#include "runtime/job.h"
 #include "train/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,22 +45,22 @@ static int teardown(void **state) {
   return rmdir(folder);
 }
 
-typedef struct Compiled { Recipe recipe; ModelConfig config; Job *job; } Compiled;
+typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
 
 // keys: "key=value", NULL-terminated
-static Compiled compiled(const char *const *keys) {
-  Compiled c = {0};
+static Case compiled(const char *const *keys) {
+  Case c = {0};
   Error error = {0};
   char *overrides[16];
   int n = 0;
   for (; keys[n]; n++) overrides[n] = (char *)keys[n];
   if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) || model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_threads(&c.recipe, &c.config, 1, 0, &c.job, &error))
+      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
     fail_msg("%s", error.message);
   return c;
 }
 
-static void release(Compiled *c) {
+static void release(Case *c) {
   job_destroy(c->job);
   model_config_free(&c->config);
   recipe_free(&c->recipe);
@@ -78,7 +78,7 @@ static double moved(const Job *job, const char *axis) {
   TrafficList list = {0};
   double elements = 0;
   int a = mesh_axis(&job->options.mesh, axis), n = job->options.mesh.axis[a].size;
-  program_traffic(job->program[0], &list);
+  program_traffic(job->train.program[0], &list);
   for (int i = 0; i < list.count; i++)
     if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
   vec_free(&list);
@@ -93,8 +93,8 @@ static void expect(double value, double expected) {
 // 2 microbatches: batch 8 over 4 data ranks.
 static void test_traffic(void **state) {
   const double m = 2;
-  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
-  double all = parameters(c.job->train, NULL), ends = parameters(c.job->train, "wte") + parameters(c.job->train, "embed") + parameters(c.job->train, "head");
+  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
@@ -116,8 +116,8 @@ static void test_traffic(void **state) {
 // Hybrid: the shards' traffic stays in the group of 2; between the groups a rank sums its shard of the gradients once.
 static void test_traffic_hybrid(void **state) {
   const double m = 2;
-  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.hybrid=2", NULL});
-  double all = parameters(c.job->train, NULL);
+  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.hybrid=2", NULL});
+  double all = parameters(c.job->train.graph, NULL);
   expect(moved(c.job, "dp"), (m + 1) * all);
   expect(moved(c.job, "replica"), 2 * all / 2);
   release(&c);
@@ -126,8 +126,8 @@ static void test_traffic_hybrid(void **state) {
 // Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, a reduction what a scatter does.
 static void test_traffic_whole(void **state) {
   const double m = 2;
-  Compiled c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
-  double all = parameters(c.job->train, NULL), ends = parameters(c.job->train, "wte") + parameters(c.job->train, "embed") + parameters(c.job->train, "head");
+  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
   c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.ownership=tensors", NULL});
@@ -154,9 +154,9 @@ static void count_hidden(const Program *p, Phase phase, Op op, int *all, int *hi
 }
 
 static void expect_hidden(const char *const *keys, Phase phase, Op op, int least_hidden, int most_exposed) {
-  Compiled c = compiled(keys);
+  Case c = compiled(keys);
   int all, hidden;
-  count_hidden(c.job->program[0], phase, op, &all, &hidden);
+  count_hidden(c.job->train.program[0], phase, op, &all, &hidden);
   if (hidden < least_hidden || all - hidden > most_exposed) fail_msg("%s: %d of %d %s are behind a product", keys[0], hidden, all, op_name(op));
   release(&c);
 }
@@ -176,9 +176,9 @@ static double state_bytes(const char *zero, const char *gradients) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   snprintf(z, sizeof z, "parallel.zero=%s", zero);
   snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
-  Compiled c = compiled((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
-  const MemoryPlan *m = &c.job->program[0]->memory;
-  double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train, NULL);
+  Case c = compiled((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
+  const MemoryPlan *m = &c.job->train.program[0]->memory;
+  double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train.graph, NULL);
   release(&c);
   return bytes;
 }
@@ -200,17 +200,17 @@ static void test_state_bytes(void **state) {
 // GPT, whose head is tied to its embedding, that one's gradient stays.
 static void test_in_backward(void **state) {
 #define IN_BACKWARD "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"
-  Compiled c = compiled((const char *[]){IN_BACKWARD, NULL});
-  double all = parameters(c.job->train, NULL), ends = parameters(c.job->train, "wte") + parameters(c.job->train, "embed") + parameters(c.job->train, "head");
+  Case c = compiled((const char *[]){IN_BACKWARD, NULL});
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
-  assert_int_equal(c.job->program[0]->memory.gradients, 0);
+  assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
   for (int z = 1; z <= 3; z++) {
     char zero[32];
     snprintf(zero, sizeof zero, "parallel.zero=%d", z);
     c = compiled((const char *[]){IN_BACKWARD, zero, NULL});
-    assert_int_equal(c.job->program[0]->memory.gradients, 0);
+    assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
     expect(moved(c.job, "dp"), z < 3 ? 2 * all : 3 * (all - ends) + 2 * ends);
     release(&c);
   }
@@ -218,7 +218,7 @@ static void test_in_backward(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   c = compiled((const char *[]){config, IN_BACKWARD, NULL});
-  double tied = (double)c.job->program[0]->memory.gradients / sizeof(float);
+  double tied = (double)c.job->train.program[0]->memory.gradients / sizeof(float);
   if (tied < 50304.0 * 4096 || tied > 50304.0 * 4096 * 1.001) fail_msg("%.0f elements of gradients are kept", tied);
   release(&c);
 }
@@ -227,8 +227,8 @@ static void test_in_backward(void **state) {
 static void test_no_round_trip(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  Compiled c = compiled((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]", "layout.ffn=[]", "layout.vocab=[]", NULL});
-  const Graph *g = c.job->train;
+  Case c = compiled((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]", "layout.ffn=[]", "layout.vocab=[]", NULL});
+  const Graph *g = c.job->train.graph;
   int slices = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -279,11 +279,11 @@ static void expect_disjoint(const Program *p, int rank) {
 // the plan is that of the rank that has the most.
 static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
-  Compiled c = compiled(keys);
+  Case c = compiled(keys);
   const Mesh *mesh = &c.job->options.mesh;
   int dp = mesh_axis(mesh, "dp"), pp = mesh->axis[mesh_axis(mesh, "pp")].size, ranks[64];
   for (int stage = 0; stage < pp; stage++) {
-    const Program *p = c.job->program[stage];
+    const Program *p = c.job->train.program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);
     int64_t sum = 0, least = INT64_MAX, most = 0, total = 0, whole = 0, largest = 0, owned_least = INT64_MAX, owned_most = 0;
     for (int i = 0; i < n; i++) {

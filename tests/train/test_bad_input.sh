@@ -28,7 +28,7 @@ bad 'model.json: n_positions is 64.*65' data.seq_len=65
 bad 'precision' precision=fp12
 bad 'nosuch.json' model.config=nosuch.json
 bad 'checkpoint.resume: .*nosuch does not exist' checkpoint.resume=nosuch
-bad 'checkpoint.resume: .*corpus.idx is no checkpoint' checkpoint.resume=corpus.idx
+bad 'checkpoint.resume: .*corpus.idx is not a checkpoint' checkpoint.resume=corpus.idx
 bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
 sed 's/"vocab_size": 300/"vocab_size": 299/' model.json >few.json
 bad 'data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299' model.config=few.json

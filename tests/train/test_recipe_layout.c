@@ -22,10 +22,10 @@ static char *programs(const char *text, Error *error) {
   size_t size;
   int code = parse(text, &recipe, error);
   if (!code) code = model_config_parse(&config, config_text, strlen(config_text), "m.json", error);
-  if (!code) code = setup_job_threads(&recipe, &config, 1, 0, &job, error);
+  if (!code) code = setup_job_for(&recipe, &config, MODEL_TRAIN, 1, 0, &job, error);
   if (!code) {
     FILE *out = open_memstream(&out_text, &size);
-    for (int c = 0; c < recipe.mesh.pp; c++) program_print(job->program[c], out);
+    for (int c = 0; c < recipe.mesh.pp; c++) program_print(job->train.program[c], out);
     fclose(out);
   }
   job_destroy(job);

@@ -1,5 +1,5 @@
 // The watchdog among threads: a rank that stands still is named with what it was doing, and the process ends with status 1.
-#include "train/watchdog.h"
+#include "runtime/watchdog.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,12 +32,12 @@ static void *act(void *argument) {
   return NULL;
 }
 
-static void run(const Recipe *recipe, int lazy, int seconds) {
+static void run(const WatchdogLimits *limits, int lazy, int seconds) {
   PlaitWorld *world;
   pthread_t thread[RANKS];
   Stage stage[RANKS];
   if (plait_world_local_create(RANKS, &world, NULL)) abort();
-  Watchdog *dog = watchdog_create(recipe, world, 0, RANKS);
+  Watchdog *dog = watchdog_create(limits, world, 0, RANKS);
   for (int r = 0; r < RANKS; r++) {
     stage[r] = (Stage){world, dog, r, lazy, seconds};
     if (pthread_create(&thread[r], NULL, act, &stage[r])) abort();
@@ -48,7 +48,7 @@ static void run(const Recipe *recipe, int lazy, int seconds) {
 }
 
 // Runs it in a process of its own; what that says on stderr comes to `text`. Returns its exit status, -1 for none.
-static int watched(const Recipe *recipe, int lazy, int seconds, char *text, size_t size) {
+static int watched(const WatchdogLimits *limits, int lazy, int seconds, char *text, size_t size) {
   int ends[2], status;
   size_t used = 0;
   ssize_t n;
@@ -59,7 +59,7 @@ static int watched(const Recipe *recipe, int lazy, int seconds, char *text, size
   if (child == 0) {
     dup2(ends[1], STDERR_FILENO);
     close(ends[0]);
-    run(recipe, lazy, seconds);
+    run(limits, lazy, seconds);
     _exit(0);
   }
   close(ends[1]);
@@ -72,10 +72,10 @@ static int watched(const Recipe *recipe, int lazy, int seconds, char *text, size
 
 static void test_names_the_rank(void **state) {
   char text[1024], named[64];
-  Recipe recipe = {.watchdog = {.start = 60, .data = 0.5, .step = 60}};
+  WatchdogLimits limits = {{[ACTIVITY_START] = 60, [ACTIVITY_DATA] = 0.5, [ACTIVITY_STEP] = 60}};
   for (int lazy = 0; lazy < RANKS; lazy++) {
     time_t began = time(NULL);
-    assert_int_equal(watched(&recipe, lazy, 30, text, sizeof text), 1);
+    assert_int_equal(watched(&limits, lazy, 30, text, sizeof text), 1);
     assert_true(time(NULL) - began < 15);
     snprintf(named, sizeof named, "plait: rank %d on ", lazy);
     const char *const words[] = {named, "stands still", "waiting for data 3", "barrier (call 2 of a communicator of 3 ranks), is done", "watchdog.data: 0.5 s"};
@@ -87,20 +87,20 @@ static void test_names_the_rank(void **state) {
 // The others' limit passes, because it is theirs; the one who is to blame is named all the same.
 static void test_blames_who_does_not_wait(void **state) {
   char text[1024];
-  Recipe recipe = {.watchdog = {.step = 0.5}};
-  assert_int_equal(watched(&recipe, 1, 30, text, sizeof text), 1);
+  WatchdogLimits limits = {{[ACTIVITY_STEP] = 0.5}};
+  assert_int_equal(watched(&limits, 1, 30, text, sizeof text), 1);
   if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for data 3") || !strstr(text, "watchdog.step: 0.5 s")) fail_msg("%s", text);
 }
 
 static void test_lets_others_be(void **state) {
   char text[1024];
-  Recipe recipe = {.watchdog = {.start = 60, .data = 60, .step = 60, .checkpoint = 60}};
-  assert_int_equal(watched(&recipe, 1, 1, text, sizeof text), 0);
+  WatchdogLimits limits = {{[ACTIVITY_START] = 60, [ACTIVITY_DATA] = 60, [ACTIVITY_STEP] = 60, [ACTIVITY_CHECKPOINT] = 60}};
+  assert_int_equal(watched(&limits, 1, 1, text, sizeof text), 0);
   assert_string_equal(text, "");
-  recipe.watchdog.step = 0.9;
-  assert_int_equal(watched(&recipe, -1, -1, text, sizeof text), 0); // done is done
-  recipe = (Recipe){0};
-  assert_null(watchdog_create(&recipe, NULL, 0, 1));
+  limits.seconds[ACTIVITY_STEP] = 0.9;
+  assert_int_equal(watched(&limits, -1, -1, text, sizeof text), 0); // done is done
+  limits = (WatchdogLimits){0};
+  assert_null(watchdog_create(&limits, NULL, 0, 1));
 }
 
 int main(void) {

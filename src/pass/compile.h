@@ -22,12 +22,12 @@ typedef struct CompileOptions {
   const char *after;     // stop behind this pass, for `plait explain`; NULL: all
 } CompileOptions;
 
-// The graph that programs are made from (or, with `after`, as that pass left it). *logits (may be NULL) becomes the graph
-// input position of … the tensor of the logits in MODEL_GENERATE, else -1.
-int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, int *logits, Error *error);
+// Builds the model's graph for options->mode and runs the passes: the graph that Programs are made from (or, with `after`, as that pass
+// left it).
+int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, Error *error);
 
-// The same for a forward graph that is already built (and is then owned by this function, also when it fails).
-int compile_built(Graph *g, const ModelOutputs *outputs, const CompileOptions *options, Graph **out, int *logits, Error *error);
+// The same for a forward graph that is already built, with its loss (a sum over targets; -1: none). The graph is consumed, also when it fails.
+int compile_built(Graph *g, int loss_sum, const CompileOptions *options, Graph **out, Error *error);
 
 // The names of the passes, in order, for help texts and errors; NULL ends the list.
 const char *const *compile_passes(void);

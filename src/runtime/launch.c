@@ -1,7 +1,7 @@
 // Finds and joins the world that mpirun or srun has made; agreements of its ranks.
-#include "train/launch.h"
+#include "runtime/launch.h"
+#include "base/cores.h"
 #include "comm/launcher.h"
-#include "train/setup.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,23 +40,21 @@ void launch_end(Launch *l) {
   if (l) leave(l);
 }
 
-int launch_choose(Launch *l, const Recipe *recipe, Error *error) {
-  int64_t ranks = recipe_rank_count(recipe);
+int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, Error *error) {
   int code = PLAIT_OK;
-  if (recipe->run.comm == RECIPE_COMM_MPI && !l->world) code = join(l, error);
+  if (comm == LAUNCH_MPI && !l->world) code = join(l, error);
   if (code) return error_prefix(error, "run.comm: mpi");
-  if (recipe->run.comm == RECIPE_COMM_LOCAL && l->ranks > 1)
+  if (comm == LAUNCH_LOCAL && l->ranks > 1)
     return error_set(error, PLAIT_BAD_INPUT, "run.comm: local makes ranks threads of one process, but %d processes were started, each of which "
-                     "would train alone; start one, or set run.comm: auto", l->ranks);
+                     "would work alone; start one, or set run.comm: auto", l->ranks);
   // One process with a mesh of many ranks is a local run, also where a launcher has started it.
-  if (l->world && l->ranks == 1 && (recipe->run.comm == RECIPE_COMM_LOCAL || (recipe->run.comm == RECIPE_COMM_AUTO && ranks > 1))) leave(l);
-  if (!l->world && ranks > RECIPE_LOCAL_RANKS)
+  if (l->world && l->ranks == 1 && (comm == LAUNCH_LOCAL || (comm == LAUNCH_AUTO && ranks > 1))) leave(l);
+  if (!l->world && ranks > LAUNCH_MOST_THREADS)
     return error_set(error, PLAIT_BAD_INPUT, "mesh: %lld ranks, but one process carries at most %d as its threads; start it under mpirun or srun",
-                     (long long)ranks, RECIPE_LOCAL_RANKS);
+                     (long long)ranks, LAUNCH_MOST_THREADS);
   if (!l->world || l->ranks == ranks) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "mesh: pp %d × dp %d × cp %d × tp %d is %lld ranks, but %d process%s started; start %lld (as in "
-                   "mpirun -n %lld), or change the mesh", recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp,
-                   (long long)ranks, l->ranks, l->ranks == 1 ? " was" : "es were", (long long)ranks, (long long)ranks);
+  return error_set(error, PLAIT_BAD_INPUT, "mesh: %s is %lld rank%s, but %d process%s started; start %lld (as in mpirun -n %lld), or change the mesh", mesh,
+                   (long long)ranks, ranks == 1 ? "" : "s", l->ranks, l->ranks == 1 ? " was" : "es were", (long long)ranks, (long long)ranks);
 }
 
 // Agreements --------------------------------------------------------------------------------------------------------
@@ -107,8 +105,11 @@ static int overlap(const Seat *a, const Seat *b) {
   return !strcmp(a->host, b->host) && CPU_COUNT(&both) > 0;
 }
 
-int launch_threads(const Launch *l, const Recipe *recipe, int *threads, Error *error) {
-  if (!l || !l->world) return *threads = setup_threads(recipe), PLAIT_OK;
+static int at_least_1(int n) { return n > 0 ? n : 1; }
+
+int launch_threads(const Launch *l, int given, int64_t ranks, int *threads, Error *error) {
+  int cores = cores_available();
+  if (!l || !l->world) return *threads = at_least_1((int)((given > 0 ? given : cores) / ranks)), PLAIT_OK;
   Seat *places = xcalloc((size_t)l->ranks, sizeof *places), *mine = &places[l->rank];
   gethostname(mine->host, sizeof mine->host - 1);
   int bound = sched_getaffinity(0, sizeof mine->cores, &mine->cores) == 0, sharing = 0;
@@ -116,8 +117,7 @@ int launch_threads(const Launch *l, const Recipe *recipe, int *threads, Error *e
   for (int r = 0; r < l->ranks; r++) sharing += overlap(mine, &places[r]);
   free(places);
   if (code) return world_failed(l, error);
-  int all = recipe->run.threads > 0 ? recipe->run.threads / plait_world_local_size(l->world)
-                                    : setup_cores() / (bound && sharing ? sharing : plait_world_local_size(l->world));
-  *threads = all > 0 ? all : 1;
+  int local = plait_world_local_size(l->world);
+  *threads = at_least_1(given > 0 ? given / local : cores / (bound && sharing ? sharing : local));
   return PLAIT_OK;
 }

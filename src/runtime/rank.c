@@ -1,79 +1,11 @@
-// Ranks: what a job compiles once, and what each rank does with it.
-#include "train/rank.h"
+// What a rank does with its job: loading, steps, evaluation, generation.
+#include "runtime/rank.h"
+#include "base/signals.h"
 #include "comm/comm.h"
 #include <math.h>
 #include <string.h>
 
-static int create_programs(Job *j, const Graph *g, const ScheduleGenerator *schedule, int microbatches, Program ***out, Error *error) {
-  int pp = j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size, code = PLAIT_OK;
-  *out = xcalloc((size_t)pp, sizeof **out);
-  for (int c = 0; c < pp && !code; c++) {
-    ProgramOptions o = {.schedule = schedule, .microbatches = microbatches, .coordinate = c, .backend = j->backend, .threads = j->threads + j->helpers,
-                        .overlap = j->options.layout.bucket_bytes > 0, .chaos = j->options.chaos};
-    code = program_create(g, &j->options.mesh, &o, &(*out)[c], error);
-    if (!code && program_work_bytes((*out)[c]) > j->work_bytes) j->work_bytes = program_work_bytes((*out)[c]);
-  }
-  return code;
-}
-
-static Job *job_new(const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend, int threads, int helpers,
-                    uint64_t seed) {
-  Job *j = xcalloc(1, sizeof *j);
-  *j = (Job){.options = *options, .schedule = schedule, .backend = backend, .threads = threads, .helpers = helpers, .seed = seed};
-  j->microbatches = (int)(options->step_samples / options->micro_samples);
-  return j;
-}
-
-int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-                     int threads, int helpers, uint64_t seed, Job **out, Error *error) {
-  Job *j = job_new(options, schedule, backend, threads, helpers, seed);
-  int code = compile_built(g, &(ModelOutputs){loss_sum, -1}, options, &j->train, NULL, error);
-  if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
-  if (!code && helpers) j->teams = team_group_create(options->mesh.ranks, helpers);
-  if (code) job_destroy(j);
-  else *out = j;
-  return code;
-}
-
-int job_create(const ModelConfig *config, const CompileOptions *options, const ScheduleGenerator *schedule, const Backend *backend,
-               int threads, int helpers, uint64_t seed, int64_t evaluate_samples, Job **out, Error *error) {
-  Job *j = job_new(options, schedule, backend, threads, helpers, seed);
-  j->evaluate_samples = evaluate_samples;
-  int code = compile_graph(config, options, &j->train, NULL, error);
-  if (!code) code = create_programs(j, j->train, schedule, j->microbatches, &j->program, error);
-  if (!code && evaluate_samples) {
-    CompileOptions o = *options;
-    o.mode = MODEL_EVALUATE;
-    o.cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
-    for (int s = 0; s < o.stages; s++) o.layers[s] = j->train->cut[s + 1] - j->train->cut[s];
-    o.step_samples = evaluate_samples;
-    j->evaluate_microbatches = (int)(evaluate_samples / o.micro_samples);
-    code = compile_graph(config, &o, &j->evaluate, NULL, error);
-    if (!code) code = create_programs(j, j->evaluate, &schedule_forward, j->evaluate_microbatches, &j->evaluation, error);
-  }
-  if (!code && helpers) j->teams = team_group_create(options->mesh.ranks, helpers);
-  if (code) job_destroy(j);
-  else *out = j;
-  return code;
-}
-
-static void destroy_programs(const Job *j, Program **programs) {
-  if (!programs) return;
-  for (int c = 0; c < j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; c++) program_destroy(programs[c]);
-  free(programs);
-}
-
-void job_destroy(Job *j) {
-  if (!j) return;
-  destroy_programs(j, j->program);
-  destroy_programs(j, j->evaluation);
-  team_group_destroy(j->teams);
-  graph_destroy(j->train);
-  graph_destroy(j->evaluate);
-  free(j);
-}
-
-// The rank's place among those that share out the batch.
+// The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
   const Mesh *mesh = &r->job->options.mesh;
   r->data_ranks = 1;
@@ -87,38 +19,59 @@ static void find_data_rank(Rank *r) {
 // A rank that waits for others lends them its threads.
 static int lend(void *team) { return team_help(team); }
 
-int rank_create(const Job *job, int rank, PlaitComm *world, Rank **out, Error *error) {
-  Rank *r = xcalloc(1, sizeof *r);
-  *r = (Rank){.job = job, .rank = rank, .world = world};
-  find_data_rank(r);
-  const Mesh *mesh = &job->options.mesh;
-  int c = mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp"));
-  r->team = job->threads > 1 || job->teams ? team_create_in(job->teams, job->threads) : NULL;
-  if (job->teams && world) comm_set_idle(world, (Idle){lend, r->team});
-  int code = state_create(job->program[c], job->work_bytes, rank, &r->state, error);
-  if (!code) state_init(r->state, job->seed);
-  if (!code) code = executor_create(job->program[c], r->state, job->backend, r->team, world, job->seed, &r->train, error);
-  if (!code && job->check) {
-    r->agreement = agreement_create(job->program[c], r->state, world);
-    executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
-  }
-  if (!code && job->evaluate) code = executor_create(job->evaluation[c], r->state, job->backend, r->team, world, job->seed, &r->evaluate, error);
-  if (code) rank_destroy(r);
-  else *out = r;
-  return code;
+static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor **out, Error *error) {
+  const JobOptions *o = &r->job->run;
+  if (!c->graph) return PLAIT_OK;
+  return executor_create(c->program[coordinate], r->state, o->backend, r->team, r->world, o->seed, out, error);
 }
 
-void rank_destroy(Rank *r) {
-  if (!r) return;
-  if (r->job->teams && r->world) comm_set_idle(r->world, (Idle){0});
+int rank_load(Rank *r, const Job *job, Error *error) {
+  const Mesh *mesh = &job->options.mesh;
+  int c = mesh_coordinate(mesh, r->rank, mesh_axis(mesh, "pp"));
+  CHECK(!r->job, "a rank loads one job");
+  r->job = job;
+  find_data_rank(r);
+  r->team = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads) : NULL;
+  if (job->teams) comm_set_idle(r->world, (Idle){lend, r->team});
+  int code = state_create(job_program(job, c), job->work_bytes[c], r->rank, &r->state, error);
+  if (code) return code;
+  state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
+  code = create_executor(r, &job->train, c, &r->train, error);
+  if (!code) code = create_executor(r, &job->evaluate, c, &r->evaluate, error);
+  if (!code) code = create_executor(r, &job->generate, c, &r->generate, error);
+  if (code || !job->run.check || !r->train) return code;
+  r->agreement = agreement_create(job->train.program[c], r->state, r->world);
+  executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
+  return PLAIT_OK;
+}
+
+void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, 1u << VARIABLE_PARAMETER); }
+
+void rank_unload(Rank *r) {
+  if (!r->job) return;
+  if (r->job->teams) comm_set_idle(r->world, (Idle){0});
   loader_close(r->loader);
+  executor_destroy(r->generate);
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
   agreement_destroy(r->agreement);
   state_destroy(r->state);
   trace_destroy(r->trace);
   team_destroy(r->team);
-  free(r);
+  *r = (Rank){.rank = r->rank, .world = r->world, .watchdog = r->watchdog};
+}
+
+int rank_barrier(Rank *r, Error *error) {
+  return plait_barrier(r->world, NULL, NULL) ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+}
+
+int rank_signal(Rank *r, int *number, Error *error) {
+  int32_t signal = signals_number();
+  PlaitBuffer buffer = {&signal, &signal, 1};
+  if (plait_comm_size(r->world) > 1 && plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
+    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  *number = signal;
+  return PLAIT_OK;
 }
 
 void rank_trace(Rank *r, int64_t first, int64_t steps) {
@@ -182,7 +135,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
   PlaitBuffer buffer = {first, all, sizeof *all};
   if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
   for (int i = 0; i < ranks && !code; i++)
-    if (finite_before(r->job->train, &all[i], first)) *first = all[i];
+    if (finite_before(r->job->train.graph, &all[i], first)) *first = all[i];
   free(all);
   return code;
 }
@@ -192,7 +145,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
 static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *counters, NonFinite *first, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
-  FiniteSearch search = {r->job->train, {.rank = r->rank, .variable = -1}};
+  FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
   executor_observe(r->train, OBSERVER_FINITE, &search);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
   int code = executor_run(r->train, (uint64_t)step, inputs, error);
@@ -204,7 +157,7 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
 
 // Sum of squares of the part of a Variable that this rank has, if any.
 static double sum_of_squares(const Rank *r, const char *name) {
-  const Graph *g = r->job->train;
+  const Graph *g = r->job->train.graph;
   void *data = state_variable(r->state, name, -1);
   if (!data) return 0;
   const Variable *v = &g->variable.data[graph_find_variable(g, name)];
@@ -222,7 +175,7 @@ static double sum_of_squares(const Rank *r, const char *name) {
 // The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients that
 // were applied tell, and the gradients that were left for END (of tied parameters) are still there.
 static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
-  const Graph *g = r->job->train;
+  const Graph *g = r->job->train.graph;
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
@@ -246,15 +199,15 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   StepInput inputs[MAX_INPUTS];
-  CHECK(r->job->train->input.count <= MAX_INPUTS);
-  bind_inputs(r->job->train, batch, r->job->microbatches, r->job->options.seq, &learning_rate, inputs);
+  CHECK(r->job->train.graph->input.count <= MAX_INPUTS);
+  bind_inputs(r->job->train.graph, batch, r->job->train.microbatches, r->job->options.seq, &learning_rate, inputs);
   double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, inputs, error);
   if (!code && state_scalar(r->state, "skip") != 0)
     code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, inputs, counters, &result->first, error);
-  if (!code && r->job->check) code = agreement_check(r->agreement, step, error);
+  if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
@@ -265,30 +218,50 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   return code;
 }
 
-int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, double *loss, double *tokens, Error *error) {
-  LoaderConfig c = for_rank(r, config, r->job->evaluate_samples);
+static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
+  StepInput inputs[MAX_INPUTS];
+  bind_inputs(r->job->evaluate.graph, batch, r->job->evaluate.microbatches, r->job->options.seq, NULL, inputs);
+  int code = executor_run(r->evaluate, 0, inputs, error);
+  *loss = state_scalar(r->state, "loss");
+  *tokens = state_scalar(r->state, "target_count");
+  return code;
+}
+
+int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error) {
+  LoaderConfig c = for_rank(r, config, r->job->evaluate.samples);
   c.evaluation = 1;
   Loader *loader;
   int code = loader_open(&c, 0, &loader, error);
   if (code) return code;
   double sum = 0, count = 0;
-  for (int64_t i = 0; !batches || i < batches; i++) {
+  for (int64_t i = 0; !code && (!batches || i < batches); i++) {
     Batch *batch;
+    double l, n;
     watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, i + 1);
     code = loader_next(loader, &batch, NULL, error);
     if (code) break;
     watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, i + 1);
-    StepInput inputs[MAX_INPUTS];
-    bind_inputs(r->job->evaluate, batch, r->job->evaluate_microbatches, r->job->options.seq, NULL, inputs);
-    code = executor_run(r->evaluate, 0, inputs, error);
+    code = evaluate_batch(r, batch, &l, &n, error);
+    if (!code && n > 0) sum += l * n;
+    if (!code) count += n;
+    if (!code && visit) code = visit(r, context, batch, l, n, error);
     loader_release(loader, batch);
-    if (code) break;
-    double n = state_scalar(r->state, "target_count");
-    if (n > 0) sum += state_scalar(r->state, "loss") * n;
-    count += n;
   }
   loader_close(loader);
   *loss = count > 0 ? sum / count : 0;
   *tokens = count;
   return code < 0 ? code : PLAIT_OK;
+}
+
+int rank_generate(Rank *r, const NamedInput *named, int count, Error *error) {
+  const Graph *g = r->job->generate.graph;
+  StepInput inputs[MAX_INPUTS] = {{0}};
+  CHECK(g->input.count <= MAX_INPUTS);
+  for (int i = 0; i < g->input.count; i++) {
+    for (int k = 0; k < count; k++)
+      if (!strcmp(g->input.data[i].name, named[k].name)) inputs[i].base = named[k].data;
+    CHECK(inputs[i].base, "input %s has no value", g->input.data[i].name);
+  }
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
+  return executor_run(r->generate, 0, inputs, error);
 }

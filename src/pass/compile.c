@@ -1,5 +1,5 @@
 // Runs the passes in order, verifying between them.
-#include "train/compile.h"
+#include "pass/compile.h"
 #include <string.h>
 
 const char *const *compile_passes(void) {
@@ -14,19 +14,19 @@ const char *const *compile_passes(void) {
 typedef struct Compile {
   const CompileOptions *o;
   Graph *g;
-  ModelOutputs outputs;
+  int loss_sum;
 } Compile;
 
 static int run_autodiff(Compile *c, Error *error) {
   const CompileOptions *o = c->o;
   if (o->mode == MODEL_GENERATE) return PLAIT_OK;
-  if (o->mode == MODEL_EVALUATE) return pass_evaluate(c->g, c->outputs.loss_sum, o->step_samples, o->seq, error);
+  if (o->mode == MODEL_EVALUATE) return pass_evaluate(c->g, c->loss_sum, o->step_samples, o->seq, error);
   UpdateOptions update = o->update;
   update.samples = o->step_samples;
   update.seq = o->seq;
   update.one_microbatch = o->micro_samples == o->step_samples;
-  int code = pass_autodiff(c->g, c->outputs.loss_sum, &update, error);
-  return code ? code : pass_update(c->g, c->outputs.loss_sum, &update, error);
+  int code = pass_autodiff(c->g, c->loss_sum, &update, error);
+  return code ? code : pass_update(c->g, c->loss_sum, &update, error);
 }
 
 static int run_stage(Compile *c, Error *error) { return pass_stage(c->g, c->o->stages, c->o->cut_given ? c->o->layers : NULL, error); }
@@ -75,35 +75,24 @@ static const struct { const char *name; int (*run)(Compile *, Error *); } passes
 #undef X
 };
 
-// The tensor that took the place of one of the model's after passes that rebuild the graph: found by its name.
-static int find_output(const Graph *g, const char *name) {
-  for (int i = g->node.count - 1; i >= 0; i--)
-    for (int k = 0; k < g->node.data[i].noutput; k++)
-      if (!strncmp(graph_tensor(g, g->node.data[i].output[k])->name, name, strlen(name))) return g->node.data[i].output[k];
-  return -1;
-}
-
-int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, int *logits, Error *error) {
+int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, Error *error) {
   Graph *g = graph_create();
   ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples, .seq = o->seq, .mode = o->mode};
   int code = model_build(g, config, &model, &outputs, error);
-  if (!code) return compile_built(g, &outputs, o, out, logits, error);
+  if (!code) return compile_built(g, outputs.loss_sum, o, out, error);
   graph_destroy(g);
   return code;
 }
 
-int compile_built(Graph *g, const ModelOutputs *outputs, const CompileOptions *o, Graph **out, int *logits, Error *error) {
-  Compile c = {o, g, *outputs};
+int compile_built(Graph *g, int loss_sum, const CompileOptions *o, Graph **out, Error *error) {
+  Compile c = {o, g, loss_sum};
   int code = PLAIT_OK;
-  char *name = outputs->logits >= 0 ? xstrdup(graph_tensor(g, outputs->logits)->name) : NULL;
   for (size_t i = 0; i < sizeof passes / sizeof *passes && !code; i++) {
     code = passes[i].run(&c, error);
     if (!code) code = graph_verify(c.g, passes[i].name, error);
     if (o->after && !strcmp(o->after, passes[i].name)) break;
   }
-  if (logits) *logits = name && !code ? find_output(c.g, name) : -1;
-  free(name);
   if (code) graph_destroy(c.g);
   else *out = c.g;
   return code;

@@ -1,6 +1,6 @@
 // The training loop: everything that `plait train` does.
 #pragma once
-#include "train/launch.h"
+#include "runtime/launch.h"
 #include "train/recipe.h"
 
 // Trains as the recipe says: opens and locks the run folder, compiles, resumes or initialises, runs to the last step or
@@ -9,5 +9,5 @@
 // Returns PLAIT_OK, PLAIT_INTERRUPTED after a signal, or an error; an empty sentence where another rank has it.
 int train_run(const Recipe *recipe, FILE *out, Error *error);
 
-// The same for a caller who has joined the launcher's world already (train/launch.h; NULL: ranks are threads).
+// The same for a caller who has joined the launcher's world already (runtime/launch.h; NULL: ranks are threads).
 int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error);

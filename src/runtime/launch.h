@@ -2,7 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
-#include "train/recipe.h"
+#include <stdint.h>
 
 typedef struct Launch {
   PlaitWorld *world; // NULL: one process, ranks are threads
@@ -12,9 +12,12 @@ typedef struct Launch {
 
 // Joins the world that a launcher has made, if there is one. PLAIT_BAD_INPUT where its tasks are no MPI world to us.
 int launch_begin(Launch *launch, Error *error);
-// What run.comm makes of it: afterwards there is a world exactly where the recipe's ranks are processes, as many as the
-// mesh has.
-int launch_choose(Launch *launch, const Recipe *recipe, Error *error);
+typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI } LaunchComm; // run.comm
+enum { LAUNCH_MOST_THREADS = 1024 }; // ranks that one process carries as threads
+
+// What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many as there are
+// ranks. `mesh` is for messages: "pp 2 × dp 1 × cp 1 × tp 2".
+int launch_choose(Launch *launch, LaunchComm comm, int64_t ranks, const char *mesh, Error *error);
 // Leaves MPI. When the world has failed this does not return: see plait_world_destroy. NULL and zeroed are fine.
 void launch_end(Launch *launch);
 
@@ -24,6 +27,6 @@ int launch_agree(const Launch *launch, int code, Error *error);
 // Rank 0's text (malloc'ed, may be NULL) replaces the others'; every rank calls it.
 int launch_tell(const Launch *launch, char **text, Error *error);
 
-// Threads of one rank: run.threads (auto: the cores of this process, which may be bound) shared out over the ranks of this
-// machine that have them in common. Every rank calls it.
-int launch_threads(const Launch *launch, const Recipe *recipe, int *threads, Error *error);
+// Threads of one rank, at least 1: `given` (0: the cores of this process, which may be bound) divided among the ranks of this machine
+// that have them in common, of `ranks` in all. Every rank calls it.
+int launch_threads(const Launch *launch, int given, int64_t ranks, int *threads, Error *error);

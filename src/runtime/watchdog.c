@@ -1,5 +1,5 @@
 // A thread that looks at clocks: each rank's own, and what it hears of the ranks in other processes.
-#include "train/watchdog.h"
+#include "runtime/watchdog.h"
 #include "comm/comm.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 static const struct { const char *key, *doing; } activities[] = {
 #define ACTIVITY(name, key, doing) {key, doing},
-#include "train/activities.def"
+#include "runtime/activities.def"
 #undef ACTIVITY
 };
 
@@ -152,22 +152,26 @@ static void *watch(void *argument) {
   return NULL;
 }
 
-static void set_limits(Watchdog *w, const Recipe *r) {
-  w->limit[ACTIVITY_START] = r->watchdog.start;
-  w->limit[ACTIVITY_DATA] = r->watchdog.data;
-  w->limit[ACTIVITY_STEP] = r->watchdog.step;
-  w->limit[ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint;
+// An activity that is done has no limit.
+static int set_limits(Watchdog *w, const WatchdogLimits *limits) {
+  int any = 0;
   w->wait = longest_wait;
-  for (int p = 0; p < ACTIVITY_END; p++)
-    if (w->limit[p] > 0 && w->limit[p] / 10 < w->wait) w->wait = w->limit[p] / 10;
+  for (int p = 0; p < ACTIVITY_END; p++) {
+    double limit = w->limit[p] = limits->seconds[p];
+    any |= limit > 0;
+    if (limit > 0 && limit / 10 < w->wait) w->wait = limit / 10;
+  }
   if (w->wait < shortest_wait) w->wait = shortest_wait;
+  return any;
 }
 
-Watchdog *watchdog_create(const Recipe *recipe, PlaitWorld *world, int first, int count) {
-  if (recipe->watchdog.start <= 0 && recipe->watchdog.data <= 0 && recipe->watchdog.step <= 0 && recipe->watchdog.checkpoint <= 0) return NULL;
+Watchdog *watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, int count) {
   Watchdog *w = xcalloc(1, sizeof *w);
-  *w = (Watchdog){.world = world, .ranks = plait_world_size(world), .first = first, .count = count};
-  set_limits(w, recipe);
+  if (!set_limits(w, limits)) return free(w), NULL;
+  w->world = world;
+  w->ranks = plait_world_size(world);
+  w->first = first;
+  w->count = count;
   w->seen = xcalloc((size_t)w->ranks, sizeof *w->seen);
   for (int r = 0; r < w->ranks; r++) {
     strcpy(w->seen[r].host, "a host that has not told its name");

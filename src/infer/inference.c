@@ -1,0 +1,77 @@
+// Keys → recipe → job → session → weights.
+#include "infer/inference.h"
+#include "checkpoint/box.h"
+#include "train/gather.h"
+#include "train/setup.h"
+#include "train/state_tensors.h"
+#include <string.h>
+
+static int load_weights(Rank *r, void *inference, Error *error) {
+  const Inference *i = inference;
+  int code = rank_load(r, i->job, error);
+  if (!code) code = model_source_load(i->source, r->state, error);
+  return code ? code : rank_barrier(r, error);
+}
+
+static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
+  int threads = 1, given = i->recipe.run.threads ? i->recipe.run.threads : o->threads;
+  if (o->mode == MODEL_GENERATE) i->recipe.batch.global = i->recipe.batch.micro * i->recipe.mesh.dp; // one microbatch
+  int code = setup_launch(launch, &i->recipe, error);
+  if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
+  if (code) return code;
+  return setup_job_for(&i->recipe, &i->source->config, o->mode, threads, launch->world ? 0 : setup_helpers(&i->recipe, threads), &i->job, error);
+}
+
+int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {
+  *i = (Inference){.source = source};
+  int code = recipe_for_inference(o->command, o->key_count, o->keys, (int)o->seq, (int)o->rows, &i->recipe, error);
+  if (!code && i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
+  if (!code) code = compile(i, o, launch, error);
+  code = launch_agree(launch, code, error);
+  if (!code) code = session_open(&(SessionOptions){.ranks = recipe_rank_count(&i->recipe), .comm = launch->comm}, &i->session, error);
+  return code ? code : session_run(i->session, load_weights, i, error);
+}
+
+void inference_close(Inference *i) {
+  session_close(i->session);
+  job_destroy(i->job);
+  recipe_free(&i->recipe);
+  *i = (Inference){0};
+}
+
+int64_t inference_rows(const Inference *i) { return i->job->options.micro_samples; }
+
+int64_t inference_local_rows(const Inference *i) { return i->job->options.micro_samples / mesh_size(&i->job->options.mesh, i->job->options.layout.data_axes); }
+
+int inference_speaks(const Rank *r) {
+  const Mesh *mesh = &r->job->options.mesh;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (!(r->job->options.layout.data_axes >> a & 1) && mesh_coordinate(mesh, r->rank, a)) return 0;
+  return 1;
+}
+
+static void copy_into(float *out, const CheckpointTensor *t) {
+  Box part = {.rank = t->rank}, whole = {.rank = t->rank};
+  int64_t stride[BOX_MAX_RANK], packed[BOX_MAX_RANK];
+  memcpy(part.offset, t->offset, sizeof part.offset);
+  memcpy(part.local, t->local, sizeof part.local);
+  memcpy(whole.local, t->global, sizeof whole.local);
+  if (!box_elements(&part)) return;
+  box_strides(&whole, stride);
+  box_strides(&part, packed);
+  int plain = 1; // all strides 0: row-major
+  for (int d = 0; d < t->rank; d++) plain &= t->stride[d] == 0;
+  box_copy(&part, out, &whole, stride, DTYPE_F32, t->data, &part, plain ? packed : t->stride, t->dtype);
+}
+
+int inference_logits(Rank *r, float *out, Error *error) {
+  CheckpointTensor *mine;
+  Gathered all = {0};
+  int n = state_tensors(r->state, 1u << VARIABLE_OUTPUT, "logits", 0, &mine);
+  int code = gather_boxes(r->world, mine, n, &all, error);
+  for (int k = 0; k < all.count && !code && r->rank == 0; k++)
+    if (all.boxes[k].primary) copy_into(out, &all.boxes[k]);
+  gather_free(&all);
+  free(mine);
+  return code;
+}

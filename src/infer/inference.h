@@ -1,0 +1,39 @@
+// A model on ranks for inference: evaluation or generation, with the weights of a checkpoint or a Hugging Face folder. One rank in fp32
+// with all cores, unless keys of a recipe say otherwise ("mesh.tp=2", "precision=bf16"): every parallel configuration gives the same
+// numbers, to rounding. Each rank reads its own part of the weights only.
+#pragma once
+#include "infer/model_source.h"
+#include "runtime/launch.h"
+#include "runtime/session.h"
+
+typedef struct InferenceOptions {
+  ModelMode mode;      // MODEL_EVALUATE or MODEL_GENERATE
+  const char *command; // for messages: "plait eval"
+  int64_t seq;         // tokens of a sequence
+  int64_t rows;        // sequences at a time over all data ranks, at least
+  int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
+  int key_count;
+  char **keys;
+} InferenceOptions;
+
+typedef struct Inference {
+  const ModelSource *source;
+  Recipe recipe;     // the parallel configuration
+  Job *job;
+  Session *session;
+} Inference;
+
+// Compiles, starts the ranks and loads the weights. *launch becomes what run.comm says; where ranks are processes every process calls
+// it. Everything is borrowed. The caller closes it, also after an error.
+int inference_open(Inference *inference, const ModelSource *source, const InferenceOptions *options, Launch *launch, Error *error);
+void inference_close(Inference *inference); // also safe twice, and zeroed
+
+// Sequences of a batch over all data ranks, and on one of them. At least options.rows: see recipe_for_inference.
+int64_t inference_rows(const Inference *inference);
+int64_t inference_local_rows(const Inference *inference);
+// Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
+int inference_speaks(const Rank *r);
+
+// Collects what rank_generate has left in the Variable "logits" as fp32 (rows, vocab) in rank 0's `out`; NULL on the others.
+// Collective, in a task.
+int inference_logits(Rank *r, float *out, Error *error);

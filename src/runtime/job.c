@@ -1,0 +1,87 @@
+// Jobs: graphs and Programs of a model in one parallel configuration.
+#include "runtime/job.h"
+#include "program/state.h"
+
+int job_pipeline_ranks(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
+
+static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedule, Error *error) {
+  int pp = job_pipeline_ranks(j), code = PLAIT_OK;
+  c->program = xcalloc((size_t)pp, sizeof *c->program);
+  for (int i = 0; i < pp && !code; i++) {
+    ProgramOptions o = {.schedule = schedule, .microbatches = c->microbatches, .coordinate = i, .backend = j->run.backend,
+                        .threads = j->run.threads + j->run.helpers, .overlap = j->options.layout.bucket_bytes > 0, .chaos = j->options.chaos};
+    code = program_create(c->graph, &j->options.mesh, &o, &c->program[i], error);
+    if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i]) j->work_bytes[i] = program_work_bytes(c->program[i]);
+  }
+  return code;
+}
+
+static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o, const ScheduleGenerator *schedule, Compiled *c, Error *error) {
+  c->samples = o->step_samples;
+  c->microbatches = (int)(o->step_samples / o->micro_samples);
+  int code = compile_graph(config, o, &c->graph, error);
+  return code ? code : create_programs(j, c, schedule, error);
+}
+
+static Job *job_new(const CompileOptions *options, const JobOptions *run) {
+  Job *j = xcalloc(1, sizeof *j);
+  *j = (Job){.options = *options, .run = *run};
+  j->work_bytes = xcalloc((size_t)job_pipeline_ranks(j), sizeof *j->work_bytes);
+  return j;
+}
+
+static int finish(Job *j, int code, Job **out) {
+  if (!code && j->run.helpers) j->teams = team_group_create(j->options.mesh.ranks, j->run.helpers);
+  if (code) job_destroy(j);
+  else *out = j;
+  return code;
+}
+
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out, Error *error) {
+  Job *j = job_new(options, run);
+  j->train.samples = options->step_samples;
+  j->train.microbatches = (int)(options->step_samples / options->micro_samples);
+  int code = compile_built(g, loss_sum, options, &j->train.graph, error);
+  if (!code) code = create_programs(j, &j->train, run->schedule, error);
+  return finish(j, code, out);
+}
+
+int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out, Error *error) {
+  Job *j = job_new(options, run);
+  int code;
+  if (options->mode == MODEL_EVALUATE) code = create_compiled(j, config, options, &schedule_forward, &j->evaluate, error);
+  else if (options->mode == MODEL_GENERATE) code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
+  else code = create_compiled(j, config, options, run->schedule, &j->train, error);
+  if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
+    CompileOptions o = *options;
+    o.mode = MODEL_EVALUATE;
+    o.cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
+    for (int s = 0; s < o.stages; s++) o.layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+    o.step_samples = run->evaluate_samples;
+    code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
+  }
+  return finish(j, code, out);
+}
+
+static void compiled_free(const Job *j, Compiled *c) {
+  for (int i = 0; c->program && i < job_pipeline_ranks(j); i++) program_destroy(c->program[i]);
+  free(c->program);
+  graph_destroy(c->graph);
+}
+
+void job_destroy(Job *j) {
+  if (!j) return;
+  compiled_free(j, &j->train);
+  compiled_free(j, &j->evaluate);
+  compiled_free(j, &j->generate);
+  team_group_destroy(j->teams);
+  free(j->work_bytes);
+  free(j);
+}
+
+const Program *job_program(const Job *j, int coordinate) {
+  const Compiled *c = j->train.graph ? &j->train : j->evaluate.graph ? &j->evaluate : &j->generate;
+  return c->program[coordinate];
+}
+
+int64_t job_state_bytes(const Job *j, int coordinate) { return state_plan_bytes(job_program(j, coordinate), j->work_bytes[coordinate]); }

@@ -1,0 +1,44 @@
+// A job: what all ranks of a session share, compiled once and read by everybody. It knows the model and the parallel configuration,
+// and no rank.
+#pragma once
+#include "pass/compile.h"
+#include "program/program.h"
+
+// What one graph was compiled to: a Program for each pipeline rank.
+typedef struct Compiled {
+  Graph *graph;      // partitioned; NULL: the job has none
+  Program **program; // (pipeline ranks)
+  int microbatches;  // of a step
+  int64_t samples;   // of a step, over all ranks
+} Compiled;
+
+typedef struct JobOptions {
+  const ScheduleGenerator *schedule; // of training; the others run forward only
+  const Backend *backend;
+  int threads;              // of each rank
+  int helpers;              // threads of other ranks that may help one, where ranks are threads; 0: none
+  uint64_t seed;
+  int64_t evaluate_samples; // beside training: global batch of an evaluation step; 0: there is none
+  int check;                // run.check: after each step ranks compare what they issued and hold
+} JobOptions;
+
+typedef struct Job {
+  CompileOptions options;
+  JobOptions run;
+  Compiled train, evaluate, generate; // as options.mode says; with training also an evaluation, where it is asked for
+  int64_t *work_bytes; // (pipeline ranks) memory beside the Variables: the most that any of a rank's Programs needs
+  TeamGroup *teams;    // of the ranks that help each other; NULL: none
+} Job;
+
+// Compiles a model's graph for options->mode, and one Program for each pipeline rank. PLAIT_INFEASIBLE or PLAIT_BAD_INPUT for what
+// cannot be. The caller destroys the job, after all sessions that have loaded it.
+int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out, Error *error);
+// The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out, Error *error);
+void job_destroy(Job *job); // NULL is fine
+
+int job_pipeline_ranks(const Job *job);
+// The Program whose Variables a pipeline rank's State holds; those of its other graphs are among them.
+const Program *job_program(const Job *job, int coordinate);
+// Bytes that a rank allocates when it loads the job: Variables and working memory.
+int64_t job_state_bytes(const Job *job, int coordinate);

@@ -1,0 +1,66 @@
+// A rank at work: its State, its Programs, its loader. The session (runtime/session.h) makes ranks and runs tasks on them.
+#pragma once
+#include "data/loader.h"
+#include "program/agreement.h"
+#include "program/exec.h"
+#include "program/finite.h"
+#include "program/trace.h"
+#include "runtime/job.h"
+#include "runtime/watchdog.h"
+
+typedef struct StepResult {
+  double loss, grad_norm, tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
+  int skipped;                    // a non-finite norm: nothing was updated, unless that is done in backward
+  NonFinite first;                // skipped: the first value over all ranks that was not finite; found again by running the step again, or
+                                  // with updates in backward the first such gradient
+  // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a
+  // pipeline's bubbles, or between steps.
+  double seconds, waited, computed, communicated;
+} StepResult;
+
+typedef struct Rank {
+  int rank;
+  PlaitComm *world;       // of all ranks
+  Watchdog *watchdog;     // NULL: nobody watches
+  // By rank_load; NULL before:
+  const Job *job;
+  int data_rank, data_ranks; // its place among those that divide the batch
+  Team *team;
+  State *state;
+  Executor *train, *evaluate, *generate; // those that the job has
+  Agreement *agreement;   // NULL: ranks do not compare
+  // By rank_open_data, rank_trace:
+  Loader *loader;
+  Trace *trace;
+} Rank;
+
+// Allocates and binds, with all memory zero but for constants. Collective over the world.
+int rank_load(Rank *r, const Job *job, Error *error);
+void rank_unload(Rank *r); // also safe where nothing was loaded
+// Initial parameters from the job's seed: the same bits under every parallel configuration.
+void rank_initialise(Rank *r);
+
+// All ranks wait for each other.
+int rank_barrier(Rank *r, Error *error);
+
+// The signal that asks the run to stop, if one has come to any rank, else 0: to some it comes sooner than to others. Collective.
+int rank_signal(Rank *r, int *number, Error *error);
+
+// Records steps [first, first + steps) for a file; to be called before the first one.
+void rank_trace(Rank *r, int64_t first, int64_t steps);
+
+// Opens the loader; config's data rank and batch sizes are filled in.
+int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
+// One optimizer step, number `step` (1 …), on the loader's next batch.
+int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
+
+// Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0: the evaluation
+// ends; negative: with this error. All ranks must return the same.
+typedef int (*EvaluationVisitor)(Rank *r, void *context, const Batch *batch, double loss, double tokens, Error *error);
+// Mean loss and target tokens over at most `batches` global batches of the given data, from its start (0: all). visit may be NULL.
+int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
+                  Error *error);
+
+// Runs the job's generation graph once on this rank's part of the inputs, found by their names (tokens, positions, documents, index).
+typedef struct NamedInput { const char *name; const void *data; } NamedInput;
+int rank_generate(Rank *r, const NamedInput *inputs, int count, Error *error);

@@ -1,0 +1,189 @@
+// Ranks as threads that sleep until a task comes, or one rank in the caller's thread.
+#include "runtime/session.h"
+#include "comm/comm.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct Worker { Session *session; Rank *rank; pthread_t thread; int code; Error error; } Worker;
+
+struct Session {
+  PlaitWorld *world;
+  int own_world, ranks, first, here; // ranks of the world; of this process, `here` from `first` on
+  int64_t epoch;
+  Watchdog *watchdog;
+  int own_watchdog;
+  Rank *rank;      // (here)
+  Worker *worker;  // (here)
+  int started;     // threads; 0 where the only rank here runs in the caller's thread
+  pthread_mutex_t lock; // of what follows
+  pthread_cond_t work, done;
+  SessionTask task;
+  void *context;
+  int64_t number;  // of the task
+  int running, stop;
+  _Atomic int culprit; // -1: none
+};
+
+int session_ranks(const Session *s) { return s->ranks; }
+int64_t session_epoch(const Session *s) { return s->epoch; }
+int session_is_local(const Session *s) { return s->here == s->ranks; }
+PlaitWorld *session_world(const Session *s) { return s->world; }
+int session_culprit(const Session *s) { return atomic_load(&s->culprit); }
+Rank *session_rank(const Session *s, int rank) { return rank >= s->first && rank < s->first + s->here ? &s->rank[rank - s->first] : NULL; }
+
+// Failures ------------------------------------------------------------------------------------------------------------
+
+// "step 3: layer 1, …, rank 0 (dp 0): not a number" needs no other rank in front, which has only met the agreement.
+static int names_rank(const char *message) {
+  for (const char *at = message; (at = strstr(at, "rank ")); at++)
+    if ((at == message || at[-1] == ' ') && at[5] >= '0' && at[5] <= '9') return 1;
+  return 0;
+}
+
+// The others must not wait for this rank: they fail with its words, which say where they come from.
+static void fail(Worker *w) {
+  Session *s = w->session;
+  int none = -1;
+  if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 && !names_rank(w->error.message))
+    error_prefix(&w->error, "rank %d", w->rank->rank);
+  plait_world_abort(s->world, w->error.message);
+}
+
+// Tasks ---------------------------------------------------------------------------------------------------------------
+
+static void do_task(Worker *w) {
+  Session *s = w->session;
+  w->error = (Error){0};
+  watchdog_enter(s->watchdog, w->rank->rank, ACTIVITY_START, 0);
+  w->code = s->task(w->rank, s->context, &w->error);
+  if (w->code < 0) fail(w);
+  watchdog_enter(s->watchdog, w->rank->rank, ACTIVITY_END, 0);
+}
+
+static void *rank_thread(void *argument) {
+  Worker *w = argument;
+  Session *s = w->session;
+  check_set_rank(w->rank->rank);
+  pthread_mutex_lock(&s->lock);
+  for (int64_t seen = 0;;) {
+    while (s->number == seen && !s->stop) pthread_cond_wait(&s->work, &s->lock);
+    if (s->stop) break;
+    seen = s->number;
+    pthread_mutex_unlock(&s->lock);
+    do_task(w);
+    pthread_mutex_lock(&s->lock);
+    if (!--s->running) pthread_cond_signal(&s->done);
+  }
+  pthread_mutex_unlock(&s->lock);
+  return NULL;
+}
+
+static void run_on_threads(Session *s) {
+  pthread_mutex_lock(&s->lock);
+  s->running = s->here;
+  s->number++;
+  pthread_cond_broadcast(&s->work);
+  while (s->running) pthread_cond_wait(&s->done, &s->lock);
+  pthread_mutex_unlock(&s->lock);
+}
+
+// The first failure; another process's comes in the words of the world.
+static int first_failure(const Session *s, Error *error) {
+  int culprit = session_culprit(s);
+  const Worker *w = culprit < 0 ? NULL : &s->worker[culprit - s->first];
+  if (!w) return PLAIT_OK;
+  return error_set(error, w->code, "%s", w->error.message);
+}
+
+int session_run(Session *s, SessionTask task, void *context, Error *error) {
+  if (session_culprit(s) >= 0) return first_failure(s, error);
+  s->task = task;
+  s->context = context;
+  if (s->started) {
+    run_on_threads(s);
+  } else {
+    check_set_rank(s->first);
+    do_task(&s->worker[0]);
+    check_set_rank(-1);
+  }
+  return first_failure(s, error);
+}
+
+static int load(Rank *r, void *job, Error *error) { return rank_load(r, job, error); }
+int session_load(Session *s, const Job *job, Error *error) { return session_run(s, load, (void *)(uintptr_t)job, error); }
+
+// Opening and closing ---------------------------------------------------------------------------------------------------
+
+static int start_thread(Worker *w, Error *error) {
+  int status = pthread_create(&w->thread, NULL, rank_thread, w);
+  if (!status) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank %d of %d cannot be started as a thread: %s; the system limits threads (ulimit -u, a cgroup's pids.max) or memory (ulimit -v)",
+                   w->rank->rank, w->session->ranks, strerror(status));
+}
+
+static int start_threads(Session *s, Error *error) {
+  int code = PLAIT_OK;
+  while (s->started < s->here && !(code = start_thread(&s->worker[s->started], error))) s->started++;
+  return code;
+}
+
+static int make_ranks(Session *s, PlaitComm *comm, Error *error) {
+  int code = PLAIT_OK;
+  s->rank = xcalloc((size_t)s->here, sizeof *s->rank);
+  s->worker = xcalloc((size_t)s->here, sizeof *s->worker);
+  for (int i = 0; i < s->here && !code; i++) {
+    s->rank[i] = (Rank){.rank = s->first + i, .world = comm, .watchdog = s->watchdog};
+    s->worker[i] = (Worker){.session = s, .rank = &s->rank[i]};
+    if (!comm) code = plait_comm_world(s->world, s->first + i, &s->rank[i].world, error);
+  }
+  return code;
+}
+
+int session_open(const SessionOptions *o, Session **out, Error *error) {
+  Session *s = xcalloc(1, sizeof *s);
+  int code = PLAIT_OK;
+  *s = (Session){.ranks = o->ranks, .here = o->ranks, .epoch = o->epoch, .watchdog = o->watchdog, .culprit = -1};
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->work, NULL);
+  pthread_cond_init(&s->done, NULL);
+  if (o->comm) {
+    s->world = o->comm->world;
+    s->ranks = plait_comm_size(o->comm);
+    s->first = plait_comm_rank(o->comm);
+    s->here = 1;
+  } else {
+    s->own_world = 1;
+    code = plait_world_local_create(o->ranks, &s->world, error);
+  }
+  if (!code && !s->watchdog && o->limits) {
+    s->own_watchdog = 1;
+    s->watchdog = watchdog_create(o->limits, s->world, s->first, s->here);
+  }
+  if (!code) code = make_ranks(s, o->comm, error);
+  if (!code && s->here > 1) code = start_threads(s, error);
+  if (code) session_close(s);
+  else *out = s;
+  return code;
+}
+
+void session_close(Session *s) {
+  if (!s) return;
+  pthread_mutex_lock(&s->lock);
+  s->stop = 1;
+  pthread_cond_broadcast(&s->work);
+  pthread_mutex_unlock(&s->lock);
+  for (int i = 0; i < s->started; i++) pthread_join(s->worker[i].thread, NULL);
+  if (s->own_watchdog) watchdog_destroy(s->watchdog);
+  for (int i = 0; i < s->here && s->rank; i++) {
+    rank_unload(&s->rank[i]);
+    if (s->own_world) plait_comm_destroy(s->rank[i].world);
+  }
+  if (s->own_world) plait_world_destroy(s->world);
+  pthread_cond_destroy(&s->work);
+  pthread_cond_destroy(&s->done);
+  pthread_mutex_destroy(&s->lock);
+  free(s->rank);
+  free(s->worker);
+  free(s);
+}

@@ -1,0 +1,106 @@
+// What people and metrics.jsonl learn of a run.
+#include "train/trainer.h"
+#include "base/cores.h"
+#include "base/memory_usage.h"
+#include "base/units.h"
+#include "train/setup.h"
+#include <malloc.h>
+#include <math.h>
+
+void trainer_announce(const Trainer *t) {
+  const Recipe *r = t->recipe;
+  int64_t bytes = 0;
+  for (int c = 0; c < r->mesh.pp; c++) {
+    int64_t b = job_program(t->job, c)->state_bytes + t->job->work_bytes[c];
+    bytes = b > bytes ? b : bytes;
+  }
+  char parallel[256], lend[512];
+  setup_describe(r, parallel, sizeof parallel);
+  setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
+  fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n", model_family_name(t->config.family),
+          units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
+          units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
+  if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.microbatches > 1)
+    fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.microbatches);
+  if (r->notes) fputs(r->notes, t->out);
+  fputs(lend, t->out);
+  if (t->resume) fprintf(t->out, "going on from %s\n", checkpoint_path(t->resume));
+}
+
+void trainer_measure_peak(Trainer *t) {
+  int ranks = is_process(t) ? 1 : t->job->options.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
+  Team *team = team_create(threads < cores ? threads : cores);
+  t->peak_flops = t->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
+  if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
+  team_destroy(team);
+  t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);
+}
+
+static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const StepResult *s, Error *error) {
+  double seconds = s->seconds, idle = seconds - s->computed - s->communicated - s->waited;
+  Metrics *m = &t->metrics;
+  metrics_begin(m);
+  metrics_integer(m, "step", p->step);
+  metrics_real(m, "loss", s->loss);
+  metrics_real(m, "grad_norm", s->grad_norm);
+  metrics_real(m, "lr", p->lr);
+  metrics_integer(m, "tokens", p->tokens);
+  metrics_real(m, "target_tokens", s->tokens);
+  metrics_real(m, "tokens_per_s", (double)p->tokens / seconds);
+  metrics_real(m, "mfu", p->peak_flops > 0 ? (double)p->tokens / seconds * p->flops_per_token / p->peak_flops : NAN);
+  metrics_real(m, "step_seconds", seconds);
+  metrics_real(m, "compute_seconds", s->computed); // these four make up step_seconds
+  metrics_real(m, "comm_seconds", s->communicated);
+  metrics_real(m, "data_wait_seconds", s->waited);
+  metrics_real(m, "idle_seconds", idle > 0 ? idle : 0);
+  metrics_integer(m, "memory_bytes", p->memory);
+  if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
+  metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
+  if (t->recipe->loss_scale.initial > 0) metrics_real(m, "loss_scale", state_scalar(r->state, "loss_scale")); // of the next step
+  if (s->first.found) {
+    char text[512];
+    finite_describe(r->job->train.graph, &r->job->options.mesh, &s->first, text, sizeof text);
+    metrics_text(m, "non_finite", text);
+  }
+  return metrics_end(m, error);
+}
+
+int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s, Error *error) {
+  ProgressStep p = {.step = step, .tokens = (int64_t)t->recipe->batch.global * t->recipe->data.seq_len, .loss = s->loss, .grad_norm = s->grad_norm,
+                    .lr = lr, .flops_per_token = t->flops_per_token, .peak_flops = t->peak_flops, .memory = memory_usage_anonymous(),
+                    .loader_waited = s->waited > 0.1 * s->seconds};
+  t->extra.step = step;
+  t->extra.tokens += s->tokens;
+  int code = write_metrics(t, r, &p, s, error);
+  progress_step(&t->progress, &p);
+  char text[640];
+  if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);
+  if (s->skipped) progress_note(&t->progress, "%s", text);
+  return code;
+}
+
+
+int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error) {
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_real(&t->metrics, "eval_loss", loss);
+  metrics_real(&t->metrics, "eval_tokens", tokens);
+  int code = metrics_end(&t->metrics, error);
+  progress_eval(&t->progress, step, loss, NAN);
+  progress_resume_clock(&t->progress);
+  return code;
+}
+
+int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) {
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_integer(&t->metrics, "rolled_back_to", to);
+  progress_note(&t->progress, "step %lld: rolled back to the weights of step %lld; the batches go on", (long long)step, (long long)to);
+  return metrics_end(&t->metrics, error);
+}
+
+void trainer_report_save(Trainer *t, int64_t step) {
+  malloc_trim(0);
+  progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, t->checkpoints, (long long)step);
+  progress_resume_clock(&t->progress);
+}

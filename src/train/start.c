@@ -1,0 +1,162 @@
+// What comes before the first step: compiling, checks, the run folder, and where the run starts from.
+#include "train/trainer.h"
+#include "base/file.h"
+#include "base/memory_usage.h"
+#include "base/units.h"
+#include "checkpoint/huggingface.h"
+#include "train/setup.h"
+#include <string.h>
+#include <time.h>
+
+// A run's folder is easily named instead of one of its checkpoints.
+static int check_checkpoint(const char *path, Error *error) {
+  char *file = xformat("%s/checkpoint.json", path), *inside = xformat("%s/checkpoints", path);
+  int code = PLAIT_OK;
+  if (!file_exists(path)) code = error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
+  else if (!file_exists(file) && file_exists(inside))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s is a run and not a checkpoint; take one of %s", path, inside);
+  else if (!file_exists(file))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s is not a checkpoint: expected a folder with checkpoint.json, such as RUN/checkpoints/step-100", path);
+  free(file);
+  free(inside);
+  return code;
+}
+
+// Where the run starts from: a checkpoint (own or named), else init.
+static int find_resume(Trainer *t, Error *error) {
+  const char *how = t->recipe->checkpoint.resume;
+  char *warnings = NULL;
+  int64_t step = 0;
+  if (how[0] == '/') {
+    int code = check_checkpoint(how, error);
+    if (!code) code = checkpoint_open(&t->resume, how, error);
+    if (!code) code = checkpoint_verify(t->resume, error);
+    if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(t->recipe, "checkpoint.resume"));
+    return code;
+  }
+  int found = checkpoint_latest_valid(t->checkpoints, &step, strcmp(how, "never") ? &t->resume : NULL, &warnings, error);
+  if (warnings && found) fprintf(t->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
+  if (warnings && !found) // to begin again would drop the metrics of what a person may still save
+    found = error_set(error, PLAIT_BAD_INPUT, "run.dir: no checkpoint in %s can be read (%.*s); move them away to begin again",
+                      t->checkpoints, (int)strcspn(warnings, "\n"), warnings);
+  free(warnings);
+  if (found < 0) return found;
+  if (found && !strcmp(how, "never"))
+    return error_set(error, PLAIT_BAD_INPUT, "run.dir: %s holds a checkpoint of step %lld already; choose another folder, or checkpoint.resume: auto",
+                     t->recipe->run.dir, (long long)step);
+  return PLAIT_OK;
+}
+
+// Generation would miss it when the run is over.
+static int check_tokenizer(const Trainer *t, Error *error) {
+  const char *path = t->recipe->data.tokenizer;
+  if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, error);
+  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one", recipe_where(t->recipe, "data.tokenizer"), path);
+}
+
+// The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
+static int check_data(const Trainer *t, Error *error) {
+  const Recipe *r = t->recipe;
+  int code = PLAIT_OK;
+  if (r->data.tokenizer && speaks(t)) code = check_tokenizer(t, error);
+  for (int validation = 0; validation < 2 && !code; validation++) {
+    int count = validation ? r->data.valid.count : r->data.train.count;
+    if (!count) continue;
+    DataSource *sources = xcalloc((size_t)count, sizeof *sources);
+    LoaderConfig c = setup_loader(r, &t->config, validation, sources);
+    SamplerConfig config = {sources, count, c.seq_len, c.document_mask, c.vocab_size, validation, c.seed};
+    Sampler sampler;
+    code = sampler_open(&sampler, &config, error);
+    const char *key = validation ? "data.valid" : "data.train";
+    if (code) error_prefix(error, "%s%s", recipe_where(r, key), key);
+    else sampler_close(&sampler);
+    free(sources);
+  }
+  return code;
+}
+
+// Resident memory that the ranks will take, against what the machine has: the system would end the process without a word.
+static int check_memory(const Trainer *t, Error *error) {
+  int pp = t->recipe->mesh.pp;
+  int64_t bytes = 0, available = memory_usage_available();
+  for (int c = 0; c < pp; c++) bytes += job_state_bytes(t->job, c) * (t->job->options.mesh.ranks / pp);
+  if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
+  if (available < 0 || bytes <= available) return PLAIT_OK;
+  return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available (plait plan shows for what)",
+                   units_bytes((double)bytes).s, units_bytes((double)available).s);
+}
+
+int trainer_due_evaluation(const Trainer *t, int64_t step) {
+  return t->job->evaluate.graph && t->recipe->eval.every && trainer_due(t->recipe->eval.every, step, t->recipe->schedule.steps);
+}
+
+// Rank 0 opens the run folder and chooses where to start; the other processes are told.
+static int open_folder(Trainer *t, Error *error) {
+  int code = PLAIT_OK;
+  if (speaks(t)) code = run_folder_open(&t->folder, t->recipe, error);
+  else t->folder.path = xstrdup(t->recipe->run.dir);
+  if (!code) t->checkpoints = run_folder_file(&t->folder, "checkpoints");
+  if (!code && speaks(t)) code = find_resume(t, error);
+  code = launch_agree(t->launch, code, error);
+  char *path = t->resume ? xstrdup(checkpoint_path(t->resume)) : NULL;
+  if (!code) code = launch_tell(t->launch, &path, error);
+  if (!code && path && !t->resume) code = checkpoint_open(&t->resume, path, error);
+  free(path);
+  return code;
+}
+
+int trainer_prepare(Trainer *t, Error *error) {
+  const Recipe *recipe = t->recipe;
+  int threads = 1, code = setup_model_config(recipe, &t->config, error);
+  code = launch_agree(t->launch, code, error);
+  if (!code) code = launch_threads(t->launch, recipe->run.threads, recipe_rank_count(recipe), &threads, error);
+  if (!code) code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads), &t->job, error);
+  if (!code) code = check_data(t, error);
+  if (!code) code = check_memory(t, error);
+  code = launch_agree(t->launch, code, error);
+  if (!code) code = open_folder(t, error);
+  if (!code && t->resume && (code = save_compare(t->job, t->resume, error))) code = save_explain(recipe, t->resume, error);
+  if (!code && !t->resume && recipe->model.init[0] == '/') code = huggingface_load(recipe->model.init, &t->config, NULL, 0, error);
+  if (code) return code;
+  code = save_extra_create(recipe, &t->config, &t->extra, error);
+  if (t->resume) {
+    json_t *extra = checkpoint_extra(t->resume);
+    t->first_step = checkpoint_step(t->resume);
+    t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
+    t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
+  } else if (recipe->model.init[0] == '/' && !code) {
+    code = huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error);
+  }
+  return code;
+}
+
+// From here on the run folder is changed: all that could be refused has been.
+static int open_metrics(Trainer *t, Error *error) {
+  char *path = run_folder_file(&t->folder, "metrics.jsonl");
+  MetricsSeries done = {0};
+  int code = run_folder_write_recipe(&t->folder, t->recipe, error);
+  if (!code) code = metrics_truncate_after(path, t->first_step, error);
+  if (!code) code = metrics_open(&t->metrics, path, error);
+  if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
+    code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
+    t->metrics.events = &t->events;
+  }
+  if (!code && t->first_step && trainer_due_evaluation(t, t->first_step)) {
+    code = metrics_read(path, "eval_loss", &done, error);
+    t->evaluate_first = !done.count || done.step[done.count - 1] != t->first_step;
+  }
+  metrics_series_free(&done);
+  free(path);
+  return code;
+}
+
+int trainer_begin_writing(Trainer *t, Error *error) {
+  int code = speaks(t) ? open_metrics(t, error) : PLAIT_OK;
+  code = launch_agree(t->launch, code, error);
+  char *first = t->evaluate_first ? xstrdup("evaluate") : NULL;
+  if (!code) code = launch_tell(t->launch, &first, error);
+  t->evaluate_first = first != NULL;
+  free(first);
+  return code;
+}
+

@@ -1,0 +1,215 @@
+// The training loop: what each rank does between a run's start and its end. See trainer.h.
+#include "train/trainer.h"
+#include "base/memory_usage.h"
+#include "base/signals.h"
+#include "checkpoint/huggingface.h"
+#include "train/gather.h"
+#include "train/learning_rate.h"
+#include "train/setup.h"
+#include "train/state_tensors.h"
+#include "train/train.h"
+#include <malloc.h>
+#include <string.h>
+#include <unistd.h>
+
+// Start -------------------------------------------------------------------------------------------------------------
+
+static int init_from_folder(Trainer *t, Rank *r, Error *error) {
+  CheckpointTensor *tensors;
+  int count = state_tensors(r->state, 1 << VARIABLE_PARAMETER, "", 0, &tensors);
+  int code = huggingface_load(t->recipe->model.init, &t->config, tensors, count, error);
+  free(tensors);
+  return code;
+}
+
+static int start_trace(const Trainer *t, Rank *r, Error *error) {
+  if (!t->recipe->run.trace) return PLAIT_OK;
+  rank_trace(r, t->recipe->run.trace_first, t->recipe->run.trace_steps);
+  return trace_align(r->trace, r->world, t->one_machine, error);
+}
+
+static int start_rank(Trainer *t, Rank *r, Error *error) {
+  int code = rank_load(r, t->job, error);
+  if (code) return code;
+  if (t->resume) code = save_load(r, t->resume, error);
+  else if (t->recipe->model.init[0] == '/') code = init_from_folder(t, r, error);
+  else rank_initialise(r);
+  if (code) return code;
+  DataSource sources[t->recipe->data.train.count];
+  LoaderConfig data = setup_loader(t->recipe, &t->config, 0, sources);
+  code = rank_open_data(r, &data, t->first_step, error);
+  if (!code) code = rank_barrier(r, error);
+  return code ? code : start_trace(t, r, error);
+}
+
+// Steps -------------------------------------------------------------------------------------------------------------
+
+static int evaluate(Trainer *t, Rank *r, int64_t step, Error *error) {
+  const Recipe *recipe = t->recipe;
+  DataSource sources[recipe->data.valid.count];
+  LoaderConfig data = setup_loader(recipe, &t->config, 1, sources);
+  double loss, tokens, begin = trace_begin(r->trace);
+  int code = rank_evaluate(r, &data, recipe->eval.batches, NULL, NULL, &loss, &tokens, error);
+  trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
+  return code || r->rank ? code : trainer_report_evaluation(t, step, loss, tokens, error);
+}
+
+static int save(Trainer *t, Rank *r, int64_t step, Error *error) {
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
+  SaveExtra extra = t->extra;
+  extra.step = step;
+  if (r->rank == 0) {
+    t->saving = step;
+    fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
+  }
+  double begin = trace_begin(r->trace);
+  int code = save_checkpoint(r, t->checkpoints, &extra, t->recipe->checkpoint.keep, error);
+  trace_end(r->trace, begin, "checkpoint", NULL, "checkpoint", -1, -1);
+  if (code || r->rank) return code;
+  t->saving = 0;
+  trainer_report_save(t, step);
+  return PLAIT_OK;
+}
+
+// Rank 0 gathers the reduced gradients of all ranks into DIR/step-N.safetensors; the others wait.
+static int dump_gradients(Trainer *t, Rank *r, int64_t step, Error *error) {
+  CheckpointTensor *boxes;
+  Gathered all = {0};
+  int n = state_tensors(r->state, 1 << VARIABLE_METRIC, "dump.", 1, &boxes);
+  int code = gather_boxes(r->world, boxes, n, &all, error);
+  free(boxes);
+  if (!code && r->rank == 0) {
+    char *path = xformat("%s/step-%lld.safetensors", t->recipe->run.dump_gradients, (long long)step);
+    code = folder_create(t->recipe->run.dump_gradients, error);
+    if (!code) code = safetensors_write_gathered(path, all.boxes, all.count, error);
+    free(path);
+  }
+  gather_free(&all);
+  return code ? code : rank_barrier(r, error);
+}
+
+// After a step that was not finite: the run may continue from older weights, with the batches that come next.
+static int recover(Trainer *t, Rank *r, Recovery *v, int64_t step, const StepResult *s, Error *error) {
+  int64_t to;
+  int code = non_finite_recover(v, r, step, s, &to, error);
+  return code || to < 0 || r->rank ? code : trainer_report_rollback(t, step, to, error);
+}
+
+static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, Error *error) {
+  StepResult result = {0};
+  double start = trace_clock(), lr = learning_rate_at(t->recipe, step - 1);
+  int code = rank_step(r, step, lr, &result, error);
+  result.seconds = trace_clock() - start;
+  if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
+  trace_end(r->trace, start, "step", NULL, "step", -1, -1);
+  if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps) code = dump_gradients(t, r, step, error);
+  if (!code) code = recover(t, r, v, step, &result, error);
+  return code;
+}
+
+// The trace is written after its last step, or when the run ends.
+static int turn_trace(const Trainer *t, Rank *r, int64_t step, Error *error) {
+  return r->trace && trace_turn(r->trace, step) ? trace_write(r->trace, r->world, t->recipe->run.trace, error) : PLAIT_OK;
+}
+
+static int run_steps(Trainer *t, Rank *r, Error *error) {
+  const Recipe *recipe = t->recipe;
+  Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
+  int64_t last = recipe->schedule.steps;
+  int code = t->evaluate_first ? evaluate(t, r, t->first_step, error) : PLAIT_OK;
+  if (code) return code;
+  for (int64_t step = t->first_step + 1; step <= last; step++) {
+    int stop = 0;
+    code = turn_trace(t, r, step, error);
+    if (!code) code = one_step(t, r, &recovery, step, error);
+    if (!code) code = rank_signal(r, &stop, error);
+    if (code) return code;
+    if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
+    // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
+    if ((!stop || step == last) && trainer_due_evaluation(t, step)) code = evaluate(t, r, step, error);
+    if (!code && (stop || trainer_due(recipe->checkpoint.every, step, last))) {
+      code = save(t, r, step, error);
+      non_finite_saved(&recovery);
+    }
+    if (code) return code;
+    if (stop && step < last) {
+      if (r->rank == 0 || is_process(t)) t->stopped = 1;
+      return PLAIT_OK;
+    }
+  }
+  return PLAIT_OK;
+}
+
+static int train(Rank *r, void *trainer, Error *error) {
+  Trainer *t = trainer;
+  int code = start_rank(t, r, error);
+  if (!code) code = run_steps(t, r, error);
+  return code ? code : turn_trace(t, r, INT64_MAX, error);
+}
+
+// All -----------------------------------------------------------------------------------------------------------------
+
+static int run_ranks(Trainer *t, Error *error) {
+  Session *session = NULL;
+  WatchdogLimits limits = setup_watchdog(t->recipe);
+  SessionOptions o = {.ranks = t->job->options.mesh.ranks, .limits = &limits};
+  if (is_process(t)) o = (SessionOptions){.comm = t->launch->comm, .watchdog = t->watchdog};
+  int code = session_open(&o, &session, error);
+  if (code) return code;
+  t->one_machine = plait_world_local_size(session_world(session)) == session_ranks(session);
+  code = session_run(session, train, t, error);
+  session_close(session);
+  if (t->saving) checkpoint_abandon(t->checkpoints, t->saving);
+  return code;
+}
+
+static int run(Trainer *t, Error *error) {
+  trainer_announce(t);
+  trainer_measure_peak(t);
+  signals_install();
+  malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
+  t->memory_before = memory_usage_anonymous();
+  progress_start(&t->progress, t->out, t->first_step, t->recipe->schedule.steps, t->recipe->run.log_every);
+  int code = run_ranks(t, error);
+  progress_finish(&t->progress);
+  if (code || !t->stopped) return code;
+  fprintf(t->out, "stopped by signal %d after step %lld, which is saved; the same command goes on from there\n", signals_number(), (long long)t->extra.step);
+  return PLAIT_INTERRUPTED;
+}
+
+static void trainer_free(Trainer *t) {
+  metrics_close(&t->metrics);
+  events_close(&t->events);
+  checkpoint_close(t->resume);
+  save_extra_free(&t->extra);
+  free(t->checkpoints);
+  job_destroy(t->job);
+  run_folder_close(&t->folder);
+  model_config_free(&t->config);
+}
+
+int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error) {
+  // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
+  Trainer t = {.recipe = recipe, .launch = launch, .out = nowhere ? nowhere : out, .metrics.fd = -1, .folder.lock = -1};
+  WatchdogLimits limits = setup_watchdog(recipe);
+  if (is_process(&t)) t.watchdog = watchdog_create(&limits, launch->world, launch->rank, 1);
+  int code = launch_agree(launch, trainer_prepare(&t, error), error);
+  if (!code) code = trainer_begin_writing(&t, error);
+  if (!code && t.first_step >= recipe->schedule.steps) fprintf(t.out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
+  else if (!code) code = run(&t, error);
+  trainer_free(&t);
+  if (nowhere) fclose(nowhere);
+  watchdog_destroy(t.watchdog);
+  return code;
+}
+
+int train_run(const Recipe *recipe, FILE *out, Error *error) {
+  Launch launch;
+  int code = launch_begin(&launch, error);
+  if (!code) code = launch_agree(&launch, setup_launch(&launch, recipe, error), error);
+  if (!code) code = train_run_launched(recipe, &launch, out, error);
+  launch_end(&launch);
+  return code;
+}

@@ -1,0 +1,55 @@
+// Inside of training: what one process knows of a run, from its start to its end. trainer.c runs it, start.c prepares it, report.c tells
+// of it.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "runtime/launch.h"
+#include "runtime/session.h"
+#include "train/metrics.h"
+#include "train/non_finite.h"
+#include "train/progress.h"
+#include "train/run_folder.h"
+#include "train/save.h"
+
+typedef struct Trainer {
+  const Recipe *recipe;
+  const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
+  FILE *out;
+  ModelConfig config;
+  Job *job;
+  Watchdog *watchdog;     // of this process, where ranks are processes; else the session has its own
+  RunFolder folder;
+  char *checkpoints;      // folder
+  Checkpoint *resume;     // NULL: from init
+  SaveExtra extra;        // rank 0 keeps step and tokens up to date
+  Metrics metrics;
+  Events events;          // what the metrics say, for TensorBoard
+  Progress progress;
+  double peak_flops, flops_per_token;
+  int64_t first_step;     // steps done before this run
+  int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
+  int evaluate_first;     // the run was stopped before the evaluation of first_step
+  int64_t saving;         // step of the checkpoint being written; 0: none
+  int one_machine;        // all ranks read one clock
+  int stopped;            // by a signal
+} Trainer;
+
+static inline int is_process(const Trainer *t) { return t->launch && t->launch->world; }
+static inline int speaks(const Trainer *t) { return !is_process(t) || t->launch->rank == 0; } // has rank 0
+
+// Before the ranks (start.c) ------------------------------------------------------------------------------------------
+
+// Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes nothing in the folder.
+int trainer_prepare(Trainer *t, Error *error);
+// From here on the run folder is changed: all that could be refused has been.
+int trainer_begin_writing(Trainer *t, Error *error);
+static inline int trainer_due(int64_t every, int64_t step, int64_t last) { return step == last || (every && step % every == 0); }
+int trainer_due_evaluation(const Trainer *t, int64_t step);
+
+// For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
+
+void trainer_announce(const Trainer *t); // the header of a run
+void trainer_measure_peak(Trainer *t);   // by every process
+int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s, Error *error);
+int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error);
+int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);
+void trainer_report_save(Trainer *t, int64_t step);
