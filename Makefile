@@ -32,9 +32,9 @@ parity: all
 	@JOBS=$(JOBS) scripts/parity $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)
 
-# Drops one collective, norm term, mask, bias in turn; each must turn a named test red.
-mutants: all
-	@scripts/mutants
+# Switches on the faults of src/base/faults.def in turn; each must turn its test red. Builds in build-faults.
+mutants: dependencies
+	@JOBS=$(JOBS) CMAKE_OPTIONS='$(CMAKE_OPTIONS)' scripts/mutants
 
 # RUNS inputs for each parser, under clang's libFuzzer, ASan and UBSan; without clang, mutated blindly by tests/fuzz/driver.c.
 fuzz: dependencies
@@ -57,4 +57,4 @@ install: all
 	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
 clean:
-	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal
+	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults

@@ -1,5 +1,6 @@
 // Box arithmetic, exact-cover check and strided copies.
 #include "checkpoint/box.h"
+#include "base/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,7 @@ void box_copy(const Box *part, void *target, const Box *target_box, const int64_
   if (!box_elements(part)) return;
   for (int d = 0; d < part->rank; d++) {
     t += (part->offset[d] - target_box->offset[d]) * target_stride[d] * to;
-    s += (part->offset[d] - source_box->offset[d]) * source_stride[d] * from;
+    s += (part->offset[d] - FAULT(checkpoint_reads_another_box, source_box->offset[d], part->offset[d])) * source_stride[d] * from;
     if (part->local[d] == 1) continue;
     // Dims that follow each other without a gap on both sides are one longer run.
     if (rank && ts[rank - 1] == target_stride[d] * part->local[d] && ss[rank - 1] == source_stride[d] * part->local[d]) {

@@ -1,5 +1,6 @@
 // The loader's thread, its slots and its queue.
 #include "data/loader.h"
+#include "base/fault.h"
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +64,7 @@ static int check_config(const LoaderConfig *c, int64_t first_step, Error *error)
 // Position in the global batch of this rank's sample s: microbatch s / b, place s % b.
 static int64_t global_position(const LoaderConfig *c, int64_t s) {
   int64_t b = c->micro_batch_global / c->data_ranks;
-  return s / b * c->micro_batch_global + c->data_rank * b + s % b;
+  return s / b * c->micro_batch_global + FAULT(data_ranks_read_the_same, c->data_rank, 0) * b + s % b;
 }
 
 // Fills one step; PLAIT_OK, 1 when the evaluation has no such step, or an error. All ranks agree on the 1.
@@ -166,7 +167,7 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   Loader *loader = xcalloc(1, sizeof *loader);
   loader->config = *config;
   loader->config.sources = NULL; // not ours to keep
-  loader->next_step = first_step;
+  loader->next_step = FAULT(data_restarts_when_resumed, first_step, 0);
   pthread_mutex_init(&loader->mutex, NULL);
   pthread_cond_init(&loader->filled, NULL);
   pthread_cond_init(&loader->freed, NULL);

@@ -1,5 +1,6 @@
 // Packed windows of blended datasets, addressed by (seed, i).
 #include "data/sampler.h"
+#include "base/fault.h"
 #include "data/permutation.h"
 #include <stdlib.h>
 
@@ -96,7 +97,7 @@ static int mark_documents(const IndexedDataset *d, int64_t position, int count, 
     }
     positions[j] = within;
     documents[j] = local;
-    if (position + j + 1 == end) targets[j] = -1;
+    if (position + j + 1 == end) targets[j] = FAULT(mask_last_token_of_document, -1, targets[j]);
   }
   return local + 1;
 }

@@ -1,5 +1,6 @@
 // Coordinates and groups of a mesh.
 #include "dist/mesh.h"
+#include "base/fault.h"
 #include <string.h>
 
 Mesh mesh_create(int naxis, const char *const *name, const int *size) {
@@ -43,7 +44,7 @@ int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, 
     int in = 1;
     for (int a = 0; a < mesh->naxis && in; a++) {
       int c = mesh_coordinate(mesh, r, a);
-      if (!(axes >> a & 1)) in = c == mesh_coordinate(mesh, rank, a);
+      if (!(axes >> a & 1)) in = c == mesh_coordinate(mesh, rank, a) || FAULT(collective_group_of_tp, 0, a == mesh->naxis - 1);
       else if (a == pp && coordinates) in = coordinates >> c & 1;
     }
     if (in) ranks[n++] = r;

@@ -1,5 +1,6 @@
 // Shards, boxes and text of placements.
 #include "dist/placement.h"
+#include "base/fault.h"
 #include <string.h>
 
 int axis_list_equal(const AxisList *a, const AxisList *b) {
@@ -59,11 +60,11 @@ IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int
   for (int i = 0; i < list->n; i++) {
     int64_t n = mesh->axis[list->axis[i]].size, c = mesh_coordinate(mesh, rank, list->axis[i]);
     length = (length + n - 1) / n;
-    offset += c * length;
+    offset = FAULT(address_of_nested_shard, offset, 0) + c * length;
     valid -= c * length;
     valid = valid < 0 ? 0 : valid > length ? length : valid;
   }
-  return (IndexMap){.local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, offset}}};
+  return (IndexMap){.local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, FAULT(address_of_shard, offset, 0)}}};
 }
 
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {

@@ -1,5 +1,6 @@
 // Placement → placement as a list of collectives.
 #include "dist/redistribute.h"
+#include "base/fault.h"
 #include <string.h>
 
 // Appends a step; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
@@ -42,7 +43,7 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
     for (int a = 0; a < MAX_AXES; a++) {
       int d = sums >> a & 1 ? scatter_dim(&now, to, a) : -1;
       if (d < 0) continue;
-      sums &= ~(1u << a);
+      UNLESS_FAULT(collective_sums_twice) sums &= ~(1u << a);
       now.partial &= ~(1u << a);
       now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
       append(steps, &n, OP_REDUCE_SCATTER, 1u << a, d, &now);

@@ -1,4 +1,5 @@
 // Verification between passes: every property that a later pass relies on.
+#include "base/fault.h"
 #include "graph/graph.h"
 #include "op/op.h"
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static int verify_node(const Graph *g, const Node *n, const char *after, Error *
     if (n->input[k] < 0 || n->input[k] >= g->tensor.count) return broken(error, after, n, "an input does not exist");
     const Tensor *t = graph_tensor(g, n->input[k]);
     if (t->producer >= n->id) return broken(error, after, n, "an input is produced later");
-    if (t->producer >= 0 && g->node.data[t->producer].region != n->region && t->variable < 0)
+    if (t->producer >= 0 && g->node.data[t->producer].region != n->region && FAULT(verify_misses_a_region, t->variable < 0, 0))
       return broken(error, after, n, "an input crosses a region without a Variable");
     if (t->producer < 0 && t->variable < 0 && t->input < 0) return broken(error, after, n, "an input has no source");
   }

@@ -1,5 +1,6 @@
 // model_build: checks, inputs and the choice of the family; and the parts that the families share.
 #include "model/build.h"
+#include "base/fault.h"
 #include <stdarg.h>
 
 // --- parts ---------------------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ int build_matrix(ModelBuild *m, const char *name, double deviation, int rank, co
 }
 
 int build_bias(ModelBuild *m, const char *name, int rank, const DimName *dims) {
-  return parameter(m, name, (Init){.kind = INIT_ZERO}, 0, rank, dims);
+  return parameter(m, name, (Init){.kind = INIT_ZERO}, FAULT(bias_decays, 0, 1), rank, dims);
 }
 
 int build_gain(ModelBuild *m, const char *name) {
@@ -58,7 +59,7 @@ int build_residual(ModelBuild *m, int tensor) {
 }
 
 double build_dropout_rate(const ModelBuild *m, double probability) {
-  return m->options->mode == MODEL_TRAIN ? probability : 0;
+  return m->options->mode == MODEL_TRAIN ? probability : FAULT(evaluation_drops_out, 0, probability);
 }
 
 int build_dropout(ModelBuild *m, const char *name, int x, double probability) {

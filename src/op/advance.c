@@ -1,4 +1,5 @@
 // ADVANCE: the count of applied steps goes on unless the step is skipped.
+#include "base/fault.h"
 #include "op/build.h"
 
 // step (), skip () → step
@@ -15,7 +16,7 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
 
 static void reference(const KernelCall *call) {
   int skip = operand_load(&call->input[1], 0) != 0;
-  operand_store(&call->output[0], 0, operand_load(&call->input[0], 0) + !skip);
+  operand_store(&call->output[0], 0, operand_load(&call->input[0], 0) + FAULT(skip_advances_the_step, !skip, 1));
 }
 
 const OpDef op_def_advance = {

@@ -1,5 +1,6 @@
 // ATTENTION: softmax(scale q kᵀ) v with grouped queries, causality, document masks and dropout; and its gradient, which
 // recomputes the probabilities from the logsumexp (Dao et al., "FlashAttention", 2022).
+#include "base/fault.h"
 #include "op/build.h"
 #include "op/formula.h"
 
@@ -60,7 +61,8 @@ static void row_scores(Row *row) {
   double document = operand_load(documents, row->b * n.s + row->s);
   for (int64_t t = 0; t < n.s; t++) {
     int64_t position = index_map(&k->map[1], t);
-    int visible = (!attr->causal || position <= query) && operand_load(documents, row->b * n.s + t) == document;
+    int before = position <= FAULT(mask_causal_reference, query, query + 1);
+    int visible = (!attr->causal || before) && FAULT(mask_documents_reference, operand_load(documents, row->b * n.s + t) == document, 1);
     double dot = 0;
     for (int64_t i = 0; visible && i < n.d; i++) dot += row->q[row->query + i] * row->k[key_at(row, t) + i];
     row->score[t] = visible ? attr->scale * dot : -INFINITY;

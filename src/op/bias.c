@@ -1,4 +1,5 @@
 // BIAS: adds a vector over the trailing dims. Separate from products until `fuse`, so that a partial sum never gets it.
+#include "base/fault.h"
 #include "op/build.h"
 
 // x (…, n…), bias (n…) → (…, n…)
@@ -17,7 +18,7 @@ static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[1] = -1;
   if (doutput[0] < 0) return;
   int lead = graph_tensor(g, node.input[0])->shape.rank - graph_tensor(g, node.input[1])->shape.rank;
-  dinput[1] = op_reduce(g, op_derived_name(g, &node, "dbias"), doutput[0], lead);
+  UNLESS_FAULT(bias_gradient) dinput[1] = op_reduce(g, op_derived_name(g, &node, "dbias"), doutput[0], lead);
 }
 
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {
@@ -25,7 +26,7 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS];
   op_letters(g, node->input[0], &used, x);
   int lead = graph_tensor(g, node->input[0])->shape.rank - graph_tensor(g, node->input[1])->shape.rank;
-  op_rule(text, size, (const char *[]){x, x + lead}, 2, (const char *[]){x}, 1, "");
+  op_rule(text, size, (const char *[]){x, x + lead}, 2, (const char *[]){x}, 1, FAULT(bias_in_a_partial_sum, "", "; linear 0"));
 }
 
 static void reference(const KernelCall *call) {

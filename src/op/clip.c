@@ -1,5 +1,6 @@
 // CLIP: from the gradient's sum of squares, its norm, the clip factor and whether the step is skipped. All tensors, so
 // that no host decides inside a step. Where the loss was scaled the factor also takes the scale out again.
+#include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
 
@@ -18,7 +19,7 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
 static void reference(const KernelCall *call) {
   double scale = call->input[1].data ? operand_load(&call->input[1], 0) : 1;
   double norm = sqrt(operand_load(&call->input[0], 0)) / scale, limit = ((const ClipAttr *)call->attr)->max_norm;
-  int skip = !isfinite(norm);
+  int skip = FAULT(skip_is_blind, !isfinite(norm), 0);
   operand_store(&call->output[0], 0, norm);
   operand_store(&call->output[1], 0, skip ? 0 : (limit > 0 && norm > limit ? limit / norm : 1) / scale);
   operand_store(&call->output[2], 0, skip);

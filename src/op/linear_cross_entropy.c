@@ -1,5 +1,6 @@
 // LINEAR_CROSS_ENTROPY: the head's product, the loss and both gradients in one node that never holds all logits, and
 // what it becomes when the vocabulary is sharded: STATISTICS, all_reduce, RESCALE, all_reduce, APPLY.
+#include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
 
@@ -51,7 +52,8 @@ typedef struct Head {
 
 static Head head_of(const KernelCall *call) {
   const Operand *x = &call->input[0], *w = &call->input[1];
-  Head h = {.call = call, .rows = operand_extent(x, 0, 2), .vocab = w->map[0].valid, .e = w->size[1]};
+  Head h = {.call = call, .rows = operand_extent(x, 0, 2), .vocab = FAULT(padding_is_a_word_reference, w->map[0].valid, w->size[0]),
+            .e = w->size[1]};
   h.x = operand_doubles(x);
   h.w = operand_doubles(w);
   h.logit = xcalloc((size_t)h.vocab + 1, sizeof(double));
@@ -116,7 +118,7 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
 static void store_loss(const Head *h, const Statistics *s, const Operand *loss) {
   double total = 0;
   for (int64_t row = 0; row < h->rows; row++)
-    if (target_of(h, row) >= 0) total += s->maximum[row] + log(s->sum[row]) - s->target[row];
+    if (FAULT(mask_targets_reference, target_of(h, row) >= 0, 1)) total += s->maximum[row] + log(s->sum[row]) - s->target[row];
   operand_store(loss, 0, total);
 }
 

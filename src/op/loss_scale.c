@@ -1,6 +1,7 @@
 // LOSS_SCALE and UNSCALE: gradients of narrow precisions are computed larger than they are, so that small ones do not vanish
 // (Micikevicius et al., "Mixed Precision Training", ICLR 2018). The scale is found while training: it grows until a step
 // overflows. Scalars of the Program, so that no host decides inside a step.
+#include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
 
@@ -24,7 +25,7 @@ static void scale_reference(const KernelCall *call) {
   const LossScaleAttr *attr = call->attr;
   double scale = operand_load(&call->input[0], 0), good = operand_load(&call->input[1], 0) + 1;
   if (!attr->interval) good = 0;
-  else if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / 2, LOSS_SCALE_LEAST), good = 0;
+  else if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / FAULT(loss_scale_is_not_halved, 2, 1), LOSS_SCALE_LEAST), good = 0;
   else if (good >= (double)attr->interval) scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
   operand_store(&call->output[0], 0, scale);
   operand_store(&call->output[1], 0, good);

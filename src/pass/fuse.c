@@ -6,6 +6,7 @@
 //   V = identity x          the maker of x writes V                   made[x] = V
 //   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate
 //   y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
+#include "base/fault.h"
 #include "op/op.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
@@ -220,7 +221,7 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   }
   Graph *h = graph_copy(g);
   h->node.count = 0;
-  keep_room(&f, h);
+  UNLESS_FAULT(room_of_an_identity) keep_room(&f, h);
   for (int i = 0; i < g->node.count; i++)
     if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);

@@ -1,5 +1,6 @@
 // Which data rank each parameter lies on whole, where ZeRO does not cut tensors (Layout.whole_tensors).
 #include "pass/ownership.h"
+#include "base/fault.h"
 #include <stdlib.h>
 
 typedef struct Owned { int variable; int64_t elements; uint64_t coordinates; } Owned;
@@ -47,7 +48,7 @@ int *tensor_owners(const Graph *g, const Mesh *mesh, const Layout *layout) {
     if (ranks == 1) continue;
     for (int r = 1; r < ranks; r++)
       if (load_of(load, most, r, list[i].coordinates) < load_of(load, most, best, list[i].coordinates)) best = r;
-    owner[list[i].variable] = best;
+    owner[list[i].variable] = FAULT(owners_are_not_balanced, best, 0);
     for (uint64_t c = list[i].coordinates; c; c &= c - 1) load[__builtin_ctzll(c) * most + best] += list[i].elements;
   }
   free(list);

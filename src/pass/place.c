@@ -1,5 +1,6 @@
 // place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout; the rest
 // is propagated.
+#include "base/fault.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
 #include <string.h>
@@ -81,7 +82,8 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
     if (t->placement || t->shape.rank == 0) continue;
     Placement p;
     int annotated = layout->annotations && layout_annotated(layout, mesh, t->name, &t->shape, &p);
-    if (!annotated && t->role != ROLE_RESIDUAL) continue;
+    int interior = FAULT(bias_in_a_partial_sum, 0, n->op == OP_MATMUL || n->op == OP_BIAS);
+    if (!annotated && (t->role != ROLE_RESIDUAL || interior)) continue;
     if (!annotated) p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
     int code = check_divides(mesh, &p, &t->shape, annotated ? t->name : "the residual stream", error);
     if (code) return code;

@@ -1,4 +1,5 @@
 // Stages: which contiguous layers each virtual pipeline stage runs, and so where nodes run and Variables live.
+#include "base/fault.h"
 #include "dist/rule.h"
 #include "op/op.h"
 #include "pass/pass.h"
@@ -126,7 +127,7 @@ static void narrow_terms(Graph *g, const Node *sum) {
     Tensor *t = graph_tensor(g, sum->input[k]);
     if (t->variable >= 0 || t->producer < 0 || !(t->stages & (t->stages - 1)) || !is_only_reader(g, t->id, sum)) continue;
     Node *maker = &g->node.data[t->producer];
-    if (maker->noutput == 1) t->stages = maker->stages = t->stages & -t->stages;
+    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, t->stages & -t->stages, t->stages);
   }
 }
 

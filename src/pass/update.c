@@ -1,4 +1,5 @@
 // The BEGIN and END regions of a step: what is done once for all microbatches.
+#include "base/fault.h"
 #include "op/build.h"
 #include "pass/pass.h"
 #include <string.h>
@@ -119,14 +120,15 @@ static int sum_of_squares(Graph *g, const int *gradient, int n) {
   Vec(int) squares = {0};
   for (int i = 0; i < n; i++) {
     g->scope = arena_format(&g->arena, "norm.%s", g->variable.data[graph_tensor(g, gradient[i])->parameter].name);
-    vec_push(&squares, op_sum_squares(g, "sum_squares", gradient[i]));
+    vec_push(&squares, op_sum_squares(g, "sum_squares", FAULT(norm_counts_a_term_twice, gradient[i], gradient[i ? i : n - 1])));
   }
   for (int v = 0; v < g->variable.count; v++) {
     int square = g->variable.data[v].kind == VARIABLE_PARAMETER ? graph_find_variable(g, square_name(g, v)) : -1;
     if (square >= 0) vec_push(&squares, graph_read(g, square));
   }
   g->scope = "end";
-  int sum = squares.count == 1 ? squares.data[0] : squares.count ? op_add(g, "norm", squares.data, squares.count) : -1;
+  int terms = FAULT(norm_lacks_a_term, squares.count, squares.count - 1);
+  int sum = terms == 1 ? squares.data[0] : terms ? op_add(g, "norm", squares.data, terms) : -1;
   vec_free(&squares);
   return sum;
 }
@@ -141,7 +143,7 @@ static void zero_accumulators(Graph *g) {
   for (int v = 0, n = g->variable.count; v < n; v++) {
     if (!added[v]) continue;
     g->scope = arena_format(&g->arena, "begin.%s", g->variable.data[v].name);
-    op_fill(g, "zero", v, 0);
+    UNLESS_FAULT(accumulate_not_zeroed) op_fill(g, "zero", v, 0);
   }
   free(added);
 }

@@ -13,6 +13,7 @@
 // summed over the outer one in END. With keep_gathered, stage 3's copy is stage 2's.
 //
 // place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
+#include "base/fault.h"
 #include "op/build.h"
 #include "pass/ownership.h"
 #include "pass/pass.h"
@@ -107,7 +108,8 @@ static void refresh_copies(Graph *g) {
   g->layer = -1;
   for (int id = 0; id < g->variable.count; id++) {
     const Variable *v = &g->variable.data[id];
-    if (!v->copies) continue;
+    if (FAULT(copy_not_refreshed, !v->copies, 1)) continue;
+    if (FAULT(copy_not_refreshed_in_bf16, 0, v->copy[0].dtype == DTYPE_BF16)) continue;
     g->scope = arena_format(&g->arena, "refresh.%s", v->name);
     int source = graph_read(g, id), narrow = v->copy[0].dtype != v->dtype; // casting comes before gathering
     int copy = narrow ? op_cast(g, "copy", source, v->copy[0].dtype) : op_identity(g, "copy", source);
@@ -159,7 +161,9 @@ static void store_written_scalars(Graph *g, int id) {
   for (int k = 0; k < n->noutput; k++) {
     const Tensor *t = graph_tensor(g, n->output[k]);
     Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
-    if (v && !v->shape.rank) v->storage = t->placement;
+    if (v && !v->shape.rank)
+      v->storage = FAULT(square_not_of_all_ranks, t->placement,
+                         graph_tensor(g, t->id)->placement = n->give[k] = placement_new(g, &(Placement){0}));
   }
 }
 

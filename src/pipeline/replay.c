@@ -1,5 +1,6 @@
 // Replays a schedule: walks along all coordinates' lists at once, in any unit of time. It validates, and keeps the clock that draws.
 #include "pipeline/walk.h"
+#include "base/fault.h"
 #include <string.h>
 
 typedef struct Message { const Action *send; double sent, received; } Message; // received < 0: not yet
@@ -29,7 +30,7 @@ static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
 static int wait_received(Replay *r, int coordinate, int send) {
   Posted at = r->posted[coordinate][send];
   const Message *m = &r->queue[at.queue].data[at.index];
-  if (m->received < 0) return 0;
+  if (FAULT(schedule_ignores_full_buffers, m->received < 0, 0)) return 0;
   if (m->received > r->clock[coordinate]) r->clock[coordinate] = m->received;
   return 1;
 }
@@ -46,7 +47,7 @@ static int receive(Replay *r, int coordinate, const Action *a) {
   int q = queue_of(r, a->peer % r->s->coordinates, coordinate, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
-  if (m->send->tensor != a->tensor || m->send->microbatch != a->microbatch)
+  if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
   if (m->sent > r->clock[coordinate]) r->clock[coordinate] = m->sent;
@@ -124,7 +125,7 @@ static int check_whole(const Replay *r) {
   const Schedule *s = r->s;
   int n = s->coordinates, training = 0;
   for (int q = 0; q < n * n * 2; q++)
-    if (r->queue[q].count > r->received[q])
+    if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
       return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received", q / 2 / n, q / 2 % n);
   for (int t = 0; t < s->stages; t++)
     for (int m = 0; m < s->microbatches; m++) training |= *ran(r, t, PHASE_BACKWARD, m);

@@ -1,5 +1,6 @@
 // Completes what a generator returned: communication, slots. Printing.
 #include "pipeline/walk.h"
+#include "base/fault.h"
 #include <string.h>
 
 static const ScheduleGenerator *const generators[] = {&schedule_naive, &schedule_gpipe, &schedule_1f1b, &schedule_interleaved, &schedule_forward};
@@ -18,6 +19,7 @@ static void add_messages(const CrossingList *list, ActionKind kind, const Action
   for (int k = 0; k < list->count; k++) {
     const Crossing *c = &list->data[k];
     if ((c->stage - at->stage) % coordinates == 0) continue; // handed over in memory
+    if (FAULT(schedule_drops_a_send, 0, kind == ACTION_SEND && at->microbatch == 1)) continue;
     vec_push(full, (Action){.kind = kind, .stage = at->stage, .microbatch = at->microbatch, .tensor = c->tensor, .peer = c->stage,
                             .phase = at->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD, .kept = c->kept});
   }
@@ -70,7 +72,9 @@ static void count_slots(Schedule *s, const Segments *segments) {
   }
   for (int t = 0; t < s->stages; t++) {
     s->slots[t] = 1;
-    while (s->slots[t] < s->microbatches && overlaps(&stay[t * s->microbatches], s->microbatches, s->slots[t])) s->slots[t]++;
+    while (FAULT(schedule_shares_a_slot, s->slots[t] < s->microbatches, 0) &&
+           overlaps(&stay[t * s->microbatches], s->microbatches, s->slots[t]))
+      s->slots[t]++;
   }
   free(stay);
 }

@@ -1,5 +1,6 @@
 // Hashes of what a rank issued, and of what it holds, compared with those of its peers.
 #include "program/agreement.h"
+#include "base/fault.h"
 #include "base/philox.h"
 #include "program/bind.h"
 #include "program/observer.h"
@@ -197,7 +198,7 @@ static int check_order(Agreement *a, int64_t step, Error *error) {
   for (int i = 0; i < a->logs; i++) mine[i] = a->log[i].chain;
   int code = plait_all_gather(a->world, &(PlaitBuffer){mine, all, n}, 1, PLAIT_INT64, NULL, NULL) ? failed(a, error) : PLAIT_OK;
   if (!code) code = check_groups(a, step, all, error);
-  if (!code) code = check_transfers(a, step, all, error);
+  if (!code) code = FAULT(check_of_transfers, check_transfers(a, step, all, error), PLAIT_OK);
   free(mine);
   free(all);
   for (int i = 0; i < a->logs; i++) {
@@ -268,6 +269,6 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
 
 int agreement_check(Agreement *a, int64_t step, Error *error) {
   if (!a) return PLAIT_OK;
-  int code = check_order(a, step, error);
-  return code ? code : check_replicas(a, step, error);
+  int code = FAULT(check_of_order, check_order(a, step, error), PLAIT_OK);
+  return code ? code : FAULT(check_of_replicas, check_replicas(a, step, error), PLAIT_OK);
 }

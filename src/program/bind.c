@@ -1,5 +1,6 @@
 // Binding at load: everything about an instruction that does not change from step to step.
 #include "program/bind.h"
+#include "base/fault.h"
 #include <string.h>
 
 int64_t tensor_local_elements(const Tensor *t) {
@@ -83,7 +84,8 @@ static int adds_here(const Binding *b, const Node *n, int k) {
   if (!spans) return 1;
   uint64_t holders = graph_holders(g, n->input[k]);
   while (!(holders >> first & 1)) first++;
-  return first % b->program->schedule->coordinates == b->program->coordinate;
+  return FAULT(norm_counts_tied_twice, first % b->program->schedule->coordinates == b->program->coordinate,
+               mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {

@@ -1,7 +1,9 @@
 // Running a Program: a walk along its actions, bodies, instructions.
 #include "program/exec.h"
+#include "base/fault.h"
 #include "comm/comm.h"
 #include "program/chaos.h"
+#include "program/fault_collective.h"
 #include "program/trace.h"
 #include <string.h>
 
@@ -164,6 +166,12 @@ static int wait_collective(Executor *e, Bound *b) {
 // In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
 // communication.
 static int run_collective(Executor *e, Bound *b) {
+  if (fault_drops(b->node, b->piece[0].count)) { // left with what it had
+    for (int i = 0; i < b->pieces; i++)
+      memmove((char *)b->output[b->piece[i].output].data + b->piece[i].recv, (char *)b->input[b->piece[i].input].data + b->piece[i].send,
+              (size_t)b->piece[i].count * dtype_size(b->input[0].dtype));
+    return PLAIT_OK;
+  }
   if (b->started) return wait_collective(e, b);
   if (b->until && !e->synchronous) return start_collective(e, b);
   announce_collective(e, b);
@@ -199,7 +207,7 @@ static void run_kernel(Executor *e, Bound *b) {
 // Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
 static void leave_to_owner(const Executor *e, const Bound *b) {
   for (int k = 0; k < b->node->noutput; k++)
-    if (!graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes)
+    if (FAULT(owner_is_not_alone, !graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes, 0))
       memset(b->output[k].data, 0, (size_t)operand_elements(&b->output[k]) * dtype_size(b->output[k].dtype));
 }
 
@@ -220,7 +228,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
 static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
   e->parameters.microbatch = a->microbatch;
-  e->parameters.sample_base = a->microbatch * e->microbatch_samples;
+  e->parameters.sample_base = FAULT(address_of_microbatch, a->microbatch * e->microbatch_samples, 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);
   for (int i = a->from; i < end && !code; i++) {
     Bound *b = &body->bound[i];
@@ -239,7 +247,7 @@ static int run_reduce(Executor *e, const Action *a) {
   while (i < end->count && end->bound[i].node->id != a->node) i++;
   CHECK(i < end->count, "REDUCE of a node that END lacks");
   Bound *b = &end->bound[i];
-  if (b->left_to_owner) return PLAIT_OK;
+  if (b->left_to_owner || fault_drops(b->node, b->piece[0].count)) return PLAIT_OK;
   point_operands(e, b, 0);
   return start_collective(e, b);
 }
@@ -273,7 +281,7 @@ static int run_action(Executor *e, const Action *a) {
 
 static int wait_received(Executor *e, int send) {
   double start = now();
-  int code = plait_event_wait(e->sent[send]);
+  int code = FAULT(buffer_is_reused_too_early, plait_event_wait(e->sent[send]), PLAIT_OK);
   e->comm_seconds += now() - start;
   return code ? error_set(e->error, PLAIT_FAILED, "%s", plait_comm_error(e->world)) : PLAIT_OK;
 }
@@ -291,7 +299,7 @@ static int visit(void *context, const WalkStep *step) {
   case WALK_WAIT: code = wait_received(e, step->send); break;
   case WALK_ENTER: enter(e, step); break;
   case WALK_RUN: code = run_action(e, step->action); break;
-  case WALK_LEAVE: e->in_flight[step->buffer.stage] -= step->buffer.is_slot; break;
+  case WALK_LEAVE: e->in_flight[step->buffer.stage] -= FAULT(slot_is_never_left, step->buffer.is_slot, 0); break;
   }
   return code ? code : 1;
 }

@@ -1,6 +1,7 @@
 // The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in slots,
 // everything else in one workspace that all bodies share.
 #include "program/memory.h"
+#include "base/fault.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,7 +135,7 @@ void memory_place_body(Program *p, const Body *body) {
         vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life.count;
       }
-      int last = instruction_end(body, i);
+      int last = FAULT(memory_dies_too_early, instruction_end(body, i), k < n->noutput ? instruction_end(body, i) : 0);
       if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
     }
   }
@@ -196,7 +197,7 @@ void memory_place_tensors(Program *p) {
     Place *place = &p->place[i];
     if (place->space != SPACE_SLOT && place->space != SPACE_STAGING) continue;
     Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
-    place->offset = ring->bytes;
+    place->offset = FAULT(memory_overlaps_slots, ring->bytes, ring->bytes / 2);
     ring->bytes += tensor_bytes(&g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;

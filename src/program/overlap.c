@@ -1,6 +1,7 @@
 // What communicates while the rank computes: where gradient collectives of END start (behind the last instruction that
 // writes one of their accumulators), and until when collectives of a body may be in flight.
 #include "program/overlap.h"
+#include "base/fault.h"
 #include "op/op.h"
 
 typedef struct Start { int node, action, instruction; } Start; // action: index into the schedule's list
@@ -14,7 +15,7 @@ static const Body *body_of(const Program *p, const Action *a) {
 // The last instruction of the step's microbatches that writes the Variable; action -1 when none does.
 static Start last_writer(const Program *p, int variable) {
   const ActionList *list = &p->schedule->list[p->coordinate];
-  for (int i = list->count - 1; i >= 0; i--) {
+  for (int i = FAULT(overlap_starts_too_early, list->count - 1, list->count / 2); i >= 0; i--) {
     const Body *body = body_of(p, &list->data[i]);
     for (int k = body ? body->count - 1 : -1; k >= 0; k--) {
       const Node *n = &p->graph->node.data[body->instruction[k].node];
@@ -105,6 +106,7 @@ void overlap_body(Program *p, Body *body) {
     int bound = 0, until = i + 1;
     for (int k = 0; k < n->noutput; k++) bound |= graph_tensor(p->graph, n->output[k])->variable >= 0;
     while (until < body->count && !touches(p->graph, &p->graph->node.data[body->instruction[until].node], n)) until++;
-    if (!bound && has_kernel(p, body, i + 1, until)) body->instruction[i].wait = until;
+    if (!bound && has_kernel(p, body, i + 1, until))
+      body->instruction[i].wait = FAULT(overlap_waits_too_late, until, until < body->count ? until + 1 : until);
   }
 }

@@ -1,5 +1,6 @@
 // The arena of a rank, and the init rules of Variables.
 #include "program/state.h"
+#include "base/fault.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,7 +73,7 @@ static int64_t global_index(const Variable *v, const IndexMap *map, int64_t loca
   }
   for (int d = 0; d < v->shape.rank; d++) {
     if (index[d] >= map[d].valid) return -1;
-    linear = linear * v->shape.size[d] + index_map(&map[d], index[d]);
+    linear = linear * FAULT(address_of_init, v->shape.size[d], map[d].local) + index_map(&map[d], index[d]);
   }
   return linear;
 }

@@ -1,4 +1,4 @@
-// fp16 with dynamic loss scaling, and gradients in bf16: one rank's numbers under every layout, skipped steps included; what a
+// fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout, skipped steps included; what a
 // skipped step leaves alone; where a value that is not finite is said to come from.
 #include "corpora.h"
 #include "parity.h"
@@ -86,13 +86,12 @@ static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARC
 static void gradients_in_bf16(void **state) { compare_layouts("gpt", DTYPE_BF16, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
 static void gradients_in_bf16_of_fp32(void **state) { compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
 
-// fp16 follows fp32: what is small enough to vanish without a loss scale is there, what the scale brought in is out again.
-static void fp16_follows_fp32(void **state) {
+static void follows_fp32(Dtype precision, const char *settings, double unit) {
   static const char *const models[] = {"gpt", "gpt untied", "llama", "llama tied"};
   int bad = 0;
   for (int m = 0; m < 4; m++) {
     int steps = parity_steps(12);
-    ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL), narrow = one_rank(models[m], DTYPE_F16, steps, "loss_scale.initial=1024");
+    ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL), narrow = one_rank(models[m], precision, steps, settings);
     ParityResult a, b;
     run(&wide, &a);
     run(&narrow, &b);
@@ -102,13 +101,19 @@ static void fp16_follows_fp32(void **state) {
       norm = fmax(norm, fabs(b.norm[i] - a.norm[i]) / a.norm[i]);
     }
     ParityDifference d = {.loss = loss, .norm = norm};
-    narrow.name = "fp16 against fp32";
-    bad += wrong(&narrow, &d, 0x1p-11) || fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
+    narrow.name = "against fp32";
+    bad += wrong(&narrow, &d, unit) || fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
     parity_free(&a);
     parity_free(&b);
   }
   assert_int_equal(bad, 0);
 }
+
+// What is small enough to vanish without a loss scale is there, what the scale brought in is out again.
+static void fp16_follows_fp32(void **state) { follows_fp32(DTYPE_F16, "loss_scale.initial=1024", 0x1p-11); }
+
+// Each step reads the weights that the step before it left: Copies in bf16 follow their fp32 storage.
+static void bf16_follows_fp32(void **state) { follows_fp32(DTYPE_BF16, NULL, 0x1p-8); }
 
 // A power of two changes no bit but of what would have been subnormal: two fixed scales give the same run.
 static void scale_is_taken_out_again(void **state) {
@@ -202,7 +207,7 @@ static void gradient_of_backward_is_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fp16_gpt), cmocka_unit_test(fp16_llama), cmocka_unit_test(gradients_in_bf16), cmocka_unit_test(gradients_in_bf16_of_fp32),
-      cmocka_unit_test(fp16_follows_fp32), cmocka_unit_test(scale_is_taken_out_again), cmocka_unit_test(scale_follows_overflow),
+      cmocka_unit_test(fp16_follows_fp32), cmocka_unit_test(bf16_follows_fp32), cmocka_unit_test(scale_is_taken_out_again), cmocka_unit_test(scale_follows_overflow),
       cmocka_unit_test(skipped_step_changes_no_bit), cmocka_unit_test(overflow_is_named), cmocka_unit_test(gradient_of_backward_is_named),
   };
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));

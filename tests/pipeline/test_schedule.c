@@ -296,14 +296,13 @@ static void readers_of_other_stages_hold_slots(void **state) {
   segments_free(segments);
 }
 
-// A send may stay in its slot until the slot's next microbatch comes: where the receiver takes it only after what that one
-// sends, neither gets on.
+// Messages that wait for each other in a circle.
 static void generate_stuck(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   static const char *const text[] = {"F0 B0 F1 B1", "F0 B0 F1 B1"};
   from_text(text[coordinate], coordinate, list);
 }
 
-static void slots_can_deadlock(void **state) {
+static void messages_can_deadlock(void **state) {
   const ScheduleGenerator generator = {"stuck", generate_stuck};
   Segments *segments = chain(2, 1);
   Schedule *s;
@@ -317,12 +316,38 @@ static void slots_can_deadlock(void **state) {
   segments_free(segments);
 }
 
+// Two ranks with two stages each. The second rank takes microbatch 1 only after it has run all of microbatch 0, and for that it needs a
+// gradient that the first rank computes after stage 0 has run all microbatches.
+static void generate_ahead(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+  int stage[] = {coordinate, coordinate + coordinates};
+  for (int k = 0; k < 2; k++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[k], .microbatch = 0});
+  for (int k = 1; coordinate && k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
+  for (int m = 1; m < microbatches; m++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[0], .microbatch = m});
+  for (int k = 1; !coordinate && k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
+  for (int m = 1; m < microbatches; m++) {
+    vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[1], .microbatch = m});
+    for (int k = 1; k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = m});
+  }
+}
+
+// Buffers are finite: stage 0 cannot send more microbatches than it has buffers while none of them is taken.
+static void buffers_can_deadlock(void **state) {
+  const ScheduleGenerator generator = {"ahead", generate_ahead};
+  Schedule *s;
+  Error error = {0};
+  if (create(&generator, 4, 2, STAGING_BUFFERS + 1, &s, &error)) fail_msg("%s", error.message); // the first has been taken
+  schedule_free(s);
+  assert_int_equal(create(&generator, 4, 2, STAGING_BUFFERS + 2, &s, &error), PLAIT_INFEASIBLE);
+  assert_non_null(strstr(error.message, "microbatch 3 waits for a buffer of stage 0"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(generators_are_whole_and_legal), cmocka_unit_test(schedules_hold_what_they_should), cmocka_unit_test(names),
       cmocka_unit_test(the_replay_refuses),             cmocka_unit_test(slots_are_never_shared),
       cmocka_unit_test(bubbles_are_as_published),       cmocka_unit_test(hand_over_in_memory),
-      cmocka_unit_test(readers_of_other_stages_hold_slots), cmocka_unit_test(slots_can_deadlock),
+      cmocka_unit_test(readers_of_other_stages_hold_slots), cmocka_unit_test(messages_can_deadlock),
+      cmocka_unit_test(buffers_can_deadlock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, and all of it fits.
+// The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, all of it fits, and nothing touches
+// what a collective in flight works on.
 #include "program/state.h"
 #include "runtime/job.h"
 #include <setjmp.h>
@@ -155,13 +156,64 @@ static void check_variables(const Program *p) {
   vec_free(&live);
 }
 
-static void check_program(const Program *p) {
+// Instructions [from, to) must not touch what a collective in flight writes, nor write what it reads.
+static void check_untouched(const Program *p, const Body *body, int from, int to, const Node *collective) {
+  const Graph *g = p->graph;
+  for (int i = from; i < to; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->ninput; k++)
+      for (int c = 0; c < collective->noutput; c++)
+        if (n->input[k] == collective->output[c]) fail_msg("instruction %d (%s) reads a result of %s, which is in flight", i, n->name, collective->name);
+    for (int k = 0; k < n->noutput; k++)
+      for (int c = 0; c < collective->ninput; c++) {
+        int written = graph_tensor(g, n->output[k])->variable;
+        if (written >= 0 && written == graph_tensor(g, collective->input[c])->variable)
+          fail_msg("instruction %d (%s) writes what %s reads in flight", i, n->name, collective->name);
+      }
+  }
+}
+
+// How many collectives of a body are in flight while others run.
+static int check_in_flight(const Program *p, const Body *body) {
+  int count = 0;
+  for (int i = 0; i < body->count; i++) {
+    if (!body->instruction[i].wait) continue;
+    check_untouched(p, body, i + 1, body->instruction[i].wait, &p->graph->node.data[body->instruction[i].node]);
+    count++;
+  }
+  return count;
+}
+
+// The same of what a REDUCE starts, until END waits for it. Returns how many there are.
+static int check_reductions(const Program *p) {
+  int count = 0;
+  for (int i = 0; i < p->actions.count; i++) {
+    if (p->actions.data[i].kind != ACTION_REDUCE) continue;
+    for (int k = i + 1; k < p->actions.count; k++) {
+      const Action *a = &p->actions.data[k];
+      if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD) continue;
+      const Body *body = &p->micro[a->stage][a->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD];
+      check_untouched(p, body, a->from, a->to, &p->graph->node.data[p->actions.data[i].node]);
+    }
+    count++;
+  }
+  return count;
+}
+
+// Of all Programs that were checked: collectives in flight, and those of them that a REDUCE started.
+typedef struct InFlight { int in_bodies, reductions; } InFlight;
+
+static void check_program(const Program *p, InFlight *seen) {
   check_variables(p);
   check_lasting(p);
   check_body(p, &p->begin);
   check_body(p, &p->end);
   for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) check_body(p, &p->micro[s][phase]);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      check_body(p, &p->micro[s][phase]);
+      seen->in_bodies += check_in_flight(p, &p->micro[s][phase]);
+    }
+  seen->reductions += check_reductions(p);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
   assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
@@ -176,6 +228,7 @@ static const struct { int pp, dp, tp, zero, micro; const char *schedule; int vir
     {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1}};
 
 static void check_model(const char *json, Dtype precision, int64_t bucket) {
+  InFlight seen = {0};
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ModelConfig config = {0};
     Error error = {0};
@@ -189,13 +242,14 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     int code = job_create(&config, &o, &run, &job, &error);
     if (code) fail_msg("layout %zu: %s", i, error.message);
     for (int c = 0; c < layouts[i].pp; c++) {
-      check_program(job->train.program[c]);
-      check_program(job->evaluate.program[c]);
+      check_program(job->train.program[c], &seen);
+      check_program(job->evaluate.program[c], &seen);
       assert_true(job->work_bytes[c] >= program_work_bytes(job->train.program[c]) && job->work_bytes[c] >= program_work_bytes(job->evaluate.program[c]));
     }
     job_destroy(job);
     model_config_free(&config);
   }
+  assert_true(seen.in_bodies > 0 && seen.reductions > 0);
 }
 
 static void plans_of_gpt(void **state) {

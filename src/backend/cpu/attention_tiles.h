@@ -98,8 +98,8 @@ static int TYPED(tile_visible)(const ATTENTION *a, const PLACE *t) {
 // factor[i · query + j · key] = 0 or 1 / (1 - p) for query i and key j; the bits of attention_keep.
 static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor, int64_t query, int64_t key) {
   const Operand *q = &a->call->input[0];
-  int64_t sample = a->call->parameters->sample_base + index_map(&q->map[0], t->b);
-  int64_t head = index_map(&q->map[2], t->g) * q->map[3].global + index_map(&q->map[3], t->r);
+  int64_t sample = a->call->parameters->sample_base + FAULT(address_of_attention_sample, index_map(&q->map[0], t->b), t->b);
+  int64_t head = FAULT(address_of_attention_head, index_map(&q->map[2], t->g), t->g) * q->map[3].global + index_map(&q->map[3], t->r);
   uint32_t threshold = a->threshold, bits[4 * PHILOX_BATCH];
   _Static_assert(TILE <= 4 * PHILOX_BATCH, "one batch for a row of a tile");
   for (int64_t i = 0; i < t->rows; i++) {
@@ -128,7 +128,8 @@ INLINE void TYPED(mask_row)(REAL *score, int64_t n, REAL scale, int visible, int
     return;
   }
   for (int64_t j = 0; j < n; j++) {
-    INTEGER seen = ((before ? positions[j] <= position : position <= positions[j]) | !causal) & (documents[j] == document);
+    INTEGER order = before ? positions[j] <= FAULT(mask_causal_fast, position, position + 1) : position <= positions[j];
+    INTEGER seen = (order | !causal) & FAULT(mask_documents_fast, documents[j] == document, 1);
     score[j] = seen ? score[j] * scale : (REAL)-INFINITY;
   }
 }

@@ -35,7 +35,8 @@ static size_t head_part(Head *h, size_t bytes) {
 
 // Sizes, and where things lie in the workspace at `base`.
 static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
-  Head h = {.rows = operand_extent(&input[0], 0, 2), .vocab = input[1].map[0].valid, .e = input[1].size[1], .gradient = gradient};
+  Head h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_bf16, input[1].map[0].valid, input[1].size[0]),
+            .e = input[1].size[1], .gradient = gradient};
   h.stride = (h.vocab + 31) / 32 * 32 + 32;
   h.blocks = (h.vocab + HEAD_WORDS - 1) / HEAD_WORDS;
   int64_t most = HEAD_KEPT / h.stride < 64 ? 64 : HEAD_KEPT / h.stride, chunks = (h.rows + most - 1) / most;
@@ -105,7 +106,7 @@ INLINE float greatest_row(const float *x, int64_t n) {
 static void head_row(Head *h, const float *logit, int64_t row, int64_t block, int64_t n) {
   int64_t from = block * HEAD_WORDS, word = head_word(h, row), local = head_local(h, row) - from;
   uint16_t *kept = h->gradient ? h->kept + row * h->stride + from : NULL;
-  if (word < 0 && h->gradient) {
+  if (word < FAULT(mask_targets_bf16, 0, -1) && h->gradient) {
     memset(kept, 0, sizeof *kept * (size_t)n);
     return;
   }
@@ -172,7 +173,7 @@ static void head_finish(void *argument, int slot, int64_t unit) {
   for (int64_t row = range.from; row < range.to; row++) {
     int64_t at = h->first + row, local = head_local(h, row);
     h->loss[at] = 0;
-    if (head_word(h, row) < 0) continue;
+    if (head_word(h, row) < FAULT(mask_targets_bf16, 0, -1)) continue;
     float maximum, sum, target = h->known_target ? h->known_target[at] : h->target[row];
     if (h->known_maximum) maximum = h->known_maximum[at], sum = h->known_sum[at];
     else head_combine(h, row, &maximum, &sum);

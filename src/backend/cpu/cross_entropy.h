@@ -15,7 +15,8 @@ typedef struct TYPED(Head) {
 #define HEAD TYPED(Head)
 
 static HEAD TYPED(head_sizes)(const Operand *input) {
-  HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = input[1].map[0].valid, .e = input[1].size[1]};
+  HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_fast, input[1].map[0].valid, input[1].size[0]),
+            .e = input[1].size[1]};
   h.stride = (h.vocab + 15) / 16 * 16 + 16;
   int64_t most = (1 << 26) / h.stride, chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
   most = most < 64 ? 64 : most > 1024 ? 1024 : most;
@@ -53,7 +54,7 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
     int64_t row = h->first + i, word = integer_load(&h->call->input[2], row), local = -1;
     REAL *logit = h->logit + i * h->stride;
     h->loss[row] = 0;
-    if (word < 0) {
+    if (word < FAULT(mask_targets_fast, 0, -1)) {
       if (h->gradient) memset(logit, 0, sizeof(REAL) * (size_t)h->vocab);
       continue;
     }

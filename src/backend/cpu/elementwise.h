@@ -152,7 +152,8 @@ static void TYPED(dropout_unit)(void *argument, int slot, int64_t unit) {
   for (int64_t r = range.from; r < range.to; r++) {
     const ELEMENT *from = (const ELEMENT *)x->data + r * width;
     ELEMENT *to = (ELEMENT *)call->output[0].data + r * width;
-    uint32_t sample = (uint32_t)(parameters->sample_base + index_map(&x->map[0], r / x->size[1]));
+    uint32_t sample = (uint32_t)(parameters->sample_base +
+                                 FAULT(address_of_dropout_sample, index_map(&x->map[0], r / x->size[1]), r / x->size[1]));
     uint32_t position = (uint32_t)index_map(&x->map[1], r % x->size[1]), bits[4 * PHILOX_BATCH];
     int64_t skip = first % 4;
     for (int64_t at = 0, n; at < width; at += n, skip = 0) {

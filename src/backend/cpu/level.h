@@ -1,5 +1,6 @@
 // All kernels of one SIMD level; a level_*.c defines LEVEL_BYTES (vector size) and LEVEL (suffix) and includes this.
 #include "backend/cpu/target.h"
+#include "base/fault.h"
 
 typedef float Float4 __attribute__((vector_size(16), aligned(4), may_alias));
 // to (4 × 4, row stride to_row) = from (4 × 4)ᵀ

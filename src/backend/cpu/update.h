@@ -49,8 +49,8 @@ static void TYPED(adamw_unit)(void *argument, int slot, int64_t unit) {
   const Operand *in = call->input;
   const AdamwAttr *attr = call->attr;
   double lr = operand_load(&in[4], 0), step = operand_load(&in[7], 0);
-  REAL factor = (REAL)operand_load(&in[5], 0), b1 = (REAL)attr->beta1, b2 = (REAL)attr->beta2, c1 = (REAL)(1 - attr->beta1),
-       c2 = (REAL)(1 - attr->beta2), decay = (REAL)(lr * attr->decay), epsilon = (REAL)attr->epsilon,
+  REAL factor = FAULT(clip_factor_is_ignored, (REAL)operand_load(&in[5], 0), 1), b1 = (REAL)attr->beta1, b2 = (REAL)attr->beta2,
+       c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2), decay = (REAL)(lr * attr->decay), epsilon = (REAL)attr->epsilon,
        rate = (REAL)(lr / (1 - pow(attr->beta1, step))), root = (REAL)(1 / sqrt(1 - pow(attr->beta2, step)));
   const REAL *w = INPUT(0), *m = INPUT(1), *v = INPUT(2), *g = INPUT(3);
   REAL *w1 = OUTPUT(0), *m1 = OUTPUT(1), *v1 = OUTPUT(2);
@@ -63,7 +63,7 @@ static void TYPED(adamw_unit)(void *argument, int slot, int64_t unit) {
 }
 
 static void TYPED(adamw)(const KernelCall *call) {
-  if (operand_load(&call->input[6], 0) == 0) TYPED(each_chunk)(call, TYPED(adamw_unit));
+  if (FAULT(skip_updates, operand_load(&call->input[6], 0) == 0, 1)) TYPED(each_chunk)(call, TYPED(adamw_unit));
   else op_def(OP_ADAMW)->reference(call);
 }
 
