@@ -4,6 +4,8 @@
 
 int job_pipeline_ranks(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
 
+int job_data_ranks(const Job *j) { return mesh_size(&j->options.mesh, j->options.layout.data_axes); }
+
 static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedule, Error *error) {
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
   c->program = xcalloc((size_t)pp, sizeof *c->program);

@@ -38,6 +38,8 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
 void job_destroy(Job *job); // NULL is fine
 
 int job_pipeline_ranks(const Job *job);
+// Ranks that divide the samples of a microbatch among them: all that the Layout's batch is cut over, not dp alone.
+int job_data_ranks(const Job *job);
 // The Program whose Variables a pipeline rank's State holds; those of its other graphs are among them.
 const Program *job_program(const Job *job, int coordinate);
 // Bytes that a rank allocates when it loads the job: Variables and working memory.

@@ -7,13 +7,8 @@
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
-  const Mesh *mesh = &r->job->options.mesh;
-  r->data_ranks = 1;
-  for (int a = 0; a < mesh->naxis; a++) {
-    if (!(r->job->options.layout.data_axes >> a & 1)) continue;
-    r->data_rank = r->data_rank * mesh->axis[a].size + mesh_coordinate(mesh, r->rank, a);
-    r->data_ranks *= mesh->axis[a].size;
-  }
+  r->data_rank = mesh_index(&r->job->options.mesh, r->rank, r->job->options.layout.data_axes);
+  r->data_ranks = job_data_ranks(r->job);
 }
 
 // A rank that waits for others lends them its threads.

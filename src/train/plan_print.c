@@ -30,7 +30,7 @@ static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const J
     LoaderConfig c = setup_loader(r, config, validation, sources);
     c.global_batch = validation ? job->evaluate.samples : job->options.step_samples;
     c.micro_batch_global = job->options.micro_samples;
-    c.data_ranks = r->mesh.dp;
+    c.data_ranks = job_data_ranks(job);
     bytes += (int64_t)loader_bytes(&c);
     free(sources);
   }
@@ -45,7 +45,8 @@ typedef enum Row {
   ROW_ACTIVATIONS,
   ROW_WORKSPACE,
   ROW_COMMUNICATION,
-  ROW_RESERVE,
+  ROW_EVALUATION,
+  ROW_ROUNDING,
   ROW_ARENA,
   ROW_LOADER,
   ROW_EXECUTORS,
@@ -60,13 +61,14 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_ACTIVATIONS] = "activations",
                                                  [ROW_WORKSPACE] = "workspace",
                                                  [ROW_COMMUNICATION] = "communication",
-                                                 [ROW_RESERVE] = "evaluation, rounding",
+                                                 [ROW_EVALUATION] = "evaluation",
+                                                 [ROW_ROUNDING] = "rounding",
                                                  [ROW_ARENA] = "arena (2 MiB pages)",
                                                  [ROW_LOADER] = "loader",
                                                  [ROW_EXECUTORS] = "bound instructions",
                                                  [ROW_TOTAL] = "total"};
 
-// All rows of one pipeline coordinate. The rows up to RESERVE add up to ARENA, which is what State allocates.
+// All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates.
 static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
   const Program *p = plan->job->train.program[coordinate];
   const MemoryPlan *m = &p->memory;
@@ -77,9 +79,10 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_ACTIVATIONS] = m->activations;
   row[ROW_WORKSPACE] = m->workspace;
   row[ROW_COMMUNICATION] = m->communication;
+  row[ROW_EVALUATION] = plan->job->work_bytes[coordinate] - program_work_bytes(p); // beyond what training has anyway
   row[ROW_ARENA] = job_state_bytes(plan->job, coordinate);
-  row[ROW_RESERVE] = row[ROW_ARENA];
-  for (int i = 0; i < ROW_RESERVE; i++) row[ROW_RESERVE] -= row[i];
+  row[ROW_ROUNDING] = row[ROW_ARENA];
+  for (int i = 0; i < ROW_ROUNDING; i++) row[ROW_ROUNDING] -= row[i];
   row[ROW_LOADER] = plan->loader;
   row[ROW_EXECUTORS] = host_memory_executors(plan->job, coordinate);
   row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS];
@@ -105,29 +108,49 @@ static void print_owned(const Plan *plan) {
           units_bytes((double)m->owned_most).s);
 }
 
+// Which pipeline rank needs the most working memory (all but the Variables), and what for.
+static void print_busiest(const Plan *plan) {
+  const int64_t *work = plan->job->work_bytes;
+  int pp = plan->recipe->mesh.pp, busiest = 0, slots = 0;
+  for (int c = 1; c < pp; c++)
+    if (work[c] > work[busiest]) busiest = c;
+  const Program *p = plan->job->train.program[busiest];
+  const MemoryPlan *m = &p->memory;
+  char microbatches[48] = "";
+  for (int s = 0; s < p->graph->stages; s++) slots += p->slots[s].count;
+  if (p->graph->stages == pp) // interleaved stages have slots for different numbers of microbatches
+    snprintf(microbatches, sizeof microbatches, " of %d microbatch%s", slots, slots == 1 ? "" : "es");
+  if (pp > 1)
+    fprintf(plan->out, "  working memory: pp %d needs the most: activations%s %s, workspace %s, communication %s\n",
+            busiest, microbatches, units_bytes((double)m->activations).s, units_bytes((double)m->workspace).s,
+            units_bytes((double)m->communication).s);
+}
+
 static int64_t print_memory(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, columns = pp < MAX_COLUMNS ? pp : MAX_COLUMNS;
-  int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), all = 0;
+  int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), sum[ROW_COUNT] = {0};
   int largest = 0;
   for (int c = 0; c < pp; c++) {
     fill_column(plan, c, column[c]);
-    all += column[c][ROW_TOTAL];
+    for (int r = 0; r < ROW_COUNT; r++) sum[r] += column[c][r];
     if (column[c][ROW_TOTAL] > column[largest][ROW_TOTAL]) largest = c;
   }
   fprintf(plan->out, "\nmemory of a rank        ");
   for (int c = 0; c < columns && pp > 1; c++) fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
+    if (r == ROW_EVALUATION && !sum[r]) continue; // training's memory is enough for it
     fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);
   }
   if (pp > columns)
     fprintf(plan->out, "  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest,
-           units_bytes((double)column[largest][ROW_TOTAL]).s);
+            units_bytes((double)column[largest][ROW_TOTAL]).s);
+  print_busiest(plan);
   print_owned(plan);
   free(column);
-  return all * (plan->job->options.mesh.ranks / pp);
+  return sum[ROW_TOTAL] * (plan->job->options.mesh.ranks / pp);
 }
 
 // ---- the rest ------------------------------------------------------------------------------------------------------
@@ -150,7 +173,8 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
-         r->data.seq_len, (long long)tokens, job->train.microbatches, job->train.microbatches > 1 ? "es" : "", r->batch.micro);
+         r->data.seq_len, (long long)tokens, job->train.microbatches, job->train.microbatches > 1 ? "es" : "",
+         (int)(job->options.micro_samples / job_data_ranks(job)));
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.

@@ -114,4 +114,28 @@ expect 0 'whole tensors: data ranks own .* to .* of this' "$PLAIT" plan recipe.y
 expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors --mesh
 expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
 expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.ownership=tensors --after zero
+# The rows of every column add up, what is rounded is less than a page and nothing else, and the rows that have a reason stand there
+# only where there is one. (The microbatches are large: the stages differ by more than a page.)
+adds_up() {
+  "$PLAIT" plan --bytes recipe.yaml "$@" > plan.txt || fail "plan $*"
+  awk '/^memory of a rank/ { table = 1; next }
+    /^= / { for (c = columns; c > 0; c--) { if (sum[c] != $(NF - columns + c)) { print "column " c ": " $0 " is " sum[c]; bad = 1 } }; if (/^= total/) exit; next }
+    table { for (n = 0; $(NF - n) ~ /^[0-9]+$/; n++) {} columns = n; for (c = 1; c <= n; c++) sum[c] += $(NF - n + c) }
+    /^  rounding/ { for (c = 2; c <= NF; c++) if ($c < 0 || $c >= 2097152 + 4096) { print "rounding: " $c; bad = 1 }; rounding = 1 }
+    END { exit bad || !columns || !rounding }' plan.txt || fail "plan $*: $(cat plan.txt)"
+}
+adds_up mesh.pp=4 data.valid=corpus batch.global=128 batch.micro=32
+awk '/^= arena/ { exit !($6 - $9 > 2097152) }' plan.txt || fail "stages that differ have the same arena: $(cat plan.txt)"
+expect 0 '^  working memory: pp 0 needs the most: activations of 4 microbatches .*, workspace .*, communication ' "$PLAIT" plan recipe.yaml mesh.pp=4
+expect 0 '^  working memory: pp 0 needs the most: activations [0-9]' "$PLAIT" plan recipe.yaml mesh.pp=2 parallel.pipeline=interleaved
+adds_up mesh.dp=2 data.valid=corpus
+grep -E '^  (evaluation|working)' plan.txt && fail "one stage: rows without a reason: $(cat plan.txt)"
+
+# The batch may be cut over other axes than dp: two ranks that share a microbatch's samples hold the same, whichever axis it is.
+row() { awk -v row="$1" '$1 == row { print $2 }' plan.txt; }
+adds_up mesh.dp=2
+loader=$(row loader)
+adds_up mesh.dp=1 mesh.tp=2 batch.micro=2 'layout.batch=[tp]'
+[ "$(row loader)" = "$loader" ] || fail "a batch cut over tp: the loader has $(row loader) bytes, over dp $loader"
+expect 0 '24 microbatches of 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.tp=2 batch.micro=2 'layout.batch=[tp]'
 exit $((failures > 0))
