@@ -51,7 +51,9 @@ static const int64_t sizes[][3] = {{512, 192, 192}, {2048, 1152, 384}, {2048, 38
                                    {2048, 512, 384}, {1024, 2304, 768}, {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}};
 
 int main(int argc, char **argv) {
-  Team *team = team_create(argc > 1 ? atoi(argv[1]) : 1);
+  Team *team;
+  if (team_create(argc > 1 ? atoi(argv[1]) : 1, &team, NULL))
+    return fprintf(stderr, "so many threads cannot be started\n"), 1;
   const char *wish = argc > 3 ? argv[3] : "";
   for (CpuLevel level = CPU_LEVELS; level-- > 0;)
     for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++) {

@@ -1,8 +1,7 @@
 // Thread team: workers sleep on a condition variable (after a short spin) between jobs and take units off an atomic counter; so
 // do helpers from other teams of a group, for one unit at a time.
 #include "base/team.h"
-#include "base/error.h"
-#include <pthread.h>
+#include "base/thread.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,9 +157,8 @@ static int help(Desk *d, int helpers) {
 
 // Teams ---------------------------------------------------------------------------------------------------------------
 
-Team *team_create_in(TeamGroup *group, int threads) {
+static Team *team_new(TeamGroup *group, int threads) {
   Team *t = xcalloc(1, sizeof *t);
-  t->threads = threads < 1 ? 1 : threads;
   t->group = group;
   if (group) {
     t->helpers = group->helpers;
@@ -168,21 +166,32 @@ Team *team_create_in(TeamGroup *group, int threads) {
     CHECK(t->place < group->teams, "a group of %d teams gets another", group->teams);
   }
   t->desk = group ? &group->desk[t->place] : desks_create(1);
-  t->desk->first_slot = t->threads;
-  t->thread = xcalloc((size_t)t->threads, sizeof *t->thread);
-  t->worker = xcalloc((size_t)t->threads, sizeof *t->worker);
+  t->desk->first_slot = threads;
+  t->thread = xcalloc((size_t)threads, sizeof *t->thread);
+  t->worker = xcalloc((size_t)threads, sizeof *t->worker);
+  t->threads = 1; // the caller
   pthread_mutex_init(&t->lock, NULL);
   pthread_cond_init(&t->start, NULL);
   pthread_cond_init(&t->finish, NULL);
-  for (int i = 1; i < t->threads; i++) {
-    t->worker[i] = (Worker){t, i};
-    int failed = pthread_create(&t->thread[i], NULL, worker, &t->worker[i]);
-    CHECK(!failed, "cannot start thread %d of a team of %d", i, t->threads);
-  }
   return t;
 }
 
-Team *team_create(int threads) { return team_create_in(NULL, threads); }
+int team_create_in(TeamGroup *group, int threads, Team **team, Error *error) {
+  if (threads < 1) threads = 1;
+  Team *t = team_new(group, threads);
+  int code = PLAIT_OK;
+  *team = NULL;
+  for (int i = 1; i < threads && !code; i++) {
+    t->worker[i] = (Worker){t, i};
+    code = thread_start(&t->thread[i], worker, &t->worker[i], error, "thread %d of %d", i + 1, threads);
+    if (!code) t->threads++;
+  }
+  if (code) team_destroy(t);
+  else *team = t;
+  return code;
+}
+
+int team_create(int threads, Team **team, Error *error) { return team_create_in(NULL, threads, team, error); }
 
 static void set_lending(Team *t, int lending) {
   if (t->lending == lending) return;

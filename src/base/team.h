@@ -1,14 +1,16 @@
 // A rank's thread team: the caller and n-1 sleeping workers share out numbered units of work; teams of one process may help each
 // other. No OpenMP, nothing spins for long.
 #pragma once
+#include "base/error.h"
 #include <stdint.h>
 
 typedef struct Team Team;
 typedef struct TeamGroup TeamGroup;
 enum { TEAM_MOST_HELPERS = 32 }; // threads of other teams that work on one team's job
 
-// threads >= 1; 1 makes a team that runs everything in the caller. Dies when threads cannot be started.
-Team *team_create(int threads);
+// threads >= 1; 1 makes a team that runs everything in the caller. PLAIT_FAILED where a limit refuses so many threads;
+// *team is NULL then.
+int team_create(int threads, Team **team, Error *error);
 void team_destroy(Team *team); // NULL is fine
 // The most threads that work on a job at once, helpers of other teams included; slots are numbered below it. NULL counts as 1.
 int team_slots(const Team *team);
@@ -28,6 +30,6 @@ void team_each(Team *team, int64_t units, void (*body)(void *argument, int slot,
 // For `teams` teams; at most `helpers` (and at most TEAM_MOST_HELPERS) threads of others work on a team's job. Destroy it after its teams.
 TeamGroup *team_group_create(int teams, int helpers);
 void team_group_destroy(TeamGroup *group); // NULL is fine
-Team *team_create_in(TeamGroup *group, int threads); // group NULL: as team_create
+int team_create_in(TeamGroup *group, int threads, Team **team, Error *error); // group NULL: as team_create
 // Each thread of the team does one unit of another team's job, if there is one: 1, else 0. Not while the team runs a job.
 int team_help(Team *team);

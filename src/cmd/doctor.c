@@ -1,5 +1,6 @@
 // plait doctor: what this machine and this build have, what each missing part would enable, and how to get it.
 #include "backend/cpu/cpu.h"
+#include "base/control_group.h"
 #include "base/file.h"
 #include "base/memory_usage.h"
 #include "base/units.h"
@@ -92,15 +93,29 @@ static const char *output_of(const char *command, char *line, size_t size) {
 
 // The machine --------------------------------------------------------------------------------------------------------
 
+// How many cores' time the control groups of this process grant it, as docker run --cpus sets it; a great many without a limit.
+static double cores_granted(void) {
+  double least = 1 << 20;
+  ControlGroup g;
+  for (int more = control_group_find("", "cpu", &g); more; more = control_group_up(&g)) {
+    char text[64];
+    double quota = (double)control_group_number(&g, "cpu.cfs_quota_us", NULL), period = (double)control_group_number(&g, "cpu.cfs_period_us", NULL);
+    control_group_text(&g, "cpu.max", text, sizeof text);
+    if (g.version == 2 && sscanf(text, "%lf %lf", &quota, &period) != 2) quota = -1; // "max 100000"
+    if (quota > 0 && period > 0 && quota / period < least) least = quota / period;
+  }
+  return least;
+}
+
 static void tell_cores(void) {
-  char model[256], quota[128];
-  long period = 0, allowed = 0, online = sysconf(_SC_NPROCESSORS_ONLN);
+  char model[256];
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
   value_of("/proc/cpuinfo", "model name", model, sizeof model);
   int cores = cores_available();
   say(GOOD, "cores", "%d of %ld for this process%s%s", cores, online, *model ? ": " : "", model);
-  first_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota);
-  if (sscanf(quota, "%ld %ld", &allowed, &period) == 2 && period > 0 && allowed < period * cores) {
-    say(LOOK, "cores", "a control group grants the time of only %.3g of them", (double)allowed / (double)period);
+  double granted = cores_granted();
+  if (granted < cores) {
+    say(LOOK, "cores", "a control group grants the time of only %.3g of them", granted);
     advice(NULL, "set run.threads to that many, or raise the limit (docker run --cpus, CPUQuota=)");
   }
 }
@@ -131,14 +146,13 @@ static void tell_simd(void) {
 }
 
 static void tell_memory(void) {
-  char total[64], limit[64];
+  char total[64];
   double bytes = 1024 * strtod(value_of("/proc/meminfo", "MemTotal", total, sizeof total), NULL);
-  double available = (double)memory_usage_available();
-  say(GOOD, "memory", "%s, %s of it available", bytes > 0 ? units_bytes(bytes).s : "unknown",
-      available >= 0 ? units_bytes(available).s : "an unknown part");
-  double most = strtod(first_line("/sys/fs/cgroup/memory.max", limit, sizeof limit), NULL); // "max": 0
-  if (most > 0 && (most < bytes || bytes <= 0)) {
-    say(LOOK, "memory", "a control group allows %s; more than that is killed", units_bytes(most).s);
+  MemoryAvailable m = memory_usage_available_in("");
+  say(GOOD, "memory", "%s, %s of it available%s", bytes > 0 ? units_bytes(bytes).s : "unknown",
+      m.bytes >= 0 ? units_bytes((double)m.bytes).s : "an unknown part", m.why);
+  if (m.limit && ((double)m.limit < bytes || bytes <= 0)) {
+    say(LOOK, "memory", "a control group allows %s; a process that takes more is killed", units_bytes((double)m.limit).s);
     advice(NULL, "keep plait plan's total below it, or raise the limit (docker run --memory, MemoryMax=)");
   }
 }

@@ -5,6 +5,7 @@
 // a mismatch is found, and a world that fails can end its calls. MPI_THREAD_SERIALIZED is asked for, not MULTIPLE: it is
 // everywhere, and the lock that it needs is held for tests and posts only, never while anything waits.
 #ifdef PLAIT_MPI
+#include "base/thread.h"
 #include "comm/launcher.h"
 #include "comm/mpi_wire.h"
 #include <signal.h>
@@ -354,8 +355,8 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   pthread_cond_init(&w->work, NULL);
   find_tickets(w);
   CHECK(start_world(w) == MPI_SUCCESS, "MPI cannot duplicate its communicator");
-  CHECK(!pthread_create(&w->courier, NULL, wire_courier, w), "cannot start a communication thread");
-  *result = &w->base;
-  return PLAIT_OK;
+  code = thread_start(&w->courier, wire_courier, w, error, "rank %d: a communication thread", w->rank);
+  *result = code ? NULL : &w->base; // MPI stays as it is: the launcher ends the job when this process has ended
+  return code;
 }
 #endif

@@ -1,9 +1,8 @@
 // The loader's thread, its slots and its queue.
 #include "data/loader.h"
 #include "base/fault.h"
+#include "base/thread.h"
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -132,17 +131,6 @@ static void allocate_slots(Loader *loader) {
   }
 }
 
-// The thread takes no signals: SIGINT and its like belong to the main thread.
-static int start_thread(Loader *loader) {
-  sigset_t all, before;
-  sigfillset(&all);
-  sigdelset(&all, SIGBUS); // of the corpus: base/map_guard.h says which file it was; a blocked one ends the process without a word
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int why = pthread_create(&loader->thread, NULL, run, loader);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return why;
-}
-
 static void destroy(Loader *loader) {
   for (int i = 0; i < loader->slot_count; i++) {
     Batch *batch = &loader->slots[i].batch;
@@ -176,8 +164,7 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   code = sampler_open(&loader->sampler, &sampler, error);
   if (code == PLAIT_OK) {
     allocate_slots(loader);
-    int why = start_thread(loader);
-    if (why) code = error_set(error, PLAIT_FAILED, "the loader's thread cannot be started: %s", strerror(why));
+    code = thread_start(&loader->thread, run, loader, error, "the loader's thread");
   }
   if (code == PLAIT_OK) *result = loader;
   else destroy(loader);

@@ -208,15 +208,16 @@ static int write_slice(const CorpusSlice *slice, const SliceResult *result, cons
 
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error) {
-  int threads = options->threads > 1 ? options->threads : 1, code, results = 0;
+  int threads = options->threads > 1 ? options->threads : 1, results = 0;
   Corpus corpus = {.paths = paths, .count = count, .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
   Encoding e = {.t = t, .lock = PTHREAD_MUTEX_INITIALIZER};
-  Team *team = team_create(threads);
+  Team *team;
   int64_t line = 0;
   *counts = (CorpusCounts){0};
-  while ((code = corpus_next(&corpus, error)) > 0) {
+  int code = team_create(threads, &team, error);
+  while (code >= 0 && (code = corpus_next(&corpus, error)) > 0) {
     int n = corpus.slices.count;
     if (n > results) {
       e.results = xrealloc(e.results, (size_t)n * sizeof *e.results);
@@ -230,7 +231,6 @@ int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const
       if (e.results[i].ids.capacity > 64 << 10) vec_free(&e.results[i].ids); // many results, few of them large
     }
     if (code >= 0 && options->progress) code = options->progress(options->argument, counts, error);
-    if (code < 0) break;
   }
   for (int i = 0; i < results; i++) {
     vec_free(&e.results[i].ids);

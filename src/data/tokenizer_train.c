@@ -101,11 +101,11 @@ static int count_files(const char *const *files, int count, int threads, WordTab
   int64_t line = 0;
   int code = split_compile(&counting.split, SPLIT_GPT2, strlen(SPLIT_GPT2), error);
   if (code < 0) return code;
-  Team *team = team_create(threads > 1 ? threads : 1);
-  while ((code = corpus_next(&corpus, error)) > 0) {
+  Team *team;
+  code = team_create(threads, &team, error);
+  while (code >= 0 && (code = corpus_next(&corpus, error)) > 0) {
     counting.slices = corpus.slices.data;
     code = count_batch(&counting, team, corpus.slices.count, &line, all, error);
-    if (code < 0) break;
   }
   team_destroy(team);
   corpus_close(&corpus);

@@ -26,9 +26,9 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   CHECK(!r->job, "a rank loads one job");
   r->job = job;
   find_data_rank(r);
-  r->team = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads) : NULL;
-  if (job->teams) comm_set_idle(r->world, (Idle){lend, r->team});
-  int code = state_create(job_program(job, c), job->work_bytes[c], r->rank, &r->state, error);
+  int code = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
+  if (!code && job->teams) comm_set_idle(r->world, (Idle){lend, r->team});
+  if (!code) code = state_create(job_program(job, c), job->work_bytes[c], r->rank, &r->state, error);
   if (code) return code;
   state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
   code = create_executor(r, &job->train, c, &r->train, error);

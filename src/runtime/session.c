@@ -1,7 +1,7 @@
 // Ranks as threads that sleep until a task comes, or one rank in the caller's thread.
 #include "runtime/session.h"
+#include "base/thread.h"
 #include "comm/comm.h"
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -116,10 +116,7 @@ int session_load(Session *s, const Job *job, Error *error) { return session_run(
 // Opening and closing ---------------------------------------------------------------------------------------------------
 
 static int start_thread(Worker *w, Error *error) {
-  int status = pthread_create(&w->thread, NULL, rank_thread, w);
-  if (!status) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "rank %d of %d cannot be started as a thread: %s; the system limits threads (ulimit -u, a cgroup's pids.max) or memory (ulimit -v)",
-                   w->rank->rank, w->session->ranks, strerror(status));
+  return thread_start(&w->thread, rank_thread, w, error, "the thread of rank %d of %d", w->rank->rank, w->session->ranks);
 }
 
 static int start_threads(Session *s, Error *error) {

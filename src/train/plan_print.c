@@ -88,6 +88,13 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS];
 }
 
+int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
+  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
+  int64_t row[ROW_COUNT];
+  fill_column(&plan, coordinate, row);
+  return row[ROW_TOTAL];
+}
+
 static void print_cell(const Plan *plan, int64_t bytes) {
   if (plan->exact) fprintf(plan->out, " %16lld", (long long)bytes);
   else fprintf(plan->out, " %12s", units_bytes((double)bytes).s);

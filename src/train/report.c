@@ -29,8 +29,9 @@ void trainer_announce(const Trainer *t) {
 
 void trainer_measure_peak(Trainer *t) {
   int ranks = is_process(t) ? 1 : t->job->options.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
-  Team *team = team_create(threads < cores ? threads : cores);
-  t->peak_flops = t->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
+  Team *team;
+  int code = team_create(threads < cores ? threads : cores, &team, NULL); // refused: the ranks will say why
+  t->peak_flops = !code && t->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
   if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
   team_destroy(team);
   t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);

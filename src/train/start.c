@@ -4,6 +4,7 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
+#include "train/plan_print.h"
 #include "train/setup.h"
 #include <string.h>
 #include <time.h>
@@ -78,12 +79,14 @@ static int check_data(const Trainer *t, Error *error) {
 // Resident memory that the ranks will take, against what the machine has: the system would end the process without a word.
 static int check_memory(const Trainer *t, Error *error) {
   int pp = t->recipe->mesh.pp;
-  int64_t bytes = 0, available = memory_usage_available();
-  for (int c = 0; c < pp; c++) bytes += job_state_bytes(t->job, c) * (t->job->options.mesh.ranks / pp);
+  int64_t bytes = 0;
+  MemoryAvailable have = memory_usage_available_in("");
+  for (int c = 0; c < pp; c++)
+    bytes += plan_rank_bytes(t->recipe, &t->config, t->job, c) * (t->job->options.mesh.ranks / pp);
   if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
-  if (available < 0 || bytes <= available) return PLAIT_OK;
-  return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available (plait plan shows for what)",
-                   units_bytes((double)bytes).s, units_bytes((double)available).s);
+  if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
+  return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
+                   units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {

@@ -18,10 +18,16 @@ static void count(void *argument, int i) {
   job->count[i] += job->round;
 }
 
+static Team *create(TeamGroup *group, int threads) {
+  Team *team;
+  assert_int_equal(team_create_in(group, threads, &team, NULL), PLAIT_OK);
+  return team;
+}
+
 static void every_task_once(void **state) {
   static const int tasks[] = {0, 1, 2, 3, 7, 64, MOST};
   for (int threads = 0; threads <= 5; threads++) {
-    Team *team = threads ? team_create(threads) : NULL; // NULL: the caller alone
+    Team *team = threads ? create(NULL, threads) : NULL; // NULL: the caller alone
     assert_int_equal(team_size(team), threads ? threads : 1);
     for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
       Job job = {.round = 1};
@@ -34,7 +40,7 @@ static void every_task_once(void **state) {
 
 static void many_jobs(void **state) {
   enum { JOBS = 2000, TASKS = 5 };
-  Team *team = team_create(3);
+  Team *team = create(NULL, 3);
   Job job = {0};
   int expected = 0;
   for (int j = 0; j < JOBS; j++) {
@@ -50,7 +56,7 @@ static void many_jobs(void **state) {
 static void wait_for_all(void *argument, int i) { pthread_barrier_wait(argument); }
 static void really_parallel(void **state) {
   enum { THREADS = 4 };
-  Team *team = team_create(THREADS);
+  Team *team = create(NULL, THREADS);
   pthread_barrier_t barrier;
   pthread_barrier_init(&barrier, NULL, THREADS);
   for (int j = 0; j < 50; j++) team_run(team, THREADS, wait_for_all, &barrier);
@@ -62,7 +68,7 @@ static void really_parallel(void **state) {
 static void *rank(void *argument) {
   Job *job = argument;
   job->round = 1;
-  Team *team = team_create(2);
+  Team *team = create(NULL, 2);
   for (int j = 0; j < 500; j++) team_run(team, 10, count, job);
   team_destroy(team);
   return NULL;
@@ -94,7 +100,7 @@ static void shared_unit(void *argument, int slot, int64_t i) {
 typedef struct Helper { TeamGroup *group; int threads; atomic_int ready, stop, helped; } Helper;
 static void *helper(void *argument) {
   Helper *h = argument;
-  Team *team = team_create_in(h->group, h->threads);
+  Team *team = create(h->group, h->threads);
   atomic_store(&h->ready, 1);
   while (!atomic_load(&h->stop)) atomic_fetch_add(&h->helped, team_help(team));
   team_destroy(team);
@@ -108,7 +114,7 @@ static void teams_that_help(void **state) {
       memset(&s, 0, sizeof s);
       Helper h = {.group = team_group_create(2, helpers), .threads = threads};
       pthread_t thread;
-      s.owner = team_create_in(h.group, threads);
+      s.owner = create(h.group, threads);
       assert_int_equal(team_slots(s.owner), threads + helpers);
       assert_int_equal(team_size(s.owner), threads); // nobody lends yet
       assert_int_equal(pthread_create(&thread, NULL, helper, &h), 0);
@@ -131,7 +137,7 @@ static void teams_that_help(void **state) {
 }
 
 static void unused_team(void **state) { // destroyed before its threads have begun to wait
-  for (int j = 0; j < 100; j++) team_destroy(team_create(3));
+  for (int j = 0; j < 100; j++) team_destroy(create(NULL, 3));
   team_destroy(NULL);
 }
 

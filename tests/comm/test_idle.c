@@ -54,7 +54,8 @@ static int wait_for_last(PlaitComm *comm, PlaitStream *stream, Wait wait, int ra
 static int every_wait(Ranks *ranks, PlaitComm *world, int rank) {
   static Unit units[WAITS];
   int last = ranks->n - 1, all[RANKS] = {0, 1, 2};
-  Team *team = team_create_in(ranks->context, 1);
+  Team *team;
+  CHECK(!team_create_in(ranks->context, 1, &team, NULL));
   comm_set_idle(world, (Idle){lend, team});
   PlaitComm *comm;
   PlaitStream *stream;
@@ -91,7 +92,8 @@ static void test_waits(void **state) {
 // Rank 0 fails while rank 1 works and rank 2, which waits, helps it; all return with the sentence, and every unit is done.
 static int failure(Ranks *ranks, PlaitComm *world, int rank) {
   static Unit u;
-  Team *team = team_create_in(ranks->context, 1);
+  Team *team;
+  CHECK(!team_create_in(ranks->context, 1, &team, NULL));
   comm_set_idle(world, (Idle){lend, team});
   int x = 0, code = plait_barrier(world, NULL, NULL);
   if (rank == 0) {

@@ -168,9 +168,15 @@ static void run(const KernelEntry *entry, KernelCall *call, Team *team, const ch
 enum { TEAMS = 4 }; // none, two threads, three, and one that another thread helps now and then
 
 typedef struct Helper { TeamGroup *group; pthread_t thread; atomic_int stop; } Helper;
+static Team *create_team(TeamGroup *group, int threads) {
+  Team *team;
+  CHECK(!team_create_in(group, threads, &team, NULL));
+  return team;
+}
+
 static void *help(void *argument) {
   Helper *h = argument;
-  Team *team = team_create_in(h->group, 1);
+  Team *team = create_team(h->group, 1);
   while (!atomic_load(&h->stop))
     if (!team_help(team)) sched_yield();
   team_destroy(team);
@@ -204,7 +210,7 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
   if (!cpu_level_available(level)) skip();
   const Backend *backend = backend_cpu_at(level);
   Helper helper = {.group = team_group_create(2, 2)};
-  Team *team[TEAMS] = {NULL, team_create(2), team_create(3), team_create_in(helper.group, 1)};
+  Team *team[TEAMS] = {NULL, create_team(NULL, 2), create_team(NULL, 3), create_team(helper.group, 1)};
   assert_int_equal(pthread_create(&helper.thread, NULL, help, &helper), 0);
   int done[VARIANTS] = {0};
   const char *only = getenv("CASE"); // for debugging

@@ -225,7 +225,8 @@ typedef struct Busybody { pthread_t thread; TeamGroup *group; atomic_int stop; i
 static void nothing(void *argument, int i) {}
 static void *help_everybody(void *argument) {
   Busybody *b = argument;
-  Team *team = team_create_in(b->group, 1);
+  Team *team;
+  CHECK(!team_create_in(b->group, 1, &team, NULL));
   while (!atomic_load(&b->stop))
     if (team_help(team)) b->helped++;
     else {
