@@ -77,12 +77,33 @@ void file_unmap(FileMap *map) {
   *map = (FileMap){0};
 }
 
+int file_open(const char *path, int flags) {
+  int fd = open(path, flags | O_CLOEXEC, 0666);
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
+  close(fd);
+  errno = why;
+  return higher;
+}
+
+int file_open_standard(Error *error) {
+  for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    if (open("/dev/null", O_RDWR) != fd) // the lowest that is free
+      return error_set(error, PLAIT_FAILED, "descriptor %d is closed, and /dev/null cannot be opened in its place: %s",
+                       fd, strerror(errno));
+  }
+  return PLAIT_OK;
+}
+
 int file_begin(AtomicFile *file, const char *path, Error *error) {
   file->path = xstrdup(path);
   file->temporary = xformat("%s.tmp.%ld", path, (long)getpid());
-  file->stream = fopen(file->temporary, "wbe");
+  int fd = file_open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  file->stream = fd < 0 ? NULL : fdopen(fd, "wb");
   if (file->stream) return PLAIT_OK;
   int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+  if (fd >= 0) close(fd);
   file_abandon(file);
   return code;
 }

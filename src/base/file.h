@@ -15,6 +15,12 @@ typedef struct FileMap { const uint8_t *data; size_t size; } FileMap;
 int file_map(const char *path, FileMap *map, Error *error);
 void file_unmap(FileMap *map);
 
+// open() with mode 0666 and close-on-exec, but never as one of the descriptors 0 to 2: where an application has closed
+// these, what anybody prints must not land in the file. -1 and errno when it fails.
+int file_open(const char *path, int flags);
+// For programs, before all else: of the descriptors 0 to 2, those that are closed read and write /dev/null.
+int file_open_standard(Error *error);
+
 // Opens PATH.tmp.PID for writing; file_commit syncs and renames it to PATH; file_abandon removes it.
 typedef struct AtomicFile { FILE *stream; char *path, *temporary; } AtomicFile;
 int file_begin(AtomicFile *file, const char *path, Error *error);

@@ -1,8 +1,10 @@
 // The command plait: finds the subcommand in commands.def and calls it.
 #include "backend/cpu/cpu.h"
+#include "base/file.h"
 #include "base/map_guard.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -70,6 +72,8 @@ static int check_simd(const Command *command) {
 int main(int argc, char **argv) {
   if (argc < 2) return print_help(stderr), 2;
   const char *name = argv[1];
+  Error error = {0};
+  if (file_open_standard(&error)) return command_fail(name, &error);
   if (!strcmp(name, "--version") || !strcmp(name, "version")) return finish((printf("plait %s\n", PLAIT_VERSION), 0));
   if (!strcmp(name, "--help") || !strcmp(name, "-h")) return finish(print_help(stdout));
   if (!strcmp(name, "help")) return finish(argc > 2 ? help_of(argv[2]) : print_help(stdout));

@@ -2,6 +2,7 @@
 // step, version or session mark, and a summary of tag and value), so they are encoded by hand: protobuf-c and a
 // generated Event.proto would be a build dependency, and larger than this file. ONNX, when it comes, is another matter.
 #include "train/events.h"
+#include "base/file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +119,7 @@ int events_open(Events *e, const char *folder, int64_t first_step, double wall_t
     if (*c == '/') *c = '-';
   e->path = xformat("%s/" PREFIX "%010lld.%s.%ld", folder, later_than_all(folder, (long long)wall_time), host,
                     (long)getpid());
-  e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  e->fd = file_open(e->path, O_WRONLY | O_CREAT | O_EXCL);
   if (e->fd < 0) {
     int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", e->path, strerror(errno));
     free(e->path);

@@ -15,7 +15,7 @@ enum { LONGEST_LINE = 64 << 10 }; // longer ones are not ours
 
 int metrics_open(Metrics *metrics, const char *path, Error *error) {
   memset(metrics, 0, sizeof *metrics);
-  metrics->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  metrics->fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND);
   if (metrics->fd < 0) {
     int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
     metrics->fd = 0;

@@ -26,7 +26,7 @@ static int in_use(const char *path, int fd, Error *error) {
 static int take_lock(RunFolder *folder, Error *error) {
   char *name = run_folder_file(folder, "lock");
   int code = PLAIT_OK;
-  folder->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  folder->lock = file_open(name, O_RDWR | O_CREAT);
   if (folder->lock < 0) code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", name, strerror(errno));
   else if (flock(folder->lock, LOCK_EX | LOCK_NB)) {
     code = errno == EWOULDBLOCK ? in_use(folder->path, folder->lock, error)

@@ -1,6 +1,7 @@
 // Files: a new content is there whole or not at all, whoever dies or reads meanwhile; limits, maps, folders.
 #include "base/file.h"
 #include "base/map_guard.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -239,10 +240,42 @@ static void cut_short(void **state) {
   assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said)); // one line
 }
 
+// Where the descriptors 0 to 2 are closed, no file of ours takes their place: what is printed must not land in it.
+static int without_descriptors(void) {
+  AtomicFile file;
+  for (int fd = 0; fd <= 2; fd++) close(fd);
+  int fd = file_open(in("log"), O_WRONLY | O_CREAT);
+  if (fd <= 2 || fcntl(0, F_GETFD) >= 0 || !(fcntl(fd, F_GETFD) & FD_CLOEXEC)) return 1;
+  if (file_begin(&file, in("whole"), NULL) || fileno(file.stream) <= 2) return 2;
+  if (file_open("/no/where", O_RDONLY) != -1 || errno != ENOENT) return 3;
+  if (dup2(fd, 1) != 1 || file_open_standard(NULL)) return 4;
+  struct stat standard[3], null;
+  stat("/dev/null", &null);
+  for (int i = 0; i < 3; i++) fstat(i, &standard[i]);
+  if (standard[0].st_rdev != null.st_rdev || standard[2].st_rdev != null.st_rdev || !S_ISREG(standard[1].st_mode))
+    return 5; // 1 was open
+  return write(2, "x", 1) == 1 ? 0 : 6;
+}
+
+static void closed_descriptors(void **state) {
+  pid_t child = fork();
+  if (!child) _exit(without_descriptors());
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {TEST(commit_and_abandon), TEST(killed), TEST(full_disk), TEST(reader_beside_writer),
-                                     TEST(read_limits), TEST(maps), TEST(cut_short),
+  const struct CMUnitTest tests[] = {TEST(commit_and_abandon),
+                                     TEST(killed),
+                                     TEST(full_disk),
+                                     TEST(reader_beside_writer),
+                                     TEST(read_limits),
+                                     TEST(maps),
+                                     TEST(cut_short),
+                                     TEST(closed_descriptors),
                                      TEST(folders)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
