@@ -21,12 +21,13 @@ PLAIT_API_BEGIN
 // "0.1.0" of the library that runs; static memory.
 const char *plait_version(void);
 
-// Trains to schedule.steps, or to a SIGINT or SIGTERM: it then finishes the step, saves, and returns PLAIT_INTERRUPTED,
-// and the same call goes on from there. All that results lies in the folder run.dir: metrics.jsonl, checkpoints, the
-// effective recipe. When all steps are done already it only says so. Local ranks are threads of this process, which are
-// all gone when the call returns. `out` gets progress, one line every run.log_every steps where it is not a terminal.
-// It installs handlers for SIGINT and SIGTERM and ignores SIGPIPE and SIGXFSZ, and leaves them so: one call at a time
-// in a process, and none after one that was interrupted.
+// Trains to schedule.steps, or to a signal (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP or SIGXCPU): it then finishes the
+// step, saves, and returns PLAIT_INTERRUPTED, and the same call resumes from there. All that results lies in the folder
+// run.dir: metrics.jsonl, checkpoints, the effective recipe. When all steps are done already it only says so. Local
+// ranks are threads of this process, which are all gone when the call returns. `out` gets progress, one line every
+// run.log_every steps where it is not a terminal. It installs handlers for these signals (not where they are ignored),
+// the first of which says so on stderr, ignores SIGPIPE and SIGXFSZ, and leaves them so: one call at a time in a
+// process, and none after one that was interrupted.
 int plait_train(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
 // Prints what training would take: memory of each rank by category, and FLOPs. Compiles the recipe as plait_train does,

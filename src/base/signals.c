@@ -1,32 +1,86 @@
-// The stop flag and its handler. The flag is the one thing here that a signal handler forces to be global.
+// The stop flag and its handler. The flag and what is announced are what a signal handler forces to be global.
 #include "base/signals.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile atomic_int stop_signal;
+static const char *_Atomic announced, *_Atomic before; // before: what makes room for it on a terminal
 
-static void on_signal(int number) {
-  int none = 0;
-  if (atomic_compare_exchange_strong(&stop_signal, &none, number)) return;
-  signal(number, SIG_DFL); // the second one: die of it, so that the shell sees why
-  raise(number);
+static const struct {
+  int number;
+  const char *name;
+  SignalAction action;
+} signals[] = {
+#define SIGNAL(name, action, sender) {name, #name, SIGNAL_##action},
+#include "base/signals.def"
+#undef SIGNAL
+};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+static int find(int number) {
+  int i = 0;
+  while (i < SIGNALS && signals[i].number != number) i++;
+  return i;
 }
 
-void signals_install(void) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART; // file writes in progress are not to fail with EINTR
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-  action.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &action, NULL);
-  sigaction(SIGXFSZ, &action, NULL);
+const char *signals_name(int number) {
+  int i = find(number);
+  return i < SIGNALS ? signals[i].name : "a signal";
+}
+
+// Only what a signal handler may call. One write, so that the line stays whole.
+static void announce(int number) {
+  const char *const parts[] = {atomic_load(&before),    "plait: ", signals_name(number), ": ",
+                               atomic_load(&announced), "\n"};
+  char line[256];
+  size_t n = 0;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (const char *c = parts[i]; *c && n < sizeof line; c++) line[n++] = *c;
+  ssize_t ignored = write(STDERR_FILENO, line, n);
+  (void)ignored;
+}
+
+static void on_signal(int number) {
+  int none = 0, saved = errno, i = find(number);
+  if (atomic_compare_exchange_strong(&stop_signal, &none, number)) {
+    if (atomic_load(&announced)) announce(number);
+  } else if (i < SIGNALS && signals[i].action == SIGNAL_STOP) {
+    signal(number, SIG_DFL); // the second one: die of it, so that the shell sees why
+    raise(number);
+  }
+  errno = saved;
+}
+
+void signals_install(const char *announcement) {
+  atomic_store(&before, isatty(STDERR_FILENO) ? "\n" : "");
+  atomic_store(&announced, announcement);
+  for (int i = 0; i < SIGNALS; i++) {
+    struct sigaction action, old;
+    memset(&action, 0, sizeof action);
+    sigfillset(&action.sa_mask); // one handler after the other: the first signal is the first to come
+    action.sa_handler = signals[i].action == SIGNAL_IGNORE ? SIG_IGN : on_signal;
+    action.sa_flags = SA_RESTART; // file writes in progress are not to fail with EINTR
+    if (!sigaction(signals[i].number, NULL, &old) && old.sa_handler != SIG_IGN)
+      sigaction(signals[i].number, &action, NULL);
+  }
 }
 
 bool signals_stop(void) { return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0; }
 
 int signals_number(void) { return atomic_load(&stop_signal); }
 
+int signals_exit_status(void) { return signals_stop() ? 128 + signals_number() : 0; }
+
 void signals_request_stop(int number) { atomic_store(&stop_signal, number); }
+
+void signals_list(SignalAction action, char *text, size_t size) {
+  size_t n = 0;
+  *text = 0;
+  for (int i = 0; i < SIGNALS; i++)
+    if (signals[i].action == action && n < size)
+      n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", signals[i].name);
+}

@@ -147,7 +147,11 @@ static int run(Eval *e, const Launch *launch, Error *error) {
   int code = session_run(e->model.session, evaluate, e, error);
   if (isatty(STDERR_FILENO) && launch->rank == 0) fputs("\033[K", stderr);
   if (code < 0) return code;
-  if (signals_stop()) return error_set(error, PLAIT_INTERRUPTED, "stopped by a signal");
+  if (signals_stop()) {
+    error_set(error, PLAIT_INTERRUPTED, "stopped by %s before the end, so that there is no result", signals_name(signals_number()));
+    if (launch->rank) error->message[0] = 0; // all say the same
+    return PLAIT_INTERRUPTED;
+  }
   if (launch->rank == 0 && e->tokens <= 0)
     code = error_set(error, PLAIT_BAD_INPUT, "%s has no token to predict", e->data ? e->data : "data.valid");
   return launch_agree(launch, code, error);
@@ -214,8 +218,8 @@ int cmd_eval(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   Launch launch;
-  signals_install();
   int code = launch_begin(&launch, &error);
+  signals_install(launch.rank ? NULL : "stopping after this batch; a second signal ends it at once");
   if (!code) code = prepare(&e, &operands, &launch, &error);
   if (!code) code = run(&e, &launch, &error);
   if (!code && launch.rank == 0) print_result(&e);

@@ -1,5 +1,6 @@
 // plait export: a checkpoint as a Hugging Face folder, verified.
 #include "base/file.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/safetensors.h"
@@ -15,7 +16,10 @@ typedef struct Export {
   json_t *dtypes; // of the folder that the model came from; owned
 } Export;
 
+// A signal ends it here, so that huggingface_save removes the folder that it has begun.
 static int read_parameter(void *context, const char *name, int64_t elements, float *out, Error *error) {
+  if (signals_stop())
+    return error_set(error, PLAIT_INTERRUPTED, "stopped by %s, nothing was written", signals_name(signals_number()));
   return model_source_read(context, name, elements, out, error);
 }
 
@@ -95,6 +99,7 @@ int cmd_export(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
+  signals_install(NULL);
   int code = export(&e, operands.words[0], &error);
   json_decref(e.dtypes);
   model_source_close(&e.source);

@@ -213,10 +213,11 @@ int cmd_generate(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   Launch launch;
-  signals_install();
+  signals_install(NULL); // a token takes no time
   int code = launch_begin(&launch, &error);
   g.out = launch.rank ? fopen("/dev/null", "w") : stdout;
   if (!code) code = generate(&g, &operands, &launch, &error);
+  if (!code && signals_stop()) code = PLAIT_INTERRUPTED;
   if (launch.rank && g.out) fclose(g.out);
   return command_end("generate", code, &launch, &error);
 }

@@ -1,6 +1,7 @@
 // The option parser that the subcommands share, and their --help.
 #include "cmd/options.h"
 #include "base/nearest.h"
+#include "base/signals.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -164,5 +165,5 @@ int options_parse(const CommandHelp *help, const Option *options, int option_cou
 
 int command_fail(const char *name, const Error *error) {
   if (error->message[0]) fprintf(stderr, "plait %s: %s\n", name, error->message);
-  return error_exit_status(error->code);
+  return error->code == PLAIT_INTERRUPTED ? signals_exit_status() : error_exit_status(error->code);
 }

@@ -52,5 +52,5 @@ enum { OPTIONS_OK = -1 };
 int options_parse(const CommandHelp *help, const Option *options, int option_count, int least_operands,
                   int most_operands, int argc, char **argv, Operands *operands);
 
-// Prints "plait NAME: message" on stderr and returns the exit status for error->code.
+// Prints "plait NAME: message" on stderr and returns the exit status for error->code; after a signal 128 + its number.
 int command_fail(const char *name, const Error *error);

@@ -125,7 +125,7 @@ static int show_progress(void *argument, const CorpusCounts *counts, Error *erro
   Tokenize *job = argument;
   double t = now();
   if (signals_stop())
-    return error_set(error, PLAIT_INTERRUPTED, "stopped by signal %d, nothing was written", signals_number());
+    return error_set(error, PLAIT_INTERRUPTED, "stopped by %s, nothing was written", signals_name(signals_number()));
   if (!isatty(STDERR_FILENO) || t < job->shown + 0.5) return PLAIT_OK;
   job->shown = t;
   fprintf(stderr, "\r\033[K%s of %s, %s tokens, %.1f MB/s", units_bytes((double)counts->bytes).s,
@@ -194,7 +194,7 @@ static int run(Tokenize *job, Operands operands, Error *error) {
   if (code >= 0) code = check_files(job, error);
   if (code < 0) return code;
   if (!job->threads) job->threads = usable_cores();
-  if (!job->train) signals_install(); // training holds no file open: a signal may end it at once
+  if (!job->train) signals_install(NULL); // training holds no file open: a signal may end it at once
   job->started = now();
   return job->train ? train(job, error) : tokenize(job, error);
 }
@@ -233,6 +233,5 @@ int cmd_tokenize(int argc, char **argv) {
   vec_free(&job.files);
   if (code >= 0) return 0;
   if (job.shown > 0) fputs("\r\033[K", stderr);
-  int failed = command_fail("tokenize", &error);
-  return code == PLAIT_INTERRUPTED ? 1 : failed; // nothing was written, so it did not succeed
+  return command_fail("tokenize", &error);
 }

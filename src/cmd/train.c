@@ -1,20 +1,34 @@
 // plait train RECIPE [key=value …]
+#include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
 #include "cmd/options.h"
 #include "train/setup.h"
 #include "train/train.h"
 #include <limits.h>
+#include <stdio.h>
+
+static void describe(char *text, size_t size) {
+  char stop[80], repeat[80];
+  signals_list(SIGNAL_STOP, stop, sizeof stop);
+  signals_list(SIGNAL_REPEAT, repeat, sizeof repeat);
+  snprintf(text, size,
+           "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys\n"
+           "given after the recipe override it; docs/recipes.md lists them all.\n"
+           "Ctrl-C and other signals (%s, %s)\n"
+           "stop a run in order: it finishes the step, saves a checkpoint and ends with exit status 128 + the signal's\n"
+           "number. The same command then resumes from there. A second signal ends the run at once, unless it is one\n"
+           "that the system repeats (%s).",
+           stop, repeat, repeat);
+}
 
 int cmd_train(int argc, char **argv) {
-  const CommandHelp help = {
-      "train", "RECIPE [key=value …]",
-      "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys given behind the "
-      "recipe override it. docs/recipes.md lists them all. Ctrl-C (SIGINT) or SIGTERM ends the step, saves a checkpoint and "
-      "stops with exit status 130 or 143; the same command then goes on from there. A second signal ends it at once.",
-      "  plait train recipes/demo.yaml\n"
-      "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
-      "  plait train runs/demo/recipe.yaml            # repeats a run\n"};
+  char summary[800];
+  describe(summary, sizeof summary);
+  const CommandHelp help = {"train", "RECIPE [key=value …]", summary,
+                            "  plait train recipes/demo.yaml\n"
+                            "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
+                            "  plait train runs/demo/recipe.yaml            # repeats a run\n"};
   Operands operands;
   int status = options_parse(&help, NULL, 0, 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

@@ -166,7 +166,7 @@ static int run_ranks(Trainer *t, Error *error) {
 static int run(Trainer *t, Error *error) {
   trainer_announce(t);
   trainer_measure_peak(t);
-  signals_install();
+  signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
   t->memory_before = memory_usage_anonymous();
   progress_start(&t->progress, t->out, t->first_step, t->recipe->schedule.steps, t->recipe->run.log_every);

@@ -37,7 +37,8 @@ export group
 
 if ! sanitized; then # a sanitizer's shadow memory does not fit into any
   # shellcheck disable=SC2086
-  (ulimit -S -s 65536 && ulimit -v 1000000 || exit 1
+  (failures=0
+    ulimit -S -s 65536 && ulimit -v 1000000 || exit 1
     refuse 1 "^plait train: rank [01]: thread [0-9]+ of 32 cannot be started: .*; limits here: .*ulimit -v is 1.02 GB; take fewer" "$PLAIT" train recipe.yaml $many run.dir=space
     refuse 1 "^plait tokenize: thread [0-9]+ of 64 cannot be started: .*ulimit -v is 1.02 GB" "$PLAIT" tokenize --threads 64 --tokenizer tokenizer.json --out few text-00.txt
     refuse 1 "^plait tokenize: thread [0-9]+ of 64 cannot be started: .*ulimit -v is 1.02 GB" "$PLAIT" tokenize --threads 64 --train --vocab-size 300 --out few.json text-00.txt

@@ -161,7 +161,7 @@ static void test_memory(void **state) {
 static void test_signals(void **state) {
   pid_t child = fork();
   if (child == 0) {
-    signals_install();
+    signals_install(NULL);
     if (signals_stop()) _exit(1);
     raise(SIGTERM);
     if (!signals_stop() || signals_number() != SIGTERM) _exit(2);
