@@ -34,7 +34,8 @@ refused_singleton() {
   fail "singletons ($*)"
   cat output
 }
-if "$MPIRUN" --version 2>&1 | grep -q 'Open MPI\|Open RTE'; then refused_singleton PMI_SIZE=2 PMI_RANK=0
+open_mpi() { "$MPIRUN" --version 2>&1 | grep -q 'Open MPI\|Open RTE'; }
+if open_mpi; then refused_singleton PMI_SIZE=2 PMI_RANK=0
 else refused_singleton OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0; fi
 
 # ---- signals, and on under another layout ----
@@ -61,6 +62,21 @@ ranks 2 "$PLAIT" train recipe.yaml $slow mesh.dp=1 mesh.tp=2 parallel.zero=0 run
   { cat log; fail "going on under tp 2"; }
 paste <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' whole/metrics.jsonl) <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' stopped/metrics.jsonl) |
   awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 1e-9 * $1)) bad = 1 } END { exit bad || NR != 40 }' || fail "another run after the stop"
+
+# Open MPI's launcher passes SIGUSR1 on to all ranks, of which one says so.
+if open_mpi; then
+  # shellcheck disable=SC2086
+  ranks 2 "$PLAIT" train recipe.yaml $slow run.dir=warned checkpoint.every=0 >log 2>&1 &
+  running=$!
+  wait_for grep -q '"step": 3,' warned/metrics.jsonl || die "the run does not start"
+  # shellcheck disable=SC2046 # one word
+  kill -USR1 $(ps -o ppid= "$(processes warned | head -1)") || die "there is no launcher"
+  wait "$running"
+  status=$?
+  running=
+  [ "$status" -eq 138 ] && [ "$(grep -c 'plait: SIGUSR1: stopping after this step' log)" -eq 1 ] && grep -q 'stopped by signal 10 after step .*, which is saved' log ||
+    { cat log; fail "SIGUSR1 to the launcher: status $status"; }
+fi
 
 # What follows is a matter of seconds, which mean little in a build with sanitizers.
 sanitized && finish
