@@ -93,13 +93,15 @@ static const char *output_of(const char *command, char *line, size_t size) {
 
 // The machine --------------------------------------------------------------------------------------------------------
 
-// How many cores' time the control groups of this process grant it, as docker run --cpus sets it; a great many without a limit.
+// How many cores' time the control groups of this process grant it, as docker run --cpus sets it; a great many without
+// a limit.
 static double cores_granted(void) {
   double least = 1 << 20;
   ControlGroup g;
   for (int more = control_group_find("", "cpu", &g); more; more = control_group_up(&g)) {
     char text[64];
-    double quota = (double)control_group_number(&g, "cpu.cfs_quota_us", NULL), period = (double)control_group_number(&g, "cpu.cfs_period_us", NULL);
+    double quota = (double)control_group_number(&g, "cpu.cfs_quota_us", NULL),
+           period = (double)control_group_number(&g, "cpu.cfs_period_us", NULL);
     control_group_text(&g, "cpu.max", text, sizeof text);
     if (g.version == 2 && sscanf(text, "%lf %lf", &quota, &period) != 2) quota = -1; // "max 100000"
     if (quota > 0 && period > 0 && quota / period < least) least = quota / period;
@@ -152,7 +154,8 @@ static void tell_memory(void) {
   say(GOOD, "memory", "%s, %s of it available%s", bytes > 0 ? units_bytes(bytes).s : "unknown",
       m.bytes >= 0 ? units_bytes((double)m.bytes).s : "an unknown part", m.why);
   if (m.limit && ((double)m.limit < bytes || bytes <= 0)) {
-    say(LOOK, "memory", "a control group allows %s; a process that takes more is killed", units_bytes((double)m.limit).s);
+    say(LOOK, "memory", "a control group allows %s; a process that takes more is killed",
+        units_bytes((double)m.limit).s);
     advice(NULL, "keep plait plan's total below it, or raise the limit (docker run --memory, MemoryMax=)");
   }
 }
@@ -203,6 +206,20 @@ static void tell_gpus(void) {
 
 // The build ----------------------------------------------------------------------------------------------------------
 
+// What a plait that was built without MPI needs beside the launcher that is here, by whose it is.
+static const char *missing_for_mpi(void) {
+  char line[256] = "";
+  const char *launcher = on_path("mpirun") ? "mpirun --version" : on_path("mpiexec") ? "mpiexec --version" : NULL;
+  if (launcher) output_of(launcher, line, sizeof line);
+  if (strstr(line, "Open MPI") || strstr(line, "OpenRTE") || strstr(line, "Open RTE"))
+    return "apt-get install libopenmpi-dev, then make (Open MPI's launcher is here, its headers and libraries were not "
+           "when plait was built)";
+  if (strstr(line, "HYDRA"))
+    return "apt-get install libmpich-dev, then make (MPICH's launcher is here, its headers and libraries were not when "
+           "plait was built)";
+  return "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make";
+}
+
 static void tell_mpi(void) {
   static const char *const launchers[] = {"mpirun", "mpiexec", "srun"};
   char found[64] = "", version[1 << 14];
@@ -215,8 +232,7 @@ static void tell_mpi(void) {
       *found ? found : "none");
   if (good) return;
   advice("ranks as processes, on more than one machine (run.comm: mpi)",
-         library ? "apt-get install openmpi-bin, or mpich"
-                 : "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make");
+         library ? "apt-get install openmpi-bin, or mpich" : missing_for_mpi());
 }
 
 static void tell_build(void) {

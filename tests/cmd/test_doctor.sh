@@ -29,6 +29,20 @@ expect "^ok  pcre2 +$(pkg-config --modversion libpcre2-8) " "$PLAIT" doctor
 expect '^ok  SIMD +portable chosen, PLAIT_SIMD is portable' env PLAIT_SIMD=portable "$PLAIT" doctor
 expect '^!!  SIMD +PLAIT_SIMD is "avx3"; allowed: reference, portable, avx2, avx512, avx512_bf16 or amx' env PLAIT_SIMD=avx3 "$PLAIT" doctor
 
+# Built without MPI, where a launcher is: whose headers and libraries are missing. (.ci/run has such a build.)
+if "$PLAIT" doctor | grep -q '^--  MPI  *built with no MPI'; then
+  mkdir "$work/bin"
+  while IFS=$'\t' read -r version package; do
+    printf '#!/bin/sh\necho "%s"\n' "$version" >"$work/bin/mpirun"
+    chmod +x "$work/bin/mpirun"
+    expect "^ +how: apt-get install $package, then make" env PATH="$work/bin:/usr/bin:/bin" "$PLAIT" doctor
+  done <<END
+mpirun (Open MPI) 4.1.4	libopenmpi-dev
+HYDRA build details:	libmpich-dev
+another one	libopenmpi-dev openmpi-bin .or libmpich-dev mpich.
+END
+fi
+
 # every missing part says what it would enable, and every advice stands below a part
 expect '^--  clang +not on PATH' env PATH=/nowhere "$PLAIT" doctor
 expect '^ +how: apt-get install clang' env PATH=/nowhere "$PLAIT" doctor
