@@ -80,9 +80,10 @@ static int known(const Watchdog *w, int rank) { return is_here(w, rank) || monit
 static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   const Seen *s = &w->seen[rank];
   char call[160];
+  int activity = s->activity;
   comm_last_describe(call_of(w, rank), call, sizeof call);
   int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host, is_silent(w, rank) ? "gives no sign of life" : "stands still",
-                   now() - s->since, activities[s->activity].doing);
+                   now() - s->since, activities[activity].doing);
   if (s->step > 0 && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, " %lld", (long long)s->step);
   if (n > 0 && (size_t)n < size) snprintf(text + n, size - (size_t)n, "; %s", call);
 }
@@ -105,8 +106,9 @@ static int passed_limit(const Watchdog *w) {
   double time = now(), patience = w->count < w->ranks && !monitors(w) ? grace : w->first ? grace / 2 : 0;
   for (int r = 0; r < w->ranks; r++) {
     const Seen *s = &w->seen[r];
-    double limit = w->limit[s->activity];
-    if (known(w, r) && s->activity != ACTIVITY_END && limit > 0 && time - s->since > limit + patience) return r;
+    int activity = s->activity; // gcc 12 loads an atomic index as if it were plain: "w->limit[s->activity]"
+    double limit = w->limit[activity];
+    if (known(w, r) && activity != ACTIVITY_END && limit > 0 && time - s->since > limit + patience) return r;
   }
   return -1;
 }
