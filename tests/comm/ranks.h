@@ -1,6 +1,8 @@
 // Runs one function on every rank of a fresh local world, each in a thread of its own.
 #pragma once
 #include "plait/comm.h"
+#include <sched.h>
+#include <time.h>
 
 typedef struct Ranks {
   int n;
@@ -22,3 +24,9 @@ int ranks_can_fail(void);
 int ranks_fail(Ranks *ranks, int rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define EXPECT(condition)                                                                                              \
   do { if (!(condition)) return ranks_fail(ranks, rank, "%s:%d: %s", __FILE__, __LINE__, #condition); } while (0)
+// Waits for a condition. A minute in vain is a failure.
+#define AWAIT(condition)                                                                                               \
+  do {                                                                                                                 \
+    for (time_t end = time(NULL) + 60; !(condition); sched_yield())                                                    \
+      if (time(NULL) > end) return ranks_fail(ranks, rank, "%s:%d: in vain for %s", __FILE__, __LINE__, #condition);   \
+  } while (0)

@@ -1,6 +1,7 @@
 // Streams and events, messages, sub-communicators, mismatched calls, bad arguments and aborts.
 #include "base/dtype.h"
 #include "base/error.h"
+#include "comm/comm.h"
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,8 +98,8 @@ static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   if (code) return code;
   if (rank == 0) {
     plait_barrier(comm, stream, &event);
-    usleep(20000);
-    early = plait_event_done(event) != 0;
+    AWAIT(plait_event_done(event) || comm_last_waits(comm_last(ranks->world, rank))); // the stream is in the barrier
+    for (int i = 0; i < 1000; i++) early |= plait_event_done(event) != 0;
   }
   int go = 1; // rank 1 enters the barrier only after rank 0 has looked
   if (rank == 0) code = plait_send(comm, &(PlaitBuffer){&go, NULL, 1}, 1, PLAIT_INT32, 1, NULL, NULL);
@@ -170,16 +171,25 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
-// Two receives on two streams: the first issued gets the first message, though its stream starts later.
+static int receives_now(const Ranks *ranks, int rank) {
+  char text[160];
+  uint64_t last = comm_last(ranks->world, rank);
+  comm_last_describe(last, text, sizeof text);
+  return comm_last_waits(last) && strstr(text, "recv");
+}
+
+// Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second stream
+// begins, it has both to choose from.
 static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
-  int x[2] = {1, 2}, code = 0;
-  PlaitEvent sent[2];
+  int x[2] = {1, 2}, go = 0, code = 0;
+  PlaitEvent sent[2], received = {0};
   if (rank == 0) {
     for (int i = 0; i < 2 && !code; i++)
       code = plait_send(comm, &(PlaitBuffer){&x[i], NULL, 1}, 1, PLAIT_INT32, 1, NULL, &sent[i]);
-    usleep(20000); // by now the second stream has both to choose from
+    if (!code) code = plait_barrier(comm, NULL, NULL); // both are sent
+    if (!code) code = plait_recv(comm, &(PlaitBuffer){NULL, &go, 1}, 1, PLAIT_INT32, 1, NULL, NULL); // the second stream receives
     int early = plait_event_done(sent[0]) != 0;
-    if (!code) code = plait_barrier(comm, NULL, NULL);
+    if (!code) code = plait_barrier(comm, NULL, NULL); // the first stream starts
     if (!code) code = plait_event_wait(sent[0]);
     if (!code) code = plait_event_wait(sent[1]);
     EXPECT(!early);
@@ -187,10 +197,15 @@ static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
   }
   PlaitStream *late, *early;
   if ((code = plait_stream_create(comm, &late, NULL)) || (code = plait_stream_create(comm, &early, NULL))) return code;
+  code = plait_barrier(comm, NULL, NULL);
   plait_barrier(comm, late, NULL);
+  AWAIT(comm_last_waits(comm_last(ranks->world, rank)));
   plait_recv(comm, &(PlaitBuffer){NULL, &x[1], 1}, 1, PLAIT_INT32, 0, late, NULL);
-  plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, NULL);
-  code = plait_stream_synchronize(early);
+  plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, &received);
+  AWAIT(plait_event_done(received) || receives_now(ranks, rank));
+  for (int i = 0; i < 1000; i++) plait_event_done(received); // a moment in which it must not take the first message
+  if (!code) code = plait_send(comm, &(PlaitBuffer){&go, NULL, 1}, 1, PLAIT_INT32, 0, NULL, NULL);
+  if (!code) code = plait_stream_synchronize(early);
   plait_stream_destroy(early);
   plait_stream_destroy(late);
   EXPECT(x[1] == 1 && x[0] == 2);
@@ -373,7 +388,7 @@ static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitBuffer list = {&x, &x, 1};
   PlaitEvent sent;
   if (rank == 0) {
-    usleep(20000);
+    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? comm_last(ranks->world, r) : (uint64_t)comm_last_waits(comm_last(ranks->world, r)));
     plait_world_abort(ranks->world, "the disk is full");
     plait_world_abort(ranks->world, "only the first message counts");
   }

@@ -13,14 +13,22 @@
 
 enum { RANKS = 3, UNITS = 200, MOST_SLOTS = 8 };
 
-typedef struct Unit { atomic_int runs, slot_busy[MOST_SLOTS], doubled; int written[UNITS]; pthread_t owner; atomic_int helped; } Unit;
+typedef struct Unit { atomic_int runs, slot_busy[MOST_SLOTS], doubled; int written[UNITS]; pthread_t owner; time_t end; atomic_int helped; } Unit;
+
+static void unit_init(Unit *u) {
+  memset(u, 0, sizeof *u);
+  u->owner = pthread_self();
+  u->end = time(NULL) + 60;
+}
 
 static void unit(void *argument, int slot, int64_t i) {
   Unit *u = argument;
+  int mine = pthread_equal(pthread_self(), u->owner);
+  if (!mine) atomic_fetch_add(&u->helped, 1);
+  while (mine && !atomic_load(&u->helped) && time(NULL) < u->end) sched_yield(); // the owner's units wait until somebody helps
   if (atomic_fetch_add(&u->slot_busy[slot], 1)) atomic_store(&u->doubled, 1);
   u->written[i]++; // plain: the owner reads it after the job, and TSan would tell
   usleep(100);
-  if (!pthread_equal(pthread_self(), u->owner)) atomic_fetch_add(&u->helped, 1);
   atomic_fetch_sub(&u->slot_busy[slot], 1);
   atomic_fetch_add(&u->runs, 1);
 }
@@ -64,8 +72,7 @@ static int every_wait(Ranks *ranks, PlaitComm *world, int rank) {
   for (int w = 0; w < WAITS && !code; w++) {
     Unit *u = &units[w];
     if (rank == last) {
-      memset(u, 0, sizeof *u);
-      u->owner = pthread_self();
+      unit_init(u);
       team_each(team, UNITS, unit, u);
       for (int i = 0; i < UNITS; i++) EXPECT(u->written[i] == 1);
       EXPECT(u->runs == UNITS && !u->doubled);
@@ -95,13 +102,12 @@ static int failure(Ranks *ranks, PlaitComm *world, int rank) {
   Team *team;
   CHECK(!team_create_in(ranks->context, 1, &team, NULL));
   comm_set_idle(world, (Idle){lend, team});
+  if (rank == 1) unit_init(&u);
   int x = 0, code = plait_barrier(world, NULL, NULL);
   if (rank == 0) {
-    usleep(5000);
+    AWAIT(atomic_load(&u.helped));
     plait_world_abort(ranks->world, "the disk is full");
   } else if (rank == 1) {
-    memset(&u, 0, sizeof u);
-    u.owner = pthread_self();
     team_each(team, UNITS, unit, &u);
     EXPECT(u.runs == UNITS && u.helped);
   }
