@@ -73,7 +73,7 @@ head -1 layouts # the seed
 sampled=0
 while IFS=$'\t' read -r -u 3 n keys name; do
   # shellcheck disable=SC2086
-  "$PLAIT" plan recipe.yaml $settings $keys >/dev/null 2>&1 || continue # a size that this model has not got
+  "$PLAIT" plan recipe.yaml $settings $keys >log 2>&1 || { grep -q 'has only [0-9]* layers' log || fail "$name: $(tail -1 log)"; continue; }
   # shellcheck disable=SC2086
   like_one "$name" "$n" $keys
   sampled=$((sampled + 1))
