@@ -39,7 +39,7 @@ expect() {
   if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" "$work/output"; then
     fail "$*"
     printf '  status %s, expected %s; expected to match: %s\n' "$got" "$status" "$pattern"
-    sed 's/^/  | /' "$work/output" | tail -20
+    sed 's/^/  | /' "$work/output" | tail -"$(sanitized && echo 100 || echo 20)" # a sanitizer's report is long
   fi
 }
 
