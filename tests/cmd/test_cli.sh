@@ -37,12 +37,15 @@ refuse 2 'unknown command "xyzzy-plugh"' "$PLAIT" xyzzy-plugh
 refuse 2 'unknown command "recpe"; did you mean recipe\?' "$PLAIT" help recpe
 
 # every command in the list has help with examples, and a version
+commands=0
 for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
   expect 0 "^usage: plait $command" "$PLAIT" "$command" --help
   expect 0 '^examples:' "$PLAIT" "$command" --help
   expect 0 '^plait [0-9]' "$PLAIT" "$command" --version
   refuse 2 "^plait $command: unknown option --no-such-thing" "$PLAIT" "$command" --no-such-thing
+  commands=$((commands + 1))
 done
+[ "$commands" -eq "$(grep -c '^COMMAND(' "$SOURCE/src/cmd/commands.def")" ] || { echo "FAILED: help lists $commands commands"; failures=$((failures + 1)); }
 
 if [ -e /dev/full ]; then
   expect 1 'cannot be written' sh -c '"$1" --help >/dev/full' sh "$PLAIT"

@@ -251,7 +251,8 @@ static void test_waiting_is_reported(void **state) {
   Loader *loader = open_loader(&config, 0);
   Error error = {0};
   double waited = 0, sum = 0;
-  for (int i = 0; i < 10; i++) {
+  time_t end = time(NULL) + 60; // or the loader is always ahead, on a busy machine
+  for (int i = 0; i < 10 || (sum == 0 && time(NULL) < end); i++) {
     Batch *batch;
     assert_int_equal(loader_next(loader, &batch, &waited, &error), 0);
     sum += waited;

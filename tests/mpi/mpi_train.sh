@@ -92,8 +92,8 @@ wait "$running"
 status=$?
 running=
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "a process was killed: status $status"
-sleep 1
-[ -z "$(processes killed)" ] || fail "processes are left over"
+none() { [ -z "$(processes "$1")" ]; }
+wait_for none killed || fail "processes are left over"
 
 # ---- a process that stands still ----
 
@@ -117,9 +117,8 @@ for victim in 0 1; do
   wait "$running"
   status=$?
   running=
-  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - began)) -lt 30 ] || fail "rank $victim was stopped: status $status after $((SECONDS - began)) s"
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - began)) -lt 100 ] || fail "rank $victim was stopped: status $status after $((SECONDS - began)) s"
   grep -q "plait: rank $victim on .* gives no sign of life .*; its last collective, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
-  sleep 1
-  [ -z "$(processes "still$victim")" ] || fail "processes are left over"
+  wait_for none "still$victim" || fail "processes are left over"
 done
 finish
