@@ -176,6 +176,27 @@ static int check_wanted(const Checkpoint *c, const CheckpointTensor *w, const Ma
   return PLAIT_OK;
 }
 
+static Box whole_box(const CheckpointTensor *piece, int64_t stride[BOX_MAX_RANK]) {
+  Box whole = {.rank = piece->rank};
+  memcpy(whole.local, piece->global, sizeof whole.local);
+  box_strides(&whole, stride);
+  return whole;
+}
+
+void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype) {
+  int64_t from[BOX_MAX_RANK] = {0}, to[BOX_MAX_RANK] = {0};
+  Box part = checkpoint_box(piece), all = whole_box(piece, to);
+  checkpoint_strides(piece, from);
+  if (box_elements(&part)) box_copy(&part, whole, &all, to, dtype, piece->data, &part, from, piece->dtype);
+}
+
+void checkpoint_tensor_from_whole(const CheckpointTensor *piece, const void *whole, Dtype dtype) {
+  int64_t from[BOX_MAX_RANK] = {0}, to[BOX_MAX_RANK] = {0};
+  Box part = checkpoint_box(piece), all = whole_box(piece, from);
+  checkpoint_strides(piece, to);
+  if (box_elements(&part)) box_copy(&part, piece->data, &part, to, piece->dtype, whole, &all, from, dtype);
+}
+
 static int fill(Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *t, Error *error) {
   Box wanted = checkpoint_box(w), both;
   int64_t to[BOX_MAX_RANK] = {0}, from[BOX_MAX_RANK] = {0};

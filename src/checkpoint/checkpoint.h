@@ -24,6 +24,11 @@ typedef struct CheckpointTensor {
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
 } CheckpointTensor;
 
+// Copies a piece into its place of the whole tensor (row-major, of shape global), or the piece's elements from there. The dtype is
+// that of `whole`. An empty piece copies nothing.
+void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype);
+void checkpoint_tensor_from_whole(const CheckpointTensor *piece, const void *whole, Dtype dtype);
+
 // Saving. `extra` (borrowed, may be NULL) is a JSON object of the caller's own: tokens seen, recipe, loop state.
 int checkpoint_begin(const char *dir, int64_t step, Error *error); // creates DIR; clears every stale step-*.tmp
 int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count,

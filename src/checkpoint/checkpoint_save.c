@@ -417,18 +417,11 @@ static int check_group(const char *path, const Group *group, Error *error) {
 static int write_group(SafetensorsWriter *w, const Group *group, Error *error) {
   const CheckpointTensor *first = group->pieces[0];
   Box whole = {.rank = first->rank};
-  int64_t to[BOX_MAX_RANK], from[BOX_MAX_RANK];
   memcpy(whole.local, first->global, sizeof whole.local);
-  box_strides(&whole, to);
   if (group->count == 1) return stream_piece(w, first, error); // it covers the tensor
   size_t bytes = (size_t)box_elements(&whole) * dtype_size(first->dtype);
   char *data = xcalloc(bytes, 1);
-  for (int i = 0; i < group->count; i++) {
-    const CheckpointTensor *t = group->pieces[i];
-    Box box = checkpoint_box(t);
-    checkpoint_strides(t, from);
-    box_copy(&box, data, &whole, to, first->dtype, t->data, &box, from, first->dtype);
-  }
+  for (int i = 0; i < group->count; i++) checkpoint_tensor_to_whole(group->pieces[i], data, first->dtype);
   int code = safetensors_write_data(w, data, bytes, error);
   free(data);
   return code;

@@ -1,6 +1,5 @@
 // Keys → recipe → job → session → weights.
 #include "infer/inference.h"
-#include "checkpoint/box.h"
 #include "train/gather.h"
 #include "train/setup.h"
 #include "train/state_tensors.h"
@@ -50,27 +49,13 @@ int inference_speaks(const Rank *r) {
   return 1;
 }
 
-static void copy_into(float *out, const CheckpointTensor *t) {
-  Box part = {.rank = t->rank}, whole = {.rank = t->rank};
-  int64_t stride[BOX_MAX_RANK], packed[BOX_MAX_RANK];
-  memcpy(part.offset, t->offset, sizeof part.offset);
-  memcpy(part.local, t->local, sizeof part.local);
-  memcpy(whole.local, t->global, sizeof whole.local);
-  if (!box_elements(&part)) return;
-  box_strides(&whole, stride);
-  box_strides(&part, packed);
-  int plain = 1; // all strides 0: row-major
-  for (int d = 0; d < t->rank; d++) plain &= t->stride[d] == 0;
-  box_copy(&part, out, &whole, stride, DTYPE_F32, t->data, &part, plain ? packed : t->stride, t->dtype);
-}
-
 int inference_logits(Rank *r, float *out, Error *error) {
   CheckpointTensor *mine;
   Gathered all = {0};
   int n = state_tensors(r->state, 1u << VARIABLE_OUTPUT, "logits", 0, &mine);
   int code = gather_boxes(r->world, mine, n, &all, error);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)
-    if (all.boxes[k].primary) copy_into(out, &all.boxes[k]);
+    if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, DTYPE_F32);
   gather_free(&all);
   free(mine);
   return code;

@@ -257,26 +257,13 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
   return NULL;
 }
 
-// Copies between a rank's box and the whole tensor.
-static void copy_box(const CheckpointTensor *box, void *whole, int write) {
-  Box part = {.rank = box->rank}, all = {.rank = box->rank};
-  int64_t stride[BOX_MAX_RANK], packed[BOX_MAX_RANK];
-  memcpy(part.offset, box->offset, sizeof part.offset);
-  memcpy(part.local, box->local, sizeof part.local);
-  memcpy(all.local, box->global, sizeof all.local);
-  if (!box_elements(&part)) return;
-  box_strides(&all, stride);
-  box_strides(&part, packed);
-  int plain = 1; // all strides 0: row-major
-  for (int d = 0; d < box->rank; d++) plain &= box->stride[d] == 0;
-  const int64_t *own = plain ? packed : box->stride;
-  if (write) box_copy(&part, box->data, &part, own, box->dtype, whole, &all, stride, box->dtype);
-  else box_copy(&part, whole, &all, stride, box->dtype, box->data, &part, own, box->dtype);
-}
-
+// Copies the pieces of a parameter to the whole tensor, or its elements back to them. Replicas are written, but not read.
 static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable *p, void *whole, int write) {
-  for (int i = 0; i < count; i++)
-    if (!strcmp(boxes[i].name, p->name) && (write || boxes[i].primary)) copy_box(&boxes[i], whole, write);
+  for (int i = 0; i < count; i++) {
+    if (strcmp(boxes[i].name, p->name)) continue;
+    if (write) checkpoint_tensor_from_whole(&boxes[i], whole, p->dtype);
+    else if (boxes[i].primary) checkpoint_tensor_to_whole(&boxes[i], whole, p->dtype);
+  }
 }
 
 static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, int write) {
