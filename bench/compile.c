@@ -26,24 +26,23 @@ int main(int argc, char **argv) {
     Recipe recipe;
     ModelConfig config;
     CompileOptions options;
-    const ScheduleGenerator *schedule = NULL;
     const Backend *backend = NULL;
     double start = seconds();
     if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error)) return fail(&error);
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
-    if (setup_compile_options(&recipe, &config, &options, &schedule, &error) || backend_by_name("cpu", &backend, &error)) return fail(&error);
+    if (setup_compile_options(&recipe, &config, &options, &error) || backend_by_name("cpu", &backend, &error)) return fail(&error);
     Graph *g = NULL;
     if (compile_graph(&config, &options, &g, &error)) return fail(&error);
     double graph = seconds() - start, slowest = 0;
-    ranks = options.mesh.ranks;
-    coordinates = options.mesh.axis[mesh_axis(&options.mesh, "pp")].size;
+    ranks = options.parallel.mesh.ranks;
+    coordinates = parallel_pipeline_ranks(&options.parallel);
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
-      ProgramOptions o = {.schedule = schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .backend = backend,
+      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .backend = backend,
                           .threads = 1, .overlap = 1};
       start = seconds();
-      if (program_create(g, &options.mesh, &o, &p, &error)) return fail(&error);
+      if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);
       if (seconds() - start > slowest) slowest = seconds() - start;
       program_destroy(p);
     }

@@ -26,15 +26,14 @@ static int check_pass(const char *after, Error *error) {
 
 static int explain_graph(const Recipe *recipe, const ModelConfig *config, const char *after, Error *error) {
   CompileOptions options;
-  const ScheduleGenerator *schedule;
   Graph *graph = NULL;
-  int code = setup_compile_options(recipe, config, &options, &schedule, error);
+  int code = setup_compile_options(recipe, config, &options, error);
   options.after = after;
   if (!code) code = compile_graph(config, &options, &graph, error);
   if (code) return code;
   printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}\n",
          after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp);
-  graph_print(graph, stdout, placement_printer, &options.mesh);
+  graph_print(graph, stdout, placement_printer, &options.parallel.mesh);
   graph_destroy(graph);
   return PLAIT_OK;
 }
@@ -80,12 +79,12 @@ static int write_timeline(const Job *job, const char *path, bool svg, Error *err
   if (!code) code = schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, error);
   if (!code) code = file_begin(&file, path, error);
   if (!code) {
-    TimelineText text = {job->run.schedule->name, timeline_bubble(s, &unit)};
+    TimelineText text = {job->options.parallel.pipeline.schedule->name, timeline_bubble(s, &unit)};
     (svg ? timeline_svg : timeline_json)(s, &spans, &text, file.stream);
     code = file_commit(&file, error);
   }
   if (!code)
-    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->run.schedule->name,
+    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->options.parallel.pipeline.schedule->name,
            100 * timeline_bubble(s, &spans), 100 * timeline_bubble(s, &unit));
   file_abandon(&file);
   schedule_spans_free(&unit);
@@ -153,13 +152,12 @@ static const char *meaning_of(const char *axis, const Recipe *r) {
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
   CompileOptions options;
-  const ScheduleGenerator *schedule;
   Graph *graph = NULL;
-  int code = setup_compile_options(recipe, config, &options, &schedule, error);
+  int code = setup_compile_options(recipe, config, &options, error);
   options.after = "stage";
   if (!code) code = compile_graph(config, &options, &graph, error);
   if (code) return code;
-  const Mesh *mesh = &options.mesh;
+  const Mesh *mesh = &options.parallel.mesh;
   printf("mesh  ");
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");

@@ -20,6 +20,13 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
   return (AxisList){0};
 }
 
+uint32_t layout_data_axes(const Layout *layout) {
+  AxisList batch = layout_axes(layout, ROLE_DATA, DIM_BATCH);
+  uint32_t axes = 0;
+  for (int i = 0; i < batch.n; i++) axes |= 1u << batch.axis[i];
+  return axes;
+}
+
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape) {
   Placement p = {.rank = shape->rank};
   for (int d = 0; d < shape->rank; d++) {
@@ -120,18 +127,7 @@ Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {
   int atoms[MAX_AXES];
   for (int row = 0; row < LAYOUT_ROWS; row++)
     for (int w = 0; w < table->row[row].count; w++)
-      for (int i = 0, n = atoms_of(mesh, table->row[row].axis[w], atoms); i < n; i++) {
+      for (int i = 0, n = atoms_of(mesh, table->row[row].axis[w], atoms); i < n; i++)
         add_atom(&l, mesh, (LayoutRow)row, atoms[i]);
-        if (row == LAYOUT_ROW_BATCH) l.data_axes |= 1u << atoms[i];
-      }
-  l.shard_axes = 1u << mesh_axis(mesh, "dp");
-  return l;
-}
-
-Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
-  LayoutTable table = layout_shipped(LAYOUT_SHIPPED_TENSOR);
-  Layout l = layout_from_table(&table, mesh);
-  l.zero = zero;
-  l.bucket_bytes = bucket_bytes;
   return l;
 }

@@ -10,20 +10,16 @@ typedef struct LayoutTensor { const char *name; int dim; int axis; } LayoutTenso
 typedef struct Layout {
   int n;
   LayoutEntry entry[64];
-  uint32_t data_axes;  // axes over which the batch is sharded
-  uint32_t shard_axes; // those of them over which ZeRO shards storage; over the others it replicates (hybrid sharding)
-  int zero;            // stage 0 … 3: see the table in docs/design.md
-  int keep_gathered;   // stage 3: parameters are gathered once a step
-  int whole_tensors;   // ZeRO does not cut tensors: each lies whole on one rank of shard_axes
-  int annotations;      // tensors that are placed by name; more than one line a tensor cuts further
+  int annotations;     // tensors that are placed by name; more than one line a tensor cuts further
   const LayoutTensor *annotation; // borrowed
-  int propagate;        // parameters that nothing is said about lie as their first reader wants them
-  int64_t bucket_bytes; // gradient collectives are joined up to this size
+  int propagate;       // parameters that nothing is said about lie as their first reader wants them
 } Layout;
 
 void layout_add(Layout *layout, Role role, DimName dim, int axis);
 // The axes of a dim for a role (empty: replicated).
 AxisList layout_axes(const Layout *layout, Role role, DimName dim);
+// The axes (bits) over which the batch is sharded.
+uint32_t layout_data_axes(const Layout *layout);
 // Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
 
@@ -52,8 +48,5 @@ const char *layout_shipped_name(LayoutShipped name);
 const char *layout_shipped_meaning(LayoutShipped name);
 LayoutTable layout_shipped(LayoutShipped name);
 // A Layout from a table. A word of it means its atoms on the mesh: dp is replica (outer, if there is one) and dp; tp is tp and
-// tp_group (inner, if there is one), of which heads cuts the query heads of a group. ZeRO stage 0; data and shard axes are set.
+// tp_group (inner, if there is one), of which heads cuts the query heads of a group.
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);
-
-// The shipped Layout "tensor".
-Layout layout_standard(const Mesh *mesh, int zero, int64_t bucket_bytes);

@@ -42,6 +42,7 @@ Graph *graph_create(void) {
   g->stages = 1;
   g->built_here = 1;
   g->layer = -1;
+  g->loss = -1;
   g->scope = "";
   return g;
 }

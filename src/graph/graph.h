@@ -129,6 +129,7 @@ typedef struct Graph {
   Vec(Variable) variable;
   Vec(GraphInput) input;
   int layers;           // of the model
+  int loss;             // tensor (), the sum of losses that autodiff differentiates; -1: none, or it has done so
   int stages;           // virtual stages; 1 before stage
   int cut[MAX_STAGES + 1]; // stage s has the layers from cut[s] to below cut[s + 1]; by stage
   Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full

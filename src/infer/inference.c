@@ -40,12 +40,12 @@ void inference_close(Inference *i) {
 
 int64_t inference_rows(const Inference *i) { return i->job->options.micro_samples; }
 
-int64_t inference_local_rows(const Inference *i) { return i->job->options.micro_samples / mesh_size(&i->job->options.mesh, i->job->options.layout.data_axes); }
+int64_t inference_local_rows(const Inference *i) { return i->job->options.micro_samples / job_data_ranks(i->job); }
 
 int inference_speaks(const Rank *r) {
-  const Mesh *mesh = &r->job->options.mesh;
+  const Mesh *mesh = &r->job->options.parallel.mesh;
   for (int a = 0; a < mesh->naxis; a++)
-    if (!(r->job->options.layout.data_axes >> a & 1) && mesh_coordinate(mesh, r->rank, a)) return 0;
+    if (!(layout_data_axes(&r->job->options.parallel.layout) >> a & 1) && mesh_coordinate(mesh, r->rank, a)) return 0;
   return 1;
 }
 

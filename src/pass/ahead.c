@@ -96,7 +96,9 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
 
 static int same_section(const Node *a, const Node *b) { return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase; }
 
-int pass_ahead(const Graph *g, Graph **out, Error *error) {
+int pass_ahead(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  if (!o->parallel.overlap.read_ahead) return PLAIT_OK;
   Graph *h = graph_copy(g);
   h->node.count = 0;
   Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot), *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
@@ -127,6 +129,5 @@ int pass_ahead(const Graph *g, Graph **out, Error *error) {
   free(nodes);
   free(done);
   placements_adopt(h);
-  *out = h;
-  return PLAIT_OK;
+  return pass_replace(graph, h);
 }

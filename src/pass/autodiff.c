@@ -1,6 +1,7 @@
 // Reverse-mode differentiation on the global graph; backward ops are ordinary ops with rules.
 #include "op/build.h"
-#include "pass/pass.h"
+#include "model/model.h"
+#include "pass/update.h"
 #include <string.h>
 
 typedef Vec(int) IdList;
@@ -129,7 +130,9 @@ static void count_reads(Autodiff *a) {
     }
 }
 
-int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error) {
+// Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to update_in_backward. The loss
+// op is its own seed (docs/design.md: linear + cross entropy is one node).
+static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
   Autodiff a = {.g = g, .update = update};
@@ -150,4 +153,16 @@ int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error)
   g->phase = PHASE_FORWARD;
   g->scope = scope;
   return code;
+}
+
+int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, o->step_samples, o->seq);
+  if (o->mode != MODEL_TRAIN) return PLAIT_OK;
+  UpdateOptions update = o->update;
+  update.samples = o->step_samples;
+  update.seq = o->seq;
+  update.one_microbatch = o->micro_samples == o->step_samples;
+  int code = differentiate(g, g->loss, &update, error);
+  return code ? code : update_build(g, g->loss, &update, error);
 }

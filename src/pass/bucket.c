@@ -161,7 +161,9 @@ static void emit_bucket(const Graph *g, Graph *h, const Bucket *b) {
   graph_add_node(h, &n);
 }
 
-int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error) {
+int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  int64_t bucket_bytes = o->parallel.overlap.bucket_bytes;
   BucketList buckets = {0};
   int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
   Vec(Candidate) candidate = {0};
@@ -200,6 +202,5 @@ int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error)
   free(bucket_at);
   free(is_member);
   placements_adopt(h);
-  *out = h;
-  return PLAIT_OK;
+  return pass_replace(graph, h);
 }

@@ -198,7 +198,8 @@ static void reduce_in_place(Graph *h) {
   free(readers);
 }
 
-int pass_fuse(const Graph *g, Graph **out, Error *error) {
+int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
   Fuse f = {.g = g};
   f.readers = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
@@ -233,6 +234,5 @@ int pass_fuse(const Graph *g, Graph **out, Error *error) {
   free(f.writer);
   reduce_in_place(h);
   placements_adopt(h);
-  *out = h;
-  return PLAIT_OK;
+  return pass_replace(graph, h);
 }

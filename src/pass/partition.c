@@ -221,7 +221,9 @@ static int partition_node(Partition *p, const Node *n) {
   return code;
 }
 
-int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) {
+int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  const Mesh *mesh = &o->parallel.mesh;
   Partition p = {.g = g, .h = graph_create(), .mesh = mesh, .error = error};
   Graph *h = p.h;
   h->layers = g->layers;
@@ -243,7 +245,7 @@ int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error) 
   placements_adopt(h);
   free(p.map);
   vec_free(&p.moved);
-  if (code) graph_destroy(h);
-  else *out = h;
+  if (!code) return pass_replace(graph, h);
+  graph_destroy(h);
   return code;
 }

@@ -1,10 +1,7 @@
-// Passes, Graph → Graph, in the order in which they run. Between all of them graph_verify holds.
+// Passes, Graph → Graph. All have one signature; passes.def lists them in the order in which they run. Between them graph_verify holds.
 #pragma once
-#include "dist/layout.h"
 #include "graph/graph.h"
-
-// The passes that exist, in order; `plait explain --after NAME` stops behind one.
-#define PASSES(X) X(autodiff) X(stage) X(precision) X(place) X(zero) X(recompute) X(partition) X(ahead) X(fuse) X(bucket)
+#include "pass/parallel.h"
 
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
@@ -19,41 +16,31 @@ typedef struct UpdateOptions {
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
 
-// Appends the backward pass of `loss` to MICRO: gradients of every parameter, in Variables "gradient.NAME", or given to
-// update_in_backward, as `update` says (NULL: accumulated). The loss op is its own seed (DESIGN: linear + cross entropy is one node).
-int pass_autodiff(Graph *g, int loss, const UpdateOptions *update, Error *error);
-// Appends to MICRO the update of a parameter by its only gradient of the step (Lv et al., "Full parameter fine-tuning for large
-// language models with limited resources", 2023: LOMO). The gradient's sum of squares becomes Variable "square.NAME", for
-// the norm that END reports. Nothing clips it or skips the step.
-void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *options);
-
-// BEGIN: counts target tokens of the whole step, sets the gradient seed, zeroes accumulators. END: mean loss, global norm,
-// clip factor, skip flag, update. `loss_sum` is MICRO's loss tensor.
-int pass_update(Graph *g, int loss_sum, const UpdateOptions *options, Error *error);
-// The same for evaluation: count, and mean loss.
-int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *error);
-
-// Cuts the layers into `stages` contiguous stages, and says where nodes run and Variables live. `layers` (stages) says how many
-// layers each has; NULL: so that the costliest stage (by FLOPs, with the embedding in the first and the head in the last) costs
-// the least.
-int pass_stage(Graph *g, int stages, const int *layers, Error *error);
-// Retypes the floating-point tensors and Variables of the model (fp32 in the model) to `compute`.
-int pass_precision(Graph *g, Dtype compute, Error *error);
-// Gradient accumulators, what is added to them and how they are reduced become `dtype`; a part of precision.
-void pass_precision_gradients(Graph *g, Dtype dtype);
-// Annotates MICRO: placements of tensors, of parameters as MICRO sees them, and what nodes want and give.
-int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
-// Annotates storage of Variables by the ZeRO table, adds Copies and their refresh, and places BEGIN and END.
-int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error);
-// Recomputes activations in backward: `layers_per_stage` blocks of each stage, 0: all of them.
+// What backward computes again: nothing, what is cheap beside products and attention, or all of a block.
 typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL } RecomputeMode;
-int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *error);
-// New graph with local shapes, in which every redistribution is a node.
-int pass_partition(const Graph *g, const Mesh *mesh, Graph **out, Error *error);
-// New graph: in MICRO, gathers of parameters stand one block before their readers, and what reads reduced gradients one block
-// behind the reduction, so that the executor has something to do meanwhile.
-int pass_ahead(const Graph *g, Graph **out, Error *error);
-// New graph: nodes that are joined into one, or vanish: see the table in fuse.c.
-int pass_fuse(const Graph *g, Graph **out, Error *error);
-// New graph: neighbouring collectives over the same group become one with a list of buffers, up to bucket_bytes.
-int pass_bucket(const Graph *g, int64_t bucket_bytes, Graph **out, Error *error);
+
+typedef struct CompileOptions {
+  int mode;              // ModelMode
+  int64_t micro_samples; // sequences of a microbatch over all data ranks
+  int64_t step_samples;  // sequences of a step (global batch)
+  int64_t seq;
+  Dtype precision;
+  int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
+  Parallel parallel;
+  RecomputeMode recompute;
+  int recompute_layers;  // blocks of each stage that recompute; 0: all
+  UpdateOptions update;  // MODEL_TRAIN; samples, seq and one_microbatch are filled in
+  uint64_t chaos;        // of the Programs: see program/chaos.h; 0: none
+  const char *after;     // stop after this pass, for `plait explain`; NULL: all
+} CompileOptions;
+
+// Changes *graph, or replaces it by a new one. After an error the graph can only be destroyed.
+#define PASS(name, meaning) int pass_##name(Graph **graph, const CompileOptions *options, Error *error);
+#include "pass/passes.def"
+
+// For passes that make a new graph: destroys the old one.
+static inline int pass_replace(Graph **graph, Graph *next) {
+  graph_destroy(*graph);
+  *graph = next;
+  return PLAIT_OK;
+}

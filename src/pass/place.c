@@ -155,7 +155,10 @@ static void store_constant_scalars(Graph *g) {
   free(written);
 }
 
-int pass_place(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  const Mesh *mesh = &o->parallel.mesh;
+  const Layout *layout = &o->parallel.layout;
   int code = place_parameters(g, mesh, layout, error);
   if (!code) code = place_inputs(g, mesh, layout, error);
   if (code) return code;

@@ -125,7 +125,7 @@ static void round_gradients(Graph *g, Dtype dtype) {
   }
 }
 
-void pass_precision_gradients(Graph *g, Dtype dtype) {
+static void narrow_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     int dump = v->kind == VARIABLE_METRIC && v->parameter >= 0;
@@ -140,11 +140,16 @@ void pass_precision_gradients(Graph *g, Dtype dtype) {
   insert_casts(g);
 }
 
-int pass_precision(Graph *g, Dtype compute, Error *error) {
-  if (compute == DTYPE_F32) return PLAIT_OK;
-  if (compute == DTYPE_F64) widen(g, compute);
-  else if (compute == DTYPE_BF16 || compute == DTYPE_F16) narrow_parameters(g, compute);
-  else return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(compute));
+int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16);
+  switch (o->precision) {
+  case DTYPE_F32: return PLAIT_OK;
+  case DTYPE_F64: widen(g, o->precision); break;
+  case DTYPE_BF16:
+  case DTYPE_F16: narrow_parameters(g, o->precision); break;
+  default: return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(o->precision));
+  }
   infer(g);
   cast_outputs(g);
   return PLAIT_OK;

@@ -6,6 +6,7 @@
 //
 // Randomness is addressed, so what runs again gives the same bits. The residual stream between blocks is always kept.
 #include "op/op.h"
+#include "model/model.h"
 #include "pass/pass.h"
 #include <string.h>
 
@@ -77,8 +78,9 @@ static void emit(Recompute *r, const Node *n, int second) {
   graph_add_node(g, &copy);
 }
 
-int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *error) {
-  if (mode == RECOMPUTE_NONE) return PLAIT_OK;
+int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  if (o->recompute == RECOMPUTE_NONE || o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
@@ -87,7 +89,7 @@ int pass_recompute(Graph *g, RecomputeMode mode, int layers_per_stage, Error *er
   r.needed = arena_array(&g->arena, int, count);
   r.clone = arena_array(&g->arena, int, tensors);
   r.done = arena_array(&g->arena, int, g->layers + 1);
-  for (int i = 0; i < count; i++) r.again[i] = chosen_layer(g, old[i].layer, layers_per_stage) && can_run_again(g, &old[i], mode);
+  for (int i = 0; i < count; i++) r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
   for (int i = 0; i < count; i++)
     for (int k = 0; old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && k < old[i].ninput; k++) {
       int s = source(&r, old[i].input[k], old[i].layer);

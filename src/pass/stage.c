@@ -154,7 +154,10 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
   for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;
 }
 
-int pass_stage(Graph *g, int stages, const int *layers, Error *error) {
+int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  int stages = o->parallel.pipeline.stages;
+  const int *layers = o->parallel.pipeline.cut_given ? o->parallel.pipeline.layers : NULL;
   if (stages > MAX_STAGES) return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages; at most %d are allowed", stages, MAX_STAGES);
   if (stages > 1 && stages > g->layers)
     return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages, but the model has only %d layers to share out", stages, g->layers);

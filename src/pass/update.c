@@ -1,7 +1,7 @@
 // The BEGIN and END regions of a step: what is done once for all microbatches.
 #include "base/fault.h"
 #include "op/build.h"
-#include "pass/pass.h"
+#include "pass/update.h"
 #include <string.h>
 
 static const Shape scalar = {0};
@@ -43,11 +43,10 @@ static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, doub
   return counted;
 }
 
-int pass_evaluate(Graph *g, int loss_sum, int64_t samples, int64_t seq, Error *error) {
+void evaluation_build(Graph *g, int loss_sum, int64_t samples, int64_t seq) {
   build_loss(g, loss_sum, samples, seq, 0);
   enter(g, REGION_MICRO);
   g->scope = "";
-  return PLAIT_OK;
 }
 
 // What all updates of a region read beside their own: () each.
@@ -165,7 +164,7 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
   return (UpdateInputs){lr, factor, skip, op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip)};
 }
 
-int pass_update(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
+int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
   begin(g, counted, o);
   enter(g, REGION_END);

@@ -6,16 +6,16 @@
 //   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
 //   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
 //
-// With whole_tensors, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on one of their
+// With Storage.unsplit, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on one of their
 // ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and gathered.
 //
-// "Data axes" are the Layout's shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
-// summed over the outer one in END. With keep_gathered, stage 3's copy is stage 2's.
+// "Data axes" are Storage.shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
+// summed over the outer one in END. Without Storage.reshard, stage 3's copy is stage 2's.
 //
 // place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
 #include "base/fault.h"
 #include "op/build.h"
-#include "pass/ownership.h"
+#include "pass/unsplit.h"
 #include "pass/pass.h"
 #include "pass/place_node.h"
 #include <string.h>
@@ -34,10 +34,11 @@ static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int
   return best;
 }
 
-static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout *layout, const Variable *v) {
+static const Placement *sharded_storage(Graph *g, const Parallel *parallel, const Variable *v) {
+  const Mesh *mesh = &parallel->mesh;
   Placement p = *v->storage;
   for (int a = 0; a < mesh->naxis; a++) {
-    if (!(layout->shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
+    if (!(parallel->storage.shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
     if (placement_axes(&p) >> a & 1) continue; // the Layout has cut it over this axis already
     int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
     CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
@@ -46,21 +47,21 @@ static const Placement *sharded_storage(Graph *g, const Mesh *mesh, const Layout
   return placement_new(g, &p);
 }
 
-static const Placement *owned_storage(Graph *g, const Mesh *mesh, const Layout *layout, const Variable *v, int owner) {
+static const Placement *owned_storage(Graph *g, const Parallel *parallel, const Variable *v, int owner) {
   Placement p = *v->storage;
-  p.owner_axes = owner_axes(mesh, layout, v->storage);
+  p.owner_axes = owner_axes(parallel, v->storage);
   p.owner = owner;
   return placement_new(g, &p);
 }
 
 // Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never
 // stale. precision may have made the Copy already, in a narrower dtype.
-static void store_parameter(Graph *g, const Mesh *mesh, const Layout *layout, int id, const int *owner) {
+static void store_parameter(Graph *g, const Parallel *parallel, int id, const int *owner) {
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
-  if (layout->zero >= 1 && owner) v->storage = owned_storage(g, mesh, layout, v, owner[id]);
-  else if (layout->zero >= 1) v->storage = sharded_storage(g, mesh, layout, v);
-  const Placement *resident = layout->zero >= 3 && !layout->keep_gathered ? v->storage : seen; // what MICRO finds
+  int zero = parallel->storage.zero;
+  if (zero >= 1) v->storage = owner ? owned_storage(g, parallel, v, owner[id]) : sharded_storage(g, parallel, v);
+  const Placement *resident = zero >= 3 && parallel->storage.reshard ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
   else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
 }
@@ -78,8 +79,9 @@ static void point_at_copies(Graph *g) {
 
 // Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may still
 // sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
-static void store_gradients(Graph *g, const Mesh *mesh, const Layout *layout) {
-  uint32_t later = 1u << mesh_axis(mesh, "pp") | (layout->data_axes & ~layout->shard_axes);
+static void store_gradients(Graph *g, const Parallel *parallel) {
+  const Mesh *mesh = &parallel->mesh;
+  uint32_t later = 1u << mesh_axis(mesh, "pp") | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_GRADIENT) continue;
@@ -199,13 +201,16 @@ static void store_scalars(Graph *g) {
 }
 
 // Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
-int pass_zero(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
-  int *owner = layout->whole_tensors ? tensor_owners(g, mesh, layout) : NULL;
+int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  const Parallel *parallel = &o->parallel;
+  const Mesh *mesh = &parallel->mesh;
+  int *owner = parallel->storage.unsplit ? unsplit_owners(g, parallel) : NULL;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, mesh, layout, i, owner);
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
   free(owner);
   point_at_copies(g);
-  if (layout->zero >= 2) store_gradients(g, mesh, layout);
+  if (parallel->storage.zero >= 2) store_gradients(g, parallel);
   store_as_parameters(g);
   rebind_update(g);
   place_updates_in_backward(g, mesh); // which says where the scalars are that they write and END reads

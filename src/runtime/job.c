@@ -2,17 +2,17 @@
 #include "runtime/job.h"
 #include "program/state.h"
 
-int job_pipeline_ranks(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
+int job_pipeline_ranks(const Job *j) { return parallel_pipeline_ranks(&j->options.parallel); }
 
-int job_data_ranks(const Job *j) { return mesh_size(&j->options.mesh, j->options.layout.data_axes); }
+int job_data_ranks(const Job *j) { return parallel_data_ranks(&j->options.parallel); }
 
 static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedule, Error *error) {
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
   c->program = xcalloc((size_t)pp, sizeof *c->program);
   for (int i = 0; i < pp && !code; i++) {
     ProgramOptions o = {.schedule = schedule, .microbatches = c->microbatches, .coordinate = i, .backend = j->run.backend,
-                        .threads = j->run.threads + j->run.helpers, .overlap = j->options.layout.bucket_bytes > 0, .chaos = j->options.chaos};
-    code = program_create(c->graph, &j->options.mesh, &o, &c->program[i], error);
+                        .threads = j->run.threads + j->run.helpers, .overlap = j->options.parallel.overlap.on, .chaos = j->options.chaos};
+    code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);
     if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i]) j->work_bytes[i] = program_work_bytes(c->program[i]);
   }
   return code;
@@ -33,7 +33,7 @@ static Job *job_new(const CompileOptions *options, const JobOptions *run) {
 }
 
 static int finish(Job *j, int code, Job **out) {
-  if (!code && j->run.helpers) j->teams = team_group_create(j->options.mesh.ranks, j->run.helpers);
+  if (!code && j->run.helpers) j->teams = team_group_create(j->options.parallel.mesh.ranks, j->run.helpers);
   if (code) job_destroy(j);
   else *out = j;
   return code;
@@ -44,7 +44,7 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
   j->train.samples = options->step_samples;
   j->train.microbatches = (int)(options->step_samples / options->micro_samples);
   int code = compile_built(g, loss_sum, options, &j->train.graph, error);
-  if (!code) code = create_programs(j, &j->train, run->schedule, error);
+  if (!code) code = create_programs(j, &j->train, options->parallel.pipeline.schedule, error);
   return finish(j, code, out);
 }
 
@@ -53,12 +53,13 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
   int code;
   if (options->mode == MODEL_EVALUATE) code = create_compiled(j, config, options, &schedule_forward, &j->evaluate, error);
   else if (options->mode == MODEL_GENERATE) code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
-  else code = create_compiled(j, config, options, run->schedule, &j->train, error);
+  else code = create_compiled(j, config, options, options->parallel.pipeline.schedule, &j->train, error);
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
     CompileOptions o = *options;
     o.mode = MODEL_EVALUATE;
-    o.cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
-    for (int s = 0; s < o.stages; s++) o.layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+    Pipeline *pipeline = &o.parallel.pipeline;
+    pipeline->cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
+    for (int s = 0; s < pipeline->stages; s++) pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
     o.step_samples = run->evaluate_samples;
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }

@@ -7,7 +7,7 @@
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
-  r->data_rank = mesh_index(&r->job->options.mesh, r->rank, r->job->options.layout.data_axes);
+  r->data_rank = mesh_index(&r->job->options.parallel.mesh, r->rank, layout_data_axes(&r->job->options.parallel.layout));
   r->data_ranks = job_data_ranks(r->job);
 }
 
@@ -21,7 +21,7 @@ static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor 
 }
 
 int rank_load(Rank *r, const Job *job, Error *error) {
-  const Mesh *mesh = &job->options.mesh;
+  const Mesh *mesh = &job->options.parallel.mesh;
   int c = mesh_coordinate(mesh, r->rank, mesh_axis(mesh, "pp"));
   CHECK(!r->job, "a rank loads one job");
   r->job = job;
@@ -71,7 +71,7 @@ int rank_signal(Rank *r, int *number, Error *error) {
 
 void rank_trace(Rank *r, int64_t first, int64_t steps) {
   enum { MOST = 1 << 22, BETWEEN = 8 }; // spans; BETWEEN: of a step, data, checkpoint, evaluation
-  const Mesh *mesh = &r->job->options.mesh;
+  const Mesh *mesh = &r->job->options.parallel.mesh;
   char title[64];
   int n = snprintf(title, sizeof title, "rank %d:", r->rank);
   for (int a = 0; a < mesh->naxis; a++)
@@ -124,7 +124,7 @@ static void keep_counters(State *s, double *kept, int put_back) {
 }
 
 static int share_first(Rank *r, NonFinite *first, Error *error) {
-  int ranks = r->job->options.mesh.ranks, code = PLAIT_OK;
+  int ranks = r->job->options.parallel.mesh.ranks, code = PLAIT_OK;
   if (ranks == 1) return PLAIT_OK;
   NonFinite *all = xcalloc((size_t)ranks, sizeof *all);
   PlaitBuffer buffer = {first, all, sizeof *all};
@@ -159,7 +159,7 @@ static double sum_of_squares(const Rank *r, const char *name) {
   Operand x = {.data = data, .dtype = v->dtype, .rank = v->shape.rank};
   for (int d = 0; d < x.rank; d++) {
     x.size[d] = v->local[d];
-    x.map[d] = placement_map(&r->job->options.mesh, v->storage, d, v->shape.size[d], r->rank);
+    x.map[d] = placement_map(&r->job->options.parallel.mesh, v->storage, d, v->shape.size[d], r->rank);
   }
   double sum = 0;
   for (int64_t i = 0, n = operand_elements(&x); i < n; i++)

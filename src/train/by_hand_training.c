@@ -115,8 +115,8 @@ static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-static Layout layout_from(const PlaitGraph *h, const PlaitTraining *t, int zero, LayoutTensor *annotation) {
-  Layout l = {.zero = zero, .bucket_bytes = 25000000, .data_axes = 1u << t->dp, .shard_axes = 1u << t->dp, .annotation = annotation, .propagate = 1};
+static Layout layout_from(const PlaitGraph *h, const PlaitTraining *t, LayoutTensor *annotation) {
+  Layout l = {.annotation = annotation, .propagate = 1};
   layout_add(&l, ROLE_DATA, DIM_BATCH, t->dp);
   for (int i = 0; i < h->annotation.count; i++) {
     const ByHandAnnotation *a = &h->annotation.data[i];
@@ -134,21 +134,24 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
       .micro_samples = h->samples / microbatches,
       .step_samples = h->samples,
       .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
-      .mesh = t->mesh,
-      .layout = layout_from(h, t, o->zero, annotation),
-      .stages = t->mesh.axis[mesh_axis(&t->mesh, "pp")].size,
-      .cut_given = 1, // below: evenly
+      .parallel = {.mesh = t->mesh,
+                   .layout = layout_from(h, t, annotation),
+                   .storage = {.zero = o->zero, .reshard = 1, .shard_axes = 1u << t->dp},
+                   .overlap = {.on = 1, .bucket_bytes = 25000000, .read_ahead = 1},
+                   .pipeline = {.schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"), .cut_given = 1}},
       .update = {.optimizer = o->optimizer ? o->optimizer : "sgd", .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = o->weight_decay,
                  .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
-  if (options.stages > MAX_STAGES || (options.stages > 1 && options.stages > h->g->layers)) {
+  Pipeline *pipeline = &options.parallel.pipeline;
+  pipeline->stages = parallel_pipeline_ranks(&options.parallel);
+  if (pipeline->stages > MAX_STAGES || (pipeline->stages > 1 && pipeline->stages > h->g->layers)) {
     free(annotation);
-    return error_set(error, PLAIT_INFEASIBLE, "mesh: pp is %d, but the graph has %d layers to share out, and at most %d stages are allowed", options.stages,
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: pp is %d, but the graph has %d layers to share out, and at most %d stages are allowed", pipeline->stages,
                      h->g->layers, MAX_STAGES);
   }
-  for (int l = 0; l < h->g->layers; l++) options.layers[l * options.stages / h->g->layers]++;
-  JobOptions run = {.schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"), .backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
+  for (int l = 0; l < h->g->layers; l++) pipeline->layers[l * pipeline->stages / h->g->layers]++; // evenly
+  JobOptions run = {.backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
   int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
-  if (t->job) t->job->options.layout.annotation = NULL;
+  if (t->job) t->job->options.parallel.layout.annotation = NULL;
   free(annotation);
   return code;
 }

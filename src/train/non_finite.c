@@ -10,7 +10,7 @@ int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s)
 }
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
-  if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.mesh, &s->first, text, size);
+  if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
   else if (r->job->options.update.in_backward) snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else snprintf(text, size, "the gradient norm was not finite, but no such value was met when the step was run again");
 }

@@ -157,7 +157,7 @@ static int64_t print_memory(const Plan *plan) {
   print_busiest(plan);
   print_owned(plan);
   free(column);
-  return sum[ROW_TOTAL] * (plan->job->options.mesh.ranks / pp);
+  return sum[ROW_TOTAL] * (plan->job->options.parallel.mesh.ranks / pp);
 }
 
 // ---- the rest ------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ static void print_head(const Plan *plan) {
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
   fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
-         r->mesh.tp, job->options.mesh.ranks, job->options.mesh.ranks > 1 ? "s" : "", job->run.threads,
+         r->mesh.tp, job->options.parallel.mesh.ranks, job->options.parallel.mesh.ranks > 1 ? "s" : "", job->run.threads,
          job->run.threads > 1 ? "s" : "", job->run.helpers ? ", lent while it waits" : "");
   char parallel[256], lend[512];
   if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend)) fputs(lend, plan->out);
@@ -216,7 +216,7 @@ static void print_flops(const Plan *plan) {
 
 // Of the busiest pipeline rank, by axes; a transfer between stages is over pp.
 static void print_traffic(const Plan *plan) {
-  const Mesh *mesh = &plan->job->options.mesh;
+  const Mesh *mesh = &plan->job->options.parallel.mesh;
   TrafficList most = {0};
   double busiest = -1;
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
@@ -245,7 +245,7 @@ static double data_traffic(const Job *job, int pp) {
     TrafficList list = {0};
     double bytes = 0;
     program_traffic(job->train.program[c], &list);
-    for (int i = 0; i < list.count; i++) bytes += list.data[i].axes & job->options.layout.data_axes ? list.data[i].bytes : 0;
+    for (int i = 0; i < list.count; i++) bytes += list.data[i].axes & layout_data_axes(&job->options.parallel.layout) ? list.data[i].bytes : 0;
     if (bytes > most) most = bytes;
     vec_free(&list);
   }
@@ -279,7 +279,7 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     print_head(&plan);
     print_stages(&plan);
     int64_t all = print_memory(&plan);
-    if (job->options.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
+    if (job->options.parallel.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
     print_flops(&plan);
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);

@@ -28,7 +28,7 @@ void trainer_announce(const Trainer *t) {
 }
 
 void trainer_measure_peak(Trainer *t) {
-  int ranks = is_process(t) ? 1 : t->job->options.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
+  int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
   Team *team;
   int code = team_create(threads < cores ? threads : cores, &team, NULL); // refused: the ranks will say why
   t->peak_flops = !code && t->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
@@ -60,7 +60,7 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   if (t->recipe->loss_scale.initial > 0) metrics_real(m, "loss_scale", state_scalar(r->state, "loss_scale")); // of the next step
   if (s->first.found) {
     char text[512];
-    finite_describe(r->job->train.graph, &r->job->options.mesh, &s->first, text, sizeof text);
+    finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, sizeof text);
     metrics_text(m, "non_finite", text);
   }
   return metrics_end(m, error);

@@ -44,7 +44,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
   if (r->rank != 0) return code ? code : rank_barrier(r, error);
   if (!code) {
     json_t *object = as_json(extra);
-    code = checkpoint_finish(dir, extra->step, r->job->options.mesh.ranks, object, error);
+    code = checkpoint_finish(dir, extra->step, r->job->options.parallel.mesh.ranks, object, error);
     json_decref(object);
     if (!code) code = checkpoint_prune(dir, keep, error);
   }

@@ -109,12 +109,7 @@ static Layout layout_of(const Recipe *r, const Mesh *mesh) {
     table.row[row].count = axes.count;
     for (int i = 0; i < axes.count; i++) table.row[row].axis[i] = recipe_axis_names[axes.axis[i]];
   }
-  Layout l = layout_from_table(&table, mesh);
-  l.zero = r->parallel.zero;
-  l.keep_gathered = !r->parallel.reshard;
-  l.whole_tensors = r->parallel.ownership == RECIPE_OWN_TENSORS;
-  l.bucket_bytes = (int64_t)r->parallel.bucket_mb * 1000000;
-  return l;
+  return layout_from_table(&table, mesh);
 }
 
 static int common_divisor(int64_t a, int64_t b) {
@@ -136,6 +131,22 @@ static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
   for (int i = 0; i < 6; i++)
     if (axes[i].needed || axes[i].size > 1) name[n] = axes[i].name, size[n++] = axes[i].size;
   return mesh_create(n, name, size);
+}
+
+static Parallel parallel_of(const Recipe *r, const ModelConfig *config) {
+  static const ScheduleGenerator *const schedules[] = {
+      [RECIPE_NAIVE] = &schedule_naive, [RECIPE_GPIPE] = &schedule_gpipe, [RECIPE_1F1B] = &schedule_1f1b, [RECIPE_INTERLEAVED] = &schedule_interleaved};
+  int overlap = r->parallel.bucket_mb > 0;
+  Parallel p = {0};
+  p.mesh = make_mesh(r, config);
+  p.layout = layout_of(r, &p.mesh);
+  p.storage = (Storage){r->parallel.zero, r->parallel.reshard, r->parallel.ownership == RECIPE_OWN_TENSORS, 1u << mesh_axis(&p.mesh, "dp")};
+  p.overlap = (Overlap){overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap};
+  // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
+  p.pipeline = (Pipeline){.schedule = r->mesh.pp > 1 ? schedules[r->parallel.pipeline] : &schedule_1f1b, .stages = r->mesh.pp * recipe_virtual_stages(r),
+                          .cut_given = r->parallel.layers.count > 0};
+  for (int s = 0; s < r->parallel.layers.count; s++) p.pipeline.layers[s] = r->parallel.layers.items[s];
+  return p;
 }
 
 // Can so many ranks share out the heads and the feed-forward width?
@@ -184,15 +195,13 @@ static int check_position(const Recipe *r, const ModelConfig *config, Error *err
                    recipe_where(r, "layout.position"), model_family_name(config->family), config->path);
 }
 
-int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
-                          const ScheduleGenerator **schedule, Error *error) {
+int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int refused = layouts_check(recipe, error);
   if (refused) return refused;
   int code = check_stages(recipe, config, error);
   if (!code) code = check_tensor(recipe, config, error);
   if (!code) code = check_position(recipe, config, error);
   if (code) return code;
-  Mesh mesh = make_mesh(recipe, config);
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
@@ -200,22 +209,14 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
-      .mesh = mesh,
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
-      .layout = layout_of(recipe, &mesh),
-      .stages = recipe->mesh.pp * recipe_virtual_stages(recipe),
-      .cut_given = recipe->parallel.layers.count > 0,
+      .parallel = parallel_of(recipe, config),
       .update = update_options(recipe),
       .chaos = chaos_of_environment()};
   if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
     return error_set(error, PLAIT_BAD_INPUT, "%sdata.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
                      recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);
-  for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
-  // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  static const ScheduleGenerator *const schedules[] = {
-      [RECIPE_NAIVE] = &schedule_naive, [RECIPE_GPIPE] = &schedule_gpipe, [RECIPE_1F1B] = &schedule_1f1b, [RECIPE_INTERLEAVED] = &schedule_interleaved};
-  *schedule = recipe->mesh.pp > 1 ? schedules[recipe->parallel.pipeline] : &schedule_1f1b;
   return PLAIT_OK;
 }
 
@@ -235,7 +236,7 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
   CompileOptions options;
   JobOptions run = {.threads = threads, .helpers = helpers, .seed = (uint64_t)recipe->run.seed, .check = recipe->run.check,
                     .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
-  int code = setup_compile_options(recipe, config, &options, &run.schedule, error);
+  int code = setup_compile_options(recipe, config, &options, error);
   if (!code) code = find_backend(recipe, &run.backend, error);
   if (code) return code;
   options.mode = mode;

@@ -22,10 +22,9 @@ int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error
 void setup_describe(const Recipe *recipe, char *text, size_t size);
 
 // Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
-// *schedule is the generator of parallel.pipeline. Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
+// Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
 // alone or with the model's config cannot be.
-int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out,
-                          const ScheduleGenerator **schedule, Error *error);
+int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error);
 
 // Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
 // data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks. The caller

@@ -82,7 +82,7 @@ static int check_memory(const Trainer *t, Error *error) {
   int64_t bytes = 0;
   MemoryAvailable have = memory_usage_available_in("");
   for (int c = 0; c < pp; c++)
-    bytes += plan_rank_bytes(t->recipe, &t->config, t->job, c) * (t->job->options.mesh.ranks / pp);
+    bytes += plan_rank_bytes(t->recipe, &t->config, t->job, c) * (t->job->options.parallel.mesh.ranks / pp);
   if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
   if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
   return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",

@@ -152,7 +152,7 @@ static int train(Rank *r, void *trainer, Error *error) {
 static int run_ranks(Trainer *t, Error *error) {
   Session *session = NULL;
   WatchdogLimits limits = setup_watchdog(t->recipe);
-  SessionOptions o = {.ranks = t->job->options.mesh.ranks, .limits = &limits};
+  SessionOptions o = {.ranks = t->job->options.parallel.mesh.ranks, .limits = &limits};
   if (is_process(t)) o = (SessionOptions){.comm = t->launch->comm, .watchdog = t->watchdog};
   int code = session_open(&o, &session, error);
   if (code) return code;

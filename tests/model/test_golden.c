@@ -191,13 +191,12 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .step_samples = BATCH,
       .seq = SEQ,
       .precision = dtype,
-      .mesh = mesh,
-      .layout = layout_standard(&mesh, 0, 1000000),
-      .stages = 1,
+      .parallel = parallel_standard(&mesh, 0, 1000000),
       .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Session *session;
-  JobOptions run = {.schedule = schedule_by_name("gpipe"), .backend = backend_cpu(), .threads = THREADS, .seed = 1};
+  options.parallel.pipeline.schedule = &schedule_gpipe;
+  JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};
   SUCCEED(job_create(&golden.source.config, &options, &run, &job, &error));
   SUCCEED(session_open(&(SessionOptions){.ranks = 1}, &session, &error));
   SUCCEED(session_load(session, job, &error));

@@ -23,11 +23,12 @@ enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
 static Graph *training_graph(const ModelConfig *c, Dtype dtype) {
   Graph *g = graph_create();
   ModelOutputs outputs;
-  UpdateOptions update = {.samples = BATCH, .seq = SEQ, .optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1};
+  CompileOptions options = {.mode = MODEL_TRAIN, .micro_samples = BATCH, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
+                            .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
-  SUCCEED(pass_autodiff(g, outputs.loss_sum, NULL, &error));
-  SUCCEED(pass_update(g, outputs.loss_sum, &update, &error));
-  SUCCEED(pass_precision(g, dtype, &error));
+  g->loss = outputs.loss_sum;
+  SUCCEED(pass_autodiff(&g, &options, &error));
+  SUCCEED(pass_precision(&g, &options, &error));
   SUCCEED(graph_verify(g, "update", &error));
   return g;
 }

@@ -51,7 +51,7 @@ static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
 }
 static const Backend with_own = {"cpu with a fault", find};
 
-static int stages_of(const Job *j) { return j->options.mesh.axis[mesh_axis(&j->options.mesh, "pp")].size; }
+static int stages_of(const Job *j) { return j->options.parallel.mesh.axis[mesh_axis(&j->options.parallel.mesh, "pp")].size; }
 
 static void land(const Body *body, int node) {
   for (int i = 0; i < body->count; i++)
@@ -158,7 +158,7 @@ static void edit(Job *job, void *context) {
     if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
     else drop_early_start(program[c], m->node);
   }
-  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node, m->alone);
+  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.parallel.mesh, program, stages_of(job), m->node, m->alone);
   if (m->kind != MUTATION_DELETE) return;
   g->node.data[m->node].op = OWN_OP;
   memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);

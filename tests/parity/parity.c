@@ -119,7 +119,7 @@ static void record_step(const Run *run, const StepResult *step) {
   ParityResult *out = run->result;
   int i = run->step;
   out->skipped[i] = step->skipped;
-  if (step->skipped) finite_describe(run->job->train.graph, &run->job->options.mesh, &step->first, out->non_finite, sizeof out->non_finite);
+  if (step->skipped) finite_describe(run->job->train.graph, &run->job->options.parallel.mesh, &step->first, out->non_finite, sizeof out->non_finite);
   out->loss[i] = step->loss;
   out->norm[i] = step->grad_norm;
   out->tokens[i] = step->tokens;
@@ -204,8 +204,8 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
   JobOptions run = {.backend = c->backend ? c->backend : c->reference ? backend_reference() : backend_cpu(), .threads = c->threads ? c->threads : 1,
                     .helpers = c->helpers, .seed = 1234};
   int code = read_recipe(c, &recipe, error);
-  if (!code) code = setup_compile_options(&recipe, config, &options, &run.schedule, error);
-  if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = 4000; // a few buckets, of a few gradients
+  if (!code) code = setup_compile_options(&recipe, config, &options, error);
+  if (!code && options.parallel.overlap.bucket_bytes > 0) options.parallel.overlap.bucket_bytes = 4000; // a few buckets, of a few gradients
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.check;
   if (!code) code = job_create(config, &options, &run, job, error);
@@ -239,7 +239,7 @@ static void *help_everybody(void *argument) {
 
 static void start_helping(Job *job, Busybody *b) {
   team_group_destroy(job->teams);
-  b->group = job->teams = team_group_create(job->options.mesh.ranks + 1, job->run.helpers);
+  b->group = job->teams = team_group_create(job->options.parallel.mesh.ranks + 1, job->run.helpers);
   CHECK(!pthread_create(&b->thread, NULL, help_everybody, b));
 }
 
@@ -251,7 +251,7 @@ static int64_t stop_helping(Busybody *b) {
 
 static int run_ranks(Run *run, Error *error) {
   Busybody busybody = {.helped = 0};
-  int code = session_open(&(SessionOptions){.ranks = run->job->options.mesh.ranks}, &run->session, error);
+  int code = session_open(&(SessionOptions){.ranks = run->job->options.parallel.mesh.ranks}, &run->session, error);
   if (code) return code;
   if (run->c->helpers) start_helping(run->job, &busybody);
   code = run_steps(run, error);

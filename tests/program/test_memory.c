@@ -234,9 +234,11 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     Error error = {0};
     Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){layouts[i].pp, layouts[i].dp, 1, layouts[i].tp});
     CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
-                        .mesh = mesh, .layout = layout_standard(&mesh, layouts[i].zero, bucket), .stages = layouts[i].pp * layouts[i].virtual_stages,
+                        .parallel = parallel_standard(&mesh, layouts[i].zero, bucket),
                         .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
-    JobOptions run = {.schedule = schedule_by_name(layouts[i].schedule), .backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
+    o.parallel.pipeline.schedule = schedule_by_name(layouts[i].schedule);
+    o.parallel.pipeline.stages *= layouts[i].virtual_stages;
+    JobOptions run = {.backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
     int code = job_create(&config, &o, &run, &job, &error);

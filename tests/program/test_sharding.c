@@ -77,7 +77,7 @@ static double parameters(const Graph *g, const char *part) {
 static double moved(const Job *job, const char *axis) {
   TrafficList list = {0};
   double elements = 0;
-  int a = mesh_axis(&job->options.mesh, axis), n = job->options.mesh.axis[a].size;
+  int a = mesh_axis(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
   program_traffic(job->train.program[0], &list);
   for (int i = 0; i < list.count; i++)
     if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
@@ -280,7 +280,7 @@ static void expect_disjoint(const Program *p, int rank) {
 static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
   Case c = compiled(keys);
-  const Mesh *mesh = &c.job->options.mesh;
+  const Mesh *mesh = &c.job->options.parallel.mesh;
   int dp = mesh_axis(mesh, "dp"), pp = mesh->axis[mesh_axis(mesh, "pp")].size, ranks[64];
   for (int stage = 0; stage < pp; stage++) {
     const Program *p = c.job->train.program[stage];

@@ -1,14 +1,14 @@
-// Which data rank each parameter lies on whole, where ZeRO does not cut tensors (Layout.whole_tensors).
-#include "pass/ownership.h"
+// Which data rank each parameter lies on whole, where ZeRO does not cut tensors (Storage.unsplit).
+#include "pass/unsplit.h"
 #include "base/fault.h"
 #include <stdlib.h>
 
 typedef struct Owned { int variable; int64_t elements; uint64_t coordinates; } Owned;
 
-uint32_t owner_axes(const Mesh *mesh, const Layout *layout, const Placement *seen) {
+uint32_t owner_axes(const Parallel *parallel, const Placement *seen) {
   uint32_t axes = 0;
-  for (int a = 0; a < mesh->naxis; a++)
-    if (mesh->axis[a].size > 1) axes |= layout->shard_axes & 1u << a;
+  for (int a = 0; a < parallel->mesh.naxis; a++)
+    if (parallel->mesh.axis[a].size > 1) axes |= parallel->storage.shard_axes & 1u << a;
   return axes & ~placement_axes(seen); // the Layout has cut it over those already
 }
 
@@ -34,8 +34,9 @@ static int64_t load_of(const int64_t *load, int ranks, int rank, uint64_t coordi
   return sum;
 }
 
-int *tensor_owners(const Graph *g, const Mesh *mesh, const Layout *layout) {
-  int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, layout->shard_axes);
+int *unsplit_owners(const Graph *g, const Parallel *parallel) {
+  const Mesh *mesh = &parallel->mesh;
+  int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, parallel->storage.shard_axes);
   Owned *list = xcalloc((size_t)g->variable.count + 1, sizeof *list);
   int64_t *load = xcalloc(MAX_STAGES * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
@@ -44,7 +45,7 @@ int *tensor_owners(const Graph *g, const Mesh *mesh, const Layout *layout) {
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);
   for (int i = 0; i < n; i++) {
-    int ranks = mesh_size(mesh, owner_axes(mesh, layout, g->variable.data[list[i].variable].storage)), best = 0;
+    int ranks = mesh_size(mesh, owner_axes(parallel, g->variable.data[list[i].variable].storage)), best = 0;
     if (ranks == 1) continue;
     for (int r = 1; r < ranks; r++)
       if (load_of(load, most, r, list[i].coordinates) < load_of(load, most, best, list[i].coordinates)) best = r;
