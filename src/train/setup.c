@@ -69,12 +69,11 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 }
 
 void setup_describe(const Recipe *r, char *text, size_t size) {
-  static const char *const pipelines[] = {[RECIPE_NAIVE] = "naive", [RECIPE_GPIPE] = "gpipe", [RECIPE_1F1B] = "1f1b", [RECIPE_INTERLEAVED] = "interleaved"};
   static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "", [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective", [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
   char hybrid[48] = "", pipeline[64] = "", layout[160];
   if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
-  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", pipelines[r->parallel.pipeline]);
-  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", pipelines[r->parallel.pipeline], recipe_virtual_stages(r));
+  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
+  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name, recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
   snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero, r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
            r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
@@ -213,9 +212,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
                      recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);
   for (int s = 0; s < recipe->parallel.layers.count; s++) out->layers[s] = recipe->parallel.layers.items[s];
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  static const ScheduleGenerator *const schedules[] = {
-      [RECIPE_NAIVE] = &schedule_naive, [RECIPE_GPIPE] = &schedule_gpipe, [RECIPE_1F1B] = &schedule_1f1b, [RECIPE_INTERLEAVED] = &schedule_interleaved};
-  *schedule = recipe->mesh.pp > 1 ? schedules[recipe->parallel.pipeline] : &schedule_1f1b;
+  *schedule = &schedules[recipe->mesh.pp > 1 ? recipe->parallel.pipeline : SCHEDULE_1F1B];
   return PLAIT_OK;
 }
 
