@@ -87,7 +87,7 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
                          // the mesh has; borrowed. NULL: ranks are threads of this process, which the training makes
   int microbatches;      // parts of a step's samples that are computed one after the other; 0: 1. The step does not depend
                          // on it; samples must divide by microbatches · dp
-  const char *schedule;  // of a pipeline: "1f1b" (NULL), "gpipe" or "naive"
+  const char *schedule;  // of a pipeline, one of parallel.pipeline in docs/recipes.md that runs one stage a rank; NULL: "1f1b"
   int zero;              // ZeRO stage over dp: 0 … 3
   int threads;           // of each rank; 0: 1
   uint64_t seed;         // of the initial parameters

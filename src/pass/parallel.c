@@ -12,7 +12,7 @@ Parallel parallel_standard(const Mesh *mesh, int zero, int64_t bucket_bytes) {
                 .layout = layout_from_table(&table, mesh),
                 .storage = {.zero = zero, .reshard = 1, .shard_axes = 1u << mesh_axis(mesh, "dp")},
                 .overlap = {overlap, bucket_bytes, overlap},
-                .pipeline = {.schedule = &schedule_1f1b}};
+                .pipeline = {.schedule = &schedules[SCHEDULE_1F1B]}};
   p.pipeline.stages = parallel_pipeline_ranks(&p);
   return p;
 }

@@ -9,4 +9,4 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
         vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
 }
 
-const ScheduleGenerator schedule_forward = {"forward", generate};
+const ScheduleGenerator schedule_forward = {"forward", generate, .least_stages = 1};

@@ -2,7 +2,7 @@
 // in groups of as many as there are coordinates.
 #include "pipeline/schedule.h"
 
-static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+void schedule_gpipe(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   CHECK(stages % coordinates == 0, "gpipe runs the same number of stages on every pipeline rank");
   for (int first = 0; first < microbatches; first += coordinates)
     for (int s = coordinate; s < stages; s += coordinates)
@@ -13,5 +13,3 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
       for (int m = first; m < first + coordinates && m < microbatches; m++)
         vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = s, .microbatch = m});
 }
-
-const ScheduleGenerator schedule_gpipe = {"gpipe", generate};

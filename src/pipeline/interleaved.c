@@ -12,7 +12,7 @@ static Action nth(int coordinates, int stages, int coordinate, ActionKind kind, 
 
 // Forwards that run alone first: (v − 1) · coordinates until the first microbatch is back for its last stage here, and two
 // for each coordinate behind this one. Then one forward and one backward alternate.
-static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+void schedule_interleaved(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   CHECK(stages % coordinates == 0 && microbatches % coordinates == 0, "stages and microbatches must be multiples of the pipeline ranks");
   int v = stages / coordinates, total = microbatches * v, behind = coordinates - 1 - coordinate;
   int warm = v > 1 ? 2 * behind + (v - 1) * coordinates : behind;
@@ -23,5 +23,3 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
     vec_push(list, nth(coordinates, stages, coordinate, ACTION_BACKWARD, k));
   }
 }
-
-const ScheduleGenerator schedule_interleaved = {"interleaved", generate};

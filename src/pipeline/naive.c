@@ -2,7 +2,7 @@
 // pipeline rank at work at a time.
 #include "pipeline/schedule.h"
 
-static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+void schedule_naive(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   for (int m = 0; m < microbatches; m++) {
     for (int s = 0; s < stages; s++)
       if (s % coordinates == coordinate) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
@@ -10,5 +10,3 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
       if (s % coordinates == coordinate) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = s, .microbatch = m});
   }
 }
-
-const ScheduleGenerator schedule_naive = {"naive", generate};

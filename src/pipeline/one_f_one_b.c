@@ -2,7 +2,7 @@
 // at most as many microbatches are in flight as stages lie ahead. One stage a coordinate.
 #include "pipeline/schedule.h"
 
-static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+void schedule_1f1b(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   CHECK(stages == coordinates, "1f1b runs one stage a pipeline rank");
   int warm = coordinates - 1 - coordinate;
   if (warm > microbatches) warm = microbatches;
@@ -12,5 +12,3 @@ static void generate(int coordinates, int stages, int microbatches, int coordina
     vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = coordinate, .microbatch = m});
   }
 }
-
-const ScheduleGenerator schedule_1f1b = {"1f1b", generate};

@@ -1,15 +1,6 @@
 // Completes what a generator returned: communication, slots. Printing.
 #include "pipeline/walk.h"
 #include "base/fault.h"
-#include <string.h>
-
-static const ScheduleGenerator *const generators[] = {&schedule_naive, &schedule_gpipe, &schedule_1f1b, &schedule_interleaved, &schedule_forward};
-
-const ScheduleGenerator *schedule_by_name(const char *name) {
-  for (size_t i = 0; i < sizeof generators / sizeof *generators; i++)
-    if (!strcmp(generators[i]->name, name)) return generators[i];
-  return NULL;
-}
 
 static const Segment *segment_of(const Segments *segments, const Action *a) {
   return &segments->micro[a->stage][a->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD];

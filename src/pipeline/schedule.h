@@ -35,13 +35,32 @@ typedef struct Schedule {
 // message can be made while one waits for its receiver.
 enum { STAGING_BUFFERS = 2 };
 
-// A generator appends FORWARD and BACKWARD actions for one coordinate, in order.
+// Appends FORWARD and BACKWARD actions for one coordinate, in order.
+typedef void ScheduleGenerate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list);
+#define SCHEDULE(id, name, generate, ...) ScheduleGenerate generate;
+#include "pipeline/schedules.def"
+
+typedef enum ScheduleId {
+#define SCHEDULE(id, ...) SCHEDULE_##id,
+#include "pipeline/schedules.def"
+  SCHEDULES
+} ScheduleId;
+
+// A schedule and its traits, which the checks of configurations read.
 typedef struct ScheduleGenerator {
   const char *name;
-  void (*generate)(int coordinates, int stages, int microbatches, int coordinate, ActionList *list);
+  ScheduleGenerate *generate;
+  int least_stages; // that a pipeline rank has; parallel.virtual: auto is this many
+  int most_stages;  // 0: any number
+  int microbatches_multiple_of_ranks; // it takes no other number of microbatches
 } ScheduleGenerator;
-extern const ScheduleGenerator schedule_naive, schedule_gpipe, schedule_1f1b, schedule_interleaved, schedule_forward;
-const ScheduleGenerator *schedule_by_name(const char *name); // NULL when unknown
+extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
+extern const ScheduleGenerator schedule_forward;     // of evaluation and generation
+const ScheduleGenerator *schedule_by_name(const char *name); // one of training's; NULL when unknown
+
+int schedule_can_run(const ScheduleGenerator *generator, int stages); // so many stages on each pipeline rank?
+// The names of those that can, for messages: "naive, gpipe or 1f1b".
+void schedule_names(int stages, char *text, size_t size);
 
 // A segment: the nodes that one action runs, and what crosses its border.
 typedef struct Crossing {

@@ -66,8 +66,12 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
     return error_set(error, PLAIT_BAD_INPUT, "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s", (long long)h->samples,
                microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
   }
-  if (o->schedule && strcmp(o->schedule, "1f1b") && strcmp(o->schedule, "gpipe") && strcmp(o->schedule, "naive"))
-    return error_set(error, PLAIT_BAD_INPUT, "schedule is \"%.80s\"; allowed: 1f1b, gpipe and naive", o->schedule);
+  const ScheduleGenerator *schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b");
+  if (!schedule || !schedule_can_run(schedule, 1)) {
+    char names[256];
+    schedule_names(1, names, sizeof names);
+    return error_set(error, PLAIT_BAD_INPUT, "schedule is \"%.80s\"; allowed: %s", o->schedule, names);
+  }
   if (o->zero < 0 || o->zero > 3) return error_set(error, PLAIT_BAD_INPUT, "zero is %d; allowed: 0 to 3", o->zero);
   if (o->threads < 0 || o->threads > 1024) return error_set(error, PLAIT_BAD_INPUT, "threads is %d; allowed: 0 to 1024", o->threads);
   if (o->optimizer && strcmp(o->optimizer, "sgd") && strcmp(o->optimizer, "adamw"))

@@ -1,5 +1,6 @@
 // Features of recipes, and the pairs that are refused.
 #include "train/layouts.h"
+#include "pipeline/schedule.h"
 #include "train/recipe_keys.h"
 #include <string.h>
 
@@ -44,17 +45,31 @@ bool layouts_built(LayoutFeature feature) {
   return key->kind != RECIPE_CHOICE || (word && !word->later);
 }
 
+// A schedule that takes several microbatches does not go with updates in backward.
+static const char *schedule_refused(LayoutFeature a, LayoutFeature b) {
+  static const LayoutFeature feature[SCHEDULES] = {
+#define SCHEDULE(id, ...) [SCHEDULE_##id] = LAYOUT_##id,
+#include "pipeline/schedules.def"
+  };
+  for (int i = 0; i < SCHEDULES; i++)
+    if (schedules[i].microbatches_multiple_of_ranks && (a == feature[i] || b == feature[i]) && (a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD))
+      return "the schedule needs several microbatches";
+  return NULL;
+}
+
 const char *layouts_refused(LayoutFeature a, LayoutFeature b) {
   for (int i = 0; refused[i].why; i++)
     if ((refused[i].a == a && refused[i].b == b) || (refused[i].a == b && refused[i].b == a)) return refused[i].why;
-  return NULL;
+  return schedule_refused(a, b);
 }
 
 int layouts_check(const Recipe *recipe, Error *error) {
   uint64_t set = layouts_features(recipe);
-  for (int i = 0; refused[i].why; i++)
-    if (set >> refused[i].a & 1 && set >> refused[i].b & 1)
-      return error_set(error, PLAIT_BAD_INPUT, "%s together with %s is refused: %s (docs/parity.md)", layout_traits[refused[i].a].name,
-                       layout_traits[refused[i].b].name, refused[i].why);
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++) {
+      const char *why = set >> a & set >> b & 1 ? layouts_refused((LayoutFeature)a, (LayoutFeature)b) : NULL;
+      if (why)
+        return error_set(error, PLAIT_BAD_INPUT, "%s together with %s is refused: %s (docs/parity.md)", layout_traits[a].name, layout_traits[b].name, why);
+    }
   return PLAIT_OK;
 }

@@ -14,7 +14,6 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
 typedef enum RecipeOwnership { RECIPE_OWN_SHARDS, RECIPE_OWN_TENSORS } RecipeOwnership;
-typedef enum RecipePipeline { RECIPE_NAIVE, RECIPE_GPIPE, RECIPE_1F1B, RECIPE_INTERLEAVED } RecipePipeline;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
@@ -65,7 +64,7 @@ typedef struct Recipe {
     bool sequence;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
-    int pipeline;  // RecipePipeline
+    int pipeline;  // ScheduleId (pipeline/schedules.def)
     int virtual_stages; // of each pipeline rank; 0: auto, see recipe_virtual_stages
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
@@ -160,10 +159,8 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
   int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
   return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
 }
-// parallel.virtual, or what auto means: 2 for an interleaved pipeline, else 1.
-static inline int recipe_virtual_stages(const Recipe *r) {
-  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->parallel.pipeline == RECIPE_INTERLEAVED && r->mesh.pp > 1 ? 2 : 1;
-}
+// parallel.virtual, or what auto means: the fewest that the schedule runs, without a pipeline 1.
+int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }

@@ -1,5 +1,6 @@
 // Checks of a recipe across its keys: what contradicts itself is refused, what does nothing is noted.
 #include "train/recipe_check.h"
+#include "pipeline/schedule.h"
 #include "train/recipe_keys.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -155,27 +156,34 @@ static int check_batch(Recipe *r, Error *error) {
                    nearest);
 }
 
+int recipe_virtual_stages(const Recipe *r) {
+  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->mesh.pp > 1 ? schedules[r->parallel.pipeline].least_stages : 1;
+}
+
 static int check_pipeline(Recipe *r, Error *error) {
-  int pp = r->mesh.pp, pipeline = r->parallel.pipeline, layers = r->parallel.layers.count;
+  const ScheduleGenerator *schedule = &schedules[r->parallel.pipeline];
+  int pp = r->mesh.pp, layers = r->parallel.layers.count;
   int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
-  if (pp > 1 && pipeline == RECIPE_INTERLEAVED && r->parallel.update == RECIPE_UPDATE_IN_BACKWARD)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is interleaved, "
-                     "which takes a multiple of mesh.pp (%d); take parallel.pipeline 1f1b, or parallel.update: end", recipe_where(r, "parallel.update"), pp);
+  if (pp > 1 && schedule->microbatches_multiple_of_ranks && r->parallel.update == RECIPE_UPDATE_IN_BACKWARD)
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is %s, "
+                     "which takes a multiple of mesh.pp (%d); take parallel.pipeline 1f1b, or parallel.update: end",
+                     recipe_where(r, "parallel.update"), schedule->name, pp);
   if (v > 1 && pp == 1)
     return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
                      recipe_where(r, "parallel.virtual"), v);
-  if (v > 1 && pipeline == RECIPE_1F1B)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but parallel.pipeline is 1f1b, which runs one stage a rank; take interleaved, "
-                     "or virtual 1", recipe_where(r, "parallel.virtual"), v);
-  if (v == 1 && pipeline == RECIPE_INTERLEAVED && pp > 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2; or take 1f1b",
-                     recipe_where(r, "parallel.virtual"));
-  if (pipeline == RECIPE_INTERLEAVED && m % pp) {
+  if (pp > 1 && !schedule_can_run(schedule, v)) {
+    char others[256];
+    int too_few = v < schedule->least_stages, nearest = too_few ? schedule->least_stages : schedule->most_stages;
+    schedule_names(v, others, sizeof others);
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but parallel.pipeline is %s, which needs %s %d stage%s a rank; take virtual %d, or %s",
+                     recipe_where(r, "parallel.virtual"), v, schedule->name, too_few ? "at least" : "at most", nearest, nearest > 1 ? "s" : "", nearest, others);
+  }
+  if (schedule->microbatches_multiple_of_ranks && m % pp) {
     int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
     const char *nearest = below ? arena_format(&r->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&r->arena, "%d", pp * unit);
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%sbatch.global %d makes %d microbatch%s, but parallel.pipeline interleaved takes a multiple of mesh.pp (%d); the nearest "
-                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, m > 1 ? "es" : "", pp, nearest);
+                     "%sbatch.global %d makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); the nearest "
+                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, m > 1 ? "es" : "", schedule->name, pp, nearest);
   }
   if (layers && layers != pp * v)
     return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "

@@ -1,5 +1,6 @@
 // The key table of recipes, and the look-ups in it.
 #include "train/recipe_keys.h"
+#include "pipeline/schedule.h"
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -17,7 +18,10 @@ static const RecipeWord recompute_words[] = {
 static const RecipeWord update_words[] = {{"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
 static const RecipeWord ownership_words[] = {{"shards", RECIPE_OWN_SHARDS, false}, {"tensors", RECIPE_OWN_TENSORS, false}, {0}};
 static const RecipeWord pipeline_words[] = {
-    {"naive", RECIPE_NAIVE, false}, {"gpipe", RECIPE_GPIPE, false}, {"1f1b", RECIPE_1F1B, false}, {"interleaved", RECIPE_INTERLEAVED, false}, {0}};
+#define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
+#include "pipeline/schedules.def"
+    {0},
+};
 static const RecipeWord precision_words[] = {
     {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false},
     {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {0},
@@ -48,6 +52,11 @@ static const char layout_doc[] = "The Layout that the rows below start from: whi
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
 #include "dist/layout_rows.def"
     " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every Layout gives the same numbers.";
+
+static const char pipeline_doc[] = "The pipeline's schedule, where mesh.pp is above 1."
+#define SCHEDULE(id, name, generator, meaning, ...) " `" name "`: " meaning "."
+#include "pipeline/schedules.def"
+    ;
 
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
@@ -107,11 +116,9 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage recompute; 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words,
-        .inference = true, .doc = "The pipeline's schedule, where mesh.pp is above 1: one microbatch after the other (naive), all forwards and then all "
-               "backwards (gpipe), forward and backward in turn (1f1b), or that with several stages a rank (interleaved), which takes "
-               "a multiple of mesh.pp of microbatches."),
+        .inference = true, .doc = pipeline_doc),
     KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true, .automatic = 0,
-        .inference = true, .doc = "Stages of each pipeline rank, laid over the ranks in turn (not with 1f1b); auto: 2 for interleaved, else 1."),
+        .inference = true, .doc = "Stages of each pipeline rank, laid over the ranks in turn; auto: the fewest that the schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX,
         .inference = true, .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),

@@ -69,12 +69,11 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 }
 
 void setup_describe(const Recipe *r, char *text, size_t size) {
-  static const char *const pipelines[] = {[RECIPE_NAIVE] = "naive", [RECIPE_GPIPE] = "gpipe", [RECIPE_1F1B] = "1f1b", [RECIPE_INTERLEAVED] = "interleaved"};
   static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "", [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective", [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
   char hybrid[48] = "", pipeline[64] = "", layout[160];
   if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
-  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", pipelines[r->parallel.pipeline]);
-  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", pipelines[r->parallel.pipeline], recipe_virtual_stages(r));
+  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
+  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name, recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
   snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero, r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
            r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
@@ -134,8 +133,6 @@ static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
 }
 
 static Parallel parallel_of(const Recipe *r, const ModelConfig *config) {
-  static const ScheduleGenerator *const schedules[] = {
-      [RECIPE_NAIVE] = &schedule_naive, [RECIPE_GPIPE] = &schedule_gpipe, [RECIPE_1F1B] = &schedule_1f1b, [RECIPE_INTERLEAVED] = &schedule_interleaved};
   int overlap = r->parallel.bucket_mb > 0;
   Parallel p = {0};
   p.mesh = make_mesh(r, config);
@@ -143,7 +140,7 @@ static Parallel parallel_of(const Recipe *r, const ModelConfig *config) {
   p.storage = (Storage){r->parallel.zero, r->parallel.reshard, r->parallel.ownership == RECIPE_OWN_TENSORS, 1u << mesh_axis(&p.mesh, "dp")};
   p.overlap = (Overlap){overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap};
   // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  p.pipeline = (Pipeline){.schedule = r->mesh.pp > 1 ? schedules[r->parallel.pipeline] : &schedule_1f1b, .stages = r->mesh.pp * recipe_virtual_stages(r),
+  p.pipeline = (Pipeline){.schedule = &schedules[r->mesh.pp > 1 ? r->parallel.pipeline : SCHEDULE_1F1B], .stages = r->mesh.pp * recipe_virtual_stages(r),
                           .cut_given = r->parallel.layers.count > 0};
   for (int s = 0; s < r->parallel.layers.count; s++) p.pipeline.layers[s] = r->parallel.layers.items[s];
   return p;

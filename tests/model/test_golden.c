@@ -195,7 +195,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Session *session;
-  options.parallel.pipeline.schedule = &schedule_gpipe;
+  options.parallel.pipeline.schedule = &schedules[SCHEDULE_GPIPE];
   JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};
   SUCCEED(job_create(&golden.source.config, &options, &run, &job, &error));
   SUCCEED(session_open(&(SessionOptions){.ranks = 1}, &session, &error));

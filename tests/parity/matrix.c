@@ -2,6 +2,7 @@
 #include "matrix.h"
 #include "base/philox.h"
 #include "corpora.h"
+#include "pipeline/schedule.h"
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -27,6 +28,11 @@ static const struct { Dtype precision; const char *settings; int poison; } legs[
 enum { SEQUENCE_LENGTH = 12, LAYERS = 4, GLOBAL_OF_3 = 12 };
 
 // Layouts -----------------------------------------------------------------------------------------------------------
+
+static const LayoutFeature schedule_feature[SCHEDULES] = {
+#define SCHEDULE(id, ...) [SCHEDULE_##id] = LAYOUT_##id,
+#include "pipeline/schedules.def"
+};
 
 static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
 
@@ -78,7 +84,8 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
   l.pp = pp ? pp : of_axis(set, "pp") ? 2 : 1;
   l.global = l.dp % 3 && l.tp % 3 && l.pp % 3 ? MATRIX_GLOBAL : GLOBAL_OF_3;
   l.micro = micro_of(set, &l);
-  if (has(set, LAYOUT_INTERLEAVED)) l.layers = l.pp * 2 > LAYERS ? l.pp * 2 : LAYERS;
+  for (int s = 0; s < SCHEDULES; s++)
+    if (has(set, schedule_feature[s]) && l.pp * schedules[s].least_stages > LAYERS) l.layers = l.pp * schedules[s].least_stages;
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     if (!(set >> f & 1)) continue;
     const LayoutTraits *t = &layout_traits[f];
@@ -117,33 +124,33 @@ static void add_singles(LayoutList *list) {
 // Layouts of 5 to 7 features as people run them.
 static const struct { uint64_t features; int dp, tp, pp; } real[] = {
 #define F(id) (UINT64_C(1) << LAYOUT_##id)
-    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},  // Megatron-LM
-    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},  // Megatron-LM
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
     {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 4},
     {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
     {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 4, 4, 1},                   // FSDP with tp inside a machine
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 8, 2, 1},       // HSDP with tp
-    {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
-    {F(DP) | F(ZERO_1) | F(WHOLE) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION), 4, 2, 2}, // Shampoo, Muon
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(1F1B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_1) | F(WHOLE) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION), 4, 2, 2}, // Shampoo, Muon
     {F(DP) | F(ZERO_2) | F(WHOLE) | F(HYBRID) | F(TP) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_3) | F(WHOLE) | F(SEQUENCE) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
-    {F(DP) | F(ZERO_2) | F(TP) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
-    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
+    {F(DP) | F(ZERO_2) | F(TP) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
+    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(1F1B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_3) | F(TP) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION), 2, 4, 2},
     {F(DP) | F(ZERO_2) | F(HYBRID) | F(SEQUENCE) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(NAIVE) | F(SELECTIVE) | F(BUCKETS_OFF), 2, 4, 2},
-    {F(DP) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(ACCUMULATION), 2, 4, 2},                          // no ZeRO
+    {F(DP) | F(TP) | F(1F1B) | F(FULL) | F(ACCUMULATION), 2, 4, 2},                          // no ZeRO
     {F(DP) | F(ZERO_1) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(SEQUENCE) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 2, 2, 4},
-    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(SELECTIVE), 2, 3, 2},                     // by 3
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE), 2, 3, 2},                     // by 3
     {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL), 2, 2, 3},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE), 6, 2, 1},
-    {F(DP) | F(ZERO_3) | F(TP) | F(ONE_F_ONE_B) | F(FULL) | F(BUCKETS_OFF), 3, 2, 2},
+    {F(DP) | F(ZERO_3) | F(TP) | F(1F1B) | F(FULL) | F(BUCKETS_OFF), 3, 2, 2},
     {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},                          // updates in backward
-    {F(DP) | F(ZERO_3) | F(TP) | F(ONE_F_ONE_B) | F(SELECTIVE) | F(IN_BACKWARD), 2, 2, 2},
+    {F(DP) | F(ZERO_3) | F(TP) | F(1F1B) | F(SELECTIVE) | F(IN_BACKWARD), 2, 2, 2},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(IN_BACKWARD) | F(BUCKETS_OFF), 4, 2, 1},
-    {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(ONE_F_ONE_B) | F(ACCUMULATION), 2, 2, 2},    // written
+    {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(1F1B) | F(ACCUMULATION), 2, 2, 2},    // written
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
 #undef F
@@ -355,7 +362,8 @@ static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg
 
 void matrix_print_table(void) {
   for (int a = 0; a < LAYOUT_FEATURES; a++)
-    printf("feature\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built");
+    printf("feature\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built",
+           layout_traits[a].key, layout_traits[a].condition, layout_traits[a].axis, layout_traits[a].settings);
   for (int a = 0; a < LAYOUT_FEATURES; a++)
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))

@@ -2,6 +2,7 @@
 // stage ever holds more microbatches than its plan has slots.
 #include "corpora.h"
 #include "parity.h"
+#include "pipeline/schedule.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,8 +42,6 @@ static int differs(const ParityCase *c, const ParityResult *one) {
   return wrong || slots;
 }
 
-static const char *const schedules[] = {"naive", "gpipe", "1f1b", "interleaved"};
-
 static const struct { const char *name; int dp, tp, zero, sequence; RecomputeMode recompute; } company[] = {
     {"", 1, 1, 0, 0, RECOMPUTE_NONE},
     {"dp 2", 2, 1, 0, 0, RECOMPUTE_NONE},
@@ -64,12 +63,12 @@ static void compare(const char *model, size_t companies) {
   assert_true(one.loss[0] > 1 && isfinite(one.loss[0]) && one.norm[0] > 0);
   for (size_t k = 0; k < companies; k++)
     for (int pp = 2; pp <= 3; pp++)
-      for (int s = 0; s < 4; s++) {
+      for (int s = 0; s < SCHEDULES; s++) {
         char name[96];
         ParityCase c = base;
-        snprintf(name, sizeof name, "pp %d %s %s", pp, schedules[s], company[k].name);
+        snprintf(name, sizeof name, "pp %d %s %s", pp, schedules[s].name, company[k].name);
         c.name = name;
-        c.schedule = schedules[s];
+        c.schedule = schedules[s].name;
         c.pp = pp, c.dp = company[k].dp, c.tp = company[k].tp, c.zero = company[k].zero;
         c.sequence = company[k].sequence, c.recompute = company[k].recompute;
         c.micro = 2 / c.dp;
@@ -125,8 +124,8 @@ static void refusals(void **state) {
   static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
       {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 16"},
       {3, 6, "interleaved", "", "the nearest batch.global is 18"},
-      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b"},
-      {2, 2, "interleaved", "parallel.virtual=1", "needs at least 2"},
+      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which needs at most 1 stage a rank; take virtual 1, or naive, gpipe or interleaved"},
+      {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe or 1f1b"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
       {2, 2, "interleaved", "parallel.virtual=4", "parallel.virtual is 4 with mesh.pp 2, which makes 8 stages, but the model of llama has only 6 layers to share out; the nearest parallel.virtual is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to share out; the nearest mesh.pp is 6"},

@@ -114,31 +114,38 @@ static int most_in_flight(const Schedule *s, int stage) {
   return most;
 }
 
+static void is_whole_and_legal(const ScheduleGenerator *generator, int ranks, int stages, int microbatches, int phases) {
+  Schedule *s;
+  Error error = {0};
+  if (create(generator, stages, ranks, microbatches, &s, &error)) fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", generator->name, stages, ranks, microbatches, error.message);
+  check_whole(s, phases);
+  check_order(s);
+  check_messages(s);
+  for (int t = 0; t < s->stages; t++) assert_int_equal(s->slots[t], phases == 2 ? most_in_flight(s, t) : 1);
+  schedule_free(s);
+}
+
+// Every schedule of the table with everything that its traits allow.
 static void generators_are_whole_and_legal(void **state) {
+  int runs = 0;
   for (int p = 1; p <= 6; p++)
-    for (int m = 1; m <= 9; m++) {
-      const struct { const ScheduleGenerator *generator; int stages, microbatches, phases; } table[] = {
-          {&schedule_naive, p, m, 2},     {&schedule_naive, 2 * p, m, 2},           {&schedule_gpipe, p, m, 2},
-          {&schedule_gpipe, 2 * p, m, 2}, {&schedule_1f1b, p, m, 2},                {&schedule_interleaved, 2 * p, m * p, 2},
-          {&schedule_forward, p, m, 1},   {&schedule_interleaved, 5 * p, m * p, 2}, {&schedule_forward, 3 * p, m, 1}};
-      for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        Schedule *s;
-        Error error = {0};
-        if (create(table[i].generator, table[i].stages, p, table[i].microbatches, &s, &error)) fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", table[i].generator->name, table[i].stages, p, m, error.message);
-        check_whole(s, table[i].phases);
-        check_order(s);
-        check_messages(s);
-        for (int t = 0; t < s->stages; t++) assert_int_equal(s->slots[t], table[i].phases == 2 ? most_in_flight(s, t) : 1);
-        schedule_free(s);
+    for (int m = 1; m <= 9; m++)
+      for (int v = 1; v <= 5; v++) {
+        for (int i = 0; i < SCHEDULES; i++) {
+          if (!schedule_can_run(&schedules[i], v)) continue;
+          is_whole_and_legal(&schedules[i], p, v * p, schedules[i].microbatches_multiple_of_ranks ? m * p : m, 2);
+          runs++;
+        }
+        is_whole_and_legal(&schedule_forward, p, v * p, m, 1);
       }
-    }
+  assert_true(runs > 700);
 }
 
 // What each schedule holds: naive one microbatch, GPipe all, 1F1B no more than stages lie from a stage to the end.
 static void schedules_hold_what_they_should(void **state) {
   for (int p = 1; p <= 5; p++)
     for (int m = 1; m <= 8; m++) {
-      const ScheduleGenerator *const generator[] = {&schedule_naive, &schedule_gpipe, &schedule_1f1b};
+      const ScheduleGenerator *const generator[] = {&schedules[SCHEDULE_NAIVE], &schedules[SCHEDULE_GPIPE], &schedules[SCHEDULE_1F1B]};
       for (int k = 0; k < 3; k++) {
         Schedule *s;
         Error error = {0};
@@ -177,25 +184,33 @@ static void bubbles_are_as_published(void **state) {
   for (int b = 1; b <= 2; b++)
     for (int p = 1; p <= 8; p++)
       for (int m = 1; m <= 12; m++) {
-        bubble(&schedule_gpipe, p, 1, m, b, &total, &ideal);
+        bubble(&schedules[SCHEDULE_GPIPE], p, 1, m, b, &total, &ideal);
         assert_true(fabs(total - (p - 1.0) / (m + p - 1.0)) < 1e-12);
-        bubble(&schedule_1f1b, p, 1, m, b, &total, &ideal);
+        bubble(&schedules[SCHEDULE_1F1B], p, 1, m, b, &total, &ideal);
         assert_true(fabs(total - (p - 1.0) / (m + p - 1.0)) < 1e-12);
-        bubble(&schedule_naive, p, 1, m, b, &total, &ideal);
+        bubble(&schedules[SCHEDULE_NAIVE], p, 1, m, b, &total, &ideal);
         assert_true(fabs(total - (p - 1.0) / p) < 1e-12);
         for (int v = 2; v <= 5 && m <= 5; v++) {
-          bubble(&schedule_interleaved, p, v, m * p, b, &total, &ideal);
+          bubble(&schedules[SCHEDULE_INTERLEAVED], p, v, m * p, b, &total, &ideal);
           if (fabs(ideal - (p - 1.0) / ((double)v * m * p)) > 1e-12) fail_msg("interleaved p %d v %d m %d: %g of the ideal, not %g", p, v, m * p, ideal, (p - 1.0) / ((double)v * m * p));
         }
       }
 }
 
 static void names(void **state) {
-  assert_ptr_equal(schedule_by_name("gpipe"), &schedule_gpipe);
-  assert_ptr_equal(schedule_by_name("1f1b"), &schedule_1f1b);
-  assert_ptr_equal(schedule_by_name("naive"), &schedule_naive);
-  assert_ptr_equal(schedule_by_name("interleaved"), &schedule_interleaved);
+  char text[256];
+  for (int i = 0; i < SCHEDULES; i++) {
+    assert_ptr_equal(schedule_by_name(schedules[i].name), &schedules[i]);
+    assert_true(schedules[i].least_stages >= 1 && schedule_can_run(&schedules[i], schedules[i].least_stages));
+  }
+  assert_int_equal(schedule_by_name("interleaved")->least_stages, 2);
   assert_null(schedule_by_name("2f2b"));
+  schedule_names(1, text, sizeof text);
+  assert_string_equal(text, "naive, gpipe or 1f1b");
+  schedule_names(2, text, sizeof text);
+  assert_string_equal(text, "naive, gpipe or interleaved");
+  schedule_names(2, text, 10);
+  assert_string_equal(text, "naive, gp");
 }
 
 // Hand-made lists of F and B: "F0 B0 …" for each of two coordinates.
@@ -209,7 +224,7 @@ static void from_text(const char *text, int coordinate, ActionList *list) {
   static void name##_generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) { \
     from_text(coordinate ? second : first, coordinate, list);                                                \
   }                                                                                                          \
-  static const ScheduleGenerator name = {#name, name##_generate};
+  static const ScheduleGenerator name = {#name, name##_generate, .least_stages = 1};
 HAND_MADE(fine, "F0 F1 B0 B1", "F0 B0 F1 B1")
 HAND_MADE(deadlock, "F0 B0 F1 B1", "F0 F1 B0 B1")
 HAND_MADE(crossed_forward, "F0 F1 B0 B1", "F1 F0 B0 B1")
@@ -267,12 +282,12 @@ static void in_memory_out_of_order(int coordinates, int stages, int microbatches
 }
 
 static void hand_over_in_memory(void **state) {
-  const ScheduleGenerator bad = {"bad", in_memory_out_of_order};
+  const ScheduleGenerator bad = {"bad", in_memory_out_of_order, .least_stages = 2};
   Schedule *s;
   Error error = {0};
   assert_int_equal(create(&bad, 2, 1, 1, &s, &error), PLAIT_INFEASIBLE);
   assert_non_null(strstr(error.message, "stage 1 runs forward on microbatch 0 before stage 0 has run forward, on the same rank"));
-  assert_int_equal(create(&schedule_gpipe, 2, 1, 3, &s, &error), PLAIT_OK);
+  assert_int_equal(create(&schedules[SCHEDULE_GPIPE], 2, 1, 3, &s, &error), PLAIT_OK);
   for (int i = 0; i < s->list[0].count; i++) assert_true(s->list[0].data[i].kind != ACTION_SEND && s->list[0].data[i].kind != ACTION_RECV);
   schedule_free(s);
 }
@@ -303,7 +318,7 @@ static void generate_stuck(int coordinates, int stages, int microbatches, int co
 }
 
 static void messages_can_deadlock(void **state) {
-  const ScheduleGenerator generator = {"stuck", generate_stuck};
+  const ScheduleGenerator generator = {"stuck", generate_stuck, .least_stages = 1};
   Segments *segments = chain(2, 1);
   Schedule *s;
   Error error = {0};
@@ -332,7 +347,7 @@ static void generate_ahead(int coordinates, int stages, int microbatches, int co
 
 // Buffers are finite: stage 0 cannot send more microbatches than it has buffers while none of them is taken.
 static void buffers_can_deadlock(void **state) {
-  const ScheduleGenerator generator = {"ahead", generate_ahead};
+  const ScheduleGenerator generator = {"ahead", generate_ahead, .least_stages = 1};
   Schedule *s;
   Error error = {0};
   if (create(&generator, 4, 2, STAGING_BUFFERS + 1, &s, &error)) fail_msg("%s", error.message); // the first has been taken

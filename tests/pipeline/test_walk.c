@@ -63,7 +63,7 @@ static void expect(const Schedule *s, const Segments *segments, int coordinate, 
 
 static void steps_of_a_small_pipeline(void **state) {
   Segments *segments = chain(2, 0);
-  Schedule *s = create(&schedule_1f1b, segments, 2, 3);
+  Schedule *s = create(&schedules[SCHEDULE_1F1B], segments, 2, 3);
   expect(s, segments, 0,
          "begin +f0.0:0 +s0.0:0 F0:0 send0:0 -f0.0:0 +f0.1:1 +s0.1:1 F0:1 send0:1 -f0.1:1 "
          "+b0.0:0 recv0:0 B0:0 -b0.0:0 -s0.0:0 ?f0.0:0 +f0.0:2 +s0.0:2 F0:2 send0:2 -f0.0:2 "
@@ -75,7 +75,7 @@ static void steps_of_a_small_pipeline(void **state) {
   schedule_free(s);
   segments_free(segments);
   segments = chain(2, 1); // what backward reads too lies in the slot, and is waited for when the slot is entered anew
-  s = create(&schedule_1f1b, segments, 2, 3);
+  s = create(&schedules[SCHEDULE_1F1B], segments, 2, 3);
   expect(s, segments, 0,
          "begin +s0.0:0 F0:0 send0:0 +s0.1:1 F0:1 send0:1 +b0.0:0 recv0:0 B0:0 -b0.0:0 -s0.0:0 "
          "?s0.0:0 +s0.0:2 F0:2 send0:2 +b0.1:1 recv0:1 B0:1 -b0.1:1 -s0.1:1 +b0.0:2 recv0:2 B0:2 -b0.0:2 -s0.0:2 end ?s0.0:2 ?s0.1:1 ");
@@ -86,7 +86,7 @@ static void steps_of_a_small_pipeline(void **state) {
 // Without a pipeline nothing is staged and nothing waited for.
 static void one_rank(void **state) {
   Segments *segments = chain(1, 0);
-  Schedule *s = create(&schedule_1f1b, segments, 1, 2);
+  Schedule *s = create(&schedules[SCHEDULE_1F1B], segments, 1, 2);
   expect(s, segments, 0, "begin +s0.0:0 F0:0 B0:0 -s0.0:0 +s0.0:1 F0:1 B0:1 -s0.0:1 end ");
   schedule_free(s);
   segments_free(segments);
@@ -161,7 +161,7 @@ static void laws_hold_for_every_schedule(void **state) {
     for (int m = 1; m <= 6; m++)
       for (int kept = 0; kept < 2; kept++) {
         const struct { const ScheduleGenerator *generator; int stages, microbatches; } table[] = {
-            {&schedule_naive, p, m}, {&schedule_gpipe, 2 * p, m}, {&schedule_1f1b, p, m}, {&schedule_interleaved, 3 * p, m * p}};
+            {&schedules[SCHEDULE_NAIVE], p, m}, {&schedules[SCHEDULE_GPIPE], 2 * p, m}, {&schedules[SCHEDULE_1F1B], p, m}, {&schedules[SCHEDULE_INTERLEAVED], 3 * p, m * p}};
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
           Segments *segments = chain(table[i].stages, kept);
           Schedule *s = create(table[i].generator, segments, p, table[i].microbatches);
@@ -179,7 +179,7 @@ static int fail_at_backward(void *context, const WalkStep *step) {
 
 static void an_error_ends_the_walk(void **state) {
   Segments *segments = chain(1, 0);
-  Schedule *s = create(&schedule_1f1b, segments, 1, 2);
+  Schedule *s = create(&schedules[SCHEDULE_1F1B], segments, 1, 2);
   WalkPlan plan = schedule_walk(s, segments, &s->list[0]);
   Walk *walk = walk_create(&plan);
   int steps = 0;

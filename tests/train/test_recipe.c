@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "train/recipe.h"
+#include "pipeline/schedule.h"
 #include "train/recipe_keys.h"
 #include <limits.h>
 #include <setjmp.h>
@@ -213,6 +214,16 @@ static void test_notes(void **state) {
   }
 }
 
+// A name that no table has: the sentence lists those that there are.
+static void names_that_are_not_in_a_table(void **state) {
+  char names[512] = "";
+  for (int i = 0; i < SCHEDULES; i++) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "must be one of ", schedules[i].name);
+  Recipe r;
+  Error error = {0};
+  assert_int_equal(parse(BASE "parallel: {pipeline: 2f2b}\n", 0, NULL, &r, &error), PLAIT_BAD_INPUT);
+  if (!strstr(error.message, names) || !strstr(error.message, "2f2b")) fail_msg("\"%s\" does not say \"%s\"", error.message, names);
+}
+
 static void must_parse(const char *text, int n, char **overrides, Recipe *recipe) {
   Error error = {0};
   if (parse(text, n, overrides, recipe, &error) < 0) fail_msg("%s", error.message);
@@ -267,7 +278,7 @@ static void test_values(void **state) {
   assert_int_equal(recipe_rank_count(&r), 8);
   assert_int_equal(recipe_microbatches(&r), 4);
   assert_int_equal(r.parallel.zero, 1);
-  assert_int_equal(r.parallel.pipeline, RECIPE_1F1B);
+  assert_int_equal(r.parallel.pipeline, SCHEDULE_1F1B);
   assert_int_equal(r.precision, DTYPE_F64);
   assert_int_equal(r.optimizer.name, RECIPE_SGD);
   assert_int_equal(r.schedule.name, RECIPE_WSD);
@@ -447,6 +458,7 @@ static void test_docs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names_that_are_not_in_a_table),
       cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
       cmocka_unit_test(test_overrides),  cmocka_unit_test(test_round_trip), cmocka_unit_test(test_relative_to_recipe),
       cmocka_unit_test(test_mutations),  cmocka_unit_test(test_large),      cmocka_unit_test(test_key_table),
