@@ -1,12 +1,9 @@
-// Edits Programs: a deleted or reversed collective becomes a node that this test's kernel computes.
+// Edits Programs: a deleted or reversed collective becomes a CUSTOM node, for which this test's back end has the kernel.
 #include "mutation.h"
 #include "corpora.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-// The op of SGD stands in for the test's own: the matrix trains with AdamW.
-#define OWN_OP OP_SGD
 
 typedef struct OwnAttr { int64_t reverse, shards, blocks, elements; } OwnAttr; // reverse 0: the rank's own part
 
@@ -46,8 +43,8 @@ static const Backend *cpu(void) {
 }
 
 static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
-  static const KernelEntry own = {.op = OWN_OP, .kernel = own_kernel};
-  return op == OWN_OP ? &own : cpu()->find(cpu(), op, dtype);
+  static const KernelEntry own = {.op = OP_CUSTOM, .kernel = own_kernel};
+  return op == OP_CUSTOM ? &own : cpu()->find(cpu(), op, dtype);
 }
 static const Backend with_own = {"cpu with a fault", find};
 
@@ -138,7 +135,7 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
     OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d), extent(shard, d, in->shape.rank)};
     Node own = n;
-    own.op = OWN_OP;
+    own.op = OP_CUSTOM;
     own.ninput = 1;
     own.noutput = 0;
     own.input = &whole;
@@ -160,7 +157,7 @@ static void edit(Job *job, void *context) {
   }
   if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node, m->alone);
   if (m->kind != MUTATION_DELETE) return;
-  g->node.data[m->node].op = OWN_OP;
+  g->node.data[m->node].op = OP_CUSTOM;
   memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);
 }
 
