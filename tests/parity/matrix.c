@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied"};
 static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3", "gpt untied 3", "llama 3", "llama tied 3"};
@@ -43,15 +42,18 @@ static uint64_t of_kind(const char *kind) {
   return set;
 }
 
-// Two of a kind exclude each other, as do those that the table refuses, and what is not built excludes everything.
-static int makes_sense(uint64_t set) {
+// Why the matrix leaves a combination out.
+static MatrixReason reason_of(const MatrixLayout *l) {
   for (int a = 0; a < LAYOUT_FEATURES; a++) {
-    if (!(set >> a & 1)) continue;
-    if (!layouts_built((LayoutFeature)a)) return 0;
-    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
-      if (set >> b & 1 && (!strcmp(layout_traits[a].kind, layout_traits[b].kind) || layouts_refused((LayoutFeature)a, (LayoutFeature)b))) return 0;
+    if (!has(l->features, (LayoutFeature)a)) continue;
+    if (!layouts_built((LayoutFeature)a)) return MATRIX_NOT_BUILT;
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++) {
+      if (!has(l->features, (LayoutFeature)b)) continue;
+      if (!strcmp(layout_traits[a].kind, layout_traits[b].kind)) return MATRIX_OF_A_KIND;
+      if (layouts_refused((LayoutFeature)a, (LayoutFeature)b)) return MATRIX_REFUSED;
+    }
   }
-  return 1;
+  return l->dp * l->tp * l->pp > MATRIX_RANKS ? MATRIX_TOO_LARGE : MATRIX_IN;
 }
 
 static void add_setting(MatrixLayout *l, const char *setting) {
@@ -96,7 +98,8 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
 typedef Vec(MatrixLayout) LayoutList;
 
 static void add(LayoutList *list, MatrixLayout l) {
-  if (makes_sense(l.features) && l.dp * l.tp * l.pp <= MATRIX_RANKS) vec_push(list, l);
+  l.reason = reason_of(&l);
+  vec_push(list, l);
 }
 
 // At 2, at 3 and at 4 of what the feature is about; hybrid: 2 groups of 2, of 3, and 4 of 2.
@@ -149,7 +152,8 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
 #undef F
 };
 
-int matrix_layouts(MatrixLayout **out) {
+// Every combination, those that are left out too.
+static LayoutList all_layouts(void) {
   LayoutList list = {0};
   add_singles(&list);
   for (int a = 0; a < LAYOUT_FEATURES; a++)
@@ -158,9 +162,35 @@ int matrix_layouts(MatrixLayout **out) {
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       for (int c = b + 1; c < LAYOUT_FEATURES; c++)
         add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b | UINT64_C(1) << c, MATRIX_TRIPLE, 0, 0, 0));
-  for (size_t i = 0; i < sizeof real / sizeof *real; i++) add(&list, make(real[i].features, MATRIX_REAL, real[i].dp, real[i].tp, real[i].pp));
+  for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
+    add(&list, make(real[i].features, MATRIX_REAL, real[i].dp, real[i].tp, real[i].pp));
+    CHECK(list.data[list.count - 1].reason == MATRIX_IN, "%s is left out", list.data[list.count - 1].name);
+  }
+  return list;
+}
+
+int matrix_layouts(MatrixLayout **out) {
+  LayoutList list = all_layouts();
+  int n = 0;
+  for (int i = 0; i < list.count; i++)
+    if (list.data[i].reason == MATRIX_IN) list.data[n++] = list.data[i];
   *out = list.data;
-  return list.count;
+  return n;
+}
+
+static const char *const reasons[MATRIX_REASONS] = {"in the matrix", "of two features of one kind", "refused", "with a feature that is not built",
+                                                    "of more ranks than the matrix runs"};
+
+void matrix_print_left_out(int names) {
+  LayoutList list = all_layouts();
+  int count[MATRIX_REASONS] = {0};
+  for (int i = 0; i < list.count; i++) {
+    const MatrixLayout *l = &list.data[i];
+    count[l->reason]++;
+    if (names && l->reason > MATRIX_OF_A_KIND) printf("left out\t%s\t%s\n", reasons[l->reason], l->name);
+  }
+  for (int r = 0; r < MATRIX_REASONS; r++) printf("combinations\t%d\t%s\n", count[r], reasons[r]);
+  vec_free(&list);
 }
 
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed) {
@@ -179,7 +209,7 @@ int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed) {
 
 uint64_t matrix_seed(void) {
   const char *given = getenv("PARITY_SEED");
-  uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)(time(NULL) / 86400);
+  uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
   printf("PARITY_SEED=%llu\n", (unsigned long long)seed);
   return seed;
 }
@@ -360,6 +390,7 @@ void matrix_print_table(void) {
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))
         printf("refused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
+  matrix_print_left_out(1);
 }
 
 void matrix_run(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *tally) {

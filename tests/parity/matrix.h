@@ -19,9 +19,13 @@ extern const char *const matrix_leg_names[MATRIX_LEGS];
 
 typedef enum MatrixKind { MATRIX_SINGLE, MATRIX_PAIR, MATRIX_TRIPLE, MATRIX_REAL, MATRIX_KINDS } MatrixKind;
 
+// Why a combination is not in the matrix.
+typedef enum MatrixReason { MATRIX_IN, MATRIX_OF_A_KIND, MATRIX_REFUSED, MATRIX_NOT_BUILT, MATRIX_TOO_LARGE, MATRIX_REASONS } MatrixReason;
+
 typedef struct MatrixLayout {
   char name[160], settings[256];
   MatrixKind kind;
+  MatrixReason reason;
   uint64_t features;
   int dp, tp, pp, micro, global, layers;
 } MatrixLayout;
@@ -29,6 +33,9 @@ typedef struct MatrixLayout {
 // Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts. Features
 // that are not built are left out. The caller frees the list.
 int matrix_layouts(MatrixLayout **out);
+// Prints how many combinations of features there are, in the matrix and left out by each reason; with names, also those that are
+// left out, but of two features of one kind.
+void matrix_print_left_out(int names);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
 // Does the layout have this leg? What backward has applied cannot be skipped.
@@ -57,10 +64,10 @@ void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTall
 void matrix_forget(void);
 // PARITY_PART=I/N shares out the work among N processes: does number `index` belong to this one?
 int matrix_mine(int index);
-// The seed of this run: PARITY_SEED, else the date. Printed.
+// The seed of this run: PARITY_SEED, else always the same. Printed. scripts/parity sets it to the date.
 uint64_t matrix_seed(void);
 
 // For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as does this; is a line there that begins so?
 void matrix_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int matrix_recorded(const char *begin);
-void matrix_print_table(void); // features and refused pairs
+void matrix_print_table(void); // features, refused pairs, and what is left out
