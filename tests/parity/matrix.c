@@ -2,7 +2,6 @@
 #include "matrix.h"
 #include "base/philox.h"
 #include "corpora.h"
-#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,15 +11,16 @@ const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", 
 static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3", "gpt untied 3", "llama 3", "llama tied 3"};
 const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
 
-// AdamW divides a gradient that is only rounding (a key's bias) by its own size, and makes a whole step of it. In narrow types it is
-// divided by this at least, so that parameters are as near as gradients are.
-#define SMOOTH "optimizer.epsilon=0.1"
-static const struct { Dtype precision; const char *settings; int poison; } legs[MATRIX_LEGS] = {
+// The last two: as the narrow legs are, but in fp64 (matrix_effect).
+enum { SMOOTH_FP64 = MATRIX_LEGS, SMOOTH_FP64_SKIPS, ALL_LEGS };
+static const struct { Dtype precision; const char *settings; int poison; } legs[ALL_LEGS] = {
     [MATRIX_FP64] = {DTYPE_F64, "", 0},
-    [MATRIX_FP32] = {DTYPE_F32, SMOOTH, 0},
-    [MATRIX_BF16] = {DTYPE_BF16, SMOOTH, 0},
-    [MATRIX_BF16_GRADIENTS] = {DTYPE_BF16, SMOOTH " parallel.grad_dtype=bf16", 0},
-    [MATRIX_FP16] = {DTYPE_F16, SMOOTH " loss_scale.initial=1024 loss_scale.growth_interval=1", 2},
+    [MATRIX_FP32] = {DTYPE_F32, PARITY_SMOOTH, 0},
+    [MATRIX_BF16] = {DTYPE_BF16, PARITY_SMOOTH, 0},
+    [MATRIX_BF16_GRADIENTS] = {DTYPE_BF16, PARITY_SMOOTH " parallel.grad_dtype=bf16", 0},
+    [MATRIX_FP16] = {DTYPE_F16, PARITY_SMOOTH " loss_scale.initial=1024 loss_scale.growth_interval=1", 2},
+    [SMOOTH_FP64] = {DTYPE_F64, PARITY_SMOOTH, 0},
+    [SMOOTH_FP64_SKIPS] = {DTYPE_F64, PARITY_SMOOTH, 2},
 };
 
 enum { SEQUENCE_LENGTH = 12, LAYERS = 4, GLOBAL_OF_3 = 12 };
@@ -229,7 +229,7 @@ int matrix_mine(int index) {
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { ParityCase c; MatrixLeg leg; char settings[256]; ParityResult result; } Oracle;
+typedef struct Oracle { ParityCase c; int leg; char settings[256]; ParityResult result; } Oracle;
 static Oracle oracle[160]; // of this test program
 static int oracles;
 
@@ -250,7 +250,7 @@ int matrix_like_any(const MatrixLayout *l) {
   return l->global == MATRIX_GLOBAL && !settings[0];
 }
 
-static const ParityResult *one_rank(const ParityCase *c, MatrixLeg leg) {
+static const ParityResult *one_rank(const ParityCase *c, int leg) {
   char settings[sizeof oracle->settings];
   settings_of_one(c->settings, settings, sizeof settings);
   for (int i = 0; i < oracles; i++) {
@@ -277,69 +277,67 @@ void matrix_forget(void) {
 
 // Comparison --------------------------------------------------------------------------------------------------------
 
-MatrixTolerance matrix_tolerance(MatrixLeg leg) {
-  if (leg == MATRIX_FP64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
-  // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series some 16 in each of
-  // 4 blocks, which add up as the root; in sums that are kept in the same type (fp32) times the root of their terms, the tokens
-  // of a step; bf16 and fp16 sum in fp32, and 4 standard deviations are left for the worst of thousands of elements. Gradients in
-  // bf16 are rounded once more by each microbatch that is added and each rank that is reduced: at most once for every sample.
-  // Moments of second order are squares. A parameter moves in a step by lr / epsilon = 0.1 of a gradient of norm 1 at most, and the
-  // largest is above 1.
-  double u = leg == MATRIX_FP32 ? FLT_EPSILON / 2 : leg == MATRIX_FP16 ? 0x1p-11 : 0x1p-8;
-  double roundings = 16.0 * LAYERS + (leg == MATRIX_BF16_GRADIENTS ? MATRIX_GLOBAL : 0);
-  double walk = sqrt(roundings) * (leg == MATRIX_FP32 ? sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH) : 4);
-  return (MatrixTolerance){u * 4, u * walk, u * walk, 0.1 * MATRIX_STEPS * u * walk, 2 * u * walk};
-}
-
-static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
-  return !(d->loss <= t->loss && d->norm <= t->norm && d->gradient <= t->gradient && d->weight <= t->parameter && d->moment <= t->moment &&
-           d->eval <= t->loss);
-}
-
-static void keep_worst(ParityDifference *worst, const ParityDifference *d) {
-  worst->loss = fmax(worst->loss, d->loss);
-  worst->norm = fmax(worst->norm, d->norm);
-  worst->gradient = fmax(worst->gradient, d->gradient);
-  worst->weight = fmax(worst->weight, d->weight);
-  worst->moment = fmax(worst->moment, d->moment);
-  worst->eval = fmax(worst->eval, d->eval);
-}
-
 static int loud(void) { return getenv("PARITY_LOUD") != NULL; }
 
-int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *d, const char **initial, Error *error) {
+int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *r, Error *error) {
   const ParityResult *one = one_rank(c, leg);
   ParityResult other;
   int code = parity_run(c, corpus_for(c->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
-  MatrixTolerance t = matrix_tolerance(leg);
-  *d = parity_compare(&other, one);
-  *initial = parity_first_different(&other, one, DUMP_INITIAL);
+  r->tolerance = parity_tolerance(c, one);
+  r->difference = parity_compare(&other, one, &r->tolerance);
+  r->initial = parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
-  return is_wrong(d, &t) || *initial;
+  return parity_differs(&r->difference, &r->tolerance) || r->initial;
 }
 
-typedef struct Judge { const ParityResult *one; MatrixTolerance tolerance; int wrong; } Judge;
+typedef struct Judge { const ParityResult *one; ParityTolerance tolerance; int wrong; } Judge;
 
 static int judge_step(const ParityResult *so_far, int step, void *judge) {
   Judge *j = judge;
-  ParityDifference d = parity_compare_step(so_far, j->one, step);
-  return j->wrong = is_wrong(&d, &j->tolerance);
+  ParityDifference d = parity_compare_step(so_far, j->one, step, &j->tolerance);
+  return j->wrong = parity_differs(&d, &j->tolerance);
 }
 
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error) {
-  Judge judge = {one_rank(c, leg), matrix_tolerance(leg), 0};
+  const ParityResult *one = one_rank(c, leg);
+  Judge judge = {one, parity_tolerance(c, one), 0};
   ParityCase judged = *c;
   judged.enough = judge_step;
   judged.judge = &judge;
   ParityResult other;
   int code = parity_run(&judged, corpus_for(c->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
-  ParityDifference d = {0};
-  if (!judge.wrong) d = parity_compare(&other, judge.one);
-  int wrong = judge.wrong || is_wrong(&d, &judge.tolerance) || parity_first_different(&other, judge.one, DUMP_INITIAL);
+  ParityDifference d = {.worst = {0}};
+  if (!judge.wrong) d = parity_compare(&other, one, &judge.tolerance);
+  int wrong = judge.wrong || parity_differs(&d, &judge.tolerance) || parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
   return wrong;
+}
+
+static int wide_leg(const ParityCase *c) { return c->poison ? SMOOTH_FP64_SKIPS : SMOOTH_FP64; }
+
+ParityCase matrix_in_fp64(const ParityCase *c) {
+  ParityCase wide = *c;
+  wide.precision = legs[wide_leg(c)].precision;
+  wide.more_settings = legs[wide_leg(c)].settings;
+  return wide;
+}
+
+double matrix_effect(const ParityCase *wide, const ParityCase *c, const char **measure, Error *error) {
+  int worst = 0;
+  const ParityResult *one = one_rank(wide, wide_leg(wide));
+  ParityResult other;
+  int code = parity_run(wide, corpus_for(wide->model, CORPUS_RAGGED), &other, error);
+  if (code) return code;
+  ParityTolerance t = parity_tolerance(c, one);
+  ParityDifference d = parity_compare(&other, one, &t);
+  if (parity_first_different(&other, one, DUMP_INITIAL)) d.worst[MEASURE_CHANGE] = INFINITY;
+  for (int i = 0; i < MEASURES; i++)
+    if (d.worst[i] / t.most[i] > d.worst[worst] / t.most[worst]) worst = i;
+  *measure = parity_measure_names[worst];
+  parity_free(&other);
+  return d.worst[worst] / t.most[worst];
 }
 
 void matrix_record(const char *format, ...) {
@@ -363,6 +361,7 @@ int matrix_recorded(const char *begin) {
   return found;
 }
 
+static double share(const MatrixResult *r, int i) { return r->tolerance.most[i] > 0 ? r->difference.worst[i] / r->tolerance.most[i] : 0; }
 static const char *leg_name(MatrixLeg leg) { return getenv("PLAIT_CHAOS") ? "chaos" : matrix_leg_names[leg]; }
 
 // "dp|tp + sequence"
@@ -374,13 +373,17 @@ static void features_text(uint64_t set, char *text, size_t size) {
   }
 }
 
-// leg, kind, result, ranks, features, layout, model, six differences, message; by tabs.
-static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const ParityDifference *d, const char *message) {
+// leg, kind, result, ranks, features, layout, model, message, and for each measure: the worst, its share of the bound; by tabs.
+static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const MatrixResult *r, const char *message) {
   static const char *const kinds[] = {"single", "pair", "triple", "real"};
-  char features[256];
+  char features[256], values[MEASURES * 24] = "";
   features_text(l->features, features, sizeof features);
-  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%s\n", leg_name(leg), kinds[l->kind], result,
-                l->dp * l->tp * l->pp, features, l->name, c->model, d->loss, d->norm, d->gradient, d->weight, d->moment, d->eval, message);
+  for (int i = 0; i < MEASURES; i++) {
+    size_t n = strlen(values);
+    snprintf(values + n, sizeof values - n, "\t%.1e\t%.1e", r->difference.worst[i], share(r, i));
+  }
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp, features, l->name, c->model,
+                message, values);
 }
 
 void matrix_print_table(void) {
@@ -393,27 +396,30 @@ void matrix_print_table(void) {
   matrix_print_left_out(1);
 }
 
+static void add_to_tally(MatrixTally *tally, const MatrixLayout *l, const MatrixResult *r, int wrong) {
+  tally->runs++;
+  tally->wrong += wrong;
+  if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
+  for (int i = 0; i < MEASURES; i++) {
+    tally->worst[i] = fmax(tally->worst[i], r->difference.worst[i]);
+    tally->share[i] = fmax(tally->share[i], share(r, i));
+  }
+}
+
 void matrix_run(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *tally) {
   ParityCase c = matrix_case(l, model, leg);
   if (!parity_wanted(&c)) return;
   Error error = {0};
-  ParityDifference d = {0};
-  const char *initial;
-  int wrong = matrix_compare(&c, leg, &d, &initial, &error);
+  MatrixResult r = {.initial = NULL};
+  int wrong = matrix_compare(&c, leg, &r, &error);
   if (wrong < 0) {
     printf("%-12s %-5s %s: %s  WRONG\n", c.model, leg_name(leg), l->name, error.message);
-    record_run(l, &c, leg, "failed", &d, error.message);
+    record_run(l, &c, leg, "failed", &r, error.message);
     tally->wrong++;
     return;
   }
-  if (wrong || loud())
-    printf("%-12s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", c.model, leg_name(leg),
-           l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
-           wrong ? "  WRONG" : "");
-  fflush(stdout);
-  record_run(l, &c, leg, wrong ? "failed" : "passed", &d, "");
-  tally->runs++;
-  tally->wrong += wrong;
-  if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
-  keep_worst(&tally->worst, &d);
+  parity_report(&c, &r.difference, &r.tolerance, loud());
+  if (r.initial) printf("%-12s %-5s %s: begins with other bits: %s  WRONG\n", c.model, leg_name(leg), l->name, r.initial);
+  record_run(l, &c, leg, wrong ? "failed" : "passed", &r, "");
+  add_to_tally(tally, l, &r, wrong);
 }

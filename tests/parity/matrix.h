@@ -1,6 +1,6 @@
 // The parity matrix: layouts made from the table of features (src/train/layouts.def), each held to one rank's numbers.
 #pragma once
-#include "parity.h"
+#include "compare.h"
 #include "train/layouts.h"
 
 enum { MATRIX_MODELS = 4, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
@@ -45,21 +45,28 @@ int matrix_like_any(const MatrixLayout *layout);
 // The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
 ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 
-typedef struct MatrixTolerance { double loss, norm, gradient, parameter, moment; } MatrixTolerance;
-MatrixTolerance matrix_tolerance(MatrixLeg leg);
-
 // What was run, and the worst of it.
 typedef struct MatrixTally {
   int runs, wrong, ranks; // ranks: the most
-  ParityDifference worst;
+  double worst[MEASURES], share[MEASURES]; // share of the bound, which depends on the layers, sequences and tokens of the case
 } MatrixTally;
 
 // Runs a case of the leg against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
-// tolerance, 1 not; negative: it did not run. *initial: a parameter that begins with other bits, or NULL.
-int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *difference, const char **initial, Error *error);
+// tolerance, 1 not; negative: it did not run.
+typedef struct MatrixResult {
+  ParityDifference difference;
+  ParityTolerance tolerance;
+  const char *initial; // a parameter that begins with other bits, or NULL
+} MatrixResult;
+int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *result, Error *error);
 // As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to fail.
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
-// The same for a layout with the model. Prints a line; adds to the tally.
+// The case of a narrow leg in fp64, with the leg's other settings.
+ParityCase matrix_in_fp64(const ParityCase *c);
+// How far `wide`, made by matrix_in_fp64 and then edited, is from one rank run so: the largest share of the bounds of `narrow` that a
+// measure takes, and which measure. Negative: it did not run. For what a narrow leg does not notice.
+double matrix_effect(const ParityCase *wide, const ParityCase *narrow, const char **measure, Error *error);
+// matrix_compare for a layout with the model. Prints a line; adds to the tally.
 void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTally *tally);
 void matrix_forget(void);
 // PARITY_PART=I/N shares out the work among N processes: does number `index` belong to this one?

@@ -147,18 +147,23 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
 }
 
+static void edit_node(Job *job, const Mutation *m, int id) {
+  Compiled *compiled = m->evaluation ? &job->evaluate : &job->train;
+  Graph *g = compiled->graph;
+  Program **program = compiled->program;
+  for (int c = 0; c < stages_of(job); c++) drop_early_start(program[c], id);
+  if (m->kind == MUTATION_REVERSE) {
+    reverse(g, &job->options.mesh, program, stages_of(job), id, m->alone);
+  } else {
+    g->node.data[id].op = OP_CUSTOM;
+    memset(g->node.data[id].attr, 0, NODE_ATTR_BYTES);
+  }
+}
+
 static void edit(Job *job, void *context) {
   const Mutation *m = context;
-  Graph *g = (m->evaluation ? &job->evaluate : &job->train)->graph;
-  Program **program = (m->evaluation ? &job->evaluate : &job->train)->program;
-  for (int c = 0; c < stages_of(job); c++) {
-    if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
-    else drop_early_start(program[c], m->node);
-  }
-  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.mesh, program, stages_of(job), m->node, m->alone);
-  if (m->kind != MUTATION_DELETE) return;
-  g->node.data[m->node].op = OP_CUSTOM;
-  memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);
+  for (int i = 0; i < m->nodes; i++) edit_node(job, m, m->node[i]);
+  for (int c = 0; m->kind == MUTATION_TRANSFER && c < stages_of(job); c++) drop_transfer((m->evaluation ? &job->evaluate : &job->train)->program[c], m);
 }
 
 ParityCase mutated(const ParityCase *c, Mutation *m) {
@@ -171,6 +176,13 @@ ParityCase mutated(const ParityCase *c, Mutation *m) {
 
 typedef Vec(Mutation) MutationList;
 
+enum { NAME = sizeof((Mutation *)0)->output[0] };
+
+// "11 all_gather layer.1.ffn.up.weight.all_gather": region and phase, op, tensor.
+static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
+  snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op_def(n->op)->name, graph_tensor(g, n->output[k])->name);
+}
+
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
   const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
   static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
@@ -179,7 +191,8 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
     if (!op_def(n->op)->communicates) continue;
     for (int kind = MUTATION_DELETE; kind <= MUTATION_REVERSE; kind++) {
       if (kind == MUTATION_REVERSE && n->op == OP_ALL_REDUCE) continue; // a sum has no order
-      Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = i};
+      Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = {i}, .nodes = 1};
+      for (int k = 0; k < n->noutput && n->noutput <= MUTATION_NODES; k++) name_output(g, n, k, m.output[m.outputs++]);
       snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
                n->region != REGION_MICRO ? region[n->region] : n->phase == PHASE_FORWARD ? "FORWARD" : "BACKWARD", evaluation ? " of the evaluation" : "");
       vec_push(list, m);
@@ -209,16 +222,39 @@ static void list_all(Job *job, void *context) {
   }
 }
 
-int mutations_of(const ParityCase *c, Mutation **out) {
-  MutationList list = {0};
+// Compiles the case and lets `look` see it.
+static void look_at(const ParityCase *c, void (*look)(Job *job, void *context), void *context) {
   ParityCase x = *c;
-  x.edit = list_all;
-  x.context = &list;
+  x.edit = look;
+  x.context = context;
   x.steps = 1;
   ParityResult result;
   Error error = {0};
   CHECK(!parity_run(&x, corpus_for(c->model, CORPUS_RAGGED), &result, &error), "%s", error.message);
   parity_free(&result);
+}
+
+int mutations_of(const ParityCase *c, Mutation **out) {
+  MutationList list = {0};
+  look_at(c, list_all, &list);
   *out = list.data;
   return list.count;
+}
+
+int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
+  Mutation *list;
+  int n = mutations_of(c, &list), found = 0;
+  *out = *m;
+  out->nodes = 0;
+  for (int i = 0; i < n && m->kind == MUTATION_TRANSFER && !found; i++)
+    if (!strcmp(list[i].what, m->what)) *out = list[i], found = 1;
+  for (int k = 0; k < m->outputs; k++)
+    for (int i = 0; i < n; i++)
+      if (list[i].kind == m->kind && list[i].evaluation == m->evaluation && list[i].outputs == 1 && !strcmp(list[i].output[0], m->output[k])) {
+        out->node[out->nodes++] = list[i].node[0];
+        break;
+      }
+  if (m->alone && out->nodes > 1) out->nodes = 1;
+  free(list);
+  return found || (m->outputs && out->nodes == (m->alone ? 1 : m->outputs));
 }

@@ -42,10 +42,9 @@ static void no_false_alarm(void **state) {
     snprintf(l.settings + n, sizeof l.settings - n, " run.check=true");
     ParityCase c = matrix_case(&l, tried % 2 ? 0 : 3, MATRIX_FP64);
     if (!parity_wanted(&c)) continue;
-    ParityDifference d;
-    const char *initial;
+    MatrixResult result;
     Error error = {0};
-    int wrong = matrix_compare(&c, MATRIX_FP64, &d, &initial, &error);
+    int wrong = matrix_compare(&c, MATRIX_FP64, &result, &error);
     if (wrong) fail_msg("%s, %s: %s", c.model, c.name, wrong < 0 ? error.message : "parity fails");
     tried++;
   }
