@@ -3,10 +3,11 @@
 
 Tests only read the result; nobody needs PyTorch to run them. To make it again:
     python3 -m venv /tmp/golden && /tmp/golden/bin/pip install torch==2.15.0 transformers==5.23.0 numpy==2.4.6 safetensors==0.8.0
-    /tmp/golden/bin/python scripts/golden_models.py [CASE ...]       then scripts/golden_witness.py, whose runs start from these weights
-Other versions are refused, since other versions may compute other bits; --any-version takes them all the same. What is in the repository was
-made with torch 1.13 and transformers 4.43; the versions above give the same weights to the bit, losses and norms to 1e-6 in fp32 and
-to 1e-14 in fp64. A config.json that is there stays, since those of transformers 4 and 5 differ and both must be read.
+    /tmp/golden/bin/python scripts/golden_models.py [CASE ...]
+    /tmp/golden/bin/python scripts/golden_witness.py [CASE ...]    starts from these weights
+Other versions are refused, since they may compute other bits; --any-version takes them all the same. What is in the
+repository was made with torch 1.13 and transformers 4.43; the versions above give the same weights to the bit, losses and
+norms to 1e-6 in fp32 and to 1e-14 in fp64. A config.json that is there stays as transformers 4 wrote it.
 
 A case is a Hugging Face folder (config.json, model.safetensors: the weights before the first step) with
 golden.safetensors:
@@ -67,7 +68,8 @@ def check_versions(arguments):
     found = versions()
     wrong = [f"{name} {found[name]} instead of {VERSIONS[name]}" for name in VERSIONS if found[name] != VERSIONS[name]]
     if wrong and "--any-version" not in arguments:
-        sys.exit(f"{sys.argv[0]}: golden files are made with pinned versions, but here is {', '.join(wrong)}; --any-version takes it")
+        sys.exit(f"{sys.argv[0]}: golden files are made with pinned versions, but here is {', '.join(wrong)}; "
+                 "--any-version takes it")
     return [a for a in arguments if a != "--any-version"]
 
 

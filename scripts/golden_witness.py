@@ -3,25 +3,26 @@
 
 Needs what scripts/golden_models.py needs, and starts from the weights of its cases. Tests only read the result.
 
-The precisions follow the rules of plait's `precision: bf16` and `fp16` (docs/design.md): fp32 master weights, moments and gradients of
-parameters; matrices are read rounded to the narrow type; biases, norms, statistics and sums are fp32; every activation and every gradient of an
-activation is rounded to the narrow type. Here PyTorch's conversions round to the narrow type where plait stores it, and what is rounded is
-held in fp64, so that sums are exact; gradients are PyTorch's autograd. fp16 multiplies the loss by a scale; a step with a gradient that is not finite is skipped and halves it, four
-good steps double it. The model is written out below, and its fp32 logits are held to those of transformers.
+The precisions follow the rules of plait's `precision: bf16` and `fp16` (docs/design.md): fp32 master weights, moments
+and gradients of parameters; matrices are read rounded to the narrow type; biases, norms, statistics and sums are fp32;
+every activation and every gradient of an activation is rounded to the narrow type. Here PyTorch's conversions round to
+the narrow type where plait stores it, and what is rounded is held in fp64, so that sums are exact; gradients are
+PyTorch's autograd. fp16 multiplies the loss by a scale; a step with a gradient that is not finite is skipped and halves
+it, four good steps double it. The model is written out below, and its logits are held to those of transformers.
 
 witness.safetensors has
     tokens positions documents targets     I32 (20, 4, 16)
     loss64 grad_norm64                     F64 (20)   fp64
     loss_bf16 grad_norm_bf16               F64 (20)
-    spread_bf16                            F64 (2)    how far bf16 runs are from each other, losses and norms; see spread_of
+    spread_bf16                            F64 (2)    how far bf16 runs are from each other; see spread_of
     gradient64.NAME gradient_bf16.NAME     F32        some gradients of the first step, by Hugging Face name
-    nearness_bf16                          F64 (4)    of four other ways to run bf16, the last by PyTorch's own kernels; see nearness_of
+    nearness_bf16                          F64 (4)    of other ways to run bf16, see nearness_of; last: PyTorch's kernels
     loss_fp16 grad_norm_fp16               F64 (20)   grad_norm 0: skipped
     skipped_fp16 scale_fp16                I32, F64 (20)   scale: after the step
     spread_fp16                            F64 (2)
-and a file's metadata say from which versions of the packages it is.
-AdamW as in golden_models.py, but lr 3e-3; clipped to norm 1 exactly (PyTorch adds 1e-6 to the norm); and eps 1e-5, so that gradients that are
-only rounding in fp32 do not make whole steps.
+and its metadata say with which versions of the packages it was made.
+AdamW as in golden_models.py, but lr 3e-3; clipped to norm 1 exactly (PyTorch adds 1e-6 to the norm); and eps 1e-5, so
+that gradients that are only rounding in fp32 do not make whole steps.
 """
 import json
 import math
@@ -69,7 +70,7 @@ class Round(torch.autograd.Function):
 
 
 class RoundGradient(torch.autograd.Function):
-    """An activation as one of its readers sees it: what this reader gives back is rounded before it is added to what others do."""
+    """An activation as one of its readers sees it: the reader's gradient is rounded before it is added to others'."""
 
     @staticmethod
     def forward(context, x, dtype):
@@ -82,7 +83,7 @@ class RoundGradient(torch.autograd.Function):
 
 
 class Attention(torch.autograd.Function):
-    """Attention as fused kernels compute it (Dao et al., 2022): its gradient reads the output that was stored, and that is rounded."""
+    """Attention as fused kernels compute it (Dao et al., 2022): its gradient reads the output that was stored, rounded."""
 
     @staticmethod
     def forward(context, q, k, v, seen, dtype):
@@ -117,7 +118,8 @@ class RoundMatrix(torch.autograd.Function):
 # ---- models --------------------------------------------------------------------------------------------------------
 
 class Model:
-    """narrow: the type that values are rounded to, or None. halves: products are two sums, each rounded, as two tensor-parallel ranks have them."""
+    """narrow: the type that values are rounded to, or None. halves: products are two sums, each rounded, as two
+    tensor-parallel ranks have them."""
 
     def __init__(self, case, weights, narrow=None, halves=False):
         self.config = json.load(open(os.path.join(OUT, case, "config.json")))
@@ -211,19 +213,19 @@ def transformers_logits(model, weights, tokens, documents):
     """Each document alone, as a sequence of its own."""
     rows = []
     for row, ids in zip(tokens, documents):
-        pieces = [torch.func.functional_call(model, weights, (row[ids == d][None],)).logits[0] for d in range(int(ids.max()) + 1)]
-        rows.append(torch.cat(pieces))
+        documents_of_row = [row[ids == d][None] for d in range(int(ids.max()) + 1)]
+        rows.append(torch.cat([torch.func.functional_call(model, weights, (d,)).logits[0] for d in documents_of_row]))
     return torch.stack(rows)
 
 
 # ---- training ------------------------------------------------------------------------------------------------------
 
 class Run:
-    """20 steps of a case. wide: what sums and rounded values are held in; kernels: transformers' model with all weights and activations in
-    PyTorch's own bf16, instead of the rules."""
+    """20 steps of a case. wide: what sums and rounded values are held in; kernels: transformers' model with all weights
+    and activations in PyTorch's own bf16, instead of the rules; shuffled: batches in another order."""
 
-    def __init__(self, case, data, narrow=None, wide=torch.float64, masters=torch.float32, scale=1.0, kernels=None, shuffled=False,
-                 halves=False):
+    def __init__(self, case, data, narrow=None, wide=torch.float64, masters=torch.float32, scale=1.0, kernels=None,
+                 shuffled=False, halves=False):
         weights = load_file(os.path.join(OUT, case, "model.safetensors"))
         self.w = {n: x.to(masters).requires_grad_() for n, x in weights.items()}
         self.case, self.narrow, self.wide, self.data = case, narrow, wide, data
@@ -235,7 +237,7 @@ class Run:
         self.loss, self.norm, self.skipped, self.scales, self.largest = [], [], [], [], []
         for step in range(STEPS):
             self.step(step)
-        self.loss, self.norm = torch.tensor(self.loss, dtype=torch.float64), torch.tensor(self.norm, dtype=torch.float64)
+        self.loss, self.norm = (torch.tensor(x, dtype=torch.float64) for x in (self.loss, self.norm))
 
     def logits(self, tokens, positions, documents):
         if self.kernels is None:
@@ -289,54 +291,73 @@ def distance(a, b):
 
 
 def spread_of(runs):
-    """How far runs of one precision are from each other that only round in another order or at other places: the largest distance."""
+    """How far runs of one precision are from each other that only sum in another order or round at other places."""
     pairs = [distance(a, b) for i, a in enumerate(runs) for b in runs[:i]]
     return torch.tensor([max(p[k] for p in pairs) for k in range(2)], dtype=torch.float64)
 
 
 def nearness_of(a, b, exact, names):
-    """How near b's first gradients are to a's, over how far a's are from exact ones: 0 for the same roundings, √2 for independent ones."""
+    """How near b's first gradients are to a's, over how far a's are from exact ones: 0 for the same roundings, √2 for
+    independent ones. The worst tensor."""
     return max(rms(a.gradient[n] - b.gradient[n]) / rms(a.gradient[n] - exact.gradient[n]) for n in names)
 
 
 def away_from_overflow(run):
     """No step of the run is so near to an overflow that another order of sums could decide otherwise."""
-    return all(largest > 1.1 * LARGEST if skip else largest < 0.9 * LARGEST for skip, largest in zip(run.skipped, run.largest))
+    return all(x > 1.1 * LARGEST if skip else x < 0.9 * LARGEST for skip, x in zip(run.skipped, run.largest))
+
+
+def data_of(case):
+    """The first data whose fp16 run skips its first step and some more, none of them nearly, and that run."""
+    ragged, scale, _ = CASES[case]
+    for seed in range(1000):
+        data = batches(torch.Generator().manual_seed(seed), ragged, BATCH, SEQ)
+        run = Run(case, data, torch.float16, scale=scale)
+        if away_from_overflow(run) and run.skipped[0] and sum(run.skipped) > 2:
+            return data, run
+    sys.exit(f"{case}: every data seed comes too near to an overflow")
+
+
+def check_model(case, data, reference):
+    tokens, positions, documents, _ = (x[0] for x in data)
+    weights = load_file(os.path.join(OUT, case, "model.safetensors"))
+    with torch.no_grad():
+        off = Model(case, weights).logits(tokens, positions, documents) - transformers_logits(reference, {}, tokens, documents)
+    assert off.abs().max() < 1e-5, "the model is not that of transformers"
+
+
+def save(case, golden):
+    golden = {name: x.contiguous() for name, x in golden.items()}
+    # One entry: safetensors writes several in a random order.
+    made_with = ", ".join(f"{name} {version}" for name, version in versions().items())
+    save_file(golden, os.path.join(OUT, case, "witness.safetensors"), metadata={"made with": made_with})
 
 
 def make(case):
-    ragged, scale, names = CASES[case]
+    _, scale, names = CASES[case]
     reference = AutoModelForCausalLM.from_pretrained(os.path.join(OUT, case), attn_implementation="eager", dtype=torch.float32)
-    for seed in range(1000):
-        data = batches(torch.Generator().manual_seed(seed), ragged, BATCH, SEQ)
-        fp16 = Run(case, data, torch.float16, scale=scale)
-        if away_from_overflow(fp16) and 1 < sum(fp16.skipped[1:]) and fp16.skipped[0]:
-            break
-    else:
-        sys.exit(f"{case}: every data seed comes too near to an overflow")
-    exact = Run(case, data, masters=torch.float64)
-    with torch.no_grad():
-        ours = Model(case, load_file(os.path.join(OUT, case, "model.safetensors"))).logits(*(x[0] for x in data[:3]))
-        theirs = transformers_logits(reference, {}, data[0][0], data[2][0])
-    assert (ours - theirs).abs().max() < 1e-5, "the model is not that of transformers"
-    bf16 = Run(case, data, torch.bfloat16)
-    others = [dict(shuffled=True), dict(wide=torch.float32), dict(halves=True)]
-    ways = [Run(case, data, torch.bfloat16, **o) for o in others] + [Run(case, data, kernels=reference)]
-    ways16 = [Run(case, data, torch.float16, scale=scale, **o) for o in others]
-    assert all(w.skipped == fp16.skipped for w in ways16), "other orders of sums skip other steps"
-    golden = {name: value.to(torch.int32) for name, value in zip(("tokens", "positions", "documents", "targets"), data)}
-    golden.update(loss64=exact.loss, grad_norm64=exact.norm, loss_bf16=bf16.loss, grad_norm_bf16=bf16.norm, loss_fp16=fp16.loss,
-                  grad_norm_fp16=fp16.norm, skipped_fp16=torch.tensor(fp16.skipped, dtype=torch.int32),
-                  scale_fp16=torch.tensor(fp16.scales, dtype=torch.float64), spread_bf16=spread_of([bf16, *ways]),
-                  spread_fp16=spread_of([fp16, *ways16]),
-                  nearness_bf16=torch.tensor([nearness_of(bf16, w, exact, names) for w in ways], dtype=torch.float64))
+    data, fp16 = data_of(case)
+    check_model(case, data, reference)
+    exact, bf16 = Run(case, data, masters=torch.float64), Run(case, data, torch.bfloat16)
+    others = [{"shuffled": True}, {"wide": torch.float32}, {"halves": True}]
+    others_bf16 = [Run(case, data, torch.bfloat16, **o) for o in others] + [Run(case, data, kernels=reference)]
+    others_fp16 = [Run(case, data, torch.float16, scale=scale, **o) for o in others]
+    assert all(run.skipped == fp16.skipped for run in others_fp16), "other orders of sums skip other steps"
+
+    golden = {name: x.to(torch.int32) for name, x in zip(("tokens", "positions", "documents", "targets"), data)}
+    for name, run in (("64", exact), ("_bf16", bf16), ("_fp16", fp16)):
+        golden |= {"loss" + name: run.loss, "grad_norm" + name: run.norm}
     for name in names:
-        golden["gradient64." + name] = exact.gradient[name].float()
-        golden["gradient_bf16." + name] = bf16.gradient[name]
-    save_file({k: v.contiguous() for k, v in golden.items()}, os.path.join(OUT, case, "witness.safetensors"), metadata=versions())
-    print(f"{case}, data seed {seed}: loss {exact.loss[0]:.3f} to {exact.loss[-1]:.3f}; bf16 is {distance(bf16, exact)} from fp64, runs of it",
-          golden["spread_bf16"].tolist(), "from each other, nearness", golden["nearness_bf16"].tolist(), "; fp16 is", distance(fp16, exact),
-          "from fp64, runs of it", golden["spread_fp16"].tolist(), "from each other; scales", [int(math.log2(s)) for s in fp16.scales])
+        golden |= {"gradient64." + name: exact.gradient[name].float(), "gradient_bf16." + name: bf16.gradient[name]}
+    nearness = [nearness_of(bf16, run, exact, names) for run in others_bf16]
+    golden |= {"skipped_fp16": torch.tensor(fp16.skipped, dtype=torch.int32),
+               "scale_fp16": torch.tensor(fp16.scales, dtype=torch.float64),
+               "spread_bf16": spread_of([bf16, *others_bf16]), "spread_fp16": spread_of([fp16, *others_fp16]),
+               "nearness_bf16": torch.tensor(nearness, dtype=torch.float64)}
+    save(case, golden)
+    print(f"{case}: loss {exact.loss[0]:.3f} to {exact.loss[-1]:.3f}; losses and norms: bf16 from fp64", distance(bf16, exact),
+          "from each other", golden["spread_bf16"].tolist(), "nearness", nearness, "; fp16 from each other",
+          golden["spread_fp16"].tolist(), "scales 2 to the", [int(math.log2(s)) for s in fp16.scales])
 
 
 if __name__ == "__main__":
