@@ -1,7 +1,8 @@
 // CUSTOM: what the back end's kernel for it computes; the table knows nothing more about it.
 //
-// For kernels from outside, such as a test's. Its nodes are added with graph_add_node, with their outputs, to a graph that `partition`
-// has made: no pass asks for shapes, a rule or a gradient there. They compute on the rank's own memory; attr is theirs to define.
+// For kernels from outside, such as a test's. Its nodes are added with graph_add_node, with their outputs, to a graph
+// that `partition` has made: no pass asks for shapes, a rule or a gradient there. They compute on the rank's own
+// memory; attr is theirs to define.
 #include "op/op.h"
 
 static void shape(Graph *g, Node *node) { CHECK(0, "%s: a custom node comes with its outputs", node->name); }

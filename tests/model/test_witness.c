@@ -1,5 +1,6 @@
-// A witness from outside for what parity compares with plait alone: PyTorch has trained the same 20 steps (scripts/golden_witness.py) in
-// fp64, in bf16 and in fp16 with a loss scale; plait trains them in these, with recomputation, and on dp 2 × tp 2 × pp 2.
+// A witness from outside for what parity compares with plait alone: PyTorch has trained the same 20 steps
+// (scripts/golden_witness.py) in fp64, in bf16 and in fp16 with a loss scale; plait trains them in these, with
+// recomputation, and on dp 2 × tp 2 × pp 2.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ enum { CASES = 3, BATCH = 4, SEQ = 16, STEPS = 20 };
     if ((call) < 0) fail_msg("%s", error.message);                                                                     \
   } while (0)
 
-// ---- runs ------------------------------------------------------------------------------------------------------------
+// ---- runs ----------------------------------------------------------------------------------------------------------
 
 typedef struct Run {
   const char *name, *keys;
@@ -54,7 +55,8 @@ static int32_t integer(const Run *run, const char *name, int i) {
 
 static Job *compile(const Run *run) {
   static const char recipe_text[] =
-      "model: {config: /config.json}\ndata: {train: /corpus, seq_len: 16}\nparallel: {zero: 0}\nbatch: {global: 4, micro: 1}\n"
+      "model: {config: /config.json}\ndata: {train: /corpus, seq_len: 16}\n"
+      "parallel: {zero: 0}\nbatch: {global: 4, micro: 1}\n"
       "optimizer: {name: adamw, lr: 3e-3, betas: [0.9, 0.95], epsilon: 1e-5, weight_decay: 0.1, clip: 1.0}\n"
       "run: {dir: /run, dump_gradients: /gradients}\n";
   char *keys = xstrdup(run->keys), *next = keys, *override[16];
@@ -72,28 +74,30 @@ static Job *compile(const Run *run) {
   return job;
 }
 
-static int load_weights(Rank *r, void *run, Error *error) { return model_source_load(&((Run *)run)->source, r->state, error); }
+static int load_weights(Rank *r, void *run, Error *error) {
+  return model_source_load(&((Run *)run)->source, r->state, error);
+}
 
-// What the loader would give: this rank's rows of the batch, one microbatch of them behind the other, and the learning rate.
+// As the loader gives them: this rank's rows of the batch, microbatch by microbatch. And the learning rate.
 static int run_step(Rank *r, void *context, Error *error) {
-  static const char *const names[][2] = {
-      {"tokens", "tokens"}, {"positions", "positions"}, {"documents", "documents"}, {"targets", "targets"}, {"step_targets", "targets"}};
-  enum { INPUTS = sizeof names / sizeof *names };
+  static const char *const names[] = {"tokens", "positions", "documents", "targets", "step_targets"};
+  enum { INPUTS = sizeof names / sizeof *names, STEP_TARGETS = INPUTS - 1 }; // the last: the targets of the whole step
   const Run *run = context;
   const Graph *g = r->job->train.graph;
   size_t rows = BATCH / (size_t)r->data_ranks, bytes = rows * SEQ * sizeof(int32_t);
+  size_t offset = ((size_t)run->step * (size_t)r->data_ranks + (size_t)r->data_rank) * bytes;
   double rate = 3e-3;
   StepInput inputs[16] = {{0}};
   int32_t *data[INPUTS];
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
-    memcpy(data[k], (const char *)find(run, names[k][1]) + ((size_t)run->step * (size_t)r->data_ranks + (size_t)r->data_rank) * bytes, bytes);
+    memcpy(data[k], (const char *)find(run, k == STEP_TARGETS ? "targets" : names[k]) + offset, bytes);
   }
   for (int i = 0; i < g->input.count; i++) {
     if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
     for (int k = 0; k < INPUTS; k++)
-      if (!strcmp(g->input.data[i].name, names[k][0]))
-        inputs[i] = (StepInput){data[k], k == INPUTS - 1 ? 0 : (int64_t)bytes / r->job->train.microbatches};
+      if (!strcmp(g->input.data[i].name, names[k]))
+        inputs[i] = (StepInput){data[k], k == STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
     CHECK(inputs[i].base, "input %s", g->input.data[i].name);
   }
   int code = executor_run(r->train, (uint64_t)run->step + 1, inputs, error);
@@ -138,7 +142,7 @@ static void close_run(Run *run) {
   model_source_close(&run->source);
 }
 
-// ---- against fp64 ----------------------------------------------------------------------------------------------------
+// ---- against fp64 --------------------------------------------------------------------------------------------------
 
 static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
 
@@ -149,8 +153,10 @@ static void check(const char *name, const char *keys, double most) {
   train(&run, STEPS);
   double worst = 0;
   for (int i = 0; i < STEPS; i++) {
-    double off = fmax(relative(run.loss[i], number(&run, "loss64", i)), relative(run.norm[i], number(&run, "grad_norm64", i)));
-    worst = off <= worst ? worst : off; // a NaN stays
+    double loss = relative(run.loss[i], number(&run, "loss64", i));
+    double norm = relative(run.norm[i], number(&run, "grad_norm64", i));
+    worst = loss <= worst ? worst : loss; // a NaN stays
+    worst = norm <= worst ? worst : norm;
   }
   print_message("%s, %s: losses and norms within %.1e\n", name, keys, worst);
   if (!(worst <= most)) fail_msg("%s, %s: off by %.2g, more than %.2g", name, keys, worst, most);
@@ -158,8 +164,8 @@ static void check(const char *name, const char *keys, double most) {
   close_run(&run);
 }
 
-// fp64 is PyTorch's to rounding. In fp32 some 16 values are rounded in series in each of two blocks, each a sum that is off by 2 units:
-// 2 √32 = 11 units of 2⁻²⁴, and as much for the weights, which carry the rounding of all steps.
+// fp64 is PyTorch's to rounding. In fp32 some 16 values are rounded in series in each of two blocks, each a sum that is
+// off by 2 units: 2 √32 = 11 units of 2⁻²⁴, and as much for the weights, which carry the rounding of all steps.
 static void check_all(const char *keys) {
   char text[256];
   for (int i = 0; i < CASES; i++) {
@@ -179,10 +185,11 @@ static void recomputation(void **state) {
 
 static void three_dimensions(void **state) {
   check_all("mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.pipeline=1f1b");
-  check_all("mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.pipeline=gpipe parallel.zero=3 parallel.sequence=true parallel.recompute=full");
+  check_all("mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.pipeline=gpipe parallel.zero=3 parallel.sequence=true "
+            "parallel.recompute=full");
 }
 
-// ---- which values are narrow -----------------------------------------------------------------------------------------
+// ---- which values are narrow ---------------------------------------------------------------------------------------
 
 // For huggingface_save: the gradients of the step, in place of the weights.
 static int read_gradient(void *context, const char *name, int64_t elements, float *out, Error *error) {
@@ -198,17 +205,20 @@ static int read_gradient(void *context, const char *name, int64_t elements, floa
 static double distance(const SafetensorsEntry *a, const SafetensorsEntry *b) {
   double sum = 0;
   assert_true(a && b && a->bytes == b->bytes);
-  for (int64_t i = 0; i < safetensors_elements(a); i++) sum += pow(dtype_load(a->data, DTYPE_F32, i) - dtype_load(b->data, DTYPE_F32, i), 2);
+  for (int64_t i = 0; i < safetensors_elements(a); i++)
+    sum += pow(dtype_load(a->data, DTYPE_F32, i) - dtype_load(b->data, DTYPE_F32, i), 2);
   return sqrt(sum);
 }
 
-// How near the first step's gradients are to those of PyTorch in bf16, over how far these are from fp64's: the worst of a few tensors.
-// 0 where the same values are rounded, 1 where none is, √2 where the errors have nothing to do with each other.
+// How near the first step's gradients are to those of PyTorch in bf16, over how far these are from fp64's: the worst of
+// a few tensors. 0 where the same values are rounded, 1 where none is, √2 where the errors have nothing to do with each
+// other.
 static double nearness(const Run *run) {
   static const char exact[] = "gradient64.";
   char folder[] = "/tmp/plait-witness-XXXXXX";
   assert_non_null(mkdtemp(folder));
-  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_gradient, .context = session_rank(run->session, 0)->state};
+  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_gradient};
+  save.context = session_rank(run->session, 0)->state;
   SUCCEED(huggingface_save(&save, &run->source.config, &error));
   Safetensors written;
   SUCCEED(safetensors_open_folder(&written, folder, &error));
@@ -238,9 +248,10 @@ static double first_nearness(const char *name, const char *keys, const Backend *
   return near;
 }
 
-// The reference kernels round what the rules of `precision: bf16` say and nothing else, and so does the golden run. What is left comes from values
-// that lie between two numbers of bf16: summed in fp32, PyTorch's own run of these rules is up to 0.23 from itself. The fast kernels round
-// inside as well (probabilities, gradients of logits), as PyTorch's own kernels do, which are in the file: half as much again is allowed.
+// The reference kernels round what the rules of `precision: bf16` say and nothing else, and so does the golden run.
+// What is left comes from values that lie between two numbers of bf16: summed in fp32, PyTorch's own run of these rules
+// is up to 0.23 from itself. The fast kernels round inside as well (probabilities, gradients of logits), as PyTorch's
+// own kernels do, which are in the file: half as much again is allowed.
 static void roundings_of_bf16(void **state) {
   for (int i = 0; i < CASES; i++) {
     assert_true(first_nearness(cases[i], "precision=bf16", backend_reference()) <= 0.25);
@@ -253,7 +264,7 @@ static void roundings_of_bf16(void **state) {
   }
 }
 
-// ---- narrow precisions -----------------------------------------------------------------------------------------------
+// ---- narrow precisions ---------------------------------------------------------------------------------------------
 
 // Root mean square of the relative differences over the steps that were not skipped.
 static double apart(const Run *run, const double *got, const char *key) {
@@ -267,20 +278,24 @@ static double apart(const Run *run, const double *got, const char *key) {
   return sqrt(sum / n);
 }
 
-// Losses and norms of 20 steps as near to PyTorch's as PyTorch's own runs of this precision are to each other, which sum in another order,
-// in fp32 or fp64, on batches in another order, and for bf16 with PyTorch's own kernels: their largest distance is in the file. Half as
-// much again is allowed, since the distance of two runs of 20 steps is itself a random number.
+// Losses and norms of 20 steps as near to PyTorch's as PyTorch's own runs of this precision are to each other, which
+// sum in another order, in fp32 or fp64, on batches in another order, and for bf16 with PyTorch's own kernels: their
+// largest distance is in the file. Half as much again is allowed, since the distance of two runs of 20 steps is itself
+// a random number.
 static void check_narrow(const Run *run, const char *precision) {
   char loss[32], norm[32], spread[32];
   snprintf(loss, sizeof loss, "loss_%s", precision);
   snprintf(norm, sizeof norm, "grad_norm_%s", precision);
   snprintf(spread, sizeof spread, "spread_%s", precision);
-  double l = apart(run, run->loss, loss), n = apart(run, run->norm, norm), most_l = 1.5 * number(run, spread, 0), most_n = 1.5 * number(run, spread, 1);
-  print_message("%s, %s: losses %.1e apart (bound %.1e), norms %.1e (%.1e)\n", run->name, run->keys, l, most_l, n, most_n);
+  double l = apart(run, run->loss, loss), most_l = 1.5 * number(run, spread, 0);
+  double n = apart(run, run->norm, norm), most_n = 1.5 * number(run, spread, 1);
+  print_message("%s, %s: losses %.1e apart (bound %.1e), norms %.1e (%.1e)\n", run->name, run->keys, l, most_l, n,
+                most_n);
   if (!(l <= most_l && n <= most_n)) fail_msg("%s, %s: too far from PyTorch", run->name, run->keys);
 }
 
-static const char *const meshes[] = {"mesh.dp=1", "mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.pipeline=1f1b parallel.zero=1"};
+static const char *const meshes[] = {"mesh.dp=1",
+                                     "mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.pipeline=1f1b parallel.zero=1"};
 enum { MESHES = 2 };
 
 static void bf16(void **state) {
@@ -295,14 +310,16 @@ static void bf16(void **state) {
   }
 }
 
-// The same steps overflow and are skipped, and the scale takes the same course. (No step is near to the border: see the script.)
+// The same steps overflow and are skipped, and the scale takes the same course. (No step is near to the border: see the
+// script.)
 static void check_scale(const Run *run) {
   int skipped = 0;
   for (int i = 0; i < STEPS; i++) {
     int expected = integer(run, "skipped_fp16", i);
     double scale = number(run, "scale_fp16", i);
     if (run->skipped[i] != expected || run->scale[i] != scale)
-      fail_msg("%s, %s, step %d: skipped %d, then scale %g; PyTorch: %d, %g", run->name, run->keys, i + 1, run->skipped[i], run->scale[i], expected, scale);
+      fail_msg("%s, %s, step %d: skipped %d, then scale %g; PyTorch: %d, %g", run->name, run->keys, i + 1,
+               run->skipped[i], run->scale[i], expected, scale);
     skipped += expected;
   }
   assert_true(skipped >= 2 && skipped < STEPS / 2);
@@ -313,7 +330,8 @@ static void fp16(void **state) {
   char keys[256];
   for (int i = 0; i < CASES * MESHES; i++) {
     Run run;
-    snprintf(keys, sizeof keys, "precision=fp16 loss_scale.initial=%s loss_scale.growth_interval=4 %s", scales[i / MESHES], meshes[i % MESHES]);
+    snprintf(keys, sizeof keys, "precision=fp16 loss_scale.initial=%s loss_scale.growth_interval=4 %s",
+             scales[i / MESHES], meshes[i % MESHES]);
     open_run(&run, cases[i / MESHES], keys, backend_cpu());
     train(&run, STEPS);
     check_scale(&run);
@@ -323,8 +341,9 @@ static void fp16(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank), cmocka_unit_test(recomputation), cmocka_unit_test(three_dimensions),
-                                     cmocka_unit_test(roundings_of_bf16), cmocka_unit_test(bf16), cmocka_unit_test(fp16)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank), cmocka_unit_test(recomputation),
+                                     cmocka_unit_test(three_dimensions), cmocka_unit_test(roundings_of_bf16),
+                                     cmocka_unit_test(bf16), cmocka_unit_test(fp16)};
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

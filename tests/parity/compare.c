@@ -3,26 +3,27 @@
 // A tensor's difference is divided by the tensor's own size, so that small tensors count as much as large ones:
 //
 //   RMS       root mean square of the difference / size
-//   element   largest difference / (4 size + largest element): 4 standard deviations for the worst of thousands, and what is large is
-//             off by as much more (the row of a frequent token)
+//   element   largest difference / (4 size + largest element): 4 standard deviations for the worst of thousands, and
+//             what is large is off by as much more (the row of a frequent token)
 //
-// where size is the root mean square of the reference's tensor. That of a parameter is its change's, final − initial, and a half of
-// the relative difference of second moments counts, since these are squares.
+// where size is the root mean square of the reference's tensor. That of a parameter is its change's, final − initial,
+// and a half of the relative difference of second moments counts, since these are squares.
 //
-// Some tensors are small because larger things cancel in them, and their rounding is that of the larger things. Scores' gradients
-// are P ∘ (dO·V − D) with D = dO·O, the mean of dO·V over what a query sees: where a query's values are alike, little is left. The
-// rounding of D moves dq by dO·O k̄ / √d and dk in the same way, which is rms(O) rms(k̄) times dO; and dO, averaged by P, is what
-// the gradient of v is made of. In the models of these tests a query or key is a normed row (norm weights and biases of 0.5: 0.7) times a
-// matrix of 0.2 √24 ≈ 1, thus about 0.7 as well, and O and k̄ are means over the two or three positions that a query sees: rms(O)
-// rms(k̄) ≈ 0.7² / 2.5 = 0.2. So gradients, moments and changes of queries and keys are at least 0.2 of those of the values in size. The bias of
-// keys moves all scores of a query alike, which softmax does not see: its gradient is nothing but rounding, of this size.
+// Some tensors are small because larger things cancel in them, and their rounding is that of the larger things. Scores'
+// gradients are P ∘ (dO·V − D) with D = dO·O, the mean of dO·V over what a query sees: where a query's values are
+// alike, little is left. The rounding of D moves dq by dO·O k̄ / √d and dk in the same way, which is rms(O) rms(k̄) times
+// dO; and dO, averaged by P, is what the gradient of v is made of. In the models of these tests a query or key is a
+// normed row (norm weights and biases of 0.5: 0.7) times a matrix of 0.2 √24 ≈ 1, thus about 0.7 as well, and O and k̄
+// are means over the two or three positions that a query sees: rms(O) rms(k̄) ≈ 0.7² / 2.5 = 0.2. So gradients, moments
+// and changes of queries and keys are at least 0.2 of those of the values in size. The bias of keys moves all scores of
+// a query alike, which softmax does not see: its gradient is nothing but rounding, of this size.
 #include "compare.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-const char *const parity_measure_names[MEASURES] = {"loss",   "norm",   "gradient", "of an element", "change", "of an element",
-                                                    "moment", "of an element", "evaluation"};
+const char *const parity_measure_names[MEASURES] = {"loss", "norm", "gradient", "of an element", "change",
+                                                    "of an element", "moment", "of an element", "evaluation"};
 #define CANCELS 0.2
 
 // Tensors -----------------------------------------------------------------------------------------------------------
@@ -35,7 +36,8 @@ static double relative(double a, double b) {
 static int same_tensors(const ParityResult *a, const ParityResult *b, ParityDump d) {
   if (a->tensors[d] != b->tensors[d] || !b->tensors[d]) return 0;
   for (int i = 0; i < b->tensors[d]; i++)
-    if (strcmp(a->tensor[d][i].name, b->tensor[d][i].name) || a->tensor[d][i].elements != b->tensor[d][i].elements) return 0;
+    if (strcmp(a->tensor[d][i].name, b->tensor[d][i].name) || a->tensor[d][i].elements != b->tensor[d][i].elements)
+      return 0;
   return 1;
 }
 
@@ -102,8 +104,8 @@ static void keep(ParityDifference *d, ParityMeasure m, double value, const char 
 
 static double share_of(double difference, double size) { return difference == 0 ? 0 : difference / size; }
 
-static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTensor *x, const NamedTensor *y, const ParityTolerance *t,
-                           ParityDifference *out) {
+static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTensor *x, const NamedTensor *y,
+                           const ParityTolerance *t, ParityDifference *out) {
   if (y->elements == 1) { // a counter
     if (!(x->data[0] == y->data[0])) keep(out, MEASURE_CHANGE, INFINITY, y->name);
     return;
@@ -119,7 +121,8 @@ static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTen
   keep(out, s.measure + 1, count * share_of(worst, 4 * size + largest), y->name);
 }
 
-static void compare_dump(const ParityResult *a, const ParityResult *b, ParityDump d, const ParityTolerance *t, ParityDifference *out) {
+static void compare_dump(const ParityResult *a, const ParityResult *b, ParityDump d, const ParityTolerance *t,
+                         ParityDifference *out) {
   ParityMeasure m = d == DUMP_FINAL ? MEASURE_CHANGE : MEASURE_GRADIENT;
   if (!same_tensors(a, b, d)) keep(out, m, INFINITY, "the list of tensors");
   else
@@ -139,7 +142,7 @@ static int says(const ParityCase *c, const char *setting) {
   return (c->settings && strstr(c->settings, setting)) || (c->more_settings && strstr(c->more_settings, setting));
 }
 
-// How much a loss of the run moves, relatively, where all that its parameters changed by is turned in a random direction.
+// How much a loss of the run would move, relatively, if its parameters had changed by as much in a random direction.
 static double slope_of_change(const ParityResult *r) {
   double squares = 0, elements = 0, norm = 0, loss = INFINITY;
   for (int i = 0; i < r->tensors[DUMP_FINAL]; i++) {
@@ -157,17 +160,21 @@ static double slope_of_change(const ParityResult *r) {
   return elements ? norm * sqrt(squares / elements) / loss : 0;
 }
 
-// Both runs round some 16 values in series in each block, by the unit roundoff u at most; the errors add up as the root of their number,
-// and the runs' are at worst opposite: 2 u √(16 layers). Values of fp32 are themselves sums in fp32, of about 40 products, each
-// of which rounds a partial sum: a random walk that is off by 0.3 u √40 ≈ 2 u. bf16 and fp16 sum in fp32. Gradients in bf16
-// are rounded once more by each microbatch that is added and each rank that is reduced, at most once for every sequence.
-//   A norm adds the gradients of all sequences, whose errors are independent: √sequences less. A loss is the mean over the tokens that have a
-// target, with half the roundings, those of forward, and it moves with the logits, which are less than a quarter of the loss in these
-// models: √½ / (4 √tokens). It moves with the parameters as well, whose differences are of random direction among n:
-// norm · |their difference| / √n, which matters where gradients are narrower than all else.
+// Both runs round some 16 values in series in each block, by the unit roundoff u at most; the errors add up as the root
+// of their number, and the runs' are at worst opposite: 2 u √(16 layers). Values of fp32 are themselves sums in fp32,
+// of about 40 products, each of which rounds a partial sum: a random walk that is off by 0.3 u √40 ≈ 2 u. bf16 and fp16
+// sum in fp32. Gradients in bf16 are rounded once more by each microbatch that is added and each rank that is reduced,
+// at most once for every sequence.
+//
+// A norm adds the gradients of all sequences, whose errors are independent: √sequences less. A loss is the mean over the
+// tokens that have a target, with half the roundings, those of forward, and it moves with the logits, which are less
+// than a quarter of the loss in these models: √½ / (4 √tokens). It moves with the parameters as well, whose differences
+// are of random direction among n: norm · |their difference| / √n. That matters where gradients are narrower than all
+// else.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (c->precision == DTYPE_F64) return parity_exactly(1e-10);
-  int narrow_gradients = says(c, "grad_dtype=bf16"), sequences = c->global ? c->global : 16, layers = c->layers ? c->layers : 4;
+  int narrow_gradients = says(c, "grad_dtype=bf16");
+  int sequences = c->global ? c->global : 16, layers = c->layers ? c->layers : 4;
   double u = c->precision == DTYPE_F32 ? FLT_EPSILON / 2 : c->precision == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
   double unit = c->precision == DTYPE_F32 ? 2 * u : u, tokens = INFINITY;
   double series = 2 * unit * sqrt(16.0 * layers), forward = series * sqrt(0.5);
@@ -185,7 +192,8 @@ ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
 
 // Runs --------------------------------------------------------------------------------------------------------------
 
-static void compare_step(const ParityResult *a, const ParityResult *b, int i, const ParityTolerance *t, ParityDifference *out) {
+static void compare_step(const ParityResult *a, const ParityResult *b, int i, const ParityTolerance *t,
+                         ParityDifference *out) {
   if (a->skipped[i] != b->skipped[i]) keep(out, MEASURE_LOSS, INFINITY, "");
   if (b->skipped[i]) return;
   keep(out, MEASURE_LOSS, a->tokens[i] == b->tokens[i] ? relative(a->loss[i], b->loss[i]) : INFINITY, "");
@@ -223,8 +231,8 @@ int parity_report(const ParityCase *c, const ParityDifference *d, const ParityTo
     printf("  %s %.1e", parity_measure_names[i], d->worst[i]);
     if (d->worst[i] / t->most[i] > d->worst[nearest] / t->most[nearest]) nearest = i;
   }
-  printf("; %.2g of the bound%s%s%s\n", d->worst[nearest] / t->most[nearest], d->tensor[nearest][0] ? " in " : "", d->tensor[nearest],
-         differs ? "  WRONG" : "");
+  printf("; %.2g of the bound%s%s%s\n", d->worst[nearest] / t->most[nearest], d->tensor[nearest][0] ? " in " : "",
+         d->tensor[nearest], differs ? "  WRONG" : "");
   fflush(stdout);
   return differs;
 }
@@ -241,13 +249,15 @@ double parity_norm(const ParityResult *r, int step) {
 const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump d) {
   if (!same_tensors(a, b, d)) return "the list of tensors";
   for (int i = 0; i < b->tensors[d]; i++)
-    if (memcmp(a->tensor[d][i].data, b->tensor[d][i].data, (size_t)b->tensor[d][i].elements * sizeof(double))) return b->tensor[d][i].name;
+    if (memcmp(a->tensor[d][i].data, b->tensor[d][i].data, (size_t)b->tensor[d][i].elements * sizeof(double)))
+      return b->tensor[d][i].name;
   return NULL;
 }
 
 int parity_same_bits(const ParityResult *a, const ParityResult *b) {
   size_t size = (size_t)b->steps * sizeof(double);
-  int same = a->steps == b->steps && !memcmp(a->loss, b->loss, size) && !memcmp(a->norm, b->norm, size) && a->eval_loss == b->eval_loss;
+  int same = a->steps == b->steps && !memcmp(a->loss, b->loss, size) && !memcmp(a->norm, b->norm, size) &&
+             a->eval_loss == b->eval_loss;
   for (int d = 0; d < DUMP_COUNT; d++) {
     int step = d - DUMP_GRADIENT; // of a gradient
     if (d >= DUMP_GRADIENT && d < DUMP_FINAL && step >= b->steps) continue;

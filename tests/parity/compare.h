@@ -2,8 +2,9 @@
 #pragma once
 #include "parity.h"
 
-// What is compared: losses and norms of all steps and the evaluation's loss, relative; and of each tensor the root mean square (RMS)
-// of its difference, and the difference of its worst element (see compare.c for what these are divided by).
+// What is compared: losses and norms of all steps and the evaluation's loss, relative; and of each tensor the root mean
+// square (RMS) of its difference, and the difference of its worst element (see compare.c for what these are divided
+// by).
 typedef enum ParityMeasure {
   MEASURE_LOSS,
   MEASURE_NORM,
@@ -18,8 +19,9 @@ typedef enum ParityMeasure {
 } ParityMeasure;
 extern const char *const parity_measure_names[MEASURES];
 
-// AdamW divides a gradient that is only rounding (a key's bias) by its own size, and makes a whole step of it. With this, for narrow
-// types, it is divided by what is larger than any root of a second moment, so that parameters are as near as gradients are.
+// AdamW divides a gradient that is only rounding (a key's bias) by its own size, and makes a whole step of it. With
+// this, for narrow types, it is divided by what is larger than any root of a second moment, so that parameters are as
+// near as gradients are.
 #define PARITY_SMOOTH "optimizer.epsilon=0.1"
 
 typedef struct ParityTolerance {
@@ -36,7 +38,8 @@ typedef struct ParityDifference {
 
 // Every measure to `most`: for fp64, whose rounding is far below what any fault does.
 ParityTolerance parity_exactly(double most);
-// From the unit roundoff of the case's precision and the number of roundings; see compare.c. `one`: the run that it is compared with.
+// From the unit roundoff of the case's precision and the number of roundings; see compare.c. `one`: the run that it is
+// compared with.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one);
 
 ParityDifference parity_compare(const ParityResult *a, const ParityResult *b, const ParityTolerance *t);
@@ -45,7 +48,8 @@ ParityDifference parity_compare_step(const ParityResult *a, const ParityResult *
 // The largest share of its bound that a measure takes: above 1, the runs differ.
 double parity_share(const ParityDifference *d, const ParityTolerance *t);
 int parity_differs(const ParityDifference *d, const ParityTolerance *t);
-// Prints a line when the runs differ, or always: model, precision, name, the worst of each measure. Returns whether they differ.
+// Prints a line when the runs differ, or always: model, precision, name, the worst of each measure. Returns whether
+// they differ.
 int parity_report(const ParityCase *c, const ParityDifference *d, const ParityTolerance *t, int always);
 
 // The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.

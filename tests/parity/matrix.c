@@ -61,7 +61,7 @@ static void add_setting(MatrixLayout *l, const char *setting) {
   snprintf(l->settings + n, sizeof l->settings - n, "%s%s", n && setting[0] ? " " : "", setting);
 }
 
-// Sequences of a microbatch: as many microbatches as the features want, of sequences that the ranks can share out.
+// Sequences of a microbatch: as many microbatches as the features want, of sequences that divide by the ranks.
 static int micro_of(uint64_t set, const MatrixLayout *l) {
   int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1), whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
   if (l->pp == 3) microbatches = 6;
@@ -178,8 +178,8 @@ int matrix_layouts(MatrixLayout **out) {
   return n;
 }
 
-static const char *const reasons[MATRIX_REASONS] = {"in the matrix", "of two features of one kind", "refused", "with a feature that is not built",
-                                                    "of more ranks than the matrix runs"};
+static const char *const reasons[MATRIX_REASONS] = {"in the matrix", "of two features of one kind", "refused",
+                                                    "with a feature that is not built", "of more ranks than the matrix runs"};
 
 void matrix_print_left_out(int names) {
   LayoutList list = all_layouts();
@@ -361,7 +361,11 @@ int matrix_recorded(const char *begin) {
   return found;
 }
 
-static double share(const MatrixResult *r, int i) { return r->tolerance.most[i] > 0 ? r->difference.worst[i] / r->tolerance.most[i] : 0; }
+// Of the bound of a measure.
+static double share(const MatrixResult *r, int i) {
+  return r->tolerance.most[i] > 0 ? r->difference.worst[i] / r->tolerance.most[i] : 0;
+}
+
 static const char *leg_name(MatrixLeg leg) { return getenv("PLAIT_CHAOS") ? "chaos" : matrix_leg_names[leg]; }
 
 // "dp|tp + sequence"
@@ -374,7 +378,8 @@ static void features_text(uint64_t set, char *text, size_t size) {
 }
 
 // leg, kind, result, ranks, features, layout, model, message, and for each measure: the worst, its share of the bound; by tabs.
-static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const MatrixResult *r, const char *message) {
+static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const MatrixResult *r,
+                       const char *message) {
   static const char *const kinds[] = {"single", "pair", "triple", "real"};
   char features[256], values[MEASURES * 24] = "";
   features_text(l->features, features, sizeof features);
@@ -382,8 +387,8 @@ static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg
     size_t n = strlen(values);
     snprintf(values + n, sizeof values - n, "\t%.1e\t%.1e", r->difference.worst[i], share(r, i));
   }
-  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp, features, l->name, c->model,
-                message, values);
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp, features,
+                l->name, c->model, message, values);
 }
 
 void matrix_print_table(void) {

@@ -20,7 +20,14 @@ extern const char *const matrix_leg_names[MATRIX_LEGS];
 typedef enum MatrixKind { MATRIX_SINGLE, MATRIX_PAIR, MATRIX_TRIPLE, MATRIX_REAL, MATRIX_KINDS } MatrixKind;
 
 // Why a combination is not in the matrix.
-typedef enum MatrixReason { MATRIX_IN, MATRIX_OF_A_KIND, MATRIX_REFUSED, MATRIX_NOT_BUILT, MATRIX_TOO_LARGE, MATRIX_REASONS } MatrixReason;
+typedef enum MatrixReason {
+  MATRIX_IN, // it is
+  MATRIX_OF_A_KIND,
+  MATRIX_REFUSED,
+  MATRIX_NOT_BUILT,
+  MATRIX_TOO_LARGE,
+  MATRIX_REASONS
+} MatrixReason;
 
 typedef struct MatrixLayout {
   char name[160], settings[256];
@@ -33,8 +40,8 @@ typedef struct MatrixLayout {
 // Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts. Features
 // that are not built are left out. The caller frees the list.
 int matrix_layouts(MatrixLayout **out);
-// Prints how many combinations of features there are, in the matrix and left out by each reason; with names, also those that are
-// left out, but of two features of one kind.
+// Prints how many combinations of features there are, in the matrix and left out by each reason; with names, also those
+// that are left out, except those of two features of one kind.
 void matrix_print_left_out(int names);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
@@ -42,7 +49,8 @@ int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
 int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);
-// The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
+// The layout with model m of matrix_models; where 3 ranks divide heads and widths, with
+// its twin whose sizes divide by 3.
 ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 
 // What was run, and the worst of it.
@@ -63,13 +71,13 @@ int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *result, Err
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
 // The case of a narrow leg in fp64, with the leg's other settings.
 ParityCase matrix_in_fp64(const ParityCase *c);
-// How far `wide`, made by matrix_in_fp64 and then edited, is from one rank run so: the largest share of the bounds of `narrow` that a
-// measure takes, and which measure. Negative: it did not run. For what a narrow leg does not notice.
+// How far `wide`, made by matrix_in_fp64 and then edited, is from one rank run so: the largest share of the bounds of
+// `narrow` that a measure takes, and which measure. Negative: it did not run. For what a narrow leg does not notice.
 double matrix_effect(const ParityCase *wide, const ParityCase *narrow, const char **measure, Error *error);
 // matrix_compare for a layout with the model. Prints a line; adds to the tally.
 void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTally *tally);
 void matrix_forget(void);
-// PARITY_PART=I/N shares out the work among N processes: does number `index` belong to this one?
+// PARITY_PART=I/N divides the work among N processes: does number `index` belong to this one?
 int matrix_mine(int index);
 // The seed of this run: PARITY_SEED, else always the same. Printed. scripts/parity sets it to the date.
 uint64_t matrix_seed(void);

@@ -163,7 +163,8 @@ static void edit_node(Job *job, const Mutation *m, int id) {
 static void edit(Job *job, void *context) {
   const Mutation *m = context;
   for (int i = 0; i < m->nodes; i++) edit_node(job, m, m->node[i]);
-  for (int c = 0; m->kind == MUTATION_TRANSFER && c < stages_of(job); c++) drop_transfer((m->evaluation ? &job->evaluate : &job->train)->program[c], m);
+  Program **program = (m->evaluation ? &job->evaluate : &job->train)->program;
+  for (int c = 0; m->kind == MUTATION_TRANSFER && c < stages_of(job); c++) drop_transfer(program[c], m);
 }
 
 ParityCase mutated(const ParityCase *c, Mutation *m) {
@@ -180,7 +181,8 @@ enum { NAME = sizeof((Mutation *)0)->output[0] };
 
 // "11 all_gather layer.1.ffn.up.weight.all_gather": region and phase, op, tensor.
 static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
-  snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op_def(n->op)->name, graph_tensor(g, n->output[k])->name);
+  const char *op = op_def(n->op)->name, *tensor = graph_tensor(g, n->output[k])->name;
+  snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op, tensor);
 }
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
@@ -249,11 +251,12 @@ int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
   for (int i = 0; i < n && m->kind == MUTATION_TRANSFER && !found; i++)
     if (!strcmp(list[i].what, m->what)) *out = list[i], found = 1;
   for (int k = 0; k < m->outputs; k++)
-    for (int i = 0; i < n; i++)
-      if (list[i].kind == m->kind && list[i].evaluation == m->evaluation && list[i].outputs == 1 && !strcmp(list[i].output[0], m->output[k])) {
-        out->node[out->nodes++] = list[i].node[0];
-        break;
-      }
+    for (int i = 0; i < n; i++) {
+      const Mutation *x = &list[i];
+      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k])) continue;
+      out->node[out->nodes++] = x->node[0];
+      break;
+    }
   if (m->alone && out->nodes > 1) out->nodes = 1;
   free(list);
   return found || (m->outputs && out->nodes == (m->alone ? 1 : m->outputs));

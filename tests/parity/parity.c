@@ -205,7 +205,8 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
                     .helpers = c->helpers, .seed = 1234};
   int code = read_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, &run.schedule, error);
-  if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
+  int bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
+  if (!code && options.layout.bucket_bytes > 0) options.layout.bucket_bytes = bucket_bytes;
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.check;
   if (!code) code = job_create(config, &options, &run, job, error);

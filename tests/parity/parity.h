@@ -29,7 +29,8 @@ typedef struct ParityCase {
   const Job *(*job_of)(const Job *job, int rank, void *context); // what one rank loads; NULL: all load the same
   void (*before_step)(Rank *r, int step, void *context);         // on every rank; may be NULL
   void *context;
-  // Asked on rank 0 behind each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an evaluation. May be NULL.
+  // Asked on rank 0 after each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an
+  // evaluation. May be NULL.
   int (*enough)(const ParityResult *so_far, int step, void *judge);
   void *judge;
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never

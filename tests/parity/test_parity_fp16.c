@@ -1,5 +1,5 @@
-// fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout, skipped steps included; what a
-// skipped step leaves alone; where a value that is not finite is said to come from.
+// fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout,
+// skipped steps included; what a skipped step leaves alone; where a value that is not finite is said to come from.
 #include "corpora.h"
 #include "compare.h"
 #include <math.h>
@@ -85,7 +85,8 @@ static void follows_fp32(Dtype precision, const char *settings) {
     int steps = parity_steps(12);
     ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL), narrow = one_rank(models[m], precision, steps, settings);
     ParityResult a, b;
-    wide.more_settings = narrow.more_settings = "optimizer.epsilon=1e-3"; // almost whole steps of AdamW, so that weights that stay behind show
+    // Almost whole steps of AdamW, so that weights that are not refreshed show.
+    wide.more_settings = narrow.more_settings = "optimizer.epsilon=1e-3";
     run(&wide, &a);
     run(&narrow, &b);
     ParityTolerance t = parity_tolerance(&narrow, &a);

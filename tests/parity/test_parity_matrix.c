@@ -29,8 +29,10 @@ static void run_leg(MatrixLeg leg, int sample) {
       if (((whole() && !(in_turn && layout[i].kind == MATRIX_TRIPLE)) || m == i % MATRIX_MODELS) && matrix_mine(runs++))
         matrix_run(&layout[i], m, leg, &tally);
   }
-  if (unfit) printf("%s: %d of the %d layouts cannot have this leg: with updates in backward no step can be skipped\n", matrix_leg_names[leg], unfit, wanted);
-  printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst, and its share of the bound:\n ", matrix_leg_names[leg], wanted, count, tally.runs, tally.ranks);
+  const char *name = matrix_leg_names[leg];
+  if (unfit) printf("%s: %d of the %d layouts cannot have it: with updates in backward no step can be skipped\n", name, unfit, wanted);
+  printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst, and its share of the bound:\n ", name, wanted, count, tally.runs,
+         tally.ranks);
   for (int i = 0; i < MEASURES; i++) printf(" %s %.1e (%.2g)", parity_measure_names[i], tally.worst[i], tally.share[i]);
   puts("");
   if (leg == MATRIX_FP64 && !getenv("PLAIT_CHAOS")) matrix_print_left_out(getenv("PARITY_LOUD") != NULL);

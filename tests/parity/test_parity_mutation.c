@@ -1,7 +1,8 @@
-// Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take place is
-// noticed. One that nobody misses would be a defect of the layout. In fp64 a sample under ctest, all with PARITY_ALL=1; in each narrow
-// leg one in a hundred of them, fewer under ctest. A narrow leg may miss a mutant when the same mutant, in fp64, moves nothing by as much as the
-// leg's bounds. With PARITY_RESULTS, a run that was interrupted resumes with the layouts that are not in that file.
+// Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take
+// place is noticed. One that is not needed would be a defect of the layout. In fp64 a sample under ctest, all with
+// PARITY_ALL=1; in each narrow leg one in a hundred of them, fewer under ctest. A narrow leg may miss a mutant when the
+// same mutant, in fp64, moves nothing by as much as the leg's bounds. With PARITY_RESULTS, a run that was interrupted
+// resumes with the layouts that are not in that file.
 #include "corpora.h"
 #include "mutation.h"
 #include "base/philox.h"
@@ -13,19 +14,23 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-typedef struct Count { int layouts, tried, below, survived; } Count; // below: missed, with a reason
+typedef struct Count {
+  int layouts, tried, survived;
+  int below; // missed, because the mutant moves nothing by as much as the bounds
+} Count;
 
 static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
 
-// Nobody can miss it: a bias of keys moves all scores of a query alike, and softmax does not see that: its gradient is zero. And
-// where tp cuts the embedding width of weights, a norm of whole rows has its weights gathered, but a rank goes on with its slice.
+// Nothing depends on it. A bias of keys moves all scores of a query alike, which softmax does not see: its gradient is
+// zero. And where tp cuts the embedding width of weights, a norm of whole rows has its weights gathered, but a rank
+// continues with its slice only.
 static int is_void(const ParityCase *c, const Mutation *m) {
   if (strstr(m->what, "attention.k.bias") && !strstr(m->what, "bucket")) return 1;
   return strstr(c->name, layout_traits[LAYOUT_EMBED_TP].name) && strstr(m->what, "norm.weight.all_gather of FORWARD");
 }
 
-// 1 when parity notices; negative: the run failed, which it notices too. What is wrong with an evaluation shows without a step of
-// training, mostly.
+// 1 when parity notices; negative: the run failed, which it notices too. What is wrong with an evaluation shows without
+// a step of training, mostly.
 static int noticed(const ParityCase *c, MatrixLeg leg, Mutation *m, Error *error) {
   ParityCase x = mutated(c, m), untrained = x;
   untrained.steps = 0;
@@ -54,14 +59,17 @@ static int below_the_bounds(const ParityCase *c, MatrixLeg leg, const Mutation *
   const char *measure = "nothing";
   double effect = effect_of(c, m, &measure);
   if (effect < 0) printf("%s, %s, %s: %s did not run in fp64\n", matrix_leg_names[leg], c->model, c->name, m->what);
-  else printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model, c->name, m->what, measure, effect);
+  else
+    printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model,
+           c->name, m->what, measure, effect);
   if (!(effect >= 0 && effect <= 1)) return 0;
-  matrix_record("missed\t%s\t%s\t%s\t%s\t%s\t%.2g\n", matrix_leg_names[leg], c->model, c->name, m->what, measure, effect);
+  matrix_record("missed\t%s\t%s\t%s\t%s\t%s\t%.2g\n", matrix_leg_names[leg], c->model, c->name, m->what, measure,
+                effect);
   return 1;
 }
 
-// A bucket may hold the queries' and the keys' weights and biases and nothing else. Reversed alike, they give the same scores (of a
-// model without rotation); the first alone must be noticed.
+// A bucket may hold the queries' and the keys' weights and biases and nothing else. Reversed alike, they give the same
+// scores (of a model without rotation); the first alone must be noticed.
 static void try(const ParityCase *c, MatrixLeg leg, Mutation *m, Count *count) {
   Error error = {0};
   int wrong = noticed(c, leg, m, &error);
@@ -73,15 +81,18 @@ static void try(const ParityCase *c, MatrixLeg leg, Mutation *m, Count *count) {
   }
   if (!wrong && leg != MATRIX_FP64 && below_the_bounds(c, leg, m)) count->below++;
   else if (!wrong) {
-    printf("%s, %s, %s: nobody misses the %s  SURVIVED\n", matrix_leg_names[leg], c->model, c->name, m->what);
+    printf("%s, %s, %s: parity does not notice the %s  SURVIVED\n", matrix_leg_names[leg], c->model, c->name, m->what);
     count->survived++;
   } else if (getenv("PARITY_LOUD"))
-    printf("%s, %s, %s: %s: %s\n", matrix_leg_names[leg], c->model, c->name, m->what, wrong < 0 ? error.message : "parity fails");
+    printf("%s, %s, %s: %s: %s\n", matrix_leg_names[leg], c->model, c->name, m->what,
+           wrong < 0 ? error.message : "parity fails");
   fflush(stdout);
 }
 
 // Layouts whose Programs have every kind of collective, and how many mutants of each a sample tries.
-static int is_subject(const MatrixLayout *l) { return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && l->dp * l->tp * l->pp <= 4); }
+static int is_subject(const MatrixLayout *l) {
+  return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && l->dp * l->tp * l->pp <= 4);
+}
 
 // Is mutant k of the layout in the sample? One in `of`, as the seed says.
 static int chosen(const ParityCase *c, MatrixLeg leg, int k, int of, uint64_t seed) {
@@ -117,7 +128,8 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
     ParityCase c = matrix_case(&layout[i], i % 2 * 2 + i / 2 % 2, leg);
     try_layout(&c, leg, of, seed, &all);
   }
-  printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried, all.layouts, all.below, all.survived);
+  printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried,
+         all.layouts, all.below, all.survived);
   free(layout);
   matrix_forget();
   assert_true(all.tried > 20 || getenv("PARITY_ONLY") || getenv("PARITY_RESULTS"));
@@ -132,8 +144,8 @@ static void bf16_gradients(void **state) { narrow(MATRIX_BF16_GRADIENTS); }
 static void fp16(void **state) { narrow(MATRIX_FP16); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16), cmocka_unit_test(bf16_gradients),
-                                     cmocka_unit_test(fp16)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
+                                     cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
   if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
