@@ -344,6 +344,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank), cmocka_unit_test(recomputation),
                                      cmocka_unit_test(three_dimensions), cmocka_unit_test(roundings_of_bf16),
                                      cmocka_unit_test(bf16), cmocka_unit_test(fp16)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST")); // scripts/mutants chooses
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

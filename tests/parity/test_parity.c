@@ -119,6 +119,6 @@ int main(void) {
       cmocka_unit_test(gpt_fp64), cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64), cmocka_unit_test(llama_tied_fp64),
       cmocka_unit_test(gpt_fp32), cmocka_unit_test(llama_fp32),      cmocka_unit_test(fp32_against_fp64),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

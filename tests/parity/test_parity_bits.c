@@ -248,6 +248,6 @@ int main(void) {
                                      cmocka_unit_test(helpers_do_not_matter),
                                      cmocka_unit_test(skipped_steps),
                                      cmocka_unit_test(reference_kernels)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

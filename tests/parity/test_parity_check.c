@@ -190,6 +190,6 @@ static void copies(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_false_alarm), cmocka_unit_test(order_of_collectives), cmocka_unit_test(order_of_transfers),
                                      cmocka_unit_test(replicas), cmocka_unit_test(copies)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

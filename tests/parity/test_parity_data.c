@@ -134,6 +134,6 @@ static void microbatches(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_without_target), cmocka_unit_test(steps_without_target),
                                      cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

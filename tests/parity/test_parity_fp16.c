@@ -204,6 +204,6 @@ int main(void) {
       cmocka_unit_test(fp16_follows_fp32), cmocka_unit_test(bf16_follows_fp32), cmocka_unit_test(scale_is_taken_out_again), cmocka_unit_test(scale_follows_overflow),
       cmocka_unit_test(skipped_step_changes_no_bit), cmocka_unit_test(overflow_is_named), cmocka_unit_test(gradient_of_backward_is_named),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -78,6 +78,6 @@ int main(void) {
   if (getenv("PARITY_TABLE")) return matrix_print_table(), 0;
   const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
                                      cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16), cmocka_unit_test(chaos)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

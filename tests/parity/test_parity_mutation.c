@@ -146,6 +146,6 @@ static void fp16(void **state) { narrow(MATRIX_FP16); }
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
                                      cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -150,6 +150,6 @@ int main(void) {
       cmocka_unit_test(gpt),        cmocka_unit_test(gpt_untied), cmocka_unit_test(llama),
       cmocka_unit_test(llama_tied), cmocka_unit_test(uneven),     cmocka_unit_test(refusals),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
