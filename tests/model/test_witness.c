@@ -215,7 +215,7 @@ static double distance(const SafetensorsEntry *a, const SafetensorsEntry *b) {
 // other.
 static double nearness(const Run *run) {
   static const char exact[] = "gradient64.";
-  char folder[] = "/tmp/plait-witness-XXXXXX";
+  char *folder = xformat("%s/plait-witness-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
   assert_non_null(mkdtemp(folder));
   HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_gradient};
   save.context = session_rank(run->session, 0)->state;
@@ -236,6 +236,7 @@ static double nearness(const Run *run) {
   }
   safetensors_close(&written);
   SUCCEED(folder_remove(folder, &error));
+  free(folder);
   return worst;
 }
 
