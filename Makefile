@@ -27,7 +27,8 @@ demo: configure
 	@BUILD=$(BUILD) scripts/demo
 
 # Equality of every layout with one rank: the whole matrix, which writes docs/parity.md (and says there how long it takes), then the
-# other tests of it. PARITY_ONLY=TEXT: the layouts that have the text in their names.
+# other tests of it. PARITY_ONLY=TEXT: the layouts that have the text in their names. PARITY_SEED chooses the samples; the date, unless given.
+parity: export PARITY_SEED := $(or $(PARITY_SEED),$(shell echo $$(($$(date +%s) / 86400))))
 parity: all
 	@JOBS=$(JOBS) scripts/parity $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)

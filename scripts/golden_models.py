@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Makes tests/model/golden: tiny models with their logits and 20 training steps by PyTorch and transformers.
 
-Tests only read the result; nobody needs PyTorch to run them. To make it again (Debian 12):
-    apt-get install python3-torch python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/golden-venv
-    /tmp/golden-venv/bin/pip install 'transformers==4.43.*' 'numpy<2' safetensors
-    /tmp/golden-venv/bin/python scripts/golden_models.py
+Tests only read the result; nobody needs PyTorch to run them. To make it again:
+    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install torch==2.15.0 transformers==5.23.0 numpy==2.4.6 safetensors==0.8.0
+    /tmp/golden/bin/python scripts/golden_models.py [CASE ...]
+    /tmp/golden/bin/python scripts/golden_witness.py [CASE ...]    starts from these weights
+Other versions are refused, since they may compute other bits; --any-version takes them all the same. What is in the
+repository was made with torch 1.13 and transformers 4.43; the versions above give the same weights to the bit, losses and
+norms to 1e-6 in fp32 and to 1e-14 in fp64. A config.json that is there stays as transformers 4 wrote it.
 
 A case is a Hugging Face folder (config.json, model.safetensors: the weights before the first step) with
 golden.safetensors:
@@ -16,6 +19,7 @@ golden.safetensors:
 A document is computed alone, as a sequence of its own: that is what positions that restart and a document mask mean.
 AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on tensors of two dims or more, clipped to norm 1.
 """
+import importlib.metadata
 import os
 import shutil
 import sys
@@ -25,6 +29,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+VERSIONS = {"torch": "2.15.0", "transformers": "5.23.0", "numpy": "2.4.6", "safetensors": "0.8.0"}
 STEPS, BATCH, SEQ, VOCAB = 20, 3, 24, 97
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "model", "golden")
 
@@ -54,6 +59,20 @@ CASES = {
 }
 
 
+def versions():
+    return {name: importlib.metadata.version(name).split("+")[0] for name in VERSIONS}
+
+
+def check_versions(arguments):
+    """The arguments without --any-version; ends the program where a package has another version than the pinned one."""
+    found = versions()
+    wrong = [f"{name} {found[name]} instead of {VERSIONS[name]}" for name in VERSIONS if found[name] != VERSIONS[name]]
+    if wrong and "--any-version" not in arguments:
+        sys.exit(f"{sys.argv[0]}: golden files are made with pinned versions, but here is {', '.join(wrong)}; "
+                 "--any-version takes it")
+    return [a for a in arguments if a != "--any-version"]
+
+
 def randomise(model, generator):
     """Random everything: biases and gains too, else a forgotten one would not show."""
     with torch.no_grad():
@@ -63,24 +82,24 @@ def randomise(model, generator):
             p.copy_(1 + 0.2 * noise if gain else 0.1 * noise)
 
 
-def batches(generator, ragged):
+def batches(generator, ragged, batch=BATCH, seq=SEQ):
     """Tokens that follow a rule with noise, so that there is something to learn."""
-    tokens = torch.randint(VOCAB, (STEPS, BATCH, SEQ), generator=generator)
-    keep = torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.7
-    for t in range(1, SEQ):
+    tokens = torch.randint(VOCAB, (STEPS, batch, seq), generator=generator)
+    keep = torch.rand(STEPS, batch, seq, generator=generator) < 0.7
+    for t in range(1, seq):
         tokens[..., t] = torch.where(keep[..., t], (5 * tokens[..., t - 1] + 7) % VOCAB, tokens[..., t])
     documents = torch.zeros_like(tokens)
     if ragged:
-        cut = torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.15
+        cut = torch.rand(STEPS, batch, seq, generator=generator) < 0.15
         cut[..., 0] = False
         documents = cut.long().cumsum(-1)
     positions, targets = torch.zeros_like(tokens), torch.full_like(tokens, -1)
     same = documents[..., 1:] == documents[..., :-1]
-    for t in range(1, SEQ):
+    for t in range(1, seq):
         positions[..., t] = torch.where(same[..., t - 1], positions[..., t - 1] + 1, 0)
     targets[..., :-1] = torch.where(same, tokens[..., 1:], -1)
     if ragged:  # also ordinary tokens without a target
-        targets[torch.rand(STEPS, BATCH, SEQ, generator=generator) < 0.1] = -1
+        targets[torch.rand(STEPS, batch, seq, generator=generator) < 0.1] = -1
     return tokens, positions, documents, targets
 
 
@@ -103,7 +122,7 @@ def train(model, tokens, documents, targets):
         optimizer.zero_grad()
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         optimizer.step()
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
 
@@ -114,9 +133,13 @@ def make(case, seed):
     model = kind(config)
     randomise(model, generator)
     folder = os.path.join(OUT, case)
+    config_file = os.path.join(folder, "config.json")
+    kept = open(config_file, "rb").read() if os.path.exists(config_file) else None
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
+    if kept is not None:
+        open(config_file, "wb").write(kept)
     tokens, positions, documents, targets = batches(generator, ragged)
     golden = {name: value.to(torch.int32) for name, value in
               dict(tokens=tokens, positions=positions, documents=documents, targets=targets).items()}
@@ -135,5 +158,5 @@ def make(case, seed):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or CASES:
+    for name in check_versions(sys.argv[1:]) or CASES:
         make(name, 100 + list(CASES).index(name))

@@ -26,7 +26,7 @@ static void scale_reference(const KernelCall *call) {
   double scale = operand_load(&call->input[0], 0), good = operand_load(&call->input[1], 0) + 1;
   if (!attr->interval) good = 0;
   else if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / FAULT(loss_scale_is_not_halved, 2, 1), LOSS_SCALE_LEAST), good = 0;
-  else if (good >= (double)attr->interval) scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
+  else if (good >= (double)attr->interval + FAULT(loss_scale_grows_late, 0, 1)) scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
   operand_store(&call->output[0], 0, scale);
   operand_store(&call->output[1], 0, good);
 }

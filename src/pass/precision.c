@@ -5,6 +5,7 @@
 //                (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape rules say.
 //
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
+#include "base/fault.h"
 #include "op/build.h"
 #include "pass/pass.h"
 
@@ -12,7 +13,7 @@
 static void narrow_parameters(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && v->decay) v->copy[v->copies++] = (Copy){.dtype = compute};
+    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->decay, 1)) v->copy[v->copies++] = (Copy){.dtype = compute};
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];

@@ -50,7 +50,7 @@ static void find_items(Agreement *a) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_GRADIENT) continue;
-    for (int copy = -1; copy < v->copies; copy++)
+    for (int copy = -1; copy < FAULT(check_of_copies, v->copies, 0); copy++)
       if (!placement_of(v, copy)->partial) vec_push(&a->item, (Item){i, copy});
   }
   a->box = xcalloc((size_t)a->item.count * (size_t)a->ranks + 1, sizeof *a->box);

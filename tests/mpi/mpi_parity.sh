@@ -67,13 +67,24 @@ like_one 'pp 2 interleaved' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipel
 like_one 'pp 2 interleaved × dp 2, zero 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.pipeline=interleaved
 like_one 'pp 2 × dp 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=0
 
-# A random sample of the parity matrix, another every day.
+# Can the model of this test be trained so? Not with more stages than it has layers, or what else plan refuses for the model's sizes;
+# any other failure of plan is one of this test.
+fits() {
+  local status
+  # shellcheck disable=SC2086
+  "$PLAIT" plan recipe.yaml $settings $1 >log 2>&1
+  status=$?
+  [ $status = 0 ] && return
+  if [ $status = 2 ] && grep -q '^plait plan: .*the model of ' log; then echo "left out, $2: $(head -1 log)"; else fail "plan, $2"; cat log; fi
+  return 1
+}
+
+# A sample of the parity matrix; PARITY_SEED chooses another one.
 PARITY_LIST=4 "$FOLDER/test_parity_matrix" >layouts || die "no list of layouts"
 head -1 layouts # the seed
 sampled=0
 while IFS=$'\t' read -r -u 3 n keys name; do
-  # shellcheck disable=SC2086
-  "$PLAIT" plan recipe.yaml $settings $keys >log 2>&1 || { grep -q 'has only [0-9]* layers' log || fail "$name: $(tail -1 log)"; continue; }
+  fits "$keys" "$name" || continue
   # shellcheck disable=SC2086
   like_one "$name" "$n" $keys
   sampled=$((sampled + 1))

@@ -141,7 +141,7 @@ static void every_case_has_a_rule_and_runs(void **state) {
     op_case_free(&c);
   }
   for (int op = 0; op < OP_COUNT; op++)
-    if (!seen[op] && !op_def((Op)op)->communicates) fail_msg("no case for %s", op_name((Op)op));
+    if (!seen[op] && !op_def((Op)op)->communicates && op != OP_CUSTOM) fail_msg("no case for %s", op_name((Op)op));
 }
 
 static void bf16_is_the_rounded_result(void **state) {

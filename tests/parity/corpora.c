@@ -1,5 +1,6 @@
 // Writes the corpora of the parity tests.
 #include "corpora.h"
+#include "base/file.h"
 #include "base/philox.h"
 #include "data/indexed.h"
 #include "data/synthetic.h"
@@ -8,7 +9,7 @@
 #include <unistd.h>
 
 static const int vocabs[] = {GPT_VOCAB, LLAMA_VOCAB};
-static char prefixes[2][CORPUS_KINDS][128]; // of this test program
+static char *folder, *prefixes[2][CORPUS_KINDS]; // of this test program
 
 // Groups of 60 single tokens, with one document of up to 50 tokens behind each third group when `targets`.
 static int write_singles(const char *prefix, int vocab, int targets, Error *error) {
@@ -38,10 +39,11 @@ static int write_singles(const char *prefix, int vocab, int targets, Error *erro
 int corpora_make(void **state) {
   Error error = {0};
   int code = 0;
+  folder = xformat("%s/plait-parity-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+  if (!mkdtemp(folder)) return perror(folder), 1;
   for (int v = 0; v < 2 && !code; v++)
     for (int k = 0; k < CORPUS_KINDS && !code; k++) {
-      char *prefix = prefixes[v][k];
-      snprintf(prefix, sizeof prefixes[v][k], "/tmp/plait-parity-%ld-%d-%d", (long)getpid(), v, k);
+      char *prefix = prefixes[v][k] = xformat("%s/%d-%d", folder, v, k);
       if (k == CORPUS_RAGGED) code = synthetic_corpus(prefix, 400, 1, 45, vocabs[v], 7, &error);
       if (k == CORPUS_WHOLE) code = synthetic_corpus(prefix, 30, 150, 400, vocabs[v], 8, &error);
       if (k == CORPUS_SPARSE || k == CORPUS_EMPTY) code = write_singles(prefix, vocabs[v], k == CORPUS_SPARSE, &error);
@@ -51,12 +53,12 @@ int corpora_make(void **state) {
 }
 
 int corpora_remove(void **state) {
-  for (int i = 0; i < 2 * CORPUS_KINDS * 2; i++) {
-    char path[160];
-    snprintf(path, sizeof path, "%s.%s", prefixes[i / 2 / CORPUS_KINDS][i / 2 % CORPUS_KINDS], i % 2 ? "bin" : "idx");
-    unlink(path);
-  }
-  return 0;
+  Error error = {0};
+  int code = folder_remove(folder, &error);
+  if (code) fprintf(stderr, "%s\n", error.message);
+  for (int i = 0; i < 2 * CORPUS_KINDS; i++) free(prefixes[i / CORPUS_KINDS][i % CORPUS_KINDS]);
+  free(folder);
+  return code != 0;
 }
 
 const char *corpus_for(const char *model, CorpusKind kind) { return prefixes[!strncmp(model, "llama", 5)][kind]; }

@@ -3,26 +3,25 @@
 #include "base/philox.h"
 #include "corpora.h"
 #include "pipeline/schedule.h"
-#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied"};
 static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3", "gpt untied 3", "llama 3", "llama tied 3"};
 const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
 
-// AdamW divides a gradient that is only rounding (a key's bias) by its own size, and makes a whole step of it. In narrow types it is
-// divided by this at least, so that parameters are as near as gradients are.
-#define SMOOTH "optimizer.epsilon=0.1"
-static const struct { Dtype precision; const char *settings; int poison; } legs[MATRIX_LEGS] = {
+// The last two: as the narrow legs are, but in fp64 (matrix_effect).
+enum { SMOOTH_FP64 = MATRIX_LEGS, SMOOTH_FP64_SKIPS, ALL_LEGS };
+static const struct { Dtype precision; const char *settings; int poison; } legs[ALL_LEGS] = {
     [MATRIX_FP64] = {DTYPE_F64, "", 0},
-    [MATRIX_FP32] = {DTYPE_F32, SMOOTH, 0},
-    [MATRIX_BF16] = {DTYPE_BF16, SMOOTH, 0},
-    [MATRIX_BF16_GRADIENTS] = {DTYPE_BF16, SMOOTH " parallel.grad_dtype=bf16", 0},
-    [MATRIX_FP16] = {DTYPE_F16, SMOOTH " loss_scale.initial=1024 loss_scale.growth_interval=1", 2},
+    [MATRIX_FP32] = {DTYPE_F32, PARITY_SMOOTH, 0},
+    [MATRIX_BF16] = {DTYPE_BF16, PARITY_SMOOTH, 0},
+    [MATRIX_BF16_GRADIENTS] = {DTYPE_BF16, PARITY_SMOOTH " parallel.grad_dtype=bf16", 0},
+    [MATRIX_FP16] = {DTYPE_F16, PARITY_SMOOTH " loss_scale.initial=1024 loss_scale.growth_interval=1", 2},
+    [SMOOTH_FP64] = {DTYPE_F64, PARITY_SMOOTH, 0},
+    [SMOOTH_FP64_SKIPS] = {DTYPE_F64, PARITY_SMOOTH, 2},
 };
 
 enum { SEQUENCE_LENGTH = 12, LAYERS = 4, GLOBAL_OF_3 = 12 };
@@ -49,15 +48,18 @@ static uint64_t of_kind(const char *kind) {
   return set;
 }
 
-// Two of a kind exclude each other, as do those that the table refuses, and what is not built excludes everything.
-static int makes_sense(uint64_t set) {
+// Why the matrix leaves a combination out.
+static MatrixReason reason_of(const MatrixLayout *l) {
   for (int a = 0; a < LAYOUT_FEATURES; a++) {
-    if (!(set >> a & 1)) continue;
-    if (!layouts_built((LayoutFeature)a)) return 0;
-    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
-      if (set >> b & 1 && (!strcmp(layout_traits[a].kind, layout_traits[b].kind) || layouts_refused((LayoutFeature)a, (LayoutFeature)b))) return 0;
+    if (!has(l->features, (LayoutFeature)a)) continue;
+    if (!layouts_built((LayoutFeature)a)) return MATRIX_NOT_BUILT;
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++) {
+      if (!has(l->features, (LayoutFeature)b)) continue;
+      if (!strcmp(layout_traits[a].kind, layout_traits[b].kind)) return MATRIX_OF_A_KIND;
+      if (layouts_refused((LayoutFeature)a, (LayoutFeature)b)) return MATRIX_REFUSED;
+    }
   }
-  return 1;
+  return l->dp * l->tp * l->pp > MATRIX_RANKS ? MATRIX_TOO_LARGE : MATRIX_IN;
 }
 
 static void add_setting(MatrixLayout *l, const char *setting) {
@@ -65,7 +67,7 @@ static void add_setting(MatrixLayout *l, const char *setting) {
   snprintf(l->settings + n, sizeof l->settings - n, "%s%s", n && setting[0] ? " " : "", setting);
 }
 
-// Sequences of a microbatch: as many microbatches as the features want, of sequences that the ranks can share out.
+// Sequences of a microbatch: as many microbatches as the features want, of sequences that divide by the ranks.
 static int micro_of(uint64_t set, const MatrixLayout *l) {
   int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1), whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
   if (l->pp == 3) microbatches = 6;
@@ -103,7 +105,8 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
 typedef Vec(MatrixLayout) LayoutList;
 
 static void add(LayoutList *list, MatrixLayout l) {
-  if (makes_sense(l.features) && l.dp * l.tp * l.pp <= MATRIX_RANKS) vec_push(list, l);
+  l.reason = reason_of(&l);
+  vec_push(list, l);
 }
 
 // At 2, at 3 and at 4 of what the feature is about; hybrid: 2 groups of 2, of 3, and 4 of 2.
@@ -156,7 +159,8 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
 #undef F
 };
 
-int matrix_layouts(MatrixLayout **out) {
+// Every combination, those that are left out too.
+static LayoutList all_layouts(void) {
   LayoutList list = {0};
   add_singles(&list);
   for (int a = 0; a < LAYOUT_FEATURES; a++)
@@ -165,9 +169,35 @@ int matrix_layouts(MatrixLayout **out) {
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       for (int c = b + 1; c < LAYOUT_FEATURES; c++)
         add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b | UINT64_C(1) << c, MATRIX_TRIPLE, 0, 0, 0));
-  for (size_t i = 0; i < sizeof real / sizeof *real; i++) add(&list, make(real[i].features, MATRIX_REAL, real[i].dp, real[i].tp, real[i].pp));
+  for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
+    add(&list, make(real[i].features, MATRIX_REAL, real[i].dp, real[i].tp, real[i].pp));
+    CHECK(list.data[list.count - 1].reason == MATRIX_IN, "%s is left out", list.data[list.count - 1].name);
+  }
+  return list;
+}
+
+int matrix_layouts(MatrixLayout **out) {
+  LayoutList list = all_layouts();
+  int n = 0;
+  for (int i = 0; i < list.count; i++)
+    if (list.data[i].reason == MATRIX_IN) list.data[n++] = list.data[i];
   *out = list.data;
-  return list.count;
+  return n;
+}
+
+static const char *const reasons[MATRIX_REASONS] = {"in the matrix", "of two features of one kind", "refused",
+                                                    "with a feature that is not built", "of more ranks than the matrix runs"};
+
+void matrix_print_left_out(int names) {
+  LayoutList list = all_layouts();
+  int count[MATRIX_REASONS] = {0};
+  for (int i = 0; i < list.count; i++) {
+    const MatrixLayout *l = &list.data[i];
+    count[l->reason]++;
+    if (names && l->reason > MATRIX_OF_A_KIND) printf("left out\t%s\t%s\n", reasons[l->reason], l->name);
+  }
+  for (int r = 0; r < MATRIX_REASONS; r++) printf("combinations\t%d\t%s\n", count[r], reasons[r]);
+  vec_free(&list);
 }
 
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed) {
@@ -186,7 +216,7 @@ int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed) {
 
 uint64_t matrix_seed(void) {
   const char *given = getenv("PARITY_SEED");
-  uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)(time(NULL) / 86400);
+  uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
   printf("PARITY_SEED=%llu\n", (unsigned long long)seed);
   return seed;
 }
@@ -206,7 +236,7 @@ int matrix_mine(int index) {
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { ParityCase c; MatrixLeg leg; char settings[256]; ParityResult result; } Oracle;
+typedef struct Oracle { ParityCase c; int leg; char settings[256]; ParityResult result; } Oracle;
 static Oracle oracle[160]; // of this test program
 static int oracles;
 
@@ -227,7 +257,7 @@ int matrix_like_any(const MatrixLayout *l) {
   return l->global == MATRIX_GLOBAL && !settings[0];
 }
 
-static const ParityResult *one_rank(const ParityCase *c, MatrixLeg leg) {
+static const ParityResult *one_rank(const ParityCase *c, int leg) {
   char settings[sizeof oracle->settings];
   settings_of_one(c->settings, settings, sizeof settings);
   for (int i = 0; i < oracles; i++) {
@@ -254,69 +284,67 @@ void matrix_forget(void) {
 
 // Comparison --------------------------------------------------------------------------------------------------------
 
-MatrixTolerance matrix_tolerance(MatrixLeg leg) {
-  if (leg == MATRIX_FP64) return (MatrixTolerance){1e-10, 1e-10, 1e-10, 1e-10, 1e-10};
-  // The unit roundoff of activations times the roundings that an element of a gradient goes through: in series some 16 in each of
-  // 4 blocks, which add up as the root; in sums that are kept in the same type (fp32) times the root of their terms, the tokens
-  // of a step; bf16 and fp16 sum in fp32, and 4 standard deviations are left for the worst of thousands of elements. Gradients in
-  // bf16 are rounded once more by each microbatch that is added and each rank that is reduced: at most once for every sample.
-  // Moments of second order are squares. A parameter moves in a step by lr / epsilon = 0.1 of a gradient of norm 1 at most, and the
-  // largest is above 1.
-  double u = leg == MATRIX_FP32 ? FLT_EPSILON / 2 : leg == MATRIX_FP16 ? 0x1p-11 : 0x1p-8;
-  double roundings = 16.0 * LAYERS + (leg == MATRIX_BF16_GRADIENTS ? MATRIX_GLOBAL : 0);
-  double walk = sqrt(roundings) * (leg == MATRIX_FP32 ? sqrt((double)MATRIX_GLOBAL * SEQUENCE_LENGTH) : 4);
-  return (MatrixTolerance){u * 4, u * walk, u * walk, 0.1 * MATRIX_STEPS * u * walk, 2 * u * walk};
-}
-
-static int is_wrong(const ParityDifference *d, const MatrixTolerance *t) {
-  return !(d->loss <= t->loss && d->norm <= t->norm && d->gradient <= t->gradient && d->weight <= t->parameter && d->moment <= t->moment &&
-           d->eval <= t->loss);
-}
-
-static void keep_worst(ParityDifference *worst, const ParityDifference *d) {
-  worst->loss = fmax(worst->loss, d->loss);
-  worst->norm = fmax(worst->norm, d->norm);
-  worst->gradient = fmax(worst->gradient, d->gradient);
-  worst->weight = fmax(worst->weight, d->weight);
-  worst->moment = fmax(worst->moment, d->moment);
-  worst->eval = fmax(worst->eval, d->eval);
-}
-
 static int loud(void) { return getenv("PARITY_LOUD") != NULL; }
 
-int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *d, const char **initial, Error *error) {
+int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *r, Error *error) {
   const ParityResult *one = one_rank(c, leg);
   ParityResult other;
   int code = parity_run(c, corpus_for(c->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
-  MatrixTolerance t = matrix_tolerance(leg);
-  *d = parity_compare(&other, one);
-  *initial = parity_first_different(&other, one, DUMP_INITIAL);
+  r->tolerance = parity_tolerance(c, one);
+  r->difference = parity_compare(&other, one, &r->tolerance);
+  r->initial = parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
-  return is_wrong(d, &t) || *initial;
+  return parity_differs(&r->difference, &r->tolerance) || r->initial;
 }
 
-typedef struct Judge { const ParityResult *one; MatrixTolerance tolerance; int wrong; } Judge;
+typedef struct Judge { const ParityResult *one; ParityTolerance tolerance; int wrong; } Judge;
 
 static int judge_step(const ParityResult *so_far, int step, void *judge) {
   Judge *j = judge;
-  ParityDifference d = parity_compare_step(so_far, j->one, step);
-  return j->wrong = is_wrong(&d, &j->tolerance);
+  ParityDifference d = parity_compare_step(so_far, j->one, step, &j->tolerance);
+  return j->wrong = parity_differs(&d, &j->tolerance);
 }
 
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error) {
-  Judge judge = {one_rank(c, leg), matrix_tolerance(leg), 0};
+  const ParityResult *one = one_rank(c, leg);
+  Judge judge = {one, parity_tolerance(c, one), 0};
   ParityCase judged = *c;
   judged.enough = judge_step;
   judged.judge = &judge;
   ParityResult other;
   int code = parity_run(&judged, corpus_for(c->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
-  ParityDifference d = {0};
-  if (!judge.wrong) d = parity_compare(&other, judge.one);
-  int wrong = judge.wrong || is_wrong(&d, &judge.tolerance) || parity_first_different(&other, judge.one, DUMP_INITIAL);
+  ParityDifference d = {.worst = {0}};
+  if (!judge.wrong) d = parity_compare(&other, one, &judge.tolerance);
+  int wrong = judge.wrong || parity_differs(&d, &judge.tolerance) || parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
   return wrong;
+}
+
+static int wide_leg(const ParityCase *c) { return c->poison ? SMOOTH_FP64_SKIPS : SMOOTH_FP64; }
+
+ParityCase matrix_in_fp64(const ParityCase *c) {
+  ParityCase wide = *c;
+  wide.precision = legs[wide_leg(c)].precision;
+  wide.more_settings = legs[wide_leg(c)].settings;
+  return wide;
+}
+
+double matrix_effect(const ParityCase *wide, const ParityCase *c, const char **measure, Error *error) {
+  int worst = 0;
+  const ParityResult *one = one_rank(wide, wide_leg(wide));
+  ParityResult other;
+  int code = parity_run(wide, corpus_for(wide->model, CORPUS_RAGGED), &other, error);
+  if (code) return code;
+  ParityTolerance t = parity_tolerance(c, one);
+  ParityDifference d = parity_compare(&other, one, &t);
+  if (parity_first_different(&other, one, DUMP_INITIAL)) d.worst[MEASURE_CHANGE] = INFINITY;
+  for (int i = 0; i < MEASURES; i++)
+    if (d.worst[i] / t.most[i] > d.worst[worst] / t.most[worst]) worst = i;
+  *measure = parity_measure_names[worst];
+  parity_free(&other);
+  return d.worst[worst] / t.most[worst];
 }
 
 void matrix_record(const char *format, ...) {
@@ -340,6 +368,11 @@ int matrix_recorded(const char *begin) {
   return found;
 }
 
+// Of the bound of a measure.
+static double share(const MatrixResult *r, int i) {
+  return r->tolerance.most[i] > 0 ? r->difference.worst[i] / r->tolerance.most[i] : 0;
+}
+
 static const char *leg_name(MatrixLeg leg) { return getenv("PLAIT_CHAOS") ? "chaos" : matrix_leg_names[leg]; }
 
 // "dp|tp + sequence"
@@ -351,13 +384,18 @@ static void features_text(uint64_t set, char *text, size_t size) {
   }
 }
 
-// leg, kind, result, ranks, features, layout, model, six differences, message; by tabs.
-static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const ParityDifference *d, const char *message) {
+// leg, kind, result, ranks, features, layout, model, message, and for each measure: the worst, its share of the bound; by tabs.
+static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const MatrixResult *r,
+                       const char *message) {
   static const char *const kinds[] = {"single", "pair", "triple", "real"};
-  char features[256];
+  char features[256], values[MEASURES * 24] = "";
   features_text(l->features, features, sizeof features);
-  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%.1e\t%s\n", leg_name(leg), kinds[l->kind], result,
-                l->dp * l->tp * l->pp, features, l->name, c->model, d->loss, d->norm, d->gradient, d->weight, d->moment, d->eval, message);
+  for (int i = 0; i < MEASURES; i++) {
+    size_t n = strlen(values);
+    snprintf(values + n, sizeof values - n, "\t%.1e\t%.1e", r->difference.worst[i], share(r, i));
+  }
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp, features,
+                l->name, c->model, message, values);
 }
 
 void matrix_print_table(void) {
@@ -368,29 +406,33 @@ void matrix_print_table(void) {
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))
         printf("refused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
+  matrix_print_left_out(1);
+}
+
+static void add_to_tally(MatrixTally *tally, const MatrixLayout *l, const MatrixResult *r, int wrong) {
+  tally->runs++;
+  tally->wrong += wrong;
+  if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
+  for (int i = 0; i < MEASURES; i++) {
+    tally->worst[i] = fmax(tally->worst[i], r->difference.worst[i]);
+    tally->share[i] = fmax(tally->share[i], share(r, i));
+  }
 }
 
 void matrix_run(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *tally) {
   ParityCase c = matrix_case(l, model, leg);
   if (!parity_wanted(&c)) return;
   Error error = {0};
-  ParityDifference d = {0};
-  const char *initial;
-  int wrong = matrix_compare(&c, leg, &d, &initial, &error);
+  MatrixResult r = {.initial = NULL};
+  int wrong = matrix_compare(&c, leg, &r, &error);
   if (wrong < 0) {
     printf("%-12s %-5s %s: %s  WRONG\n", c.model, leg_name(leg), l->name, error.message);
-    record_run(l, &c, leg, "failed", &d, error.message);
+    record_run(l, &c, leg, "failed", &r, error.message);
     tally->wrong++;
     return;
   }
-  if (wrong || loud())
-    printf("%-12s %-5s %s: loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  moments %.1e  eval %.1e%s%s%s\n", c.model, leg_name(leg),
-           l->name, d.loss, d.norm, d.gradient, d.weight, d.moment, d.eval, initial ? "  begins with other bits: " : "", initial ? initial : "",
-           wrong ? "  WRONG" : "");
-  fflush(stdout);
-  record_run(l, &c, leg, wrong ? "failed" : "passed", &d, "");
-  tally->runs++;
-  tally->wrong += wrong;
-  if (l->dp * l->tp * l->pp > tally->ranks) tally->ranks = l->dp * l->tp * l->pp;
-  keep_worst(&tally->worst, &d);
+  parity_report(&c, &r.difference, &r.tolerance, loud());
+  if (r.initial) printf("%-12s %-5s %s: begins with other bits: %s  WRONG\n", c.model, leg_name(leg), l->name, r.initial);
+  record_run(l, &c, leg, wrong ? "failed" : "passed", &r, "");
+  add_to_tally(tally, l, &r, wrong);
 }

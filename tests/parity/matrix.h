@@ -1,6 +1,6 @@
 // The parity matrix: layouts made from the table of features (src/train/layouts.def), each held to one rank's numbers.
 #pragma once
-#include "parity.h"
+#include "compare.h"
 #include "train/layouts.h"
 
 enum { MATRIX_MODELS = 4, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
@@ -19,9 +19,20 @@ extern const char *const matrix_leg_names[MATRIX_LEGS];
 
 typedef enum MatrixKind { MATRIX_SINGLE, MATRIX_PAIR, MATRIX_TRIPLE, MATRIX_REAL, MATRIX_KINDS } MatrixKind;
 
+// Why a combination is not in the matrix.
+typedef enum MatrixReason {
+  MATRIX_IN, // it is
+  MATRIX_OF_A_KIND,
+  MATRIX_REFUSED,
+  MATRIX_NOT_BUILT,
+  MATRIX_TOO_LARGE,
+  MATRIX_REASONS
+} MatrixReason;
+
 typedef struct MatrixLayout {
   char name[160], settings[256];
   MatrixKind kind;
+  MatrixReason reason;
   uint64_t features;
   int dp, tp, pp, micro, global, layers;
 } MatrixLayout;
@@ -29,38 +40,49 @@ typedef struct MatrixLayout {
 // Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts. Features
 // that are not built are left out. The caller frees the list.
 int matrix_layouts(MatrixLayout **out);
+// Prints how many combinations of features there are, in the matrix and left out by each reason; with names, also those
+// that are left out, except those of two features of one kind.
+void matrix_print_left_out(int names);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
 // Does the layout have this leg? What backward has applied cannot be skipped.
 int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);
-// The layout with model m of matrix_models; where 3 ranks share out heads and widths, with its twin whose sizes divide by 3.
+// The layout with model m of matrix_models; where 3 ranks divide heads and widths, with
+// its twin whose sizes divide by 3.
 ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
-
-typedef struct MatrixTolerance { double loss, norm, gradient, parameter, moment; } MatrixTolerance;
-MatrixTolerance matrix_tolerance(MatrixLeg leg);
 
 // What was run, and the worst of it.
 typedef struct MatrixTally {
   int runs, wrong, ranks; // ranks: the most
-  ParityDifference worst;
+  double worst[MEASURES], share[MEASURES]; // share of the bound, which depends on the layers, sequences and tokens of the case
 } MatrixTally;
 
 // Runs a case of the leg against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
-// tolerance, 1 not; negative: it did not run. *initial: a parameter that begins with other bits, or NULL.
-int matrix_compare(const ParityCase *c, MatrixLeg leg, ParityDifference *difference, const char **initial, Error *error);
+// tolerance, 1 not; negative: it did not run.
+typedef struct MatrixResult {
+  ParityDifference difference;
+  ParityTolerance tolerance;
+  const char *initial; // a parameter that begins with other bits, or NULL
+} MatrixResult;
+int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *result, Error *error);
 // As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to fail.
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
-// The same for a layout with the model. Prints a line; adds to the tally.
+// The case of a narrow leg in fp64, with the leg's other settings.
+ParityCase matrix_in_fp64(const ParityCase *c);
+// How far `wide`, made by matrix_in_fp64 and then edited, is from one rank run so: the largest share of the bounds of
+// `narrow` that a measure takes, and which measure. Negative: it did not run. For what a narrow leg does not notice.
+double matrix_effect(const ParityCase *wide, const ParityCase *narrow, const char **measure, Error *error);
+// matrix_compare for a layout with the model. Prints a line; adds to the tally.
 void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTally *tally);
 void matrix_forget(void);
-// PARITY_PART=I/N shares out the work among N processes: does number `index` belong to this one?
+// PARITY_PART=I/N divides the work among N processes: does number `index` belong to this one?
 int matrix_mine(int index);
-// The seed of this run: PARITY_SEED, else the date. Printed.
+// The seed of this run: PARITY_SEED, else always the same. Printed. scripts/parity sets it to the date.
 uint64_t matrix_seed(void);
 
 // For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as does this; is a line there that begins so?
 void matrix_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int matrix_recorded(const char *begin);
-void matrix_print_table(void); // features and refused pairs
+void matrix_print_table(void); // features, refused pairs, and what is left out

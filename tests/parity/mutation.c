@@ -1,12 +1,9 @@
-// Edits Programs: a deleted or reversed collective becomes a node that this test's kernel computes.
+// Edits Programs: a deleted or reversed collective becomes a CUSTOM node, for which this test's back end has the kernel.
 #include "mutation.h"
 #include "corpora.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-// The op of SGD stands in for the test's own: the matrix trains with AdamW.
-#define OWN_OP OP_SGD
 
 typedef struct OwnAttr { int64_t reverse, shards, blocks, elements; } OwnAttr; // reverse 0: the rank's own part
 
@@ -46,8 +43,8 @@ static const Backend *cpu(void) {
 }
 
 static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
-  static const KernelEntry own = {.op = OWN_OP, .kernel = own_kernel};
-  return op == OWN_OP ? &own : cpu()->find(cpu(), op, dtype);
+  static const KernelEntry own = {.op = OP_CUSTOM, .kernel = own_kernel};
+  return op == OP_CUSTOM ? &own : cpu()->find(cpu(), op, dtype);
 }
 static const Backend with_own = {"cpu with a fault", find};
 
@@ -138,7 +135,7 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
     OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d), extent(shard, d, in->shape.rank)};
     Node own = n;
-    own.op = OWN_OP;
+    own.op = OP_CUSTOM;
     own.ninput = 1;
     own.noutput = 0;
     own.input = &whole;
@@ -150,18 +147,24 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
 }
 
+static void edit_node(Job *job, const Mutation *m, int id) {
+  Compiled *compiled = m->evaluation ? &job->evaluate : &job->train;
+  Graph *g = compiled->graph;
+  Program **program = compiled->program;
+  for (int c = 0; c < stages_of(job); c++) drop_early_start(program[c], id);
+  if (m->kind == MUTATION_REVERSE) {
+    reverse(g, &job->options.parallel.mesh, program, stages_of(job), id, m->alone);
+  } else {
+    g->node.data[id].op = OP_CUSTOM;
+    memset(g->node.data[id].attr, 0, NODE_ATTR_BYTES);
+  }
+}
+
 static void edit(Job *job, void *context) {
   const Mutation *m = context;
-  Graph *g = (m->evaluation ? &job->evaluate : &job->train)->graph;
+  for (int i = 0; i < m->nodes; i++) edit_node(job, m, m->node[i]);
   Program **program = (m->evaluation ? &job->evaluate : &job->train)->program;
-  for (int c = 0; c < stages_of(job); c++) {
-    if (m->kind == MUTATION_TRANSFER) drop_transfer(program[c], m);
-    else drop_early_start(program[c], m->node);
-  }
-  if (m->kind == MUTATION_REVERSE) reverse(g, &job->options.parallel.mesh, program, stages_of(job), m->node, m->alone);
-  if (m->kind != MUTATION_DELETE) return;
-  g->node.data[m->node].op = OWN_OP;
-  memset(g->node.data[m->node].attr, 0, NODE_ATTR_BYTES);
+  for (int c = 0; m->kind == MUTATION_TRANSFER && c < stages_of(job); c++) drop_transfer(program[c], m);
 }
 
 ParityCase mutated(const ParityCase *c, Mutation *m) {
@@ -174,6 +177,14 @@ ParityCase mutated(const ParityCase *c, Mutation *m) {
 
 typedef Vec(Mutation) MutationList;
 
+enum { NAME = sizeof((Mutation *)0)->output[0] };
+
+// "11 all_gather layer.1.ffn.up.weight.all_gather": region and phase, op, tensor.
+static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
+  const char *op = op_def(n->op)->name, *tensor = graph_tensor(g, n->output[k])->name;
+  snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op, tensor);
+}
+
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
   const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
   static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
@@ -182,7 +193,8 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
     if (!op_def(n->op)->communicates) continue;
     for (int kind = MUTATION_DELETE; kind <= MUTATION_REVERSE; kind++) {
       if (kind == MUTATION_REVERSE && n->op == OP_ALL_REDUCE) continue; // a sum has no order
-      Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = i};
+      Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = {i}, .nodes = 1};
+      for (int k = 0; k < n->noutput && n->noutput <= MUTATION_NODES; k++) name_output(g, n, k, m.output[m.outputs++]);
       snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
                n->region != REGION_MICRO ? region[n->region] : n->phase == PHASE_FORWARD ? "FORWARD" : "BACKWARD", evaluation ? " of the evaluation" : "");
       vec_push(list, m);
@@ -212,16 +224,40 @@ static void list_all(Job *job, void *context) {
   }
 }
 
-int mutations_of(const ParityCase *c, Mutation **out) {
-  MutationList list = {0};
+// Compiles the case and lets `look` see it.
+static void look_at(const ParityCase *c, void (*look)(Job *job, void *context), void *context) {
   ParityCase x = *c;
-  x.edit = list_all;
-  x.context = &list;
+  x.edit = look;
+  x.context = context;
   x.steps = 1;
   ParityResult result;
   Error error = {0};
   CHECK(!parity_run(&x, corpus_for(c->model, CORPUS_RAGGED), &result, &error), "%s", error.message);
   parity_free(&result);
+}
+
+int mutations_of(const ParityCase *c, Mutation **out) {
+  MutationList list = {0};
+  look_at(c, list_all, &list);
   *out = list.data;
   return list.count;
+}
+
+int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
+  Mutation *list;
+  int n = mutations_of(c, &list), found = 0;
+  *out = *m;
+  out->nodes = 0;
+  for (int i = 0; i < n && m->kind == MUTATION_TRANSFER && !found; i++)
+    if (!strcmp(list[i].what, m->what)) *out = list[i], found = 1;
+  for (int k = 0; k < m->outputs; k++)
+    for (int i = 0; i < n; i++) {
+      const Mutation *x = &list[i];
+      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k])) continue;
+      out->node[out->nodes++] = x->node[0];
+      break;
+    }
+  if (m->alone && out->nodes > 1) out->nodes = 1;
+  free(list);
+  return found || (m->outputs && out->nodes == (m->alone ? 1 : m->outputs));
 }

@@ -205,7 +205,8 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
                     .helpers = c->helpers, .seed = 1234};
   int code = read_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, error);
-  if (!code && options.parallel.overlap.bucket_bytes > 0) options.parallel.overlap.bucket_bytes = 4000; // a few buckets, of a few gradients
+  int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
+  if (!code && *bucket_bytes > 0) *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.check;
   if (!code) code = job_create(config, &options, &run, job, error);
@@ -296,102 +297,6 @@ void parity_free(ParityResult *r) {
     free(r->tensor[d]);
   }
   *r = (ParityResult){0};
-}
-
-static double relative(double a, double b) {
-  double d = fabs(a - b) / fmax(fabs(b), 1e-300);
-  return isnan(d) ? INFINITY : d;
-}
-
-static int same_tensors(const ParityResult *a, const ParityResult *b, ParityDump d) {
-  if (a->tensors[d] != b->tensors[d] || !b->tensors[d]) return 0;
-  for (int i = 0; i < b->tensors[d]; i++)
-    if (strcmp(a->tensor[d][i].name, b->tensor[d][i].name) || a->tensor[d][i].elements != b->tensor[d][i].elements) return 0;
-  return 1;
-}
-
-enum { KIND_COUNTER, KIND_PARAMETER, KIND_MOMENT_1, KIND_MOMENT_2, KINDS };
-
-// Tensors of a dump are compared by kind: parameters, first and second moments are of different sizes.
-static int kind_of(const NamedTensor *t) {
-  if (t->elements == 1) return KIND_COUNTER; // must be equal
-  const char *name = t->name;
-  if (!strncmp(name, "moment1.", 8)) return KIND_MOMENT_1;
-  if (!strncmp(name, "moment2.", 8)) return KIND_MOMENT_2;
-  return KIND_PARAMETER;
-}
-
-// Largest difference of each kind, against the largest element of that kind.
-static void worst_elements(const ParityResult *a, const ParityResult *b, ParityDump d, double *worst) {
-  double largest[KINDS] = {0};
-  for (int i = 0; i < KINDS; i++) worst[i] = same_tensors(a, b, d) ? 0 : INFINITY;
-  for (int i = 0; i < b->tensors[d] && !worst[0]; i++) {
-    int kind = kind_of(&b->tensor[d][i]);
-    for (int64_t k = 0; k < b->tensor[d][i].elements; k++) {
-      double x = a->tensor[d][i].data[k], y = b->tensor[d][i].data[k];
-      if (isnan(x) || isnan(y) || (kind == KIND_COUNTER && x != y)) worst[kind] = INFINITY;
-      largest[kind] = fmax(largest[kind], fabs(y));
-      worst[kind] = fmax(worst[kind], fabs(x - y));
-    }
-  }
-  for (int i = 0; i < KINDS; i++)
-    if (worst[i] > 0 && worst[i] < INFINITY) worst[i] /= largest[i];
-}
-
-const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump d) {
-  if (!same_tensors(a, b, d)) return "the list of tensors";
-  for (int i = 0; i < b->tensors[d]; i++)
-    if (memcmp(a->tensor[d][i].data, b->tensor[d][i].data, (size_t)b->tensor[d][i].elements * sizeof(double))) return b->tensor[d][i].name;
-  return NULL;
-}
-
-int parity_same_bits(const ParityResult *a, const ParityResult *b) {
-  size_t size = (size_t)b->steps * sizeof(double);
-  int same = a->steps == b->steps && !memcmp(a->loss, b->loss, size) && !memcmp(a->norm, b->norm, size) && a->eval_loss == b->eval_loss;
-  for (int d = 0; d < DUMP_COUNT; d++) {
-    int step = d - DUMP_GRADIENT; // of a gradient
-    if (d >= DUMP_GRADIENT && d < DUMP_FINAL && step >= b->steps) continue;
-    same = same && !parity_first_different(a, b, (ParityDump)d);
-  }
-  return same;
-}
-
-ParityDifference parity_compare_step(const ParityResult *a, const ParityResult *b, int i) {
-  ParityDifference d = {0};
-  if (a->skipped[i] != b->skipped[i]) d.loss = INFINITY;
-  if (b->skipped[i]) return d;
-  d.loss = a->tokens[i] == b->tokens[i] ? relative(a->loss[i], b->loss[i]) : INFINITY;
-  d.norm = relative(a->norm[i], b->norm[i]);
-  if (i >= PARITY_GRADIENTS) return d;
-  double worst[KINDS];
-  worst_elements(a, b, (ParityDump)(DUMP_GRADIENT + i), worst);
-  d.gradient = worst[KIND_PARAMETER];
-  return d;
-}
-
-ParityDifference parity_compare(const ParityResult *a, const ParityResult *b) {
-  ParityDifference d = {0};
-  for (int i = 0; i < b->steps; i++) {
-    ParityDifference step = parity_compare_step(a, b, i);
-    d.loss = fmax(d.loss, step.loss);
-    d.norm = fmax(d.norm, step.norm);
-    d.gradient = fmax(d.gradient, step.gradient);
-  }
-  double worst[KINDS];
-  worst_elements(a, b, DUMP_FINAL, worst);
-  d.weight = fmax(worst[KIND_COUNTER], worst[KIND_PARAMETER]);
-  d.moment = fmax(worst[KIND_MOMENT_1], worst[KIND_MOMENT_2]);
-  d.parameter = fmax(d.weight, d.moment);
-  d.eval = relative(a->eval_loss, b->eval_loss) + fabs(a->eval_tokens - b->eval_tokens);
-  return d;
-}
-
-double parity_norm(const ParityResult *r, int step) {
-  double sum = 0;
-  for (int i = 0; i < r->tensors[DUMP_GRADIENT + step]; i++)
-    for (int64_t k = 0; k < r->tensor[DUMP_GRADIENT + step][i].elements; k++)
-      sum += r->tensor[DUMP_GRADIENT + step][i].data[k] * r->tensor[DUMP_GRADIENT + step][i].data[k];
-  return sqrt(sum);
 }
 
 int parity_steps(int full) {

@@ -23,12 +23,14 @@ typedef struct ParityCase {
   int global;           // sequences of a step; 0: 16
   int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
   const char *settings, *more_settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
+  int bucket_bytes;     // 0: 4000
   const Backend *backend; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL
   const Job *(*job_of)(const Job *job, int rank, void *context); // what one rank loads; NULL: all load the same
   void (*before_step)(Rank *r, int step, void *context);         // on every rank; may be NULL
   void *context;
-  // Asked on rank 0 behind each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an evaluation. May be NULL.
+  // Asked on rank 0 after each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an
+  // evaluation. May be NULL.
   int (*enough)(const ParityResult *so_far, int step, void *judge);
   void *judge;
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
@@ -51,20 +53,6 @@ struct ParityResult {
 // the recipe, the layout or the first rank that failed) it is empty.
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
-
-// Largest relative difference of losses and of norms, over all steps; of gradients, of parameters (weight) and of moments at the
-// end, against the largest element of that kind (parameter: the worse of these two); of the evaluation's loss. Infinite where
-// counts of tokens, names or sizes differ.
-typedef struct ParityDifference { double loss, norm, gradient, weight, moment, parameter, eval; } ParityDifference;
-ParityDifference parity_compare(const ParityResult *a, const ParityResult *b);
-// The same of a step (0 …) alone.
-ParityDifference parity_compare_step(const ParityResult *a, const ParityResult *b, int step);
-// The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.
-double parity_norm(const ParityResult *result, int step);
-// The first tensor of a dump whose bits differ, or that one of both lacks; NULL: none.
-const char *parity_first_different(const ParityResult *a, const ParityResult *b, ParityDump dump);
-// Same bits of all losses, norms, gradients, and of the whole state at the end.
-int parity_same_bits(const ParityResult *a, const ParityResult *b);
 
 // Steps to run: `full`, fewer under a sanitizer; environment PARITY_STEPS takes precedence (for scripts/mutants).
 int parity_steps(int full);

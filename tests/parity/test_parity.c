@@ -1,7 +1,6 @@
 // Parity from the first day: every layout gives one rank's losses, norms, gradients, parameters and moments.
 #include "corpora.h"
-#include "parity.h"
-#include <float.h>
+#include "compare.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,19 +46,6 @@ static const ParityCase layouts[] = {
     {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1, .schedule = "gpipe"},
 };
 
-// What two ways of summing may differ by. The unit is the dtype's epsilon times √(tokens of a step): an element of a gradient
-// is a sum over them, and the rounding errors of a sum in another order grow as the root of its length; 4 of these, because the
-// error of a layer goes on to the others. Losses are held to what the issue asks.
-typedef struct Tolerance { double loss, norm, gradient, parameter; } Tolerance;
-
-static Tolerance tolerance_of(Dtype precision) {
-  if (precision == DTYPE_F64) return (Tolerance){1e-10, 1e-10, 1e-10, 1e-8};
-  double rounding = 4 * FLT_EPSILON * sqrt(16.0 * PARITY_SEQ);
-  // Norms are looked at over all steps: the steps before moved the parameters by as much. Parameters at the end may differ by
-  // an AdamW step (lr = 1e-2) and no more: it divides a gradient that is only rounding (a key's bias) by its own size.
-  return (Tolerance){1e-5, 4 * rounding, rounding, 1e-2};
-}
-
 static int wrong_norm(const ParityCase *c, const ParityResult *r) {
   int wrong = 0;
   for (int i = 0; i < PARITY_GRADIENTS && i < c->steps; i++) {
@@ -71,16 +57,9 @@ static int wrong_norm(const ParityCase *c, const ParityResult *r) {
   return wrong;
 }
 
-static int report(const ParityCase *c, const ParityDifference *d, Tolerance t) {
-  int wrong = !(d->loss <= t.loss && d->norm <= t.norm && d->gradient <= t.gradient && d->parameter <= t.parameter && d->eval <= t.loss);
-  printf("%-10s %-5s %-22s loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  eval %.1e%s\n", c->model, dtype_name(c->precision), c->name,
-         d->loss, d->norm, d->gradient, d->parameter, d->eval, wrong ? "  WRONG" : "");
-  fflush(stdout);
-  return wrong;
-}
-
 static ParityCase one_rank(const char *model, Dtype precision) {
-  return (ParityCase){.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .precision = precision, .steps = parity_steps(20)};
+  return (ParityCase){.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .precision = precision, .steps = parity_steps(20),
+                      .more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH};
 }
 
 static void compare_all(const char *model, Dtype precision) {
@@ -97,9 +76,11 @@ static void compare_all(const char *model, Dtype precision) {
     c.model = model;
     c.precision = precision;
     c.steps = base.steps;
+    c.more_settings = base.more_settings;
     run(&c, &other);
-    ParityDifference d = parity_compare(&other, &one);
-    bad += report(&c, &d, tolerance_of(precision)) + wrong_norm(&c, &other);
+    ParityTolerance t = parity_tolerance(&c, &one);
+    ParityDifference d = parity_compare(&other, &one, &t);
+    bad += parity_report(&c, &d, &t, 1) + wrong_norm(&c, &other);
     parity_free(&other);
   }
   parity_free(&one);
@@ -119,12 +100,14 @@ static void fp32_against_fp64(void **state) {
   int bad = 0;
   for (int i = 0; i < 4; i++) {
     ParityCase wide = one_rank(models[i], DTYPE_F64), narrow = one_rank(models[i], DTYPE_F32);
+    wide.more_settings = narrow.more_settings;
     ParityResult a, b;
     run(&narrow, &a);
     run(&wide, &b);
-    ParityDifference d = parity_compare(&a, &b);
+    ParityTolerance t = parity_tolerance(&narrow, &b);
+    ParityDifference d = parity_compare(&a, &b, &t);
     narrow.name = "against fp64";
-    bad += report(&narrow, &d, tolerance_of(DTYPE_F32));
+    bad += parity_report(&narrow, &d, &t, 1);
     parity_free(&a);
     parity_free(&b);
   }
@@ -136,6 +119,6 @@ int main(void) {
       cmocka_unit_test(gpt_fp64), cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64), cmocka_unit_test(llama_tied_fp64),
       cmocka_unit_test(gpt_fp32), cmocka_unit_test(llama_fp32),      cmocka_unit_test(fp32_against_fp64),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

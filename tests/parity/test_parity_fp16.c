@@ -1,7 +1,7 @@
-// fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout, skipped steps included; what a
-// skipped step leaves alone; where a value that is not finite is said to come from.
+// fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout,
+// skipped steps included; what a skipped step leaves alone; where a value that is not finite is said to come from.
 #include "corpora.h"
-#include "parity.h"
+#include "compare.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,9 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-// The first scale overflows, so that it is searched for; it grows again after two good steps.
-#define SEARCH(scale) "loss_scale.initial=" #scale " loss_scale.growth_interval=2"
+// The first scale overflows, so that it is searched for; it grows again after some good steps. Where the largest gradient is within
+// rounding of what overflows, layouts may differ in whether it does: the intervals are such that no step of these runs is so near.
+#define SEARCH(scale, interval) "loss_scale.initial=" #scale " loss_scale.growth_interval=" #interval
 enum { STEPS = 8 };
 
 static const ParityCase layouts[] = {
@@ -33,6 +34,7 @@ static ParityCase with(ParityCase c, const char *model, Dtype precision, int ste
   c.precision = precision;
   c.steps = steps;
   c.settings = settings;
+  c.more_settings = PARITY_SMOOTH;
   return c;
 }
 
@@ -51,18 +53,7 @@ static double counter_of(const ParityResult *r, const char *name) {
   return -1;
 }
 
-// The unit roundoff of the narrow type times 4 roots of the roundings that an element goes through, 8 forward and 8 backward in
-// each of 4 layers, which do not all point one way. Parameters move by AdamW's steps (lr = 1e-2) and no more.
-static int wrong(const ParityCase *c, const ParityDifference *d, double unit) {
-  double series = unit * 4 * sqrt(4 * (8 + 8));
-  int bad = !(d->loss <= 4 * unit && d->norm <= series && d->gradient <= series && d->weight <= 2e-2 * c->steps && d->moment <= 2 * series && d->eval <= 4 * unit);
-  printf("%-10s %-24s loss %.1e  norm %.1e  gradients %.1e  weights %.1e  moments %.1e%s\n", c->model, c->name, d->loss, d->norm, d->gradient, d->weight,
-         d->moment, bad ? "  WRONG" : "");
-  fflush(stdout);
-  return bad;
-}
-
-static void compare_layouts(const char *model, Dtype precision, const char *settings, double unit, int skips) {
+static void compare_layouts(const char *model, Dtype precision, const char *settings, int skips) {
   int steps = parity_steps(STEPS), bad = 0, skipped = 0;
   ParityCase base = one_rank(model, precision, steps, settings);
   ParityResult one, other;
@@ -73,36 +64,39 @@ static void compare_layouts(const char *model, Dtype precision, const char *sett
     ParityCase c = with(layouts[i], model, precision, steps, settings);
     if (!parity_wanted(&c)) continue;
     run(&c, &other);
-    ParityDifference d = parity_compare(&other, &one); // infinite where other steps are skipped or the scale is another
-    bad += wrong(&c, &d, unit);
+    ParityTolerance t = parity_tolerance(&c, &one);
+    ParityDifference d = parity_compare(&other, &one, &t); // infinite where other steps are skipped or the scale is another
+    bad += parity_report(&c, &d, &t, 1);
     parity_free(&other);
   }
   parity_free(&one);
   assert_int_equal(bad, 0);
 }
 
-static void fp16_gpt(void **state) { compare_layouts("gpt", DTYPE_F16, SEARCH(16777216), 0x1p-11, 1); }
-static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARCH(4194304), 0x1p-11, 1); }
-static void gradients_in_bf16(void **state) { compare_layouts("gpt", DTYPE_BF16, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
-static void gradients_in_bf16_of_fp32(void **state) { compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0x1p-8, 0); }
+static void fp16_gpt(void **state) { compare_layouts("gpt", DTYPE_F16, SEARCH(16777216, 2), 1); }
+static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARCH(4194304, 3), 1); }
+static void gradients_in_bf16(void **state) { compare_layouts("gpt", DTYPE_BF16, "parallel.grad_dtype=bf16", 0); }
+static void gradients_in_bf16_of_fp32(void **state) { compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0); }
 
-static void follows_fp32(Dtype precision, const char *settings, double unit) {
+static void follows_fp32(Dtype precision, const char *settings) {
   static const char *const models[] = {"gpt", "gpt untied", "llama", "llama tied"};
   int bad = 0;
   for (int m = 0; m < 4; m++) {
     int steps = parity_steps(12);
     ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL), narrow = one_rank(models[m], precision, steps, settings);
     ParityResult a, b;
+    // Almost whole steps of AdamW, so that weights that are not refreshed show.
+    wide.more_settings = narrow.more_settings = "optimizer.epsilon=1e-3";
     run(&wide, &a);
     run(&narrow, &b);
-    double loss = 0, norm = 0;
+    ParityTolerance t = parity_tolerance(&narrow, &a);
+    ParityDifference d = {.worst = {0}}; // losses and norms alone: fp32 has no loss scale among its counters
     for (int i = 0; i < steps; i++) {
-      loss = fmax(loss, fabs(b.loss[i] - a.loss[i]) / a.loss[i]);
-      norm = fmax(norm, fabs(b.norm[i] - a.norm[i]) / a.norm[i]);
+      d.worst[MEASURE_LOSS] = fmax(d.worst[MEASURE_LOSS], fabs(b.loss[i] - a.loss[i]) / a.loss[i]);
+      d.worst[MEASURE_NORM] = fmax(d.worst[MEASURE_NORM], fabs(b.norm[i] - a.norm[i]) / a.norm[i]);
     }
-    ParityDifference d = {.loss = loss, .norm = norm};
     narrow.name = "against fp32";
-    bad += wrong(&narrow, &d, unit) || fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
+    bad += parity_report(&narrow, &d, &t, 1) || fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
     parity_free(&a);
     parity_free(&b);
   }
@@ -110,10 +104,10 @@ static void follows_fp32(Dtype precision, const char *settings, double unit) {
 }
 
 // What is small enough to vanish without a loss scale is there, what the scale brought in is out again.
-static void fp16_follows_fp32(void **state) { follows_fp32(DTYPE_F16, "loss_scale.initial=1024", 0x1p-11); }
+static void fp16_follows_fp32(void **state) { follows_fp32(DTYPE_F16, "loss_scale.initial=1024"); }
 
 // Each step reads the weights that the step before it left: Copies in bf16 follow their fp32 storage.
-static void bf16_follows_fp32(void **state) { follows_fp32(DTYPE_BF16, NULL, 0x1p-8); }
+static void bf16_follows_fp32(void **state) { follows_fp32(DTYPE_BF16, NULL); }
 
 // A power of two changes no bit but of what would have been subnormal: two fixed scales give the same run.
 static void scale_is_taken_out_again(void **state) {
@@ -130,7 +124,7 @@ static void scale_is_taken_out_again(void **state) {
 
 // The scale of a run that overflows at first: halved by each skipped step, doubled after two good ones.
 static void scale_follows_overflow(void **state) {
-  ParityCase c = one_rank("gpt", DTYPE_F16, STEPS, SEARCH(16777216));
+  ParityCase c = one_rank("gpt", DTYPE_F16, STEPS, SEARCH(16777216, 2));
   ParityResult r;
   run(&c, &r);
   double scale = 16777216;
@@ -210,6 +204,6 @@ int main(void) {
       cmocka_unit_test(fp16_follows_fp32), cmocka_unit_test(bf16_follows_fp32), cmocka_unit_test(scale_is_taken_out_again), cmocka_unit_test(scale_follows_overflow),
       cmocka_unit_test(skipped_step_changes_no_bit), cmocka_unit_test(overflow_is_named), cmocka_unit_test(gradient_of_backward_is_named),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

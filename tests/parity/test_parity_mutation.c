@@ -1,8 +1,12 @@
-// Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take place is
-// noticed. One that nobody misses would be a defect of the layout. A sample under ctest, all with PARITY_ALL=1. With PARITY_RESULTS,
-// a run that was interrupted goes on with the layouts that are not in that file.
+// Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take
+// place is noticed. One that is not needed would be a defect of the layout. In fp64 a sample under ctest, all with
+// PARITY_ALL=1; in each narrow leg one in a hundred of them, fewer under ctest. A narrow leg may miss a mutant when the
+// same mutant, in fp64, moves nothing by as much as the leg's bounds. With PARITY_RESULTS, a run that was interrupted
+// resumes with the layouts that are not in that file.
 #include "corpora.h"
 #include "mutation.h"
+#include "base/philox.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,81 +14,138 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
+typedef struct Count {
+  int layouts, tried, survived;
+  int below; // missed, because the mutant moves nothing by as much as the bounds
+} Count;
+
 static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
 
-// Nobody can miss it: a bias of keys moves all scores of a query alike, and softmax does not see that: its gradient is zero. And
-// where tp cuts the embedding width of weights, a norm of whole rows has its weights gathered, but a rank goes on with its slice.
+// Nothing depends on it. A bias of keys moves all scores of a query alike, which softmax does not see: its gradient is
+// zero. And where tp cuts the embedding width of weights, a norm of whole rows has its weights gathered, but a rank
+// continues with its slice only.
 static int is_void(const ParityCase *c, const Mutation *m) {
   if (strstr(m->what, "attention.k.bias") && !strstr(m->what, "bucket")) return 1;
   return strstr(c->name, layout_traits[LAYOUT_EMBED_TP].name) && strstr(m->what, "norm.weight.all_gather of FORWARD");
 }
 
-// 1 when parity notices; negative: the run failed, which it notices too. What is wrong with an evaluation shows without a step of
-// training, mostly.
-static int noticed(const ParityCase *c, Mutation *m, Error *error) {
+// 1 when parity notices; negative: the run failed, which it notices too. What is wrong with an evaluation shows without
+// a step of training, mostly.
+static int noticed(const ParityCase *c, MatrixLeg leg, Mutation *m, Error *error) {
   ParityCase x = mutated(c, m), untrained = x;
   untrained.steps = 0;
-  int wrong = m->evaluation ? matrix_differs(&untrained, MATRIX_FP64, error) : 0;
-  return wrong ? wrong : matrix_differs(&x, MATRIX_FP64, error);
+  int wrong = m->evaluation ? matrix_differs(&untrained, leg, error) : 0;
+  return wrong ? wrong : matrix_differs(&x, leg, error);
 }
 
-// A bucket may hold the queries' and the keys' weights and biases and nothing else. Reversed alike, they give the same scores (of a
-// model without rotation); the first alone must be noticed.
-static int survives(const ParityCase *c, Mutation *m) {
+// The largest share of the leg's bounds by which the mutant moves anything in fp64; negative: it did not run.
+static double effect_of(const ParityCase *c, const Mutation *m, const char **measure) {
+  ParityCase wide = matrix_in_fp64(c);
+  const char *other = NULL;
   Error error = {0};
-  int wrong = noticed(c, m, &error);
-  if (!wrong && is_void(c, m)) return 0;
+  Mutation same;
+  wide.bucket_bytes = 1;
+  if (!mutation_like(&wide, m, &same)) return -1;
+  wide = mutated(&wide, &same);
+  double effect = matrix_effect(&wide, c, measure, &error);
+  wide.steps = 0;
+  double untrained = m->evaluation ? matrix_effect(&wide, c, &other, &error) : 0;
+  if (untrained > effect) *measure = other;
+  return effect < 0 || untrained < 0 ? -1 : fmax(effect, untrained);
+}
+
+// A narrow leg missed it. Does it, in fp64, stay within the leg's bounds? Then the leg cannot notice it.
+static int below_the_bounds(const ParityCase *c, MatrixLeg leg, const Mutation *m) {
+  const char *measure = "nothing";
+  double effect = effect_of(c, m, &measure);
+  if (effect < 0) printf("%s, %s, %s: %s did not run in fp64\n", matrix_leg_names[leg], c->model, c->name, m->what);
+  else
+    printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model,
+           c->name, m->what, measure, effect);
+  if (!(effect >= 0 && effect <= 1)) return 0;
+  matrix_record("missed\t%s\t%s\t%s\t%s\t%s\t%.2g\n", matrix_leg_names[leg], c->model, c->name, m->what, measure,
+                effect);
+  return 1;
+}
+
+// A bucket may hold the queries' and the keys' weights and biases and nothing else. Reversed alike, they give the same
+// scores (of a model without rotation); the first alone must be noticed.
+static void try(const ParityCase *c, MatrixLeg leg, Mutation *m, Count *count) {
+  Error error = {0};
+  int wrong = noticed(c, leg, m, &error);
+  count->tried++;
+  if (!wrong && is_void(c, m)) return;
   if (!wrong && m->kind == MUTATION_REVERSE && strstr(m->what, "bucket")) {
     m->alone = 1;
-    wrong = noticed(c, m, &error);
+    wrong = noticed(c, leg, m, &error);
   }
-  if (!wrong) printf("%s, %s: nobody misses the %s  SURVIVED\n", c->model, c->name, m->what);
-  else if (getenv("PARITY_LOUD"))
-    printf("%s, %s: %s: %s\n", c->model, c->name, m->what, wrong < 0 ? error.message : "parity fails");
+  if (!wrong && leg != MATRIX_FP64 && below_the_bounds(c, leg, m)) count->below++;
+  else if (!wrong) {
+    printf("%s, %s, %s: parity does not notice the %s  SURVIVED\n", matrix_leg_names[leg], c->model, c->name, m->what);
+    count->survived++;
+  } else if (getenv("PARITY_LOUD"))
+    printf("%s, %s, %s: %s: %s\n", matrix_leg_names[leg], c->model, c->name, m->what,
+           wrong < 0 ? error.message : "parity fails");
   fflush(stdout);
-  return !wrong;
 }
 
 // Layouts whose Programs have every kind of collective, and how many mutants of each a sample tries.
-static int is_subject(const MatrixLayout *l) { return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && l->dp * l->tp * l->pp <= 4); }
-
-// Adds to what was tried and what survived. A sample has every step-th mutant from the first on.
-static void try_layout(const ParityCase *c, int sample, uint64_t seed, int *tried, int *survived) {
-  Mutation *m;
-  int n = mutations_of(c, &m), step = !sample || n < sample ? 1 : n / sample;
-  for (int k = sample ? (int)(seed % (uint64_t)step) : 0; k < n; k += step) {
-    if (!matrix_mine(k)) continue;
-    *survived += survives(c, &m[k]);
-    (*tried)++;
-  }
-  free(m);
+static int is_subject(const MatrixLayout *l) {
+  return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && l->dp * l->tp * l->pp <= 4);
 }
 
-static void mutants(void **state) {
+// Is mutant k of the layout in the sample? One in `of`, as the seed says.
+static int chosen(const ParityCase *c, MatrixLeg leg, int k, int of, uint64_t seed) {
+  uint32_t r[4];
+  philox4x32(philox_key(seed, (uint64_t)leg, philox_name(c->name)), (uint32_t)k, 0, 0, 0, r);
+  return r[0] % (uint32_t)of == 0;
+}
+
+static void try_layout(const ParityCase *c, MatrixLeg leg, int of, uint64_t seed, Count *all) {
+  char line[256];
+  snprintf(line, sizeof line, "mutants\t%s\t%s\t", matrix_leg_names[leg], c->name);
+  if (!parity_wanted(c) || matrix_recorded(line)) return; // recorded: before the run was interrupted
+  Mutation *m;
+  int n = mutations_of(c, &m);
+  Count count = {.layouts = 1};
+  for (int k = 0; k < n; k++)
+    if (matrix_mine(k) && chosen(c, leg, k, of, seed)) try(c, leg, &m[k], &count);
+  free(m);
+  matrix_record("%s%d\t%d\t%d\n", line, count.tried, count.below, count.survived);
+  all->layouts++, all->tried += count.tried, all->below += count.below, all->survived += count.survived;
+}
+
+// One in `of` mutants of the `sample` layouts, 0: of all.
+static void try_leg(MatrixLeg leg, int sample, int of) {
   MatrixLayout *layout;
-  int count = matrix_layouts(&layout), subjects = 0, layouts = 0, tried = 0, survived = 0;
+  int count = matrix_layouts(&layout), subjects = 0;
   for (int i = 0; i < count; i++)
-    if (is_subject(&layout[i])) layout[subjects++] = layout[i];
+    if (is_subject(&layout[i]) && matrix_fits(&layout[i], leg)) layout[subjects++] = layout[i];
   uint64_t seed = matrix_seed();
-  int wanted = whole() ? subjects : matrix_sample(layout, subjects, 8, seed);
+  int wanted = sample ? matrix_sample(layout, subjects, sample, seed + (uint64_t)leg) : subjects;
+  Count all = {0};
   for (int i = 0; i < wanted; i++) {
-    ParityCase c = matrix_case(&layout[i], i % 2 * 2 + i / 2 % 2, MATRIX_FP64);
-    char line[256];
-    snprintf(line, sizeof line, "mutants\t%s\t", c.name);
-    if (!parity_wanted(&c) || matrix_recorded(line)) continue; // recorded: before the run was interrupted
-    int of_layout = 0, missed = 0;
-    try_layout(&c, whole() ? 0 : 12, seed, &of_layout, &missed);
-    matrix_record("%s%d\t%d\n", line, of_layout, missed);
-    layouts++, tried += of_layout, survived += missed;
+    ParityCase c = matrix_case(&layout[i], i % 2 * 2 + i / 2 % 2, leg);
+    try_layout(&c, leg, of, seed, &all);
   }
-  printf("%d mutants of %d layouts, %d survived\n", tried, layouts, survived);
-  assert_true(tried > 20 || getenv("PARITY_ONLY") || getenv("PARITY_RESULTS"));
+  printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried,
+         all.layouts, all.below, all.survived);
   free(layout);
   matrix_forget();
-  assert_int_equal(survived, 0);
+  assert_true(all.tried > 20 || getenv("PARITY_ONLY") || getenv("PARITY_RESULTS"));
+  assert_int_equal(all.survived, 0);
 }
 
+static void fp64(void **state) { whole() ? try_leg(MATRIX_FP64, 0, 1) : try_leg(MATRIX_FP64, 8, 16); }
+static void narrow(MatrixLeg leg) { whole() ? try_leg(leg, 0, 100) : try_leg(leg, 6, 30); }
+static void fp32(void **state) { narrow(MATRIX_FP32); }
+static void bf16(void **state) { narrow(MATRIX_BF16); }
+static void bf16_gradients(void **state) { narrow(MATRIX_BF16_GRADIENTS); }
+static void fp16(void **state) { narrow(MATRIX_FP16); }
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(mutants)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
+                                     cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

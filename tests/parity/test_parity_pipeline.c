@@ -1,6 +1,7 @@
 // Pipelines in fp64: every schedule, with and without dp, tp, ZeRO, recompute and uneven cuts, gives one rank's numbers, and no
 // stage ever holds more microbatches than its plan has slots.
 #include "corpora.h"
+#include "compare.h"
 #include "parity.h"
 #include "pipeline/schedule.h"
 #include <math.h>
@@ -33,10 +34,10 @@ static int wrong_slots(const ParityResult *r) {
 static int differs(const ParityCase *c, const ParityResult *one) {
   ParityResult other;
   run(c, &other);
-  ParityDifference d = parity_compare(&other, one);
-  int wrong = !(fmax(fmax(fmax(d.loss, d.norm), fmax(d.gradient, d.parameter)), d.eval) <= 1e-10), slots = wrong_slots(&other);
-  printf("%-10s %-44s loss %.1e  norm %.1e  gradients %.1e  parameters %.1e  eval %.1e%s%s\n", c->model, c->name, d.loss, d.norm, d.gradient,
-         d.parameter, d.eval, wrong ? "  WRONG" : "", slots ? "  WRONG SLOTS" : "");
+  ParityTolerance t = parity_tolerance(c, one);
+  ParityDifference d = parity_compare(&other, one, &t);
+  int wrong = parity_report(c, &d, &t, 1), slots = wrong_slots(&other);
+  if (slots) printf("%s, %s: WRONG SLOTS\n", c->model, c->name);
   fflush(stdout);
   parity_free(&other);
   return wrong || slots;
@@ -149,6 +150,6 @@ int main(void) {
       cmocka_unit_test(gpt),        cmocka_unit_test(gpt_untied), cmocka_unit_test(llama),
       cmocka_unit_test(llama_tied), cmocka_unit_test(uneven),     cmocka_unit_test(refusals),
   };
-  if (getenv("PARITY_TEST")) cmocka_set_test_filter(getenv("PARITY_TEST"));
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
