@@ -107,7 +107,8 @@ int world_pulse_receive(PlaitWorld *world, Pulse *pulse);              // 1: one
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
 void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));
 
-// For tests, before the first call: with a seed above 0 calls on the stream begin after random delays.
+// For tests: calls on the stream begin after random delays, which follow from the seed and the rank. 0: at once.
 void stream_set_chaos(PlaitStream *stream, uint64_t seed);
+
 // Queues a call that has been issued (its arrays are copied); the event may be NULL.
 void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event);

@@ -27,7 +27,7 @@ struct PlaitStream {
   uint64_t issued, done;
   uint64_t failed; // the first task that failed and its code; UINT64_MAX while none has
   int code, stop, rank;
-  uint64_t chaos; // for tests: above 0 tasks begin after random delays
+  uint64_t chaos; // state of the random delays before tasks; 0: none
 };
 
 static void delay(PlaitStream *s) {
@@ -127,7 +127,11 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
                    strerror(status));
 }
 
-void stream_set_chaos(PlaitStream *s, uint64_t seed) { s->chaos = seed * ((uint64_t)s->rank + 1); }
+void stream_set_chaos(PlaitStream *s, uint64_t seed) {
+  gate_lock(&s->finished);
+  s->chaos = seed * ((uint64_t)s->rank + 1);
+  gate_unlock(&s->finished);
+}
 
 void plait_stream_destroy(PlaitStream *s) {
   if (!s) return;

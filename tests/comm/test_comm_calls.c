@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void expect_pass(int n, RankFunction function) {
@@ -111,12 +112,30 @@ static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   return code < 0 ? code : 0;
 }
 
+// Chaos delays what is on a stream; nanosleep never sleeps less than it is told to. Results are as without.
+static int delayed(Ranks *ranks, PlaitComm *comm, int rank) {
+  enum { BARRIERS = 100, LEAST = 4000000 }; // ns in all; expected are 100 · 1/2 · 150 µs
+  struct timespec begin, end;
+  PlaitStream *stream;
+  int code = plait_stream_create(comm, &stream, NULL);
+  if (code) return code;
+  stream_set_chaos(stream, 7);
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (int i = 0; i < BARRIERS; i++) plait_barrier(comm, stream, NULL);
+  code = plait_stream_synchronize(stream);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  plait_stream_destroy(stream);
+  EXPECT((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec >= LEAST);
+  return code;
+}
+
 static void test_streams(void **state) {
   for (int n = 1; n <= 8; n += n < 4 ? 1 : 4) expect_pass(n, streams);
   expect_pass(2, two_streams);
   expect_pass(5, two_streams);
   expect_pass(2, events_poll);
   expect_pass(4, events_poll);
+  expect_pass(1, delayed);
 }
 
 // Messages ----------------------------------------------------------------------------------------------------------
