@@ -185,10 +185,11 @@ static const char *problem_v(const PlaitComm *comm, const CommCall *call) {
   return received && !call->buffers->recv ? "has no recv memory" : NULL;
 }
 
+// *index: the buffer that it is about; SIZE_MAX: none.
 static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStream *stream, size_t *index) {
   const CommTraits *traits = &comm_traits[call->kind];
   int is_v = call->kind == COMM_ALL_GATHER_V || call->kind == COMM_ALL_TO_ALL_V;
-  *index = 0;
+  *index = SIZE_MAX;
   if ((unsigned)call->dtype >= PLAIT_DTYPE_COUNT) return "has an unknown dtype";
   if (traits->reduces && (unsigned)call->op >= PLAIT_OP_COUNT) return "has an unknown operation";
   if (traits->reduces && call->op == PLAIT_MEAN && !dtype_is_float((Dtype)call->dtype)) return "takes a mean of integers";
@@ -204,11 +205,26 @@ static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStr
   return NULL;
 }
 
+// The arguments of a call that is refused, by name; a number only where there is no name.
+static void describe_arguments(const PlaitComm *comm, const CommCall *call, size_t index, char *text, size_t size) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  int is_message = call->kind == COMM_SEND || call->kind == COMM_RECV;
+  char dtype[32], op[32] = "", root[48] = "", buffer[64] = "";
+  if ((unsigned)call->dtype < PLAIT_DTYPE_COUNT) snprintf(dtype, sizeof dtype, "%s", dtype_name((Dtype)call->dtype));
+  else snprintf(dtype, sizeof dtype, "dtype number %d", (int)call->dtype);
+  if (traits->reduces && (unsigned)call->op < PLAIT_OP_COUNT) snprintf(op, sizeof op, ", %s", op_names[call->op]);
+  else if (traits->reduces) snprintf(op, sizeof op, ", operation number %d", (int)call->op);
+  if (traits->rooted || is_message)
+    snprintf(root, sizeof root, ", %s %d of %d ranks", is_message ? "peer" : "root", call->root, comm->size);
+  if (index != SIZE_MAX) snprintf(buffer, sizeof buffer, ", buffer %zu of %zu", index, call->nbuffers);
+  snprintf(text, size, "%s%s%s%s", dtype, op, root, buffer);
+}
+
 // A bad argument fails the world: the other ranks would wait for this call forever.
 static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const char *text) {
-  char message[256];
-  snprintf(message, sizeof message, "rank %d: %s %s (buffer %zu, dtype %d, op %d, root or peer %d)",
-           comm->ranks[comm->rank], comm_traits[call->kind].name, text, index, (int)call->dtype, (int)call->op, call->root);
+  char message[384], arguments[192];
+  describe_arguments(comm, call, index, arguments, sizeof arguments);
+  snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text, arguments);
   return fail_world(comm->world, PLAIT_BAD_INPUT, message);
 }
 

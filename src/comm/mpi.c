@@ -290,7 +290,8 @@ static int initialise(int *here, Error *error) {
   else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     return error_set(error, PLAIT_FAILED, "MPI cannot be initialised");
   if (provided >= MPI_THREAD_SERIALIZED) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "this MPI allows calls from one thread only (level %d); MPI_THREAD_SERIALIZED is needed", provided);
+  return error_set(error, PLAIT_FAILED, "this MPI was initialised with %s, but plait needs MPI_THREAD_SERIALIZED or more",
+                   provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
 // Tasks of a launcher that speaks another MPI's language each see a world of their own.

@@ -29,7 +29,7 @@ static void describe(const Head *h, char *text, size_t size) {
   CommCall call = {.kind = (CommKind)h->kind, .dtype = (PlaitDtype)h->dtype, .op = (PlaitOp)h->op, .root = h->root,
                    .buffers = &buffer, .nbuffers = 1};
   if ((unsigned)h->kind >= COMM_KIND_COUNT || (unsigned)h->dtype >= PLAIT_DTYPE_COUNT || (unsigned)h->op >= PLAIT_OP_COUNT)
-    snprintf(text, size, "something that is no call");
+    snprintf(text, size, "something that is not a call");
   else
     comm_describe(&call, text, size);
 }

@@ -402,6 +402,21 @@ static int bad_pointer(Ranks *ranks, PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_INT32, NULL, NULL);
 }
 
+// Names, and numbers only where there is no name.
+static int bad_dtype(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x = 0;
+  return plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, (PlaitDtype)17, PLAIT_SUM, NULL, NULL);
+}
+static int bad_op(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x = 0;
+  return plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_FP32, (PlaitOp)5, NULL, NULL);
+}
+static int bad_count(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[2] = {0};
+  PlaitBuffer list[2] = {{x, x, 1}, {x + 1, x + 1, SIZE_MAX}};
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_reduce(comm, list, 2, PLAIT_FP32, PLAIT_MAX, 1, NULL, NULL);
+}
+
 static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   int x = 0;
   PlaitBuffer list = {&x, &x, 1};
@@ -466,10 +481,13 @@ static void test_failures(void **state) {
   EXPECT_FAILURE(2, wrong_op, "all_reduce sum", "all_reduce max");
   EXPECT_FAILURE(2, wrong_v, "1 elements from rank 1 for rank 0, which expects 3");
   EXPECT_FAILURE(5, wrong_on_stream, "rank 0 calls all_reduce sum of 1", "rank 1 calls all_reduce sum of 2");
-  EXPECT_FAILURE(2, bad_memory, "rank 0: all_reduce overlaps");
-  EXPECT_FAILURE(2, bad_mean, "mean of integers");
-  EXPECT_FAILURE(2, bad_peer, "rank 0: recv names a rank");
-  EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory");
+  EXPECT_FAILURE(2, bad_memory, "rank 0: all_reduce overlaps otherwise than in place (fp32, sum, buffer 0 of 1)");
+  EXPECT_FAILURE(2, bad_mean, "all_reduce takes a mean of integers (int32, mean)");
+  EXPECT_FAILURE(2, bad_peer, "rank 0: recv names a rank that is not in the communicator (int32, peer 2 of 2 ranks)");
+  EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory (int32, buffer 0 of 1)");
+  EXPECT_FAILURE(2, bad_dtype, "all_reduce has an unknown dtype (dtype number 17, sum)");
+  EXPECT_FAILURE(2, bad_op, "all_reduce has an unknown operation (fp32, operation number 5)");
+  EXPECT_FAILURE(2, bad_count, "rank 0: reduce has an impossible count (fp32, max, root 1 of 2 ranks, buffer 1 of 2)");
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
   for (unsigned delay = 500; delay < 12000 && ranks_can_fail(); delay += 500) {
