@@ -17,7 +17,7 @@
 //
 // Streams: with stream NULL a call returns when it is done here (event may be NULL). With a stream it returns at once and
 // the stream's thread runs it after the calls before it. Calls on one handle run in the order of issue, whatever streams
-// they are on. After every stream and entry has been used once, calls allocate nothing.
+// they are on. Memory for the calls that are under way is kept: who has had as many, with as long lists, allocates nothing.
 #pragma once
 #include "plait/api.h"
 #include "plait/error.h"

@@ -129,6 +129,14 @@ int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm,
   return code;
 }
 
+void comm_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced) {
+  if (comm->backend->reserve_collective) comm->backend->reserve_collective(comm, buffers, reduced);
+}
+
+void comm_reserve_messages(PlaitComm *comm, int peer, size_t messages, size_t buffers) {
+  comm->backend->reserve_messages(comm, peer, messages, buffers);
+}
+
 void comm_set_idle(PlaitComm *comm, Idle idle) { comm->idle = idle; }
 
 void plait_comm_destroy(PlaitComm *comm) {

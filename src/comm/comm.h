@@ -26,6 +26,7 @@ typedef struct CommCall {
   int rendezvous;  // a send that is done when the receiver has copied, not when it is posted
   const Idle *idle; // what the thread that runs the call does while it waits; NULL: it sleeps
   uint64_t ticket; // its place in the order of issue; the back end's
+  void *record;    // of a send, what the back end keeps of it
   const PlaitBuffer *buffers;
   size_t nbuffers; // 1 for the _v calls
   const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
@@ -52,6 +53,8 @@ typedef struct CommBackend {
   int (*comm_world)(PlaitWorld *world, int rank, PlaitComm **comm, Error *error);
   int (*comm_create)(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error); // arguments are checked
   void (*comm_destroy)(PlaitComm *comm);
+  void (*reserve_collective)(PlaitComm *comm, size_t buffers, size_t reduced); // optional
+  void (*reserve_messages)(PlaitComm *comm, int peer, size_t messages, size_t buffers);
   void (*issue)(PlaitComm *comm, CommCall *call, PlaitEvent *sent); // sets ticket; for a send, when it will be received
   int (*run)(PlaitComm *comm, const CommCall *call);
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
@@ -106,6 +109,19 @@ int world_pulse_receive(PlaitWorld *world, Pulse *pulse);              // 1: one
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
 void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));
+
+// What will be under way at most, from whoever knows it before the first call: memory for it is taken, and touched, here, and
+// while no more is under way nothing is allocated later. Otherwise memory is taken when it is needed first, and kept.
+
+// Of the collectives of a communicator, each on its own: buffers of the longest list, and bytes that a rank gives to the largest
+// reduction; 0: there is none.
+void comm_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced);
+// On its way to a peer: messages that it has not received, and the buffers of all their lists.
+void comm_reserve_messages(PlaitComm *comm, int peer, size_t messages, size_t buffers);
+// At once on the stream: calls that are not done, and the buffers of all their lists that the stream copies.
+void stream_reserve(PlaitStream *stream, size_t calls, size_t buffers);
+// From now on the lists of calls on the stream stay where they are until the calls are done: the stream does not copy them.
+void stream_borrow_lists(PlaitStream *stream);
 
 // For tests: calls on the stream begin after random delays, which follow from the seed and the rank. 0: at once.
 void stream_set_chaos(PlaitStream *stream, uint64_t seed);

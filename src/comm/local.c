@@ -265,6 +265,7 @@ static const CommBackend local_backend = {
     .comm_world = local_comm_world,
     .comm_create = local_comm_create,
     .comm_destroy = local_comm_destroy,
+    .reserve_messages = local_mail_reserve,
     .issue = local_issue,
     .run = local_run,
 };

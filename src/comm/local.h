@@ -1,21 +1,20 @@
 // Inside of the local back end: ranks are threads of one process and reach each other's memory.
 #pragma once
 #include "comm/comm.h"
+#include "comm/record_queue.h"
 
 // A send that waits for its receive. The list is a copy: the sender's may be gone.
 typedef struct LocalLetter {
-  PlaitBuffer *buffers;
-  size_t capacity;
   CommCall call;
   int ready; // posted: a stream may issue long before it posts
+  PlaitBuffer buffers[];
 } LocalLetter;
 
 // Messages of one communicator from one rank to another; all fields under the receiver's gate.
 typedef struct LocalMail {
   PlaitTimeline timeline; // value v: the first v messages were copied
   Gate *gate;
-  LocalLetter **ring; // (capacity) message i at i % capacity; letters stay where they are when it grows
-  size_t capacity;
+  RecordQueue letters; // that were not copied; the first is message `done`
   uint64_t sends, receives; // issued
   uint64_t done;
   int copying;
@@ -49,6 +48,7 @@ typedef struct LocalComm {
 
 void local_mail_init(LocalMail *mail, Gate *inbox);
 void local_mail_free(LocalMail *mail);
+void local_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
 int local_mail_send(LocalComm *comm, const CommCall *call);
 int local_mail_receive(LocalComm *comm, const CommCall *call);

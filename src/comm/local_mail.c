@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_LETTERS = 4, FIRST_BUFFERS = 8 };
-
 // A sender must not leave while its memory is being read, not even when the world has failed.
 static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
   LocalMail *mail = (LocalMail *)timeline;
@@ -30,34 +28,19 @@ void local_mail_init(LocalMail *mail, Gate *inbox) {
   mail->gate = inbox;
 }
 
-void local_mail_free(LocalMail *mail) {
-  for (size_t i = 0; i < mail->capacity; i++) {
-    free(mail->ring[i]->buffers);
-    free(mail->ring[i]);
-  }
-  free(mail->ring);
-}
-
-// Doubles the ring, which is full or empty.
-static void grow(LocalMail *mail) {
-  size_t capacity = mail->capacity ? 2 * mail->capacity : FIRST_LETTERS;
-  LocalLetter **ring = xcalloc(capacity, sizeof(LocalLetter *));
-  for (uint64_t i = mail->done; i < mail->done + mail->capacity; i++)
-    ring[i % capacity] = mail->ring[i % mail->capacity];
-  for (size_t i = 0; i < capacity; i++) {
-    if (ring[i]) continue;
-    ring[i] = xcalloc(1, sizeof *ring[i]);
-    ring[i]->buffers = xcalloc(ring[i]->capacity = FIRST_BUFFERS, sizeof *ring[i]->buffers);
-  }
-  free(mail->ring);
-  mail->ring = ring;
-  mail->capacity = capacity;
-}
+void local_mail_free(LocalMail *mail) { record_queue_free(&mail->letters); }
 
 static LocalMail *mail_of(LocalComm *comm, const CommCall *call) {
   int receiver = call->kind == COMM_SEND ? call->root : comm->base.rank;
   int sender = call->kind == COMM_SEND ? comm->base.rank : call->root;
   return &comm->group->mail[receiver * comm->group->n + sender];
+}
+
+void local_mail_reserve(PlaitComm *base, int peer, size_t messages, size_t buffers) {
+  LocalMail *mail = mail_of((LocalComm *)base, &(CommCall){.kind = COMM_SEND, .root = peer});
+  gate_lock(mail->gate);
+  record_queue_reserve(&mail->letters, messages, sizeof(LocalLetter), buffers * sizeof(PlaitBuffer));
+  gate_unlock(mail->gate);
 }
 
 void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
@@ -66,12 +49,11 @@ void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
   if (call->kind == COMM_RECV) {
     call->ticket = mail->receives++;
   } else {
-    if (mail->sends - mail->done == mail->capacity) grow(mail);
-    LocalLetter *letter = mail->ring[mail->sends % mail->capacity];
-    if (call->nbuffers > letter->capacity)
-      letter->buffers = xrealloc(letter->buffers, (letter->capacity = call->nbuffers) * sizeof *letter->buffers);
-    if (call->nbuffers) memcpy(letter->buffers, call->buffers, call->nbuffers * sizeof *letter->buffers);
+    size_t list = call->nbuffers * sizeof *call->buffers;
+    LocalLetter *letter = record_queue_add(&mail->letters, sizeof *letter + list);
+    if (list) memcpy(letter->buffers, call->buffers, list);
     call->ticket = mail->sends++;
+    call->record = letter;
     letter->call = *call;
     letter->call.buffers = letter->buffers;
     letter->ready = 0;
@@ -84,7 +66,7 @@ void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
 int local_mail_send(LocalComm *comm, const CommCall *call) {
   LocalMail *mail = mail_of(comm, call);
   gate_lock(mail->gate);
-  mail->ring[call->ticket % mail->capacity]->ready = 1;
+  ((LocalLetter *)call->record)->ready = 1;
   gate_open(mail->gate);
   gate_unlock(mail->gate);
   if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1, call->idle);
@@ -125,12 +107,11 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
       gate_unlock(mail->gate);
       return code;
     }
-    if (mail->done == call->ticket && mail->sends > call->ticket &&
-        mail->ring[call->ticket % mail->capacity]->ready)
-      break;
+    const LocalLetter *letter = mail->done == call->ticket ? record_queue_first(&mail->letters) : NULL;
+    if (letter && letter->ready) break;
     gate_wait(mail->gate, call->idle);
   }
-  const CommCall *sent = &mail->ring[call->ticket % mail->capacity]->call;
+  const CommCall *sent = &((LocalLetter *)record_queue_first(&mail->letters))->call;
   mail->copying = 1;
   gate_unlock(mail->gate);
   int fits = sent->dtype == call->dtype && comm_total(sent) == comm_total(call);
@@ -138,7 +119,10 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
   int code = fits ? PLAIT_OK : refuse(comm, call, sent);
   gate_lock(mail->gate);
   mail->copying = 0;
-  if (fits) mail->done++;
+  if (fits) {
+    record_queue_remove(&mail->letters);
+    mail->done++;
+  }
   gate_open(mail->gate);
   gate_unlock(mail->gate);
   return code;

@@ -32,6 +32,8 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, const int *ranks, int
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
+  Batch *batches[] = {&c->greeting, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
+  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a head and two parts for each peer
   pthread_mutex_init(&c->turn_lock, NULL);
   pthread_cond_init(&c->turn, NULL);
   return &c->base;
@@ -263,6 +265,8 @@ static void mpi_world_destroy(PlaitWorld *base) {
   pthread_mutex_destroy(&w->lock);
   world_free(base);
   batch_free(&w->departures);
+  free(w->pieces.lengths);
+  free(w->pieces.places);
   free(w->ranks);
   free(w);
 }
@@ -273,6 +277,8 @@ static const CommBackend mpi_backend = {
     .comm_world = mpi_comm_world,
     .comm_create = mpi_comm_create,
     .comm_destroy = mpi_comm_destroy,
+    .reserve_messages = wire_mail_reserve,
+    .reserve_collective = wire_reserve_collective,
     .issue = mpi_issue,
     .run = mpi_run,
     .aborted = mpi_aborted,

@@ -4,17 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_LETTERS = 4 };
-
 // With the lock: which of the sends under way were copied?
 static void test_mail(WireMail *mail) {
-  for (uint64_t i = mail->copied; i < mail->sends; i++) {
-    Letter *letter = mail->ring[i % mail->capacity];
+  for (Letter *letter = record_queue_first(&mail->letters); letter; letter = record_queue_next(&mail->letters, letter)) {
     int status;
     // An error is not lost: it is not copied then, and whoever waits for another message meets the error too.
     if (letter->posted && !letter->copied) letter->copied = batch_test(&letter->batch, &status) > 0;
   }
-  while (mail->copied < mail->sends && mail->ring[mail->copied % mail->capacity]->copied) mail->copied++;
+  for (const Letter *letter; (letter = record_queue_first(&mail->letters)) && letter->copied; mail->copied++)
+    record_queue_remove(&mail->letters);
 }
 
 static int mail_state(WireMail *mail, uint64_t value) {
@@ -41,24 +39,14 @@ void wire_mail_init(WireMail *mail, MpiWorld *w) {
   mail->world = w;
 }
 
-void wire_mail_free(WireMail *mail) {
-  for (size_t i = 0; i < mail->capacity; i++) {
-    batch_free(&mail->ring[i]->batch);
-    free(mail->ring[i]);
-  }
-  free(mail->ring);
-}
+void wire_mail_free(WireMail *mail) { record_queue_free(&mail->letters); }
 
-// Doubles the ring, which is full or empty.
-static void grow(WireMail *mail) {
-  size_t capacity = mail->capacity ? 2 * mail->capacity : FIRST_LETTERS;
-  Letter **ring = xcalloc(capacity, sizeof(Letter *));
-  for (uint64_t i = mail->copied; i < mail->copied + mail->capacity; i++) ring[i % capacity] = mail->ring[i % mail->capacity];
-  for (size_t i = 0; i < capacity; i++)
-    if (!ring[i]) ring[i] = xcalloc(1, sizeof *ring[i]);
-  free(mail->ring);
-  mail->ring = ring;
-  mail->capacity = capacity;
+// A message of less than LARGEST_MESSAGE bytes: its head and one piece.
+void wire_mail_reserve(PlaitComm *base, int peer, size_t messages, size_t buffers) {
+  WireMail *mail = &((MpiComm *)base)->mail[peer];
+  wire_lock(mail->world);
+  record_queue_reserve(&mail->letters, messages, sizeof(Letter) + 2 * sizeof(MPI_Request), 0);
+  wire_unlock(mail->world);
 }
 
 void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent) {
@@ -67,9 +55,11 @@ void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent) {
   if (call->kind == COMM_RECV) {
     call->ticket = mail->receives++;
   } else {
-    if (mail->sends - mail->copied == mail->capacity) grow(mail);
-    Letter *letter = mail->ring[mail->sends % mail->capacity];
+    size_t requests = 1 + (comm_total(call) * comm_dtype_size(call->dtype) + LARGEST_MESSAGE - 1) / LARGEST_MESSAGE;
+    Letter *letter = record_queue_add(&mail->letters, sizeof *letter + requests * sizeof *letter->requests);
+    letter->batch = (Batch){.requests = letter->requests, .capacity = (int)requests};
     letter->posted = letter->copied = 0;
+    call->record = letter;
     call->ticket = mail->sends++;
     if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
   }
@@ -123,9 +113,8 @@ int wire_send(MpiComm *c, const CommCall *call) {
   int tag = wire_tag(c, call), code = abort_code(&w->base.abort);
   if (code) return code;
   wire_lock(w);
-  Letter *letter = mail->ring[call->ticket % mail->capacity];
+  Letter *letter = call->record;
   letter->head = head_of(c, call, call->root);
-  letter->batch.count = 0;
   int status = MPI_Issend(&letter->head, sizeof letter->head, MPI_BYTE, call->root, tag, c->comm, batch_add(&letter->batch));
   if (status == MPI_SUCCESS) status = wire_post(c, &letter->batch, &view, 0, view.bytes, call->root, tag, 0);
   letter->posted = status == MPI_SUCCESS;

@@ -70,11 +70,14 @@ int wire_failed(MpiWorld *w, const char *doing, int status) {
 
 // Waiting -----------------------------------------------------------------------------------------------------------
 
+void batch_reserve(Batch *batch, int requests) {
+  if (requests <= batch->capacity) return;
+  batch->requests = xrealloc(batch->requests, (size_t)requests * sizeof *batch->requests);
+  while (batch->capacity < requests) batch->requests[batch->capacity++] = MPI_REQUEST_NULL; // the pages are there from now on
+}
+
 MPI_Request *batch_add(Batch *batch) {
-  if (batch->count == batch->capacity) {
-    batch->capacity = batch->capacity ? 2 * batch->capacity : 16;
-    batch->requests = xrealloc(batch->requests, (size_t)batch->capacity * sizeof *batch->requests);
-  }
+  if (batch->count == batch->capacity) batch_reserve(batch, 2 * batch->capacity + 16);
   if (!batch->count) batch->done = 0;
   batch->requests[batch->count] = MPI_REQUEST_NULL;
   return &batch->requests[batch->count++];

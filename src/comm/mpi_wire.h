@@ -2,6 +2,7 @@
 // enough) and none of them waits: whoever waits tests in a loop, and lets go of the lock in between.
 #pragma once
 #include "comm/comm.h"
+#include "comm/record_queue.h"
 #include <mpi.h>
 
 enum {
@@ -32,7 +33,7 @@ typedef struct Head {
 typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
 
 // A send whose receiver may not have copied yet.
-typedef struct Letter { Head head; Batch batch; int posted, copied; } Letter;
+typedef struct Letter { Head head; Batch batch; int posted, copied; MPI_Request requests[]; } Letter;
 
 // Messages of one communicator with one peer; all fields under the world's lock.
 typedef struct WireMail {
@@ -40,11 +41,13 @@ typedef struct WireMail {
   struct MpiWorld *world;
   struct WireMail *next; // among those with sends under way
   int listed;
-  Letter **ring; // (capacity) send i at i % capacity; letters stay where they are when it grows
-  size_t capacity;
+  RecordQueue letters; // that were not copied; the first is send `copied`
   uint64_t sends, receives; // issued
   uint64_t copied;
 } WireMail;
+
+// The pieces of memory that become one message.
+typedef struct Pieces { int *lengths; MPI_Aint *places; size_t capacity; } Pieces; // (capacity) each
 
 typedef struct MpiWorld {
   PlaitWorld base;
@@ -60,6 +63,7 @@ typedef struct MpiWorld {
   Batch departures;     // of the outgoing notice
   Pulse pulse, pulses[PULSES]; // received; sent to ranks 0 …
   MPI_Request pulse_in, pulse_out[PULSES];
+  Pieces pieces;           // of the message that is posted
   int told, heard;         // failed here, and told the others; heard from another rank that it failed
   pthread_t courier;       // tests the sends that nobody waits for, and sleeps
   pthread_cond_t work;
@@ -100,6 +104,7 @@ int wire_failed(MpiWorld *w, const char *doing, int status);
 void wire_tell(MpiWorld *w);
 
 MPI_Request *batch_add(Batch *batch); // room for one more
+void batch_reserve(Batch *batch, int requests);
 void batch_free(Batch *batch);
 // With the lock: are all done? 1, 0, or -1 with MPI's code in *status.
 int batch_test(Batch *batch, int *status);
@@ -120,6 +125,8 @@ View view_call(const CommCall *call, int receives, int part);
 View view_memory(const void *data, size_t bytes);
 char *view_at(const View *view, size_t at, size_t *left); // address of byte `at`; how many follow it in one piece
 void view_copy(const View *to, const View *from);         // cut alike; does nothing where both are the same memory
+// With the lock: room for a message of this many pieces.
+void pieces_reserve(MpiWorld *w, size_t pieces);
 // Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. MPI's code.
 int wire_post(const MpiComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag, int receive);
 
@@ -139,9 +146,11 @@ int wire_tag(const MpiComm *c, const CommCall *call);
 
 int wire_collective(MpiComm *c, const CommCall *call); // mpi_collective.c: everything but
 int wire_reduction(MpiComm *c, const CommCall *call);  // mpi_reduction.c: all_reduce, reduce_scatter, reduce
+void wire_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced); // as comm_reserve_collective
 
 void wire_mail_init(WireMail *mail, MpiWorld *w); // mpi_mail.c
 void wire_mail_free(WireMail *mail);
+void wire_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent);
 int wire_send(MpiComm *c, const CommCall *call);
 int wire_receive(MpiComm *c, const CommCall *call);

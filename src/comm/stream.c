@@ -1,20 +1,18 @@
 // Streams: one communication thread that runs queued calls in the order of issue.
 #include "comm/comm.h"
+#include "comm/record_queue.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// Lists up to this long are stored without a later allocation.
-enum { FIRST_TASKS = 64, FIRST_BUFFERS = 64, FIRST_NUMBERS = 64 };
+enum { FIRST_CALLS = 64, FIRST_BUFFERS = 256 }; // queued at once without an allocation
 
 typedef struct Task {
   PlaitComm *comm; // NULL: only waits for `after`
   PlaitEvent after;
-  CommCall call; // its arrays are the ones below
-  PlaitBuffer *buffers;
-  size_t *numbers;
-  size_t buffers_capacity, numbers_capacity;
+  CommCall call;         // its lists are copies, which follow, unless the stream borrows them
+  PlaitBuffer buffers[]; // and then the counts and offsets
 } Task;
 
 struct PlaitStream {
@@ -22,8 +20,8 @@ struct PlaitStream {
   pthread_t thread;
   Gate finished; // its lock guards the rest; opened when a task is done
   pthread_cond_t queued;
-  Task **ring; // (capacity) task i at i % capacity; a power of 2. Tasks stay where they are when the ring grows
-  size_t capacity;
+  RecordQueue tasks; // that are not done; the first is under way
+  int borrows;       // the callers' lists stay until the calls are done
   uint64_t issued, done;
   uint64_t failed; // the first task that failed and its code; UINT64_MAX while none has
   int code, stop, rank;
@@ -50,7 +48,7 @@ static void *stream_thread(void *argument) {
   for (;;) {
     while (s->done == s->issued && !s->stop) pthread_cond_wait(&s->queued, &s->finished.lock);
     if (s->done == s->issued) break;
-    Task *task = s->ring[s->done % s->capacity];
+    Task *task = record_queue_first(&s->tasks);
     gate_unlock(&s->finished);
     if (s->chaos) delay(s);
     int code = run_task(task);
@@ -59,6 +57,7 @@ static void *stream_thread(void *argument) {
       s->failed = s->done;
       s->code = code;
     }
+    record_queue_remove(&s->tasks);
     s->done++;
     gate_open(&s->finished);
   }
@@ -84,35 +83,25 @@ static int stream_poll(PlaitTimeline *timeline, uint64_t value) {
   return state;
 }
 
-static Task *task_create(void) {
-  Task *task = xcalloc(1, sizeof *task);
-  task->buffers = xcalloc(task->buffers_capacity = FIRST_BUFFERS, sizeof *task->buffers);
-  task->numbers = xcalloc(task->numbers_capacity = FIRST_NUMBERS, sizeof *task->numbers);
-  // Written, so that the pages are there now and memory does not grow with the first calls.
-  memset(task->buffers, 0, FIRST_BUFFERS * sizeof *task->buffers);
-  memset(task->numbers, 0, FIRST_NUMBERS * sizeof *task->numbers);
-  return task;
-}
-
 static void stream_free(PlaitStream *s) {
-  for (size_t i = 0; i < s->capacity; i++) {
-    free(s->ring[i]->buffers);
-    free(s->ring[i]->numbers);
-    free(s->ring[i]);
-  }
-  free(s->ring);
+  record_queue_free(&s->tasks);
   pthread_cond_destroy(&s->queued);
   gate_destroy(&s->finished);
   free(s);
 }
+
+void stream_reserve(PlaitStream *s, size_t calls, size_t buffers) {
+  record_queue_reserve(&s->tasks, calls, sizeof(Task), buffers * sizeof(PlaitBuffer));
+}
+
+void stream_borrow_lists(PlaitStream *s) { s->borrows = 1; }
 
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error) {
   PlaitStream *s = xcalloc(1, sizeof *s);
   s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->idle};
   s->rank = comm->ranks[comm->rank];
   s->failed = UINT64_MAX;
-  s->ring = xcalloc(s->capacity = FIRST_TASKS, sizeof *s->ring);
-  for (size_t i = 0; i < s->capacity; i++) s->ring[i] = task_create();
+  stream_reserve(s, FIRST_CALLS, FIRST_BUFFERS);
   gate_init(&s->finished, &comm->world->abort);
   pthread_cond_init(&s->queued, NULL);
   sigset_t all, before; // signals are for the main thread
@@ -143,52 +132,37 @@ void plait_stream_destroy(PlaitStream *s) {
   stream_free(s);
 }
 
-// With the lock held.
-static void grow(PlaitStream *s) {
-  Task **ring = xcalloc(2 * s->capacity, sizeof *ring);
-  for (uint64_t i = s->done; i < s->done + s->capacity; i++) {
-    ring[i % (2 * s->capacity)] = s->ring[i % s->capacity];
-    ring[(i + s->capacity) % (2 * s->capacity)] = task_create();
-  }
-  free(s->ring);
-  s->ring = ring;
-  s->capacity *= 2;
-}
-
-static const size_t *copy_numbers(Task *task, size_t *used, const size_t *from, size_t n) {
+static const size_t *copy_numbers(size_t **to, const size_t *from, size_t n) {
   if (!from) return NULL;
-  size_t *to = task->numbers + *used;
-  memcpy(to, from, n * sizeof *to);
-  *used += n;
-  return to;
+  size_t *copy = *to;
+  memcpy(copy, from, n * sizeof *copy);
+  *to += n;
+  return copy;
 }
 
-static void store(Task *task, PlaitComm *comm, const CommCall *call) {
-  size_t n = (size_t)comm->size, used = 0;
+// Queues a call, or (comm NULL) a wait for `after`. With the lock held.
+static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after) {
+  size_t n = comm ? (size_t)comm->size : 0, buffers = 0, counts = 0;
+  if (comm) { // the list of a _v call is always another function's
+    buffers = s->borrows && !call->recv_counts ? 0 : call->nbuffers;
+    counts = (size_t)(!!call->send_counts + !!call->send_offsets + !!call->recv_counts + !!call->recv_offsets) * n;
+  }
+  Task *task = record_queue_add(&s->tasks, sizeof *task + buffers * sizeof *task->buffers + counts * sizeof(size_t));
+  size_t *numbers = (size_t *)(void *)(task->buffers + buffers);
   task->comm = comm;
+  task->after = after;
+  if (!comm) return;
   task->call = *call;
-  if (call->nbuffers > task->buffers_capacity)
-    task->buffers = xrealloc(task->buffers, (task->buffers_capacity = call->nbuffers) * sizeof *task->buffers);
-  if (call->recv_counts && 4 * n > task->numbers_capacity)
-    task->numbers = xrealloc(task->numbers, (task->numbers_capacity = 4 * n) * sizeof *task->numbers);
-  if (call->nbuffers) memcpy(task->buffers, call->buffers, call->nbuffers * sizeof *task->buffers);
-  task->call.buffers = task->buffers;
-  task->call.send_counts = copy_numbers(task, &used, call->send_counts, n);
-  task->call.send_offsets = copy_numbers(task, &used, call->send_offsets, n);
-  task->call.recv_counts = copy_numbers(task, &used, call->recv_counts, n);
-  task->call.recv_offsets = copy_numbers(task, &used, call->recv_offsets, n);
+  if (buffers) task->call.buffers = memcpy(task->buffers, call->buffers, buffers * sizeof *task->buffers);
+  task->call.send_counts = copy_numbers(&numbers, call->send_counts, n);
+  task->call.send_offsets = copy_numbers(&numbers, call->send_offsets, n);
+  task->call.recv_counts = copy_numbers(&numbers, call->recv_counts, n);
+  task->call.recv_offsets = copy_numbers(&numbers, call->recv_offsets, n);
 }
 
-// Queues a call, or (comm NULL) a wait for `after`.
 static void push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after, PlaitEvent *event) {
   gate_lock(&s->finished);
-  if (s->issued - s->done == s->capacity) grow(s);
-  Task *task = s->ring[s->issued % s->capacity];
-  task->after = after;
-  if (comm)
-    store(task, comm, call);
-  else
-    task->comm = NULL;
+  store(s, comm, call, after);
   s->issued++;
   if (event) *event = (PlaitEvent){&s->timeline, s->issued};
   pthread_cond_signal(&s->queued);
