@@ -105,6 +105,16 @@ static int fail_world(PlaitWorld *world, int code, const char *message) {
 }
 void plait_world_abort(PlaitWorld *world, const char *message) { fail_world(world, PLAIT_FAILED, message); }
 
+int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
+  char message[512], text[160];
+  int rank = comm->ranks[departed];
+  comm_describe(call, text, sizeof text);
+  snprintf(message, sizeof message, "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s (%s %llu%s)",
+           rank, comm->size, comm->ranks[comm->rank], text, call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
+           (unsigned long long)call->ticket + 1, call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
+  return fail_world(comm->world, PLAIT_FAILED, message);
+}
+
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
   *comm = NULL;
   if (rank < 0 || rank >= world->ranks)

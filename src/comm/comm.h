@@ -90,6 +90,9 @@ typedef struct PlaitTimeline {
 // it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
+// Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no gate.
+int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
+
 // Runs an issued call in the back end, and keeps in mind that it is under way.
 int comm_run(PlaitComm *comm, const CommCall *call);
 

@@ -19,6 +19,7 @@ typedef struct LocalWorld {
   LocalGroup *forming; // groups that wait for ranks
   Wish *wishes;        // (ranks)
   char *taken;         // (ranks) who has its handle of the communicator of all
+  atomic_int *handles; // (ranks) how many it has of any communicators
 } LocalWorld;
 
 // Groups and communicators ------------------------------------------------------------------------------------------
@@ -29,15 +30,17 @@ static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
   memset(g, 0, sizeof *g);
   size_t count = (size_t)n;
   g->world = world;
+  g->backend = world->backend;
   g->n = n;
   g->ranks = xcalloc(count, sizeof *g->ranks);
   for (int i = 0; i < n; i++) g->ranks[i] = ranks ? ranks[i] : i;
   g->calls = xcalloc(count, sizeof *g->calls);
+  g->left = xcalloc(count, sizeof *g->left);
   g->inbox = xcalloc(count, sizeof *g->inbox);
   g->mail = xcalloc(count * count, sizeof *g->mail);
   gate_init(&g->gate, &world->abort);
   for (int i = 0; i < n; i++) gate_init(&g->inbox[i], &world->abort);
-  for (int i = 0; i < n * n; i++) local_mail_init(&g->mail[i], &g->inbox[i / n]);
+  for (int i = 0; i < n * n; i++) local_mail_init(&g->mail[i], g, &g->inbox[i / n]);
   atomic_init(&g->handles, n);
   return g;
 }
@@ -49,6 +52,7 @@ static void group_free(LocalGroup *g) {
   free(g->mail);
   free(g->inbox);
   free(g->calls);
+  free(g->left);
   free(g->ranks);
   free(g);
 }
@@ -58,14 +62,10 @@ static PlaitComm *handle_create(LocalGroup *g, int world_rank, const CommBackend
   comm->base = (PlaitComm){.backend = backend, .world = g->world, .size = g->n, .ranks = g->ranks};
   while (g->ranks[comm->base.rank] != world_rank) comm->base.rank++;
   comm->group = g;
+  atomic_fetch_add(&((LocalWorld *)g->world)->handles[world_rank], 1);
   return &comm->base;
 }
 
-static void local_comm_destroy(PlaitComm *base) {
-  LocalGroup *g = ((LocalComm *)base)->group;
-  free(base);
-  if (atomic_fetch_sub(&g->handles, 1) == 1) group_free(g);
-}
 
 static int contains(Wish wish, int rank) {
   for (int i = 0; i < wish.n; i++)
@@ -79,6 +79,13 @@ static void print_list(Wish wish, char *text, size_t size) {
   for (int i = 0; i < wish.n && used + 16 < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", wish.ranks[i]);
   snprintf(text + used, size - used, "]");
+}
+
+// A rank that has destroyed all its handles cannot create communicators any more. -1: there is none.
+static int find_gone(const LocalWorld *world, Wish wish) {
+  for (int i = 0; i < wish.n; i++)
+    if (world->taken[wish.ranks[i]] && !atomic_load(&world->handles[wish.ranks[i]])) return wish.ranks[i];
+  return -1;
 }
 
 // Another rank of my list that waits for another list with me in it will never come; nor shall I.
@@ -97,12 +104,19 @@ static int find_conflict(LocalWorld *world, int me, Wish mine, char *message, si
   return 0;
 }
 
+static int describe_gone(int me, Wish mine, int gone, char *message, size_t size) {
+  char list[256];
+  print_list(mine, list, sizeof list);
+  snprintf(message, size, "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me, list, gone);
+  return 1;
+}
+
 // With the creation gate held: joins the group of my list that its first rank has put up; waits until all have joined.
 static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
   LocalGroup *g;
   for (;;) {
     for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
-    if (g || abort_code(&world->base.abort)) break;
+    if (g || abort_code(&world->base.abort) || find_gone(world, mine) >= 0) break;
     gate_wait(&world->creation, NULL);
   }
   if (!g) return NULL;
@@ -113,7 +127,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
     for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
     gate_open(&world->creation);
   }
-  while (g->joined < g->n && !abort_code(&world->base.abort)) gate_wait(&world->creation, NULL);
+  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) gate_wait(&world->creation, NULL);
   return g->joined == g->n ? g : NULL;
 }
 
@@ -132,6 +146,8 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
   }
   world->wishes[me] = mine;
   g = conflict ? NULL : join(world, me, mine);
+  int gone = g || conflict ? -1 : find_gone(world, mine);
+  if (gone >= 0) conflict = describe_gone(me, mine, gone, message, sizeof message);
   if (!g) world->wishes[me] = (Wish){0};
   gate_unlock(&world->creation);
   if (conflict) abort_all(&any->world->abort, PLAIT_FAILED, message);
@@ -144,11 +160,13 @@ static int local_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error 
   LocalWorld *world = (LocalWorld *)base;
   gate_lock(&world->creation);
   int taken = world->taken[rank];
-  world->taken[rank] = 1;
+  if (!taken) { // under the gate: who has taken it and has no handle is gone
+    world->taken[rank] = 1;
+    atomic_fetch_add(&world->everyone->handles, 1);
+    *comm = handle_create(world->everyone, rank, base->backend);
+  }
   gate_unlock(&world->creation);
   if (taken) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
-  atomic_fetch_add(&world->everyone->handles, 1);
-  *comm = handle_create(world->everyone, rank, base->backend);
   return PLAIT_OK;
 }
 
@@ -162,6 +180,7 @@ static void local_world_destroy(PlaitWorld *base) {
   gate_destroy(&world->creation);
   free(world->wishes);
   free(world->taken);
+  free(world->handles);
   world_free(base);
   free(world);
 }
@@ -176,8 +195,19 @@ static void wake(LocalGroup *g) {
   gate_unlock(&g->gate);
 }
 
-// Waits for counter >= value: looks for a while, then sleeps. 0 if the world has failed first and `may_fail`.
-static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int may_fail, const Idle *idle) {
+// A rank of the group that will never make this call, as it has destroyed its handle. -1: there is none.
+static int find_departed(LocalGroup *g, uint64_t ticket) {
+  for (int r = 0; atomic_load(&g->departures) && r < g->n; r++) {
+    uint64_t left = atomic_load(&g->left[r]);
+    if (left && left - 1 <= ticket) return r;
+  }
+  return -1;
+}
+
+typedef enum Until { DONE, FAILED, DEPARTED } Until; // or the world has failed; or a rank has left that call `value - 1` needs
+
+// Waits for counter >= value: looks for a while, then sleeps. 0 if it has ended otherwise.
+static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until until, const Idle *idle) {
   Abort *abort = &g->world->abort;
   for (int i = 0; i < abort->spin; i++) {
     if (atomic_load_explicit(counter, memory_order_acquire) >= value) return 1;
@@ -185,7 +215,8 @@ static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, int m
   }
   gate_lock(&g->gate);
   atomic_fetch_add(&g->sleepers, 1);
-  while (atomic_load(counter) < value && !(may_fail && abort_code(abort))) gate_wait(&g->gate, idle);
+  while (atomic_load(counter) < value && !(until >= FAILED && abort_code(abort)) && !(until == DEPARTED && find_departed(g, value - 1) >= 0))
+    gate_wait(&g->gate, idle);
   atomic_fetch_sub(&g->sleepers, 1);
   gate_unlock(&g->gate);
   return atomic_load(counter) >= value;
@@ -207,14 +238,15 @@ static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
   LocalGroup *g = comm->group;
   Abort *abort = &g->world->abort;
   uint64_t all = (uint64_t)g->n * (call->ticket + 1);
-  if (!await(g, &comm->finished, call->ticket, 1, call->idle) || abort_code(abort)) return abort_code(abort); // calls on other streams first
+  if (!await(g, &comm->finished, call->ticket, FAILED, call->idle) || abort_code(abort)) return abort_code(abort); // calls on other streams first
   g->calls[comm->base.rank] = call;
   uint64_t before = atomic_fetch_add(&g->arrived, 1);
   if (before & LEFT) return abort_code(abort);
   if (before + 1 == all) judge(g, call->ticket, error);
-  else if (!await(g, &g->opened, call->ticket + 1, 1, call->idle)) {
+  else if (!await(g, &g->opened, call->ticket + 1, DEPARTED, call->idle)) {
+    if (!abort_code(abort)) comm_fail_departed(&comm->base, call, find_departed(g, call->ticket)); // before LEFT tells others to look why
     if ((atomic_fetch_or(&g->arrived, LEFT) & ~LEFT) < all) return abort_code(abort);
-    await(g, &g->opened, call->ticket + 1, 0, call->idle);
+    await(g, &g->opened, call->ticket + 1, DONE, call->idle);
   }
   return g->verdict;
 }
@@ -235,12 +267,31 @@ static int collective(LocalComm *comm, const CommCall *call) {
     uint64_t all = (uint64_t)g->n * (call->ticket + 1);
     share_run(g->calls, g->n, comm->base.rank);
     if (atomic_fetch_add(&g->finished, 1) + 1 == all) wake(g);
-    else await(g, &g->finished, all, 0, call->idle); // nobody returns while another still uses its memory
+    else await(g, &g->finished, all, DONE, call->idle); // nobody returns while another still uses its memory
   }
   atomic_store(&comm->finished, call->ticket + 1);
   if (atomic_load(&comm->issued) != call->ticket + 1) wake(g); // a later call of this rank may wait for its turn
   if (error.code) return abort_all(&g->world->abort, error.code, error.message);
   return code < 0 ? await_abort(g) : code;
+}
+
+// Legal while others still finish this rank's last call. Who waits for a call that it has not made learns that it never will: it
+// sees `departures` before it sleeps, or is woken by what follows.
+static void local_comm_destroy(PlaitComm *base) {
+  LocalComm *comm = (LocalComm *)base;
+  LocalGroup *g = comm->group;
+  LocalWorld *world = (LocalWorld *)g->world;
+  atomic_store(&g->left[base->rank], atomic_load(&comm->issued) + 1);
+  atomic_fetch_add(&g->departures, 1);
+  wake(g);
+  local_mail_leave(comm);
+  if (atomic_fetch_sub(&world->handles[g->ranks[base->rank]], 1) == 1) {
+    gate_lock(&world->creation);
+    gate_open(&world->creation);
+    gate_unlock(&world->creation);
+  }
+  free(base);
+  if (atomic_fetch_sub(&g->handles, 1) == 1) group_free(g);
 }
 
 static int local_run(PlaitComm *base, const CommCall *call) {
@@ -279,6 +330,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
   gate_init(&world->creation, &world->base.abort);
   world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);
   world->taken = xcalloc((size_t)ranks, 1);
+  world->handles = xcalloc((size_t)ranks, sizeof *world->handles);
   world->everyone = group_create(&world->base, NULL, ranks);
   atomic_store(&world->everyone->handles, 1); // the world's own
   *result = &world->base;

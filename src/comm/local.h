@@ -13,16 +13,19 @@ typedef struct LocalLetter {
 // Messages of one communicator from one rank to another; all fields under the receiver's gate.
 typedef struct LocalMail {
   PlaitTimeline timeline; // value v: the first v messages were copied
+  struct LocalGroup *group;
   Gate *gate;
   RecordQueue letters; // that were not copied; the first is message `done`
   uint64_t sends, receives; // issued
   uint64_t done;
   int copying;
+  int sender_left, receiver_left; // they have destroyed their handles
 } LocalMail;
 
 // What the ranks of one communicator share.
 typedef struct LocalGroup {
   PlaitWorld *world;
+  const CommBackend *backend;
   struct LocalGroup *next; // among those that still wait for ranks
   int n, joined;
   atomic_int handles;
@@ -36,6 +39,8 @@ typedef struct LocalGroup {
   Gate gate;
   int verdict, done_by_last;             // of the collective under way: written before it is opened
   const CommCall **calls;                // (n)
+  _Atomic uint64_t *left;                // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
+  atomic_int departures;                 // how many of these are set
   Gate *inbox;                                     // (n) by receiver
   LocalMail *mail;                                 // (n, n) by receiver, sender
 } LocalGroup;
@@ -46,9 +51,10 @@ typedef struct LocalComm {
   _Atomic uint64_t issued, finished; // collectives
 } LocalComm;
 
-void local_mail_init(LocalMail *mail, Gate *inbox);
+void local_mail_init(LocalMail *mail, LocalGroup *group, Gate *inbox);
 void local_mail_free(LocalMail *mail);
 void local_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
 int local_mail_send(LocalComm *comm, const CommCall *call);
 int local_mail_receive(LocalComm *comm, const CommCall *call);
+void local_mail_leave(LocalComm *comm); // this rank's handle is about to be destroyed

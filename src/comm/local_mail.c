@@ -4,27 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A sender must not leave while its memory is being read, not even when the world has failed.
+// Where message `value` is, with the lock: 1 copied, 0 not yet, or a negative code. *lost: the first that nobody will receive; its
+// record stays. A sender must not leave while its memory is being read, not even when the world has failed.
+static int state_of(LocalMail *mail, uint64_t value, const LocalLetter **lost) {
+  int code = abort_code(mail->gate->abort);
+  *lost = mail->done < value && !mail->copying && !code && mail->receiver_left ? record_queue_first(&mail->letters) : NULL;
+  return mail->done >= value ? 1 : mail->copying ? 0 : code;
+}
+
+static int fail_lost(LocalMail *mail, const LocalLetter *lost) {
+  LocalGroup *g = mail->group;
+  int at = (int)(mail - g->mail), receiver = at / g->n, sender = at % g->n;
+  PlaitComm comm = {.backend = g->backend, .world = g->world, .rank = sender, .size = g->n, .ranks = g->ranks};
+  return comm_fail_departed(&comm, &lost->call, receiver);
+}
+
 static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
   LocalMail *mail = (LocalMail *)timeline;
-  int code = PLAIT_OK;
+  const LocalLetter *lost;
+  int state;
   gate_lock(mail->gate);
-  while (mail->done < value && (mail->copying || !(code = abort_code(mail->gate->abort)))) gate_wait(mail->gate, idle);
-  if (mail->done >= value) code = PLAIT_OK;
+  while (!(state = state_of(mail, value, &lost)) && !lost) gate_wait(mail->gate, idle);
   gate_unlock(mail->gate);
-  return code;
+  if (lost) return fail_lost(mail, lost);
+  return state < 0 ? state : PLAIT_OK;
 }
 
 static int mail_done(PlaitTimeline *timeline, uint64_t value) {
   LocalMail *mail = (LocalMail *)timeline;
+  const LocalLetter *lost;
   gate_lock(mail->gate);
-  int state = mail->done >= value ? 1 : mail->copying ? 0 : abort_code(mail->gate->abort);
+  int state = state_of(mail, value, &lost);
   gate_unlock(mail->gate);
-  return state;
+  return lost ? fail_lost(mail, lost) : state;
 }
 
-void local_mail_init(LocalMail *mail, Gate *inbox) {
+void local_mail_init(LocalMail *mail, LocalGroup *group, Gate *inbox) {
   mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
+  mail->group = group;
   mail->gate = inbox;
 }
 
@@ -102,10 +119,10 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
   LocalMail *mail = mail_of(comm, call);
   gate_lock(mail->gate);
   for (;;) {
-    int code = abort_code(mail->gate->abort);
-    if (code < 0) {
+    int code = abort_code(mail->gate->abort), never = mail->sender_left && mail->sends <= call->ticket;
+    if (code < 0 || never) {
       gate_unlock(mail->gate);
-      return code;
+      return code < 0 ? code : comm_fail_departed(&comm->base, call, call->root);
     }
     const LocalLetter *letter = mail->done == call->ticket ? record_queue_first(&mail->letters) : NULL;
     if (letter && letter->ready) break;
@@ -126,4 +143,20 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
   gate_open(mail->gate);
   gate_unlock(mail->gate);
   return code;
+}
+
+static void leave(Gate *gate, int *left) {
+  gate_lock(gate);
+  *left = 1;
+  gate_open(gate);
+  gate_unlock(gate);
+}
+
+void local_mail_leave(LocalComm *comm) {
+  LocalGroup *g = comm->group;
+  int me = comm->base.rank;
+  for (int p = 0; p < g->n; p++) {
+    leave(&g->inbox[me], &g->mail[me * g->n + p].receiver_left);
+    leave(&g->inbox[p], &g->mail[p * g->n + me].sender_left);
+  }
 }
