@@ -1,5 +1,5 @@
 # Tests under mpirun (tests/mpi/): the programs of tests/comm with processes for ranks, and plait train itself.
-foreach(name comm comm_calls)
+foreach(name comm comm_calls departure)
   add_executable(mpi_${name} tests/comm/test_${name}.c tests/mpi/ranks_mpi.c)
   target_include_directories(mpi_${name} PRIVATE tests/comm)
   target_link_libraries(mpi_${name} plait_library PkgConfig::CMOCKA)

@@ -14,12 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// Messages on the control communicator: notices of failure, and the lists of communicators that are created.
-enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_PULSE = 4 };
-
 // Communicators -----------------------------------------------------------------------------------------------------
 
-static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, const int *ranks, int n) {
+// With the lock.
+static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const int *ranks, int n) {
   MpiComm *c = xcalloc(1, sizeof *c);
   size_t count = (size_t)n;
   int *list = xcalloc(count, sizeof *list);
@@ -27,8 +25,12 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, const int *ranks, int
   c->base = (PlaitComm){.backend = w->base.backend, .world = &w->base, .size = n, .ranks = list};
   while (list[c->base.rank] != w->rank) c->base.rank++;
   c->comm = mpi;
+  c->id = id;
+  c->next = w->handles;
+  w->handles = c;
   c->mail = xcalloc(count, sizeof *c->mail);
-  for (int p = 0; p < n; p++) wire_mail_init(&c->mail[p], w);
+  for (int p = 0; p < n; p++) wire_mail_init(&c->mail[p], c, p);
+  c->left = xcalloc(count, sizeof *c->left);
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
@@ -48,6 +50,7 @@ static void mpi_comm_destroy(PlaitComm *base) {
     if (*link >= c->mail && *link < c->mail + base->size) *link = (*link)->next;
     else link = &(*link)->next;
   }
+  departure_send(c);
   if (c->comm != w->everyone && !abort_code(&w->base.abort)) MPI_Comm_free(&c->comm);
   wire_unlock(w);
   for (int p = 0; p < base->size; p++) wire_mail_free(&c->mail[p]);
@@ -60,6 +63,7 @@ static void mpi_comm_destroy(PlaitComm *base) {
   pthread_mutex_destroy(&c->turn_lock);
   pthread_cond_destroy(&c->turn);
   free(c->mail);
+  free(c->left);
   free(c->sent);
   free(c->got);
   free(c->inputs);
@@ -72,11 +76,13 @@ static int mpi_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *e
   if (rank != w->rank)
     return error_set(error, PLAIT_BAD_INPUT, "rank %d is another process: this one is rank %d", rank, w->rank);
   if (w->taken++) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
-  *comm = handle_create(w, w->everyone, w->ranks, base->ranks);
+  wire_lock(w);
+  *comm = handle_create(w, w->everyone, 0, w->ranks, base->ranks);
+  wire_unlock(w);
   return PLAIT_OK;
 }
 
-// With a message to or from a rank of the world, on the control communicator.
+// With a message to or from a rank of the world, on the control communicator. That rank may have left only at the end.
 static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
   MPI_Request request;
   Batch batch = {.requests = &request, .capacity = 1};
@@ -84,7 +90,7 @@ static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int
   int status = receive ? MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch))
                        : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch));
   wire_unlock(w);
-  return status == MPI_SUCCESS ? wire_wait(w, &batch) : wire_failed(w, "creating a communicator", status);
+  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer}) : wire_failed(w, "creating a communicator", status);
 }
 
 static void print_list(const int *ranks, int n, char *text, size_t size) {
@@ -105,10 +111,10 @@ static int lists_differ(MpiWorld *w, const int *mine, int n, int peer, const int
   return code;
 }
 
-// The lowest of the ranks waits for the others' lists, compares them and lets all go on. Without this meeting a rank would
-// wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
-static int meet(MpiWorld *w, const int *ranks, int n) {
-  int low = ranks[0], most = w->base.ranks, code = PLAIT_OK, go = 1;
+// The lowest of the ranks waits for the others' lists, compares them and lets all go on, with the communicator's id. Without this
+// meeting a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
+static int meet(MpiWorld *w, const int *ranks, int n, uint64_t *id) {
+  int low = ranks[0], most = w->base.ranks, code = PLAIT_OK;
   int *list = xcalloc((size_t)most + 1, sizeof *list); // (1 + ranks): count, ranks, padding
   for (int i = 1; i < n; i++) low = ranks[i] < low ? ranks[i] : low;
   size_t bytes = ((size_t)most + 1) * sizeof *list;
@@ -116,7 +122,7 @@ static int meet(MpiWorld *w, const int *ranks, int n) {
     list[0] = n;
     memcpy(list + 1, ranks, (size_t)n * sizeof *list);
     code = control(w, list, bytes, low, TAG_CREATE, 0);
-    if (!code) code = control(w, &go, sizeof go, low, TAG_GO, 1);
+    if (!code) code = control(w, id, sizeof *id, low, TAG_GO, 1);
   }
   for (int i = 0; i < n && !code && w->rank == low; i++) {
     if (ranks[i] == low) continue;
@@ -124,8 +130,9 @@ static int meet(MpiWorld *w, const int *ranks, int n) {
     if (!code && (list[0] != n || memcmp(list + 1, ranks, (size_t)n * sizeof *list)))
       code = lists_differ(w, ranks, n, ranks[i], list + 1, list[0] < most ? list[0] : most);
   }
+  if (w->rank == low) *id = (uint64_t)low << 32 | ++w->created;
   for (int i = 0; i < n && !code && w->rank == low; i++)
-    if (ranks[i] != low) code = control(w, &go, sizeof go, ranks[i], TAG_GO, 0);
+    if (ranks[i] != low) code = control(w, id, sizeof *id, ranks[i], TAG_GO, 0);
   free(list);
   return code;
 }
@@ -134,7 +141,8 @@ static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **
   MpiWorld *w = (MpiWorld *)any->world;
   MPI_Comm mpi = MPI_COMM_NULL;
   MPI_Group all, group;
-  int code = meet(w, ranks, n), status = MPI_SUCCESS;
+  uint64_t id;
+  int code = meet(w, ranks, n, &id), status = MPI_SUCCESS;
   if (!code) {
     wire_lock(w);
     status = MPI_Comm_group(w->everyone, &all);
@@ -142,12 +150,11 @@ static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **
     if (status == MPI_SUCCESS) status = MPI_Comm_create_group(w->everyone, group, 0, &mpi);
     if (status == MPI_SUCCESS) status = MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
     if (status == MPI_SUCCESS) MPI_Group_free(&group), MPI_Group_free(&all);
+    if (status == MPI_SUCCESS) *comm = handle_create(w, mpi, id, ranks, n);
     wire_unlock(w);
     if (status != MPI_SUCCESS) code = wire_failed(w, "creating a communicator", status);
   }
-  if (code) return error_set(error, code, "%s", plait_comm_error(any));
-  *comm = handle_create(w, mpi, ranks, n);
-  return PLAIT_OK;
+  return code ? error_set(error, code, "%s", plait_comm_error(any)) : PLAIT_OK;
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------
@@ -256,6 +263,7 @@ static void mpi_world_destroy(PlaitWorld *base) {
   pthread_join(w->courier, NULL);
   if (abort_code(&base->abort)) end_job(w);
   forget_pulses(w);
+  departures_forget(w);
   MPI_Cancel(&w->arrival);
   MPI_Wait(&w->arrival, MPI_STATUS_IGNORE);
   MPI_Comm_free(&w->everyone);
@@ -264,7 +272,9 @@ static void mpi_world_destroy(PlaitWorld *base) {
   pthread_cond_destroy(&w->work);
   pthread_mutex_destroy(&w->lock);
   world_free(base);
-  batch_free(&w->departures);
+  batch_free(&w->leaving);
+  record_queue_free(&w->departures);
+  free(w->gone);
   free(w->pieces.lengths);
   free(w->pieces.places);
   free(w->ranks);
@@ -350,7 +360,8 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   }
   MpiWorld *w = xcalloc(1, sizeof *w);
   world_init(&w->base, &mpi_backend, n, local_ranks());
-  w->pulse_in = MPI_REQUEST_NULL;
+  w->pulse_in = w->departure_in = MPI_REQUEST_NULL;
+  w->gone = xcalloc((size_t)n, 1);
   for (int r = 0; r < PULSES; r++) w->pulse_out[r] = MPI_REQUEST_NULL;
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   if (gethostname(w->host, sizeof w->host - 1)) strcpy(w->host, "unknown host");

@@ -53,7 +53,7 @@ static int exchange(MpiComm *c, const CommCall *call, Ends to, Ends from) {
     View send = part_for(c, call, c->base.rank, 0), recv = part_for(c, call, c->base.rank, 1);
     view_copy(&recv, &send);
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -78,7 +78,7 @@ static int pass_on(MpiComm *c, const CommCall *call, const View *view, int peer)
 static int take_head(MpiComm *c, const CommCall *call, int peer) {
   View head = view_memory(&c->got[peer], sizeof(Head));
   int code = send_to(c, call, &c->greeting, &head, 0, head.bytes, peer, 1);
-  if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+  if (!code) code = wire_wait_call(c, call, &c->greeting);
   return code ? code : head_check(c, call, peer, &c->got[peer]);
 }
 
@@ -90,11 +90,11 @@ static int broadcast_tree(MpiComm *c, const CommCall *call, const View *view) {
     int parent = (c->base.rank - step + n) % n;
     code = take_head(c, call, parent);
     if (!code) code = send_to(c, call, &c->greeting, view, 0, view->bytes, parent, 1);
-    if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+    if (!code) code = wire_wait_call(c, call, &c->greeting);
   }
   for (step /= 2; step && !code; step /= 2)
     if (me + step < n) code = pass_on(c, call, view, (c->base.rank + step) % n);
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -127,13 +127,13 @@ static int broadcast_shares(MpiComm *c, const CommCall *call, const View *view) 
       share_of(view, n, p, &from, &to);
       if (p != me && p != call->root) code = send_to(c, call, &c->first[0], view, from, to, p, 1);
     }
-    if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+    if (!code) code = wire_wait_call(c, call, &c->greeting);
     for (int i = 1; i < n && !code; i++) {
       int p = (me + i) % n;
       if (p != call->root) code = send_to(c, call, &c->first[0], view, mine, mine_end, p, 0);
     }
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -157,7 +157,7 @@ static int barrier(MpiComm *c, const CommCall *call) {
     code = pass_on(c, call, &nothing, (c->base.rank + step) % n);
     if (!code) code = take_head(c, call, (c->base.rank - step + n) % n);
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 

@@ -98,7 +98,7 @@ int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from) {
 }
 
 int head_await(MpiComm *c, const CommCall *call, Ends from) {
-  int code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+  int code = wire_wait_call(c, call, &c->greeting);
   for (int peer = 0; peer < c->base.size && !code; peer++)
     if (head_includes(c, call, from, peer)) code = head_check(c, call, peer, &c->got[peer]);
   return code;

@@ -15,13 +15,26 @@ static void test_mail(WireMail *mail) {
     record_queue_remove(&mail->letters);
 }
 
+// Without the lock: 1 when the first `value` sends were copied, 0 not yet, or a negative code.
 static int mail_state(WireMail *mail, uint64_t value) {
-  wire_lock(mail->world);
+  MpiWorld *w = mail->world;
+  int departed = -1;
+  PlaitBuffer buffer = {0};
+  CommCall call = {.kind = COMM_SEND, .root = mail->peer, .buffers = &buffer, .nbuffers = 1};
+  Awaited whom = {mail->comm, &call, -1};
+  wire_lock(w);
   if (mail->copied < value) test_mail(mail);
-  if (mail->copied < value) wire_look_for_notice(mail->world);
-  int state = mail->copied >= value ? 1 : abort_code(&mail->world->base.abort);
-  wire_unlock(mail->world);
-  return state;
+  if (mail->copied < value) wire_look(w);
+  int state = mail->copied >= value ? 1 : abort_code(&w->base.abort);
+  if (!state) { // is the first that was not copied waited for in vain?
+    const Head *head = &((Letter *)record_queue_first(&mail->letters))->head;
+    call.ticket = head->ticket;
+    call.dtype = (PlaitDtype)head->dtype;
+    buffer.count = (size_t)head->total;
+    departed = departure_find(w, whom);
+  }
+  wire_unlock(w);
+  return departed < 0 ? state : departure_fail(w, whom, departed);
 }
 
 static int mail_done(PlaitTimeline *timeline, uint64_t value) { return mail_state((WireMail *)timeline, value); }
@@ -34,9 +47,11 @@ static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) 
   return state < 0 ? state : PLAIT_OK;
 }
 
-void wire_mail_init(WireMail *mail, MpiWorld *w) {
+void wire_mail_init(WireMail *mail, MpiComm *c, int peer) {
   mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
-  mail->world = w;
+  mail->world = (MpiWorld *)c->base.world;
+  mail->comm = c;
+  mail->peer = peer;
 }
 
 void wire_mail_free(WireMail *mail) { record_queue_free(&mail->letters); }
@@ -61,6 +76,7 @@ void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent) {
     letter->posted = letter->copied = 0;
     call->record = letter;
     call->ticket = mail->sends++;
+    letter->head = head_of(c, call, call->root);
     if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
   }
   wire_unlock(mail->world);
@@ -114,7 +130,6 @@ int wire_send(MpiComm *c, const CommCall *call) {
   if (code) return code;
   wire_lock(w);
   Letter *letter = call->record;
-  letter->head = head_of(c, call, call->root);
   int status = MPI_Issend(&letter->head, sizeof letter->head, MPI_BYTE, call->root, tag, c->comm, batch_add(&letter->batch));
   if (status == MPI_SUCCESS) status = wire_post(c, &letter->batch, &view, 0, view.bytes, call->root, tag, 0);
   letter->posted = status == MPI_SUCCESS;
@@ -136,14 +151,14 @@ int wire_receive(MpiComm *c, const CommCall *call) {
   wire_lock(w);
   int status = MPI_Irecv(&head, sizeof head, MPI_BYTE, call->root, tag, c->comm, batch_add(&batch));
   wire_unlock(w);
-  if (status == MPI_SUCCESS && !(code = wire_wait(w, &batch))) code = head_check(c, call, call->root, &head);
+  if (status == MPI_SUCCESS && !(code = wire_wait_call(c, call, &batch))) code = head_check(c, call, call->root, &head);
   if (status == MPI_SUCCESS && !code) {
     Batch *parts = &batch, many = {0};
     if (view.bytes > 3 * (size_t)LARGEST_MESSAGE) parts = &many;
     wire_lock(w);
     status = wire_post(c, parts, &view, 0, view.bytes, call->root, tag, 1);
     wire_unlock(w);
-    if (status == MPI_SUCCESS) code = wire_wait(w, parts);
+    if (status == MPI_SUCCESS) code = wire_wait_call(c, call, parts);
     batch_free(&many);
   }
   return status == MPI_SUCCESS ? code : wire_failed(w, "recv", status);

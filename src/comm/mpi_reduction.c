@@ -148,23 +148,22 @@ void wire_reserve_collective(PlaitComm *base, size_t buffers, size_t reduced) {
   wire_unlock(w);
 }
 
-// The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: wire_wait is between.
+// The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: a wait is between.
 static int run_chunks(Work *w, Ends from) {
-  MpiWorld *world = (MpiWorld *)w->c->base.world;
   int code = w->chunks ? send_inputs(w, 0) : PLAIT_OK;
   if (!code) code = head_await(w->c, w->call, from);
   if (!code && w->chunks) code = receive_inputs(w, 0);
   for (size_t k = 0; k < w->chunks && !code; k++) {
-    if (k) code = wire_wait(world, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
+    if (k) code = wire_wait_call(w->c, w->call, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
     if (!code && k + 1 < w->chunks) code = send_inputs(w, k + 1);
     if (!code && k + 1 < w->chunks) code = receive_inputs(w, k + 1);
-    if (!code) code = wire_wait(world, &w->c->first[k & 1]);
+    if (!code) code = wire_wait_call(w->c, w->call, &w->c->first[k & 1]);
     if (code) break;
     reduce_chunk(w, k);
     code = share_results(w, k);
   }
   for (int i = 0; i < 4; i++) { // empties them, also after a failure
-    int waited = wire_wait(world, i & 1 ? &w->c->first[i >> 1] : &w->c->second[i >> 1]);
+    int waited = wire_wait_call(w->c, w->call, i & 1 ? &w->c->first[i >> 1] : &w->c->second[i >> 1]);
     if (!code) code = waited;
   }
   return code;

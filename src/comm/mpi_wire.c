@@ -23,9 +23,10 @@ void wire_pause(const MpiWorld *w, Patience *p) {
 // Failures ----------------------------------------------------------------------------------------------------------
 
 // The gates of comm/gate.h are not used here: nobody waits at one, so a code is all there is to set.
-void wire_look_for_notice(MpiWorld *w) {
+void wire_look(MpiWorld *w) {
   int arrived = 0;
   if (w->heard || w->told) return;
+  departures_look(w);
   if (MPI_Test(&w->arrival, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived) return;
   w->heard = 1;
   w->incoming.message[sizeof w->incoming.message - 1] = 0;
@@ -49,8 +50,8 @@ void wire_tell(MpiWorld *w) {
     w->outgoing.rank = w->rank;
     memcpy(w->outgoing.message, w->base.abort.error.message, sizeof w->outgoing.message);
     for (int r = 0; r < w->base.ranks; r++)
-      if (r != w->rank) MPI_Isend(&w->outgoing, sizeof w->outgoing, MPI_BYTE, r, 0, w->control, batch_add(&w->departures));
-    for (int i = 0; i < 1000 && !gone; i++) gone = batch_test(&w->departures, &status); // one that is stopped never takes it
+      if (r != w->rank) MPI_Isend(&w->outgoing, sizeof w->outgoing, MPI_BYTE, r, 0, w->control, batch_add(&w->leaving));
+    for (int i = 0; i < 1000 && !gone; i++) gone = batch_test(&w->leaving, &status); // one that is stopped never takes it
   }
   wire_unlock(w);
 }
@@ -109,14 +110,23 @@ static void give_up(MpiWorld *w, Batch *batch) {
   batch->count = 0;
 }
 
-int wire_wait(MpiWorld *w, Batch *batch) {
+int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch) {
+  return wire_wait((MpiWorld *)c->base.world, batch, (Awaited){c, call, -1});
+}
+
+int wire_wait(MpiWorld *w, Batch *batch, Awaited whom) {
   Patience patience = {0};
   int done = batch->count == 0, status, code = PLAIT_OK;
   for (int look = 0; !done && !(code = abort_code(&w->base.abort)); look++) {
+    int departed = -1;
     wire_lock(w);
     done = batch_test(batch, &status);
-    if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || patience.nanoseconds)) wire_look_for_notice(w);
+    if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || patience.nanoseconds)) {
+      wire_look(w);
+      departed = departure_find(w, whom);
+    }
     wire_unlock(w);
+    if (departed >= 0) code = departure_fail(w, whom, departed);
     if (done < 0) code = wire_failed(w, "waiting for another rank", status);
     if (!done) wire_pause(w, &patience);
   }

@@ -5,6 +5,9 @@
 #include "comm/record_queue.h"
 #include <mpi.h>
 
+// Tags on the control communicator: notices of failure, lists of communicators that are created, signs of life, handles that were destroyed.
+enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_PULSE = 4, TAG_DEPARTURE = 5 };
+
 enum {
   LARGEST_MESSAGE = 1 << 30, // bytes: MPI counts in ints
   HEAD_COUNTS = 6,
@@ -29,6 +32,14 @@ typedef struct Head {
   uint64_t rest;                 // hash of the other counts
 } Head;
 
+// Sent to all others of a communicator when a rank destroys its handle: what it has issued there until then.
+typedef struct Departure {
+  uint64_t comm;            // MpiComm.id; UINT64_MAX: it was its last handle of any
+  int32_t rank, gone;       // world rank; 1
+  uint64_t collectives;
+  uint64_t sends, receives; // to and from the receiver of this
+} Departure;
+
 // The sentence of a failed world on its way to the other ranks.
 typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
 
@@ -39,6 +50,8 @@ typedef struct Letter { Head head; Batch batch; int posted, copied; MPI_Request 
 typedef struct WireMail {
   PlaitTimeline timeline; // value v: the first v sends were copied
   struct MpiWorld *world;
+  struct MpiComm *comm;
+  int peer;
   struct WireMail *next; // among those with sends under way
   int listed;
   RecordQueue letters; // that were not copied; the first is send `copied`
@@ -60,10 +73,17 @@ typedef struct MpiWorld {
   MPI_Comm everyone, control;
   MPI_Request arrival;  // of a notice
   Notice incoming, outgoing;
-  Batch departures;     // of the outgoing notice
+  Batch leaving;        // of the outgoing notice
   Pulse pulse, pulses[PULSES]; // received; sent to ranks 0 …
   MPI_Request pulse_in, pulse_out[PULSES];
   Pieces pieces;           // of the message that is posted
+  struct MpiComm *handles;  // that are not destroyed
+  uint64_t created;         // communicators of which this rank is the lowest
+  Departure departure;      // received
+  MPI_Request departure_in;
+  RecordQueue departures;   // sent, until they are gone
+  int departed;             // how many have arrived
+  char *gone;               // (ranks) who has destroyed its last handle
   int told, heard;         // failed here, and told the others; heard from another rank that it failed
   pthread_t courier;       // tests the sends that nobody waits for, and sleeps
   pthread_cond_t work;
@@ -73,8 +93,11 @@ typedef struct MpiWorld {
 
 typedef struct MpiComm {
   PlaitComm base;
+  struct MpiComm *next;      // of the handles
+  uint64_t id;               // the same on all its ranks, of no other communicator
   MPI_Comm comm;
   WireMail *mail;            // (size) by peer
+  Departure *left;           // (size) by peer; gone 0: it has not
   pthread_mutex_t turn_lock; // guards `finished`
   pthread_cond_t turn;
   uint64_t issued, finished; // collectives
@@ -96,8 +119,8 @@ static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
 typedef struct Patience { int turns; long nanoseconds; } Patience;
 void wire_pause(const MpiWorld *w, Patience *patience);
 
-// With the lock: has another rank sent word that the world failed? Then abort_code is set.
-void wire_look_for_notice(MpiWorld *w);
+// With the lock: has another rank sent word that the world failed (then abort_code is set), or that it has left a communicator?
+void wire_look(MpiWorld *w);
 // Without the lock: fails the world with what MPI says (status != MPI_SUCCESS), tells the others; the world's code.
 int wire_failed(MpiWorld *w, const char *doing, int status);
 // Without the lock: tells the other ranks why the world failed; only the first call of the rank that knew first does.
@@ -108,8 +131,11 @@ void batch_reserve(Batch *batch, int requests);
 void batch_free(Batch *batch);
 // With the lock: are all done? 1, 0, or -1 with MPI's code in *status.
 int batch_test(Batch *batch, int *status);
+// Whom a wait is for: the ranks that a call needs, or a rank of the world; -1: for nobody who may have left.
+typedef struct Awaited { MpiComm *comm; const CommCall *call; int rank; } Awaited;
 // Waits for all requests of the batch, which is then empty. When the world fails its receives are cancelled.
-int wire_wait(MpiWorld *w, Batch *batch);
+int wire_wait(MpiWorld *w, Batch *batch, Awaited whom);
+int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch);
 
 // Data (mpi_view.c) -------------------------------------------------------------------------------------------------
 
@@ -142,13 +168,22 @@ int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from); // sends a
 int head_await(MpiComm *c, const CommCall *call, Ends from);          // waits for them and checks them
 int wire_tag(const MpiComm *c, const CommCall *call);
 
+// Departures (mpi_departure.c) --------------------------------------------------------------------------------------
+
+void departures_look(MpiWorld *w);           // with the lock: those that have arrived
+void departures_forget(MpiWorld *w);         // at the end
+void departure_send(MpiComm *c);             // with the lock: this rank's handle is about to be destroyed
+// With the lock: the rank of the communicator, or of the world, that has left and that the wait is for in vain. -1: there is none.
+int departure_find(const MpiWorld *w, Awaited whom);
+int departure_fail(MpiWorld *w, Awaited whom, int departed); // without the lock: fails the world
+
 // Calls -------------------------------------------------------------------------------------------------------------
 
 int wire_collective(MpiComm *c, const CommCall *call); // mpi_collective.c: everything but
 int wire_reduction(MpiComm *c, const CommCall *call);  // mpi_reduction.c: all_reduce, reduce_scatter, reduce
 void wire_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced); // as comm_reserve_collective
 
-void wire_mail_init(WireMail *mail, MpiWorld *w); // mpi_mail.c
+void wire_mail_init(WireMail *mail, MpiComm *c, int peer); // mpi_mail.c
 void wire_mail_free(WireMail *mail);
 void wire_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent);

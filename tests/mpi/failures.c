@@ -65,6 +65,32 @@ static int argument(PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_recv(comm, &(PlaitBuffer){NULL, x, 1}, 1, PLAIT_FP32, 99, NULL, NULL);
 }
 
+// Rank 1 destroys its handle to a communicator of all, in which the others still wait for it. It learns of it in the world's.
+static int left(PlaitComm *world, int rank, const char *how) {
+  PlaitComm *comm;
+  PlaitBuffer list = {x, y, 5};
+  PlaitEvent sent;
+  int code = plait_comm_create(world, (int[]){2, 1, 0}, 3, &comm, NULL);
+  if (!code) code = plait_barrier(comm, NULL, NULL);
+  if (code) return code;
+  if (rank == 1) {
+    plait_comm_destroy(comm);
+    return plait_barrier(world, NULL, NULL);
+  }
+  if (!strcmp(how, "collective")) return plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+  if (rank == 2) return plait_barrier(world, NULL, NULL);
+  if (!strcmp(how, "recv")) return plait_recv(comm, &list, 1, PLAIT_FP32, 1, NULL, NULL);
+  code = plait_send(comm, &list, 1, PLAIT_FP32, 1, NULL, &sent);
+  return code ? code : plait_event_wait(sent);
+}
+
+// Rank 1 leaves the world's communicator at once: main destroys its handle.
+static int left_world(PlaitComm *world, int rank, const char *how) {
+  PlaitComm *comm;
+  if (rank == 1) return 0;
+  return strcmp(how, "create") ? plait_barrier(world, NULL, NULL) : plait_comm_create(world, (int[]){0, 1, 2}, 3, &comm, NULL);
+}
+
 int main(int argc, char **argv) {
   Error error = {0};
   PlaitWorld *world;
@@ -80,6 +106,8 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "lists")) code = lists(comm, rank);
   if (!strcmp(name, "aborted")) code = aborted(comm, rank, world);
   if (!strcmp(name, "argument")) code = argument(comm, rank);
+  if (!strncmp(name, "left-", 5)) code = left(comm, rank, name + 5);
+  if (!strncmp(name, "world-", 6)) code = left_world(comm, rank, name + 6);
   printf("rank %d returns %d: %s\n", rank, code, plait_comm_error(comm));
   fflush(stdout);
   plait_comm_destroy(comm);
