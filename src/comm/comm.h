@@ -2,6 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "comm/gate.h"
+#include "comm/last_call.h"
 #include "plait/comm.h"
 
 typedef enum CommKind {
@@ -24,7 +25,7 @@ typedef struct CommCall {
   PlaitOp op;
   int root;        // of a rooted collective; the peer of a send or recv
   int rendezvous;  // a send that is done when the receiver has copied, not when it is posted
-  const Idle *idle; // what the thread that runs the call does while it waits; NULL: it sleeps
+  const Waiter *waiter; // the thread that runs the call
   uint64_t ticket; // its place in the order of issue; the back end's
   void *record;    // of a send, what the back end keeps of it
   const PlaitBuffer *buffers;
@@ -38,13 +39,14 @@ size_t comm_total(const CommCall *call); // sum of the buffers' counts
 void comm_describe(const CommCall *call, char *text, size_t size);
 
 // A sign of life from a rank in another process, and what it is doing.
-typedef struct Pulse {
+typedef struct Heartbeat {
   int32_t rank, activity;
   int64_t step;
   double seconds; // since the activity began
   uint64_t call;  // comm_last
   char host[64];
-} Pulse;
+} Heartbeat;
+typedef void (*HeartbeatHeard)(void *context, const Heartbeat *heartbeat);
 
 // A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may block.
 typedef struct CommBackend {
@@ -60,8 +62,7 @@ typedef struct CommBackend {
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
   void (*end)(PlaitWorld *world, int status);  // optional: ends all processes, whatever state they are in
-  void (*pulse_send)(PlaitWorld *world, const Pulse *pulse, int to); // optional, as below
-  int (*pulse_receive)(PlaitWorld *world, Pulse *pulse);
+  void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context); // optional, as world_heartbeat
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -69,22 +70,26 @@ struct PlaitWorld {
   const CommBackend *backend;
   int ranks, local_ranks; // of all machines; of this one
   Abort abort;
-  _Atomic uint64_t *last; // (ranks) of this process's ranks: see comm_last
+  LastCall *last; // (ranks) of this process's ranks
 };
 struct PlaitComm {
   const CommBackend *backend;
   PlaitWorld *world;
   int rank, size;   // of this communicator
-  Idle idle;        // of the rank's own thread, which runs the calls without a stream and waits for events; see comm_set_idle
+  Waiter waiter;    // the rank's own thread, which runs the calls without a stream and waits for events; see comm_set_idle
   const int *ranks; // (size) world ranks; the back end's
 };
 
 // What an event waits on. `wait` blocks until `value` is reached, `done` polls (1, 0 or a negative code).
 typedef struct PlaitTimeline {
-  int (*wait)(struct PlaitTimeline *timeline, uint64_t value, const Idle *idle);
+  int (*wait)(struct PlaitTimeline *timeline, uint64_t value, const Waiter *waiter);
   int (*done)(struct PlaitTimeline *timeline, uint64_t value);
-  const Idle *idle; // of the rank's own thread; NULL: it sleeps
+  const Waiter *waiter; // the rank's own thread; NULL: it sleeps
+  LastCall *last;   // of that rank; NULL: not known yet
+  int peers;        // above 0: of messages in a communicator of so many ranks; 0: of a stream
 } PlaitTimeline;
+// By the rank's own thread, which may do other work meanwhile, and is seen to wait.
+int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 
 // What this rank's own thread does while it waits for others, in this communicator and those and the streams that are made from
 // it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
@@ -94,7 +99,7 @@ void comm_set_idle(PlaitComm *comm, Idle idle);
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 
 // Runs an issued call in the back end, and keeps in mind that it is under way.
-int comm_run(PlaitComm *comm, const CommCall *call);
+int comm_run(PlaitComm *comm, const CommCall *call, int on_stream);
 
 // What back ends call first and last.
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
@@ -102,13 +107,18 @@ void world_free(PlaitWorld *world); // all but the struct
 
 // For watchdogs --------------------------------------------------------------------------------------------------------
 
-// A rank's latest call, in one word: which, of how many ranks, its number, and whether it waits. 0: none yet.
-uint64_t comm_last(const PlaitWorld *world, int rank);
-int comm_last_waits(uint64_t last);
+// The latest call of a rank's own thread, or of its stream where it waits for that, in one word: which, of how many ranks, its number,
+// and whether it runs. 0: none yet. *alive: when (CLOCK_MONOTONIC, in seconds) it was last seen waiting in a call, which a thread that is
+// not frozen is every 0.1 s; 0: never.
+uint64_t comm_last(const PlaitWorld *world, int rank, double *alive);
+int comm_last_runs(uint64_t last);
+int comm_last_waits(uint64_t last); // as the watchdog has found out by `alive`, see comm_last_set_waits
+uint64_t comm_last_set_waits(uint64_t last);
 void comm_last_describe(uint64_t last, char *text, size_t size); // "its last collective, all_reduce …, waits"
 
-void world_pulse_send(PlaitWorld *world, const Pulse *pulse, int to);  // to the ranks 0 … to-1; never waits
-int world_pulse_receive(PlaitWorld *world, Pulse *pulse);              // 1: one has come
+// Sends this rank's to the ranks 0 … to-1 and calls `heard` with all that have come, of each rank the newest last. Waits for nobody but
+// a thread of this process that is inside of the back end, and for that a quarter of a second at most.
+void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context);
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
 void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));

@@ -7,6 +7,7 @@
 enum {
   PATIENCE = 200000, // ns before a thread that waits looks for other work: a shorter wait is not worth what that does to the caches
   NAP = 100000,      // ns between two looks where there is none
+  SIGN = 100000000,  // ns between two signs of life of a thread that sleeps
   LOOKS = 500        // after a piece of work, before the next nap: as long as other waits spin
 };
 
@@ -21,6 +22,13 @@ void abort_init(Abort *abort, int ranks) {
 }
 
 void abort_destroy(Abort *abort) { pthread_mutex_destroy(&abort->lock); }
+
+void waiter_sign(const Waiter *waiter) {
+  struct timespec t;
+  if (!waiter || !waiter->alive) return;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  atomic_store_explicit(waiter->alive, t.tv_sec * 1000000000ll + t.tv_nsec, memory_order_relaxed);
+}
 
 int abort_all(Abort *abort, int code, const char *message) {
   pthread_mutex_lock(&abort->lock);
@@ -87,17 +95,18 @@ static void nap(Gate *gate, long ns) {
 }
 
 // Works as long as there is work, and looks for some now and then, for nobody says when there is.
-static void work_until_opened(Gate *gate, unsigned seen, const Idle *idle) {
+static void work_until_opened(Gate *gate, unsigned seen, const Waiter *waiter) {
   for (nap(gate, PATIENCE); !opened(gate, seen); nap(gate, NAP)) {
     gate_unlock(gate);
+    waiter_sign(waiter);
     for (int looks = LOOKS - 1; looks < LOOKS && !opened(gate, seen); looks++, gate_pause())
-      if (idle->work(idle->argument)) looks = 0;
+      if (waiter->idle.work(waiter->idle.argument)) looks = 0;
     gate_lock(gate);
     if (opened(gate, seen)) return;
   }
 }
 
-void gate_wait(Gate *gate, const Idle *idle) {
+void gate_wait(Gate *gate, const Waiter *waiter) {
   unsigned seen = atomic_load_explicit(&gate->version, memory_order_relaxed);
   if (gate->abort->spin) {
     gate_unlock(gate);
@@ -105,8 +114,9 @@ void gate_wait(Gate *gate, const Idle *idle) {
     gate_lock(gate);
     if (opened(gate, seen)) return;
   }
-  if (idle && idle->work) work_until_opened(gate, seen, idle);
-  else pthread_cond_wait(&gate->wake, &gate->lock);
+  waiter_sign(waiter);
+  if (waiter && waiter->idle.work) work_until_opened(gate, seen, waiter);
+  else nap(gate, SIGN);
 }
 
 void gate_open(Gate *gate) {

@@ -3,12 +3,20 @@
 #include "base/error.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 
 // What a thread may do while it waits: a short piece of work that waits for nothing. 0: there is none now.
 typedef struct Idle {
   int (*work)(void *argument); // NULL: nothing
   void *argument;
 } Idle;
+
+// A thread that may wait.
+typedef struct Waiter {
+  Idle idle;              // what it does meanwhile
+  _Atomic int64_t *alive; // CLOCK_MONOTONIC in ns, set now and then to show that it is not frozen; NULL: nobody looks
+} Waiter;
+void waiter_sign(const Waiter *waiter); // gate_wait does it
 
 typedef struct Gate {
   pthread_mutex_t lock;
@@ -42,8 +50,8 @@ void gate_init(Gate *gate, Abort *abort); // neither with a gate held
 void gate_destroy(Gate *gate);
 static inline void gate_lock(Gate *gate) { pthread_mutex_lock(&gate->lock); }
 static inline void gate_unlock(Gate *gate) { pthread_mutex_unlock(&gate->lock); }
-// With the lock held: lets go of it until the gate was opened (or for no reason: call it in a loop) and takes it again. idle:
-// what the thread does meanwhile, when the wait is not a short one; NULL: it sleeps.
-void gate_wait(Gate *gate, const Idle *idle);
+// With the lock held: lets go of it until the gate was opened (or for no reason: call it in a loop) and takes it again. When the
+// wait is not a short one the waiter does its work meanwhile, and shows that it is alive; NULL: it only sleeps.
+void gate_wait(Gate *gate, const Waiter *waiter);
 // With the lock held: everyone who waits looks again.
 void gate_open(Gate *gate);

@@ -112,12 +112,12 @@ static int describe_gone(int me, Wish mine, int gone, char *message, size_t size
 }
 
 // With the creation gate held: joins the group of my list that its first rank has put up; waits until all have joined.
-static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
+static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *waiter) {
   LocalGroup *g;
   for (;;) {
     for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
     if (g || abort_code(&world->base.abort) || find_gone(world, mine) >= 0) break;
-    gate_wait(&world->creation, NULL);
+    gate_wait(&world->creation, waiter);
   }
   if (!g) return NULL;
   if (++g->joined == g->n) {
@@ -127,7 +127,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine) {
     for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
     gate_open(&world->creation);
   }
-  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) gate_wait(&world->creation, NULL);
+  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) gate_wait(&world->creation, waiter);
   return g->joined == g->n ? g : NULL;
 }
 
@@ -145,7 +145,7 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
     gate_open(&world->creation);
   }
   world->wishes[me] = mine;
-  g = conflict ? NULL : join(world, me, mine);
+  g = conflict ? NULL : join(world, me, mine, &(Waiter){.alive = any->waiter.alive});
   int gone = g || conflict ? -1 : find_gone(world, mine);
   if (gone >= 0) conflict = describe_gone(me, mine, gone, message, sizeof message);
   if (!g) world->wishes[me] = (Wish){0};
@@ -207,7 +207,7 @@ static int find_departed(LocalGroup *g, uint64_t ticket) {
 typedef enum Until { DONE, FAILED, DEPARTED } Until; // or the world has failed; or a rank has left that call `value - 1` needs
 
 // Waits for counter >= value: looks for a while, then sleeps. 0 if it has ended otherwise.
-static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until until, const Idle *idle) {
+static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until until, const Waiter *waiter) {
   Abort *abort = &g->world->abort;
   for (int i = 0; i < abort->spin; i++) {
     if (atomic_load_explicit(counter, memory_order_acquire) >= value) return 1;
@@ -216,7 +216,7 @@ static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until
   gate_lock(&g->gate);
   atomic_fetch_add(&g->sleepers, 1);
   while (atomic_load(counter) < value && !(until >= FAILED && abort_code(abort)) && !(until == DEPARTED && find_departed(g, value - 1) >= 0))
-    gate_wait(&g->gate, idle);
+    gate_wait(&g->gate, waiter);
   atomic_fetch_sub(&g->sleepers, 1);
   gate_unlock(&g->gate);
   return atomic_load(counter) >= value;
@@ -238,15 +238,15 @@ static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
   LocalGroup *g = comm->group;
   Abort *abort = &g->world->abort;
   uint64_t all = (uint64_t)g->n * (call->ticket + 1);
-  if (!await(g, &comm->finished, call->ticket, FAILED, call->idle) || abort_code(abort)) return abort_code(abort); // calls on other streams first
+  if (!await(g, &comm->finished, call->ticket, FAILED, call->waiter) || abort_code(abort)) return abort_code(abort); // calls on other streams first
   g->calls[comm->base.rank] = call;
   uint64_t before = atomic_fetch_add(&g->arrived, 1);
   if (before & LEFT) return abort_code(abort);
   if (before + 1 == all) judge(g, call->ticket, error);
-  else if (!await(g, &g->opened, call->ticket + 1, DEPARTED, call->idle)) {
+  else if (!await(g, &g->opened, call->ticket + 1, DEPARTED, call->waiter)) {
     if (!abort_code(abort)) comm_fail_departed(&comm->base, call, find_departed(g, call->ticket)); // before LEFT tells others to look why
     if ((atomic_fetch_or(&g->arrived, LEFT) & ~LEFT) < all) return abort_code(abort);
-    await(g, &g->opened, call->ticket + 1, DONE, call->idle);
+    await(g, &g->opened, call->ticket + 1, DONE, call->waiter);
   }
   return g->verdict;
 }
@@ -267,7 +267,7 @@ static int collective(LocalComm *comm, const CommCall *call) {
     uint64_t all = (uint64_t)g->n * (call->ticket + 1);
     share_run(g->calls, g->n, comm->base.rank);
     if (atomic_fetch_add(&g->finished, 1) + 1 == all) wake(g);
-    else await(g, &g->finished, all, DONE, call->idle); // nobody returns while another still uses its memory
+    else await(g, &g->finished, all, DONE, call->waiter); // nobody returns while another still uses its memory
   }
   atomic_store(&comm->finished, call->ticket + 1);
   if (atomic_load(&comm->issued) != call->ticket + 1) wake(g); // a later call of this rank may wait for its turn

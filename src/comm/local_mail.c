@@ -19,12 +19,12 @@ static int fail_lost(LocalMail *mail, const LocalLetter *lost) {
   return comm_fail_departed(&comm, &lost->call, receiver);
 }
 
-static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
+static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   LocalMail *mail = (LocalMail *)timeline;
   const LocalLetter *lost;
   int state;
   gate_lock(mail->gate);
-  while (!(state = state_of(mail, value, &lost)) && !lost) gate_wait(mail->gate, idle);
+  while (!(state = state_of(mail, value, &lost)) && !lost) gate_wait(mail->gate, waiter);
   gate_unlock(mail->gate);
   if (lost) return fail_lost(mail, lost);
   return state < 0 ? state : PLAIT_OK;
@@ -40,7 +40,7 @@ static int mail_done(PlaitTimeline *timeline, uint64_t value) {
 }
 
 void local_mail_init(LocalMail *mail, LocalGroup *group, Gate *inbox) {
-  mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
+  mail->timeline = (PlaitTimeline){.wait = mail_wait, .done = mail_done};
   mail->group = group;
   mail->gate = inbox;
 }
@@ -74,7 +74,11 @@ void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
     letter->call = *call;
     letter->call.buffers = letter->buffers;
     letter->ready = 0;
-    if (!mail->timeline.idle) mail->timeline.idle = &comm->base.idle; // its only sender's
+    if (!mail->timeline.last) { // its only sender's
+      mail->timeline.waiter = &comm->base.waiter;
+      mail->timeline.last = &comm->base.world->last[comm->group->ranks[comm->base.rank]];
+      mail->timeline.peers = comm->base.size;
+    }
     if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
   }
   gate_unlock(mail->gate);
@@ -86,7 +90,7 @@ int local_mail_send(LocalComm *comm, const CommCall *call) {
   ((LocalLetter *)call->record)->ready = 1;
   gate_open(mail->gate);
   gate_unlock(mail->gate);
-  if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1, call->idle);
+  if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1, call->waiter);
   return abort_code(mail->gate->abort);
 }
 
@@ -126,7 +130,7 @@ int local_mail_receive(LocalComm *comm, const CommCall *call) {
     }
     const LocalLetter *letter = mail->done == call->ticket ? record_queue_first(&mail->letters) : NULL;
     if (letter && letter->ready) break;
-    gate_wait(mail->gate, call->idle);
+    gate_wait(mail->gate, call->waiter);
   }
   const CommCall *sent = &((LocalLetter *)record_queue_first(&mail->letters))->call;
   mail->copying = 1;

@@ -36,8 +36,7 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const in
   c->inputs = xcalloc(count, sizeof *c->inputs);
   Batch *batches[] = {&c->greeting, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
   for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a head and two parts for each peer
-  pthread_mutex_init(&c->turn_lock, NULL);
-  pthread_cond_init(&c->turn, NULL);
+  gate_init(&c->turn, &w->base.abort);
   return &c->base;
 }
 
@@ -60,8 +59,7 @@ static void mpi_comm_destroy(PlaitComm *base) {
     free(c->staging[i]);
   }
   batch_free(&c->greeting);
-  pthread_mutex_destroy(&c->turn_lock);
-  pthread_cond_destroy(&c->turn);
+  gate_destroy(&c->turn);
   free(c->mail);
   free(c->left);
   free(c->sent);
@@ -84,13 +82,14 @@ static int mpi_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *e
 
 // With a message to or from a rank of the world, on the control communicator. That rank may have left only at the end.
 static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
+  const Waiter waiter = {.alive = &w->base.last[w->rank].own_alive};
   MPI_Request request;
   Batch batch = {.requests = &request, .capacity = 1};
   wire_lock(w);
   int status = receive ? MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch))
                        : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch));
   wire_unlock(w);
-  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer}) : wire_failed(w, "creating a communicator", status);
+  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer, &waiter}) : wire_failed(w, "creating a communicator", status);
 }
 
 static void print_list(const int *ranks, int n, char *text, size_t size) {
@@ -188,7 +187,7 @@ static _Noreturn void kill_job(int status) {
 
 // From a watchdog's thread, while others of this process may be inside MPI.
 static void mpi_end(PlaitWorld *world, int status) {
-  wire_lock_soon((MpiWorld *)world);
+  wire_lock_within((MpiWorld *)world, 1000000000);
   kill_job(status);
 }
 
@@ -201,40 +200,43 @@ static void end_job(MpiWorld *w) {
   kill_job(error_exit_status(code));
 }
 
-// Signs of life -------------------------------------------------------------------------------------------------------
+// Heartbeats ----------------------------------------------------------------------------------------------------------
 
-// With the lock, if it can be had at once: a thread that waits inside MPI may have it for ever.
-static void mpi_pulse_send(PlaitWorld *base, const Pulse *pulse, int to) {
-  MpiWorld *w = (MpiWorld *)base;
-  if (pthread_mutex_trylock(&w->lock)) return;
-  for (int r = 0; r < to && r < base->ranks && r < PULSES; r++) {
-    int done = w->pulse_out[r] == MPI_REQUEST_NULL;
-    if (r == w->rank) continue;
-    if (!done) MPI_Test(&w->pulse_out[r], &done, MPI_STATUS_IGNORE);
-    if (!done) continue; // the one before has not gone yet: that rank does not listen
-    w->pulses[r] = *pulse;
-    MPI_Isend(&w->pulses[r], sizeof w->pulses[r], MPI_BYTE, r, TAG_PULSE, w->control, &w->pulse_out[r]);
-  }
-  wire_unlock(w);
+// A thread that waits inside MPI may have the lock for ever; the others let go of it all the time, but come back at once.
+static const long HEARTBEAT_PATIENCE = 250000000; // ns
+
+static void send_heartbeat(MpiWorld *w, const Heartbeat *mine, int to) {
+  int done = w->heartbeat_out[to] == MPI_REQUEST_NULL;
+  if (!done) MPI_Test(&w->heartbeat_out[to], &done, MPI_STATUS_IGNORE);
+  if (!done) return; // the one before has not gone yet: that rank does not listen
+  w->heartbeats[to] = *mine;
+  MPI_Isend(&w->heartbeats[to], sizeof w->heartbeats[to], MPI_BYTE, to, TAG_HEARTBEAT, w->control, &w->heartbeat_out[to]);
 }
 
-static int mpi_pulse_receive(PlaitWorld *base, Pulse *pulse) {
+// All that have come: who takes one at a time falls behind many ranks.
+static void receive_heartbeats(MpiWorld *w, HeartbeatHeard heard, void *context) {
+  for (int arrived = 1; arrived;) {
+    if (w->heartbeat_in == MPI_REQUEST_NULL)
+      MPI_Irecv(&w->heartbeat, sizeof w->heartbeat, MPI_BYTE, MPI_ANY_SOURCE, TAG_HEARTBEAT, w->control, &w->heartbeat_in);
+    if (MPI_Test(&w->heartbeat_in, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+    if (arrived) heard(context, &w->heartbeat);
+  }
+}
+
+static void mpi_heartbeat(PlaitWorld *base, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context) {
   MpiWorld *w = (MpiWorld *)base;
-  int done = 0;
-  if (pthread_mutex_trylock(&w->lock)) return 0;
-  if (w->pulse_in == MPI_REQUEST_NULL)
-    MPI_Irecv(&w->pulse, sizeof w->pulse, MPI_BYTE, MPI_ANY_SOURCE, TAG_PULSE, w->control, &w->pulse_in);
-  if (MPI_Test(&w->pulse_in, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) *pulse = w->pulse;
-  else done = 0;
+  if (!wire_lock_within(w, HEARTBEAT_PATIENCE)) return;
+  for (int r = 0; r < to && r < base->ranks && r < HEARTBEATS; r++)
+    if (r != w->rank) send_heartbeat(w, mine, r);
+  if (w->rank < to) receive_heartbeats(w, heard, context);
   wire_unlock(w);
-  return done;
 }
 
 // What is still under way when all ranks leave is of no use to anybody.
-static void forget_pulses(MpiWorld *w) {
-  MPI_Request *requests[PULSES + 1] = {&w->pulse_in};
-  for (int r = 0; r < PULSES; r++) requests[r + 1] = &w->pulse_out[r];
-  for (int i = 0; i < PULSES + 1; i++) {
+static void forget_heartbeats(MpiWorld *w) {
+  MPI_Request *requests[HEARTBEATS + 1] = {&w->heartbeat_in};
+  for (int r = 0; r < HEARTBEATS; r++) requests[r + 1] = &w->heartbeat_out[r];
+  for (int i = 0; i < HEARTBEATS + 1; i++) {
     int done = *requests[i] == MPI_REQUEST_NULL;
     if (!done) MPI_Test(requests[i], &done, MPI_STATUS_IGNORE);
     if (done) continue;
@@ -262,7 +264,7 @@ static void mpi_world_destroy(PlaitWorld *base) {
   wire_unlock(w);
   pthread_join(w->courier, NULL);
   if (abort_code(&base->abort)) end_job(w);
-  forget_pulses(w);
+  forget_heartbeats(w);
   departures_forget(w);
   MPI_Cancel(&w->arrival);
   MPI_Wait(&w->arrival, MPI_STATUS_IGNORE);
@@ -294,8 +296,7 @@ static const CommBackend mpi_backend = {
     .aborted = mpi_aborted,
     .own_rank = mpi_own_rank,
     .end = mpi_end,
-    .pulse_send = mpi_pulse_send,
-    .pulse_receive = mpi_pulse_receive,
+    .heartbeat = mpi_heartbeat,
 };
 
 static int initialise(int *here, Error *error) {
@@ -349,6 +350,15 @@ static int start_world(MpiWorld *w) {
   return MPI_Irecv(&w->incoming, sizeof w->incoming, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, w->control, &w->arrival);
 }
 
+// The others have come as far as this or will; they learn why. MPI cannot be left without them: this ends with the process.
+static int refuse_world(MpiWorld *w, const char *why, Error *error) {
+  char message[sizeof error->message];
+  snprintf(message, sizeof message, "rank %d on %s: %.800s", w->rank, w->host, why);
+  abort_all(&w->base.abort, PLAIT_FAILED, message);
+  if (w->arrival != MPI_REQUEST_NULL) wire_tell(w);
+  return error_set(error, PLAIT_FAILED, "%s", message);
+}
+
 int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   int here = 0, n = 0, code;
   *result = NULL;
@@ -360,9 +370,9 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   }
   MpiWorld *w = xcalloc(1, sizeof *w);
   world_init(&w->base, &mpi_backend, n, local_ranks());
-  w->pulse_in = w->departure_in = MPI_REQUEST_NULL;
+  w->arrival = w->heartbeat_in = w->departure_in = MPI_REQUEST_NULL;
   w->gone = xcalloc((size_t)n, 1);
-  for (int r = 0; r < PULSES; r++) w->pulse_out[r] = MPI_REQUEST_NULL;
+  for (int r = 0; r < HEARTBEATS; r++) w->heartbeat_out[r] = MPI_REQUEST_NULL;
   MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
   if (gethostname(w->host, sizeof w->host - 1)) strcpy(w->host, "unknown host");
   w->initialised_here = here;
@@ -372,9 +382,10 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->work, NULL);
   find_tickets(w);
-  CHECK(start_world(w) == MPI_SUCCESS, "MPI cannot duplicate its communicator");
-  code = thread_start(&w->courier, wire_courier, w, error, "rank %d: a communication thread", w->rank);
-  *result = code ? NULL : &w->base; // MPI stays as it is: the launcher ends the job when this process has ended
-  return code;
+  if (start_world(w) != MPI_SUCCESS) return refuse_world(w, "MPI cannot duplicate its communicator", error);
+  Error why = {0};
+  if (thread_start(&w->courier, wire_courier, w, &why, "a communication thread")) return refuse_world(w, why.message, error);
+  *result = &w->base;
+  return PLAIT_OK;
 }
 #endif

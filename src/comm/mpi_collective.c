@@ -177,15 +177,15 @@ static int run(MpiComm *c, const CommCall *call) {
 }
 
 int wire_collective(MpiComm *c, const CommCall *call) {
-  pthread_mutex_lock(&c->turn_lock);
-  while (c->finished != call->ticket) pthread_cond_wait(&c->turn, &c->turn_lock); // calls before it end, if only by failing
-  pthread_mutex_unlock(&c->turn_lock);
+  gate_lock(&c->turn);
+  while (c->finished != call->ticket) gate_wait(&c->turn, call->waiter); // calls before it end, if only by failing
+  gate_unlock(&c->turn);
   int code = abort_code(&c->base.world->abort);
   if (!code) code = run(c, call);
-  pthread_mutex_lock(&c->turn_lock);
+  gate_lock(&c->turn);
   c->finished++;
-  pthread_cond_broadcast(&c->turn);
-  pthread_mutex_unlock(&c->turn_lock);
+  gate_open(&c->turn);
+  gate_unlock(&c->turn);
   return code;
 }
 #endif

@@ -21,7 +21,7 @@ static int mail_state(WireMail *mail, uint64_t value) {
   int departed = -1;
   PlaitBuffer buffer = {0};
   CommCall call = {.kind = COMM_SEND, .root = mail->peer, .buffers = &buffer, .nbuffers = 1};
-  Awaited whom = {mail->comm, &call, -1};
+  Awaited whom = {mail->comm, &call, -1, NULL};
   wire_lock(w);
   if (mail->copied < value) test_mail(mail);
   if (mail->copied < value) wire_look(w);
@@ -39,16 +39,19 @@ static int mail_state(WireMail *mail, uint64_t value) {
 
 static int mail_done(PlaitTimeline *timeline, uint64_t value) { return mail_state((WireMail *)timeline, value); }
 
-static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
+static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   WireMail *mail = (WireMail *)timeline;
   Patience patience = {0};
   int state;
-  while (!(state = mail_state(mail, value))) wire_pause(mail->world, &patience);
+  while (!(state = mail_state(mail, value))) {
+    waiter_sign(waiter);
+    wire_pause(mail->world, &patience);
+  }
   return state < 0 ? state : PLAIT_OK;
 }
 
 void wire_mail_init(WireMail *mail, MpiComm *c, int peer) {
-  mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL};
+  mail->timeline = (PlaitTimeline){mail_wait, mail_done, NULL, &c->base.world->last[c->base.ranks[c->base.rank]], c->base.size};
   mail->world = (MpiWorld *)c->base.world;
   mail->comm = c;
   mail->peer = peer;
@@ -136,7 +139,7 @@ int wire_send(MpiComm *c, const CommCall *call) {
   enlist(mail);
   wire_unlock(w);
   if (status != MPI_SUCCESS) return wire_failed(w, "send", status);
-  return call->rendezvous ? mail_wait(&mail->timeline, call->ticket + 1, call->idle) : PLAIT_OK;
+  return call->rendezvous ? mail_wait(&mail->timeline, call->ticket + 1, call->waiter) : PLAIT_OK;
 }
 
 // Receives of one rank may run at the same time on several streams, so what one needs is on its stack.

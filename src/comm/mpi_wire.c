@@ -34,16 +34,18 @@ void wire_look(MpiWorld *w) {
 }
 
 // A lock that some thread cannot let go of (MPI itself waits for a rank that is gone) must not keep this rank from ending.
-int wire_lock_soon(MpiWorld *w) {
+int wire_lock_within(MpiWorld *w, long nanoseconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += 1;
+  until.tv_nsec += nanoseconds;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
   return pthread_mutex_timedlock(&w->lock, &until) == 0;
 }
 
 void wire_tell(MpiWorld *w) {
   int code = abort_code(&w->base.abort), gone = 0, status;
-  if (!code || !wire_lock_soon(w)) return;
+  if (!code || !wire_lock_within(w, 1000000000)) return;
   if (!w->told && !w->heard) {
     w->told = 1;
     w->outgoing.code = code;
@@ -111,7 +113,7 @@ static void give_up(MpiWorld *w, Batch *batch) {
 }
 
 int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch) {
-  return wire_wait((MpiWorld *)c->base.world, batch, (Awaited){c, call, -1});
+  return wire_wait((MpiWorld *)c->base.world, batch, (Awaited){c, call, -1, call->waiter});
 }
 
 int wire_wait(MpiWorld *w, Batch *batch, Awaited whom) {
@@ -123,6 +125,7 @@ int wire_wait(MpiWorld *w, Batch *batch, Awaited whom) {
     done = batch_test(batch, &status);
     if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || patience.nanoseconds)) {
       wire_look(w);
+      waiter_sign(whom.waiter);
       departed = departure_find(w, whom);
     }
     wire_unlock(w);

@@ -5,14 +5,14 @@
 #include "comm/record_queue.h"
 #include <mpi.h>
 
-// Tags on the control communicator: notices of failure, lists of communicators that are created, signs of life, handles that were destroyed.
-enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_PULSE = 4, TAG_DEPARTURE = 5 };
+// Tags on the control communicator: notices of failure, lists of communicators that are created, heartbeats, handles that were destroyed.
+enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_HEARTBEAT = 4, TAG_DEPARTURE = 5 };
 
 enum {
   LARGEST_MESSAGE = 1 << 30, // bytes: MPI counts in ints
   HEAD_COUNTS = 6,
   HOST_NAME = 64,
-  PULSES = 2, // ranks that signs of life are sent to, at most
+  HEARTBEATS = 2, // ranks that heartbeats are sent to, at most
   FAILURE_SECONDS = 5, // that a failed rank waits for the one who knows why to end the job
 };
 
@@ -74,8 +74,8 @@ typedef struct MpiWorld {
   MPI_Request arrival;  // of a notice
   Notice incoming, outgoing;
   Batch leaving;        // of the outgoing notice
-  Pulse pulse, pulses[PULSES]; // received; sent to ranks 0 …
-  MPI_Request pulse_in, pulse_out[PULSES];
+  Heartbeat heartbeat, heartbeats[HEARTBEATS]; // received; sent to ranks 0 …
+  MPI_Request heartbeat_in, heartbeat_out[HEARTBEATS];
   Pieces pieces;           // of the message that is posted
   struct MpiComm *handles;  // that are not destroyed
   uint64_t created;         // communicators of which this rank is the lowest
@@ -98,8 +98,7 @@ typedef struct MpiComm {
   MPI_Comm comm;
   WireMail *mail;            // (size) by peer
   Departure *left;           // (size) by peer; gone 0: it has not
-  pthread_mutex_t turn_lock; // guards `finished`
-  pthread_cond_t turn;
+  Gate turn;                 // guards `finished`
   uint64_t issued, finished; // collectives
   // Of the collective under way:
   Head *sent, *got;          // (size)
@@ -112,7 +111,7 @@ typedef struct MpiComm {
 // Engine (mpi_wire.c) -----------------------------------------------------------------------------------------------
 
 static inline void wire_lock(MpiWorld *w) { pthread_mutex_lock(&w->lock); }
-int wire_lock_soon(MpiWorld *w); // within a second; 0: it could not be had
+int wire_lock_within(MpiWorld *w, long nanoseconds); // at most 1000000000; 0: it could not be had
 static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
 
 // How a thread waits: it looks often, then yields, then sleeps longer and longer. Without the lock.
@@ -132,7 +131,7 @@ void batch_free(Batch *batch);
 // With the lock: are all done? 1, 0, or -1 with MPI's code in *status.
 int batch_test(Batch *batch, int *status);
 // Whom a wait is for: the ranks that a call needs, or a rank of the world; -1: for nobody who may have left.
-typedef struct Awaited { MpiComm *comm; const CommCall *call; int rank; } Awaited;
+typedef struct Awaited { MpiComm *comm; const CommCall *call; int rank; const Waiter *waiter; } Awaited; // waiter: the thread
 // Waits for all requests of the batch, which is then empty. When the world fails its receives are cancelled.
 int wire_wait(MpiWorld *w, Batch *batch, Awaited whom);
 int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch);

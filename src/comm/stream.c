@@ -1,7 +1,7 @@
 // Streams: one communication thread that runs queued calls in the order of issue.
 #include "comm/comm.h"
 #include "comm/record_queue.h"
-#include <signal.h>
+#include "base/thread.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +17,7 @@ typedef struct Task {
 
 struct PlaitStream {
   PlaitTimeline timeline; // value v: the first v tasks are done
+  Waiter waiter;          // its thread, which has nothing else to do
   pthread_t thread;
   Gate finished; // its lock guards the rest; opened when a task is done
   pthread_cond_t queued;
@@ -35,10 +36,10 @@ static void delay(PlaitStream *s) {
   if (!(s->chaos >> 32 & 1)) nanosleep(&(struct timespec){0, (long)(s->chaos % 300000)}, NULL);
 }
 
-static int run_task(Task *task) {
+static int run_task(const PlaitStream *s, Task *task) {
   PlaitTimeline *after = task->after.timeline;
-  if (task->comm) return comm_run(task->comm, &task->call);
-  return after ? after->wait(after, task->after.value, NULL) : PLAIT_OK;
+  if (task->comm) return comm_run(task->comm, &task->call, 1);
+  return after ? after->wait(after, task->after.value, &s->waiter) : PLAIT_OK;
 }
 
 static void *stream_thread(void *argument) {
@@ -51,7 +52,7 @@ static void *stream_thread(void *argument) {
     Task *task = record_queue_first(&s->tasks);
     gate_unlock(&s->finished);
     if (s->chaos) delay(s);
-    int code = run_task(task);
+    int code = run_task(s, task);
     gate_lock(&s->finished);
     if (code < 0 && s->failed == UINT64_MAX) {
       s->failed = s->done;
@@ -66,10 +67,10 @@ static void *stream_thread(void *argument) {
 }
 
 // Returns when the first `value` tasks are done; a failed world makes all of them end, so this needs no abort of its own.
-static int stream_reached(PlaitTimeline *timeline, uint64_t value, const Idle *idle) {
+static int stream_reached(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   PlaitStream *s = (PlaitStream *)timeline;
   gate_lock(&s->finished);
-  while (s->done < value) gate_wait(&s->finished, idle);
+  while (s->done < value) gate_wait(&s->finished, waiter);
   int code = s->failed < value ? s->code : PLAIT_OK;
   gate_unlock(&s->finished);
   return code;
@@ -98,22 +99,17 @@ void stream_borrow_lists(PlaitStream *s) { s->borrows = 1; }
 
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error) {
   PlaitStream *s = xcalloc(1, sizeof *s);
-  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->idle};
   s->rank = comm->ranks[comm->rank];
+  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->waiter, &comm->world->last[s->rank], 0};
+  s->waiter.alive = &comm->world->last[s->rank].stream_alive;
   s->failed = UINT64_MAX;
   stream_reserve(s, FIRST_CALLS, FIRST_BUFFERS);
   gate_init(&s->finished, &comm->world->abort);
   pthread_cond_init(&s->queued, NULL);
-  sigset_t all, before; // signals are for the main thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int status = pthread_create(&s->thread, NULL, stream_thread, s);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  *stream = status ? NULL : s;
-  if (!status) return PLAIT_OK;
-  stream_free(s);
-  return error_set(error, PLAIT_FAILED, "rank %d cannot start a communication thread: %s", comm->ranks[comm->rank],
-                   strerror(status));
+  int code = thread_start(&s->thread, stream_thread, s, error, "the communication thread of rank %d", s->rank);
+  *stream = code ? NULL : s;
+  if (code) stream_free(s);
+  return code;
 }
 
 void stream_set_chaos(PlaitStream *s, uint64_t seed) {
@@ -153,6 +149,7 @@ static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEv
   task->after = after;
   if (!comm) return;
   task->call = *call;
+  task->call.waiter = &s->waiter;
   if (buffers) task->call.buffers = memcpy(task->buffers, call->buffers, buffers * sizeof *task->buffers);
   task->call.send_counts = copy_numbers(&numbers, call->send_counts, n);
   task->call.send_offsets = copy_numbers(&numbers, call->send_offsets, n);
@@ -182,5 +179,5 @@ int plait_stream_synchronize(PlaitStream *s) {
   gate_lock(&s->finished);
   uint64_t value = s->issued;
   gate_unlock(&s->finished);
-  return stream_reached(&s->timeline, value, s->timeline.idle);
+  return timeline_wait(&s->timeline, value);
 }

@@ -90,6 +90,10 @@ static int two_streams(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
+// A call of the rank's stream is under way, or of its own thread.
+static int stream_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].stream)); }
+static int thread_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].own)); }
+
 // Events are done exactly when they should be: not before the last rank has come.
 static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitStream *stream;
@@ -99,7 +103,7 @@ static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   if (code) return code;
   if (rank == 0) {
     plait_barrier(comm, stream, &event);
-    AWAIT(plait_event_done(event) || comm_last_waits(comm_last(ranks->world, rank))); // the stream is in the barrier
+    AWAIT(plait_event_done(event) || stream_runs(ranks, rank)); // the stream is in the barrier
     for (int i = 0; i < 1000; i++) early |= plait_event_done(event) != 0;
   }
   int go = 1; // rank 1 enters the barrier only after rank 0 has looked
@@ -192,9 +196,8 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
 
 static int receives_now(const Ranks *ranks, int rank) {
   char text[160];
-  uint64_t last = comm_last(ranks->world, rank);
-  comm_last_describe(last, text, sizeof text);
-  return comm_last_waits(last) && strstr(text, "recv");
+  comm_last_describe(last_call_get(&ranks->world->last[rank].stream), text, sizeof text);
+  return stream_runs(ranks, rank) && strstr(text, "recv");
 }
 
 // Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second stream
@@ -218,7 +221,7 @@ static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
   if ((code = plait_stream_create(comm, &late, NULL)) || (code = plait_stream_create(comm, &early, NULL))) return code;
   code = plait_barrier(comm, NULL, NULL);
   plait_barrier(comm, late, NULL);
-  AWAIT(comm_last_waits(comm_last(ranks->world, rank)));
+  AWAIT(stream_runs(ranks, rank));
   plait_recv(comm, &(PlaitBuffer){NULL, &x[1], 1}, 1, PLAIT_INT32, 0, late, NULL);
   plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, &received);
   AWAIT(plait_event_done(received) || receives_now(ranks, rank));
@@ -422,7 +425,7 @@ static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitBuffer list = {&x, &x, 1};
   PlaitEvent sent;
   if (rank == 0) {
-    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? comm_last(ranks->world, r) : (uint64_t)comm_last_waits(comm_last(ranks->world, r)));
+    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? last_call_get(&ranks->world->last[r].own) != 0 : thread_runs(ranks, r));
     plait_world_abort(ranks->world, "the disk is full");
     plait_world_abort(ranks->world, "only the first message counts");
   }

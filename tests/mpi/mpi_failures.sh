@@ -37,4 +37,5 @@ fails left-recv 1 "$left 0 still calls recv of 5 fp32 from 1 (message 1 between 
 fails left-send 1 "$left 0 still calls send of 5 fp32 to 1 (message 1 between them)" 'rank 2 returns -.*: rank 1 has left'
 fails world-barrier 1 "$left [02] still calls barrier (call 1 of the communicator)"
 fails world-create 1 'rank 0 creates a communicator with rank 1, which has destroyed all its handles and cannot join'
+fails thread 1 'plait: rank 1 on .*: a communication thread cannot be started: ' 'rank [02] returns -1: rank 1 on .*: a communication thread cannot be started'
 exit $failures
