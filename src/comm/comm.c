@@ -79,7 +79,7 @@ void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, Heartbeat
 }
 
 void world_end(PlaitWorld *world, int status, const char *message) {
-  fprintf(stderr, "plait: %s\n", message);
+  fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "", message); // a progress line may be open on the terminal
   if (world->backend->end) world->backend->end(world, status);
   _exit(status);
 }

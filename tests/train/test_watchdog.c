@@ -1,6 +1,7 @@
 // The watchdog among threads: a rank that stands still is named with what it was doing, and the process ends with status 1.
 #include "runtime/watchdog.h"
 #include "comm/comm.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -181,6 +182,32 @@ static void test_lets_others_be(void **state) {
   assert_null(none);
 }
 
+// Where a progress line may be open, the sentence begins on a line of its own.
+static void test_own_line(void **state) {
+  char text[1024];
+  size_t used = 0;
+  ssize_t n;
+  int status, master = posix_openpt(O_RDWR | O_NOCTTY);
+  if (master < 0 || grantpt(master) || unlockpt(master)) skip();
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (slave < 0 || dup2(slave, STDERR_FILENO) < 0) _exit(2);
+    close(slave);
+    fputs("step 3/10  loss 2.5", stderr);
+    run(&(WatchdogLimits){{[ACTIVITY_STEP] = 0.5}}, 1, FOR_STREAM, MOST_SECONDS);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  while (used + 1 < sizeof text && (n = read(master, text + used, sizeof text - 1 - used)) > 0) used += (size_t)n;
+  text[used] = 0;
+  close(master);
+  assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 1);
+  if (!strstr(text, "loss 2.5\r\nplait: rank 1 on ")) fail_msg("%s", text);
+}
+
 // No memory for a thread's stack: a sentence, and no broken invariant.
 static void test_no_thread(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -213,6 +240,6 @@ static void test_no_thread(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_the_rank), cmocka_unit_test(test_blames_who_does_not_wait),
                                      cmocka_unit_test(test_names_who_computes), cmocka_unit_test(test_lets_others_be),
-                                     cmocka_unit_test(test_no_thread)};
+                                     cmocka_unit_test(test_own_line), cmocka_unit_test(test_no_thread)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
