@@ -1,7 +1,7 @@
 // What a communication back end implements, and the call that the public functions hand to it.
 #pragma once
 #include "base/error.h"
-#include "comm/gate.h"
+#include "comm/monitor.h"
 #include "comm/last_call.h"
 #include "plait/comm.h"
 
@@ -95,7 +95,7 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 // it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
-// Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no gate.
+// Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 
 // Runs an issued call in the back end, and keeps in mind that it is under way.

@@ -15,7 +15,7 @@ typedef struct Wish { const int *ranks; int n; } Wish;
 typedef struct LocalWorld {
   PlaitWorld base;
   LocalGroup *everyone;
-  Gate creation;       // guards the rest
+  Monitor creation;       // guards the rest
   LocalGroup *forming; // groups that wait for ranks
   Wish *wishes;        // (ranks)
   char *taken;         // (ranks) who has its handle of the communicator of all
@@ -38,8 +38,8 @@ static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
   g->left = xcalloc(count, sizeof *g->left);
   g->inbox = xcalloc(count, sizeof *g->inbox);
   g->mail = xcalloc(count * count, sizeof *g->mail);
-  gate_init(&g->gate, &world->abort);
-  for (int i = 0; i < n; i++) gate_init(&g->inbox[i], &world->abort);
+  monitor_init(&g->monitor, &world->abort);
+  for (int i = 0; i < n; i++) monitor_init(&g->inbox[i], &world->abort);
   for (int i = 0; i < n * n; i++) local_mail_init(&g->mail[i], g, &g->inbox[i / n]);
   atomic_init(&g->handles, n);
   return g;
@@ -47,8 +47,8 @@ static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
 
 static void group_free(LocalGroup *g) {
   for (int i = 0; i < g->n * g->n; i++) local_mail_free(&g->mail[i]);
-  for (int i = 0; i < g->n; i++) gate_destroy(&g->inbox[i]);
-  gate_destroy(&g->gate);
+  for (int i = 0; i < g->n; i++) monitor_destroy(&g->inbox[i]);
+  monitor_destroy(&g->monitor);
   free(g->mail);
   free(g->inbox);
   free(g->calls);
@@ -111,13 +111,13 @@ static int describe_gone(int me, Wish mine, int gone, char *message, size_t size
   return 1;
 }
 
-// With the creation gate held: joins the group of my list that its first rank has put up; waits until all have joined.
+// With the creation monitor held: joins the group of my list that its first rank has put up; waits until all have joined.
 static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *waiter) {
   LocalGroup *g;
   for (;;) {
     for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
     if (g || abort_code(&world->base.abort) || find_gone(world, mine) >= 0) break;
-    gate_wait(&world->creation, waiter);
+    monitor_wait(&world->creation, waiter);
   }
   if (!g) return NULL;
   if (++g->joined == g->n) {
@@ -125,9 +125,9 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *wait
     while (*link != g) link = &(*link)->next;
     *link = g->next;
     for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
-    gate_open(&world->creation);
+    monitor_notify_all(&world->creation);
   }
-  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) gate_wait(&world->creation, waiter);
+  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) monitor_wait(&world->creation, waiter);
   return g->joined == g->n ? g : NULL;
 }
 
@@ -136,20 +136,20 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
   int me = any->ranks[any->rank];
   Wish mine = {ranks, n};
   char message[1024];
-  LocalGroup *g = me == ranks[0] ? group_create(any->world, ranks, n) : NULL; // not under the gate
-  gate_lock(&world->creation);
+  LocalGroup *g = me == ranks[0] ? group_create(any->world, ranks, n) : NULL; // not under the monitor
+  monitor_lock(&world->creation);
   int conflict = find_conflict(world, me, mine, message, sizeof message);
   if (g) {
     g->next = world->forming;
     world->forming = g;
-    gate_open(&world->creation);
+    monitor_notify_all(&world->creation);
   }
   world->wishes[me] = mine;
   g = conflict ? NULL : join(world, me, mine, &(Waiter){.alive = any->waiter.alive});
   int gone = g || conflict ? -1 : find_gone(world, mine);
   if (gone >= 0) conflict = describe_gone(me, mine, gone, message, sizeof message);
   if (!g) world->wishes[me] = (Wish){0};
-  gate_unlock(&world->creation);
+  monitor_unlock(&world->creation);
   if (conflict) abort_all(&any->world->abort, PLAIT_FAILED, message);
   if (!g) return error_set(error, abort_code(&any->world->abort), "%s", plait_comm_error(any));
   *comm = handle_create(g, me, any->backend);
@@ -158,14 +158,14 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
 
 static int local_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *error) {
   LocalWorld *world = (LocalWorld *)base;
-  gate_lock(&world->creation);
+  monitor_lock(&world->creation);
   int taken = world->taken[rank];
-  if (!taken) { // under the gate: who has taken it and has no handle is gone
+  if (!taken) { // under the monitor: who has taken it and has no handle is gone
     world->taken[rank] = 1;
     atomic_fetch_add(&world->everyone->handles, 1);
     *comm = handle_create(world->everyone, rank, base->backend);
   }
-  gate_unlock(&world->creation);
+  monitor_unlock(&world->creation);
   if (taken) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
   return PLAIT_OK;
 }
@@ -177,7 +177,7 @@ static void local_world_destroy(PlaitWorld *base) {
     group_free(g);
   }
   group_free(world->everyone);
-  gate_destroy(&world->creation);
+  monitor_destroy(&world->creation);
   free(world->wishes);
   free(world->taken);
   free(world->handles);
@@ -190,9 +190,9 @@ static void local_world_destroy(PlaitWorld *base) {
 // A counter has grown: whoever sleeps looks again. A sleeper says so before its last look, so none is missed.
 static void wake(LocalGroup *g) {
   if (!atomic_load(&g->sleepers)) return;
-  gate_lock(&g->gate);
-  gate_open(&g->gate);
-  gate_unlock(&g->gate);
+  monitor_lock(&g->monitor);
+  monitor_notify_all(&g->monitor);
+  monitor_unlock(&g->monitor);
 }
 
 // A rank of the group that will never make this call, as it has destroyed its handle. -1: there is none.
@@ -211,14 +211,14 @@ static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until
   Abort *abort = &g->world->abort;
   for (int i = 0; i < abort->spin; i++) {
     if (atomic_load_explicit(counter, memory_order_acquire) >= value) return 1;
-    gate_pause();
+    cpu_pause();
   }
-  gate_lock(&g->gate);
+  monitor_lock(&g->monitor);
   atomic_fetch_add(&g->sleepers, 1);
   while (atomic_load(counter) < value && !(until >= FAILED && abort_code(abort)) && !(until == DEPARTED && find_departed(g, value - 1) >= 0))
-    gate_wait(&g->gate, waiter);
+    monitor_wait(&g->monitor, waiter);
   atomic_fetch_sub(&g->sleepers, 1);
-  gate_unlock(&g->gate);
+  monitor_unlock(&g->monitor);
   return atomic_load(counter) >= value;
 }
 
@@ -253,9 +253,9 @@ static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
 
 // The rank that found the mismatch is about to fail the world; whoever returns an error can already read why.
 static int await_abort(LocalGroup *g) {
-  gate_lock(&g->gate);
-  while (!abort_code(&g->world->abort)) gate_wait(&g->gate, NULL);
-  gate_unlock(&g->gate);
+  monitor_lock(&g->monitor);
+  while (!abort_code(&g->world->abort)) monitor_wait(&g->monitor, NULL);
+  monitor_unlock(&g->monitor);
   return abort_code(&g->world->abort);
 }
 
@@ -286,9 +286,9 @@ static void local_comm_destroy(PlaitComm *base) {
   wake(g);
   local_mail_leave(comm);
   if (atomic_fetch_sub(&world->handles[g->ranks[base->rank]], 1) == 1) {
-    gate_lock(&world->creation);
-    gate_open(&world->creation);
-    gate_unlock(&world->creation);
+    monitor_lock(&world->creation);
+    monitor_notify_all(&world->creation);
+    monitor_unlock(&world->creation);
   }
   free(base);
   if (atomic_fetch_sub(&g->handles, 1) == 1) group_free(g);
@@ -327,7 +327,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
     return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to %d", ranks, LOCAL_MOST_RANKS);
   LocalWorld *world = xcalloc(1, sizeof *world);
   world_init(&world->base, &local_backend, ranks, ranks);
-  gate_init(&world->creation, &world->base.abort);
+  monitor_init(&world->creation, &world->base.abort);
   world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);
   world->taken = xcalloc((size_t)ranks, 1);
   world->handles = xcalloc((size_t)ranks, sizeof *world->handles);

@@ -10,11 +10,11 @@ typedef struct LocalLetter {
   PlaitBuffer buffers[];
 } LocalLetter;
 
-// Messages of one communicator from one rank to another; all fields under the receiver's gate.
+// Messages of one communicator from one rank to another; all fields under the receiver's monitor.
 typedef struct LocalMail {
   PlaitTimeline timeline; // value v: the first v messages were copied
   struct LocalGroup *group;
-  Gate *gate;
+  Monitor *monitor;
   RecordQueue letters; // that were not copied; the first is message `done`
   uint64_t sends, receives; // issued
   uint64_t done;
@@ -35,13 +35,13 @@ typedef struct LocalGroup {
   _Alignas(64) _Atomic uint64_t arrived; // the bit LEFT: a rank has left before all came, nobody may use its memory
   _Alignas(64) _Atomic uint64_t opened;
   _Alignas(64) _Atomic uint64_t finished;
-  _Alignas(64) atomic_int sleepers;      // that wait at the gate for one of these
-  Gate gate;
+  _Alignas(64) atomic_int sleepers;      // that wait for one of these
+  Monitor monitor;
   int verdict, done_by_last;             // of the collective under way: written before it is opened
   const CommCall **calls;                // (n)
   _Atomic uint64_t *left;                // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
   atomic_int departures;                 // how many of these are set
-  Gate *inbox;                                     // (n) by receiver
+  Monitor *inbox;                                     // (n) by receiver
   LocalMail *mail;                                 // (n, n) by receiver, sender
 } LocalGroup;
 
@@ -51,7 +51,7 @@ typedef struct LocalComm {
   _Atomic uint64_t issued, finished; // collectives
 } LocalComm;
 
-void local_mail_init(LocalMail *mail, LocalGroup *group, Gate *inbox);
+void local_mail_init(LocalMail *mail, LocalGroup *group, Monitor *inbox);
 void local_mail_free(LocalMail *mail);
 void local_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);

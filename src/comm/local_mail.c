@@ -7,7 +7,7 @@
 // Where message `value` is, with the lock: 1 copied, 0 not yet, or a negative code. *lost: the first that nobody will receive; its
 // record stays. A sender must not leave while its memory is being read, not even when the world has failed.
 static int state_of(LocalMail *mail, uint64_t value, const LocalLetter **lost) {
-  int code = abort_code(mail->gate->abort);
+  int code = abort_code(mail->monitor->abort);
   *lost = mail->done < value && !mail->copying && !code && mail->receiver_left ? record_queue_first(&mail->letters) : NULL;
   return mail->done >= value ? 1 : mail->copying ? 0 : code;
 }
@@ -23,9 +23,9 @@ static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *wait
   LocalMail *mail = (LocalMail *)timeline;
   const LocalLetter *lost;
   int state;
-  gate_lock(mail->gate);
-  while (!(state = state_of(mail, value, &lost)) && !lost) gate_wait(mail->gate, waiter);
-  gate_unlock(mail->gate);
+  monitor_lock(mail->monitor);
+  while (!(state = state_of(mail, value, &lost)) && !lost) monitor_wait(mail->monitor, waiter);
+  monitor_unlock(mail->monitor);
   if (lost) return fail_lost(mail, lost);
   return state < 0 ? state : PLAIT_OK;
 }
@@ -33,16 +33,16 @@ static int mail_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *wait
 static int mail_done(PlaitTimeline *timeline, uint64_t value) {
   LocalMail *mail = (LocalMail *)timeline;
   const LocalLetter *lost;
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   int state = state_of(mail, value, &lost);
-  gate_unlock(mail->gate);
+  monitor_unlock(mail->monitor);
   return lost ? fail_lost(mail, lost) : state;
 }
 
-void local_mail_init(LocalMail *mail, LocalGroup *group, Gate *inbox) {
+void local_mail_init(LocalMail *mail, LocalGroup *group, Monitor *inbox) {
   mail->timeline = (PlaitTimeline){.wait = mail_wait, .done = mail_done};
   mail->group = group;
-  mail->gate = inbox;
+  mail->monitor = inbox;
 }
 
 void local_mail_free(LocalMail *mail) { record_queue_free(&mail->letters); }
@@ -55,14 +55,14 @@ static LocalMail *mail_of(LocalComm *comm, const CommCall *call) {
 
 void local_mail_reserve(PlaitComm *base, int peer, size_t messages, size_t buffers) {
   LocalMail *mail = mail_of((LocalComm *)base, &(CommCall){.kind = COMM_SEND, .root = peer});
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   record_queue_reserve(&mail->letters, messages, sizeof(LocalLetter), buffers * sizeof(PlaitBuffer));
-  gate_unlock(mail->gate);
+  monitor_unlock(mail->monitor);
 }
 
 void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
   LocalMail *mail = mail_of(comm, call);
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   if (call->kind == COMM_RECV) {
     call->ticket = mail->receives++;
   } else {
@@ -81,17 +81,17 @@ void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
     }
     if (sent) *sent = (PlaitEvent){&mail->timeline, mail->sends};
   }
-  gate_unlock(mail->gate);
+  monitor_unlock(mail->monitor);
 }
 
 int local_mail_send(LocalComm *comm, const CommCall *call) {
   LocalMail *mail = mail_of(comm, call);
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   ((LocalLetter *)call->record)->ready = 1;
-  gate_open(mail->gate);
-  gate_unlock(mail->gate);
+  monitor_notify_all(mail->monitor);
+  monitor_unlock(mail->monitor);
   if (call->rendezvous) return mail_wait(&mail->timeline, call->ticket + 1, call->waiter);
-  return abort_code(mail->gate->abort);
+  return abort_code(mail->monitor->abort);
 }
 
 // Both lists hold the same number of elements, cut in their own ways.
@@ -121,39 +121,39 @@ static int refuse(LocalComm *comm, const CommCall *call, const CommCall *sent) {
 
 int local_mail_receive(LocalComm *comm, const CommCall *call) {
   LocalMail *mail = mail_of(comm, call);
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   for (;;) {
-    int code = abort_code(mail->gate->abort), never = mail->sender_left && mail->sends <= call->ticket;
+    int code = abort_code(mail->monitor->abort), never = mail->sender_left && mail->sends <= call->ticket;
     if (code < 0 || never) {
-      gate_unlock(mail->gate);
+      monitor_unlock(mail->monitor);
       return code < 0 ? code : comm_fail_departed(&comm->base, call, call->root);
     }
     const LocalLetter *letter = mail->done == call->ticket ? record_queue_first(&mail->letters) : NULL;
     if (letter && letter->ready) break;
-    gate_wait(mail->gate, call->waiter);
+    monitor_wait(mail->monitor, call->waiter);
   }
   const CommCall *sent = &((LocalLetter *)record_queue_first(&mail->letters))->call;
   mail->copying = 1;
-  gate_unlock(mail->gate);
+  monitor_unlock(mail->monitor);
   int fits = sent->dtype == call->dtype && comm_total(sent) == comm_total(call);
   if (fits) copy_list(call, sent);
   int code = fits ? PLAIT_OK : refuse(comm, call, sent);
-  gate_lock(mail->gate);
+  monitor_lock(mail->monitor);
   mail->copying = 0;
   if (fits) {
     record_queue_remove(&mail->letters);
     mail->done++;
   }
-  gate_open(mail->gate);
-  gate_unlock(mail->gate);
+  monitor_notify_all(mail->monitor);
+  monitor_unlock(mail->monitor);
   return code;
 }
 
-static void leave(Gate *gate, int *left) {
-  gate_lock(gate);
+static void leave(Monitor *monitor, int *left) {
+  monitor_lock(monitor);
   *left = 1;
-  gate_open(gate);
-  gate_unlock(gate);
+  monitor_notify_all(monitor);
+  monitor_unlock(monitor);
 }
 
 void local_mail_leave(LocalComm *comm) {

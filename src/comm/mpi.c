@@ -36,7 +36,7 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const in
   c->inputs = xcalloc(count, sizeof *c->inputs);
   Batch *batches[] = {&c->greeting, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
   for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a head and two parts for each peer
-  gate_init(&c->turn, &w->base.abort);
+  monitor_init(&c->turn, &w->base.abort);
   return &c->base;
 }
 
@@ -59,7 +59,7 @@ static void mpi_comm_destroy(PlaitComm *base) {
     free(c->staging[i]);
   }
   batch_free(&c->greeting);
-  gate_destroy(&c->turn);
+  monitor_destroy(&c->turn);
   free(c->mail);
   free(c->left);
   free(c->sent);

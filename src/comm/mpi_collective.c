@@ -177,15 +177,15 @@ static int run(MpiComm *c, const CommCall *call) {
 }
 
 int wire_collective(MpiComm *c, const CommCall *call) {
-  gate_lock(&c->turn);
-  while (c->finished != call->ticket) gate_wait(&c->turn, call->waiter); // calls before it end, if only by failing
-  gate_unlock(&c->turn);
+  monitor_lock(&c->turn);
+  while (c->finished != call->ticket) monitor_wait(&c->turn, call->waiter); // calls before it end, if only by failing
+  monitor_unlock(&c->turn);
   int code = abort_code(&c->base.world->abort);
   if (!code) code = run(c, call);
-  gate_lock(&c->turn);
+  monitor_lock(&c->turn);
   c->finished++;
-  gate_open(&c->turn);
-  gate_unlock(&c->turn);
+  monitor_notify_all(&c->turn);
+  monitor_unlock(&c->turn);
   return code;
 }
 #endif

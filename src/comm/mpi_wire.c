@@ -22,7 +22,6 @@ void wire_pause(const MpiWorld *w, Patience *p) {
 
 // Failures ----------------------------------------------------------------------------------------------------------
 
-// The gates of comm/gate.h are not used here: nobody waits at one, so a code is all there is to set.
 void wire_look(MpiWorld *w) {
   int arrived = 0;
   if (w->heard || w->told) return;

@@ -98,7 +98,7 @@ typedef struct MpiComm {
   MPI_Comm comm;
   WireMail *mail;            // (size) by peer
   Departure *left;           // (size) by peer; gone 0: it has not
-  Gate turn;                 // guards `finished`
+  Monitor turn;                 // guards `finished`
   uint64_t issued, finished; // collectives
   // Of the collective under way:
   Head *sent, *got;          // (size)

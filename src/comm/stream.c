@@ -19,7 +19,7 @@ struct PlaitStream {
   PlaitTimeline timeline; // value v: the first v tasks are done
   Waiter waiter;          // its thread, which has nothing else to do
   pthread_t thread;
-  Gate finished; // its lock guards the rest; opened when a task is done
+  Monitor finished; // its lock guards the rest; opened when a task is done
   pthread_cond_t queued;
   RecordQueue tasks; // that are not done; the first is under way
   int borrows;       // the callers' lists stay until the calls are done
@@ -45,49 +45,49 @@ static int run_task(const PlaitStream *s, Task *task) {
 static void *stream_thread(void *argument) {
   PlaitStream *s = argument;
   check_set_rank(s->rank);
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   for (;;) {
     while (s->done == s->issued && !s->stop) pthread_cond_wait(&s->queued, &s->finished.lock);
     if (s->done == s->issued) break;
     Task *task = record_queue_first(&s->tasks);
-    gate_unlock(&s->finished);
+    monitor_unlock(&s->finished);
     if (s->chaos) delay(s);
     int code = run_task(s, task);
-    gate_lock(&s->finished);
+    monitor_lock(&s->finished);
     if (code < 0 && s->failed == UINT64_MAX) {
       s->failed = s->done;
       s->code = code;
     }
     record_queue_remove(&s->tasks);
     s->done++;
-    gate_open(&s->finished);
+    monitor_notify_all(&s->finished);
   }
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
   return NULL;
 }
 
 // Returns when the first `value` tasks are done; a failed world makes all of them end, so this needs no abort of its own.
 static int stream_reached(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   PlaitStream *s = (PlaitStream *)timeline;
-  gate_lock(&s->finished);
-  while (s->done < value) gate_wait(&s->finished, waiter);
+  monitor_lock(&s->finished);
+  while (s->done < value) monitor_wait(&s->finished, waiter);
   int code = s->failed < value ? s->code : PLAIT_OK;
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
   return code;
 }
 
 static int stream_poll(PlaitTimeline *timeline, uint64_t value) {
   PlaitStream *s = (PlaitStream *)timeline;
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   int state = s->done < value ? 0 : s->failed < value ? s->code : 1;
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
   return state;
 }
 
 static void stream_free(PlaitStream *s) {
   record_queue_free(&s->tasks);
   pthread_cond_destroy(&s->queued);
-  gate_destroy(&s->finished);
+  monitor_destroy(&s->finished);
   free(s);
 }
 
@@ -104,7 +104,7 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
   s->waiter.alive = &comm->world->last[s->rank].stream_alive;
   s->failed = UINT64_MAX;
   stream_reserve(s, FIRST_CALLS, FIRST_BUFFERS);
-  gate_init(&s->finished, &comm->world->abort);
+  monitor_init(&s->finished, &comm->world->abort);
   pthread_cond_init(&s->queued, NULL);
   int code = thread_start(&s->thread, stream_thread, s, error, "the communication thread of rank %d", s->rank);
   *stream = code ? NULL : s;
@@ -113,17 +113,17 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
 }
 
 void stream_set_chaos(PlaitStream *s, uint64_t seed) {
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   s->chaos = seed * ((uint64_t)s->rank + 1);
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
 }
 
 void plait_stream_destroy(PlaitStream *s) {
   if (!s) return;
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   s->stop = 1;
   pthread_cond_signal(&s->queued);
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
   pthread_join(s->thread, NULL);
   stream_free(s);
 }
@@ -158,12 +158,12 @@ static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEv
 }
 
 static void push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after, PlaitEvent *event) {
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   store(s, comm, call, after);
   s->issued++;
   if (event) *event = (PlaitEvent){&s->timeline, s->issued};
   pthread_cond_signal(&s->queued);
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
 }
 
 void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event) {
@@ -176,8 +176,8 @@ int plait_stream_wait(PlaitStream *stream, PlaitEvent event) {
 }
 
 int plait_stream_synchronize(PlaitStream *s) {
-  gate_lock(&s->finished);
+  monitor_lock(&s->finished);
   uint64_t value = s->issued;
-  gate_unlock(&s->finished);
+  monitor_unlock(&s->finished);
   return timeline_wait(&s->timeline, value);
 }

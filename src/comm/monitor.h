@@ -1,4 +1,4 @@
-// Gates: a lock and a condition that threads wait at, all of which one Abort can open.
+// Monitors: a lock and a condition that threads wait for. One Abort can wake the threads of all monitors.
 #pragma once
 #include "base/error.h"
 #include <pthread.h>
@@ -16,19 +16,19 @@ typedef struct Waiter {
   Idle idle;              // what it does meanwhile
   _Atomic int64_t *alive; // CLOCK_MONOTONIC in ns, set now and then to show that it is not frozen; NULL: nobody looks
 } Waiter;
-void waiter_sign(const Waiter *waiter); // gate_wait does it
+void waiter_sign(const Waiter *waiter); // monitor_wait does it
 
-typedef struct Gate {
+typedef struct Monitor {
   pthread_mutex_t lock;
   pthread_cond_t wake;
-  atomic_uint version; // how often it was opened: a spinning waiter looks at this without the lock
+  atomic_uint version; // how often its threads were notified: a spinning waiter reads this without the lock
   struct Abort *abort;
-  struct Gate *next, **link; // in the list of the Abort
-} Gate;
+  struct Monitor *next, **link; // in the list of the Abort
+} Monitor;
 
 typedef struct Abort {
-  pthread_mutex_t lock; // taken before the lock of a gate, never while one is held
-  Gate *gates;
+  pthread_mutex_t lock; // taken before the lock of a monitor, never while one is held
+  Monitor *monitors;
   atomic_int code; // 0 until aborted; error.message stays as it is from then on
   int spin;        // how often a waiter looks before it sleeps; 0 where cores are fewer than ranks
   Error error;
@@ -36,22 +36,22 @@ typedef struct Abort {
 
 void abort_init(Abort *abort, int ranks);
 void abort_destroy(Abort *abort);
-// Keeps the first message and code and opens all gates; returns the code of the first. Hold no gate.
+// Keeps the first message and code and wakes all threads; returns the code of the first. Hold no monitor.
 int abort_all(Abort *abort, int code, const char *message);
 static inline int abort_code(Abort *abort) { return atomic_load_explicit(&abort->code, memory_order_acquire); }
 
-static inline void gate_pause(void) { // between two looks
+static inline void cpu_pause(void) { // between two looks
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-void gate_init(Gate *gate, Abort *abort); // neither with a gate held
-void gate_destroy(Gate *gate);
-static inline void gate_lock(Gate *gate) { pthread_mutex_lock(&gate->lock); }
-static inline void gate_unlock(Gate *gate) { pthread_mutex_unlock(&gate->lock); }
-// With the lock held: lets go of it until the gate was opened (or for no reason: call it in a loop) and takes it again. When the
+void monitor_init(Monitor *monitor, Abort *abort); // neither with a monitor held
+void monitor_destroy(Monitor *monitor);
+static inline void monitor_lock(Monitor *monitor) { pthread_mutex_lock(&monitor->lock); }
+static inline void monitor_unlock(Monitor *monitor) { pthread_mutex_unlock(&monitor->lock); }
+// With the lock held: lets go of it until it is notified (or for no reason: call it in a loop) and takes it again. When the
 // wait is not a short one the waiter does its work meanwhile, and shows that it is alive; NULL: it only sleeps.
-void gate_wait(Gate *gate, const Waiter *waiter);
+void monitor_wait(Monitor *monitor, const Waiter *waiter);
 // With the lock held: everyone who waits looks again.
-void gate_open(Gate *gate);
+void monitor_notify_all(Monitor *monitor);

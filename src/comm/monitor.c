@@ -1,5 +1,5 @@
-// Gates: a lock and a condition that threads wait at, all of which one Abort can open.
-#include "comm/gate.h"
+// Waiting: spinning for a moment, then sleeping, or doing other work.
+#include "comm/monitor.h"
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -36,17 +36,17 @@ int abort_all(Abort *abort, int code, const char *message) {
     error_set(&abort->error, code, "%s", message);
     atomic_store_explicit(&abort->code, code, memory_order_release);
   }
-  for (Gate *gate = abort->gates; gate; gate = gate->next) {
-    gate_lock(gate);
-    gate_open(gate);
-    gate_unlock(gate);
+  for (Monitor *monitor = abort->monitors; monitor; monitor = monitor->next) {
+    monitor_lock(monitor);
+    monitor_notify_all(monitor);
+    monitor_unlock(monitor);
   }
   pthread_mutex_unlock(&abort->lock);
   return abort_code(abort);
 }
 
-// A rank that sees a gate open comes for the lock while the opener still has it: looking again for a moment costs less
-// than to sleep.
+// A rank that is notified comes for the lock while the notifier still has it: looking again for a moment costs less than to
+// sleep.
 static void lock_init(pthread_mutex_t *lock, int spin) {
   pthread_mutexattr_t kind;
   pthread_mutexattr_init(&kind);
@@ -57,69 +57,69 @@ static void lock_init(pthread_mutex_t *lock, int spin) {
   pthread_mutexattr_destroy(&kind);
 }
 
-void gate_init(Gate *gate, Abort *abort) {
-  lock_init(&gate->lock, abort->spin);
+void monitor_init(Monitor *monitor, Abort *abort) {
+  lock_init(&monitor->lock, abort->spin);
   pthread_condattr_t clock;
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(&gate->wake, &clock);
+  pthread_cond_init(&monitor->wake, &clock);
   pthread_condattr_destroy(&clock);
-  atomic_init(&gate->version, 0);
-  gate->abort = abort;
+  atomic_init(&monitor->version, 0);
+  monitor->abort = abort;
   pthread_mutex_lock(&abort->lock);
-  gate->next = abort->gates;
-  gate->link = &abort->gates;
-  if (gate->next) gate->next->link = &gate->next;
-  abort->gates = gate;
+  monitor->next = abort->monitors;
+  monitor->link = &abort->monitors;
+  if (monitor->next) monitor->next->link = &monitor->next;
+  abort->monitors = monitor;
   pthread_mutex_unlock(&abort->lock);
 }
 
-void gate_destroy(Gate *gate) {
-  pthread_mutex_lock(&gate->abort->lock);
-  *gate->link = gate->next;
-  if (gate->next) gate->next->link = gate->link;
-  pthread_mutex_unlock(&gate->abort->lock);
-  pthread_cond_destroy(&gate->wake);
-  pthread_mutex_destroy(&gate->lock);
+void monitor_destroy(Monitor *monitor) {
+  pthread_mutex_lock(&monitor->abort->lock);
+  *monitor->link = monitor->next;
+  if (monitor->next) monitor->next->link = monitor->link;
+  pthread_mutex_unlock(&monitor->abort->lock);
+  pthread_cond_destroy(&monitor->wake);
+  pthread_mutex_destroy(&monitor->lock);
 }
 
-static int opened(Gate *gate, unsigned seen) { return atomic_load_explicit(&gate->version, memory_order_relaxed) != seen; }
+static int notified(Monitor *monitor, unsigned seen) { return atomic_load_explicit(&monitor->version, memory_order_relaxed) != seen; }
 
 // Sleeps for `ns` at most.
-static void nap(Gate *gate, long ns) {
+static void nap(Monitor *monitor, long ns) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += ns;
   if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-  pthread_cond_timedwait(&gate->wake, &gate->lock, &until);
+  pthread_cond_timedwait(&monitor->wake, &monitor->lock, &until);
 }
 
 // Works as long as there is work, and looks for some now and then, for nobody says when there is.
-static void work_until_opened(Gate *gate, unsigned seen, const Waiter *waiter) {
-  for (nap(gate, PATIENCE); !opened(gate, seen); nap(gate, NAP)) {
-    gate_unlock(gate);
+static void work_until_notified(Monitor *monitor, unsigned seen, const Waiter *waiter) {
+  for (nap(monitor, PATIENCE); !notified(monitor, seen); nap(monitor, NAP)) {
+    monitor_unlock(monitor);
     waiter_sign(waiter);
-    for (int looks = LOOKS - 1; looks < LOOKS && !opened(gate, seen); looks++, gate_pause())
+    for (int looks = LOOKS - 1; looks < LOOKS && !notified(monitor, seen); looks++, cpu_pause())
       if (waiter->idle.work(waiter->idle.argument)) looks = 0;
-    gate_lock(gate);
-    if (opened(gate, seen)) return;
+    monitor_lock(monitor);
+    if (notified(monitor, seen)) return;
   }
 }
 
-void gate_wait(Gate *gate, const Waiter *waiter) {
-  unsigned seen = atomic_load_explicit(&gate->version, memory_order_relaxed);
-  if (gate->abort->spin) {
-    gate_unlock(gate);
-    for (int i = 0; i < gate->abort->spin && !opened(gate, seen); i++) gate_pause();
-    gate_lock(gate);
-    if (opened(gate, seen)) return;
+void monitor_wait(Monitor *monitor, const Waiter *waiter) {
+  unsigned seen = atomic_load_explicit(&monitor->version, memory_order_relaxed);
+  if (monitor->abort->spin) {
+    monitor_unlock(monitor);
+    for (int i = 0; i < monitor->abort->spin && !notified(monitor, seen); i++) cpu_pause();
+    monitor_lock(monitor);
+    if (notified(monitor, seen)) return;
   }
   waiter_sign(waiter);
-  if (waiter && waiter->idle.work) work_until_opened(gate, seen, waiter);
-  else nap(gate, SIGN);
+  if (waiter && waiter->idle.work) work_until_notified(monitor, seen, waiter);
+  else nap(monitor, SIGN);
 }
 
-void gate_open(Gate *gate) {
-  atomic_fetch_add_explicit(&gate->version, 1, memory_order_relaxed);
-  pthread_cond_broadcast(&gate->wake);
+void monitor_notify_all(Monitor *monitor) {
+  atomic_fetch_add_explicit(&monitor->version, 1, memory_order_relaxed);
+  pthread_cond_broadcast(&monitor->wake);
 }
