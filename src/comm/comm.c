@@ -74,8 +74,8 @@ void world_free(PlaitWorld *world) {
   free(world->last);
 }
 
-void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context) {
-  if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, heard, context);
+void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
+  if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, received, context);
 }
 
 void world_end(PlaitWorld *world, int status, const char *message) {

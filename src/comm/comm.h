@@ -38,7 +38,7 @@ size_t comm_total(const CommCall *call); // sum of the buffers' counts
 // "all_reduce of 17 fp32 in 2 buffers (sum)", for messages.
 void comm_describe(const CommCall *call, char *text, size_t size);
 
-// A sign of life from a rank in another process, and what it is doing.
+// Sent by a rank in another process now and then: that it is alive, and what it is doing.
 typedef struct Heartbeat {
   int32_t rank, activity;
   int64_t step;
@@ -46,7 +46,7 @@ typedef struct Heartbeat {
   uint64_t call;  // comm_last
   char host[64];
 } Heartbeat;
-typedef void (*HeartbeatHeard)(void *context, const Heartbeat *heartbeat);
+typedef void (*HeartbeatReceived)(void *context, const Heartbeat *heartbeat);
 
 // A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may block.
 typedef struct CommBackend {
@@ -62,7 +62,7 @@ typedef struct CommBackend {
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
   void (*end)(PlaitWorld *world, int status);  // optional: ends all processes, whatever state they are in
-  void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context); // optional, as world_heartbeat
+  void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context); // optional, as world_heartbeat
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -116,9 +116,9 @@ int comm_last_waits(uint64_t last); // as the watchdog has found out by `alive`,
 uint64_t comm_last_set_waits(uint64_t last);
 void comm_last_describe(uint64_t last, char *text, size_t size); // "its last collective, all_reduce …, waits"
 
-// Sends this rank's to the ranks 0 … to-1 and calls `heard` with all that have come, of each rank the newest last. Waits for nobody but
+// Sends this rank's to the ranks 0 … to-1 and calls `received` with all that have arrived, of each rank the newest last. Waits for nobody but
 // a thread of this process that is inside of the back end, and for that a quarter of a second at most.
-void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context);
+void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context);
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
 void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));

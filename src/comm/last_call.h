@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// A rank's own thread may compute while one of its streams waits for others, so that each has a word, and a sign of life (Waiter.alive).
+// A rank's own thread may compute while one of its streams waits for others, so that each has a word, and a time at which it was seen alive (Waiter.alive).
 typedef struct LastCall { _Atomic uint64_t own, stream; _Atomic int64_t own_alive, stream_alive; } LastCall;
 
 // Flags of a word: the call runs; it waits for others, and is not frozen; (own only) the thread waits for its stream.

@@ -10,14 +10,14 @@ enum { SHARED_BYTES = 16384 };
 static const uint64_t LEFT = (uint64_t)1 << 63;
 
 // What a rank that waits in comm_create waits for; n 0: it does not.
-typedef struct Wish { const int *ranks; int n; } Wish;
+typedef struct PendingCreate { const int *ranks; int n; } PendingCreate;
 
 typedef struct LocalWorld {
   PlaitWorld base;
   LocalGroup *everyone;
   Monitor creation;       // guards the rest
   LocalGroup *forming; // groups that wait for ranks
-  Wish *wishes;        // (ranks)
+  PendingCreate *pending;        // (ranks)
   char *taken;         // (ranks) who has its handle of the communicator of all
   atomic_int *handles; // (ranks) how many it has of any communicators
 } LocalWorld;
@@ -36,21 +36,21 @@ static LocalGroup *group_create(PlaitWorld *world, const int *ranks, int n) {
   for (int i = 0; i < n; i++) g->ranks[i] = ranks ? ranks[i] : i;
   g->calls = xcalloc(count, sizeof *g->calls);
   g->left = xcalloc(count, sizeof *g->left);
-  g->inbox = xcalloc(count, sizeof *g->inbox);
-  g->mail = xcalloc(count * count, sizeof *g->mail);
+  g->message_monitor = xcalloc(count, sizeof *g->message_monitor);
+  g->queues = xcalloc(count * count, sizeof *g->queues);
   monitor_init(&g->monitor, &world->abort);
-  for (int i = 0; i < n; i++) monitor_init(&g->inbox[i], &world->abort);
-  for (int i = 0; i < n * n; i++) local_mail_init(&g->mail[i], g, &g->inbox[i / n]);
+  for (int i = 0; i < n; i++) monitor_init(&g->message_monitor[i], &world->abort);
+  for (int i = 0; i < n * n; i++) local_message_queue_init(&g->queues[i], g, &g->message_monitor[i / n]);
   atomic_init(&g->handles, n);
   return g;
 }
 
 static void group_free(LocalGroup *g) {
-  for (int i = 0; i < g->n * g->n; i++) local_mail_free(&g->mail[i]);
-  for (int i = 0; i < g->n; i++) monitor_destroy(&g->inbox[i]);
+  for (int i = 0; i < g->n * g->n; i++) local_message_queue_free(&g->queues[i]);
+  for (int i = 0; i < g->n; i++) monitor_destroy(&g->message_monitor[i]);
   monitor_destroy(&g->monitor);
-  free(g->mail);
-  free(g->inbox);
+  free(g->queues);
+  free(g->message_monitor);
   free(g->calls);
   free(g->left);
   free(g->ranks);
@@ -67,32 +67,32 @@ static PlaitComm *handle_create(LocalGroup *g, int world_rank, const CommBackend
 }
 
 
-static int contains(Wish wish, int rank) {
-  for (int i = 0; i < wish.n; i++)
-    if (wish.ranks[i] == rank) return 1;
+static int contains(PendingCreate create, int rank) {
+  for (int i = 0; i < create.n; i++)
+    if (create.ranks[i] == rank) return 1;
   return 0;
 }
-static int same(Wish a, Wish b) { return a.n == b.n && !memcmp(a.ranks, b.ranks, (size_t)a.n * sizeof(int)); }
+static int same(PendingCreate a, PendingCreate b) { return a.n == b.n && !memcmp(a.ranks, b.ranks, (size_t)a.n * sizeof(int)); }
 
-static void print_list(Wish wish, char *text, size_t size) {
+static void print_list(PendingCreate create, char *text, size_t size) {
   size_t used = (size_t)snprintf(text, size, "[");
-  for (int i = 0; i < wish.n && used + 16 < size; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", wish.ranks[i]);
+  for (int i = 0; i < create.n && used + 16 < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", create.ranks[i]);
   snprintf(text + used, size - used, "]");
 }
 
 // A rank that has destroyed all its handles cannot create communicators any more. -1: there is none.
-static int find_gone(const LocalWorld *world, Wish wish) {
-  for (int i = 0; i < wish.n; i++)
-    if (world->taken[wish.ranks[i]] && !atomic_load(&world->handles[wish.ranks[i]])) return wish.ranks[i];
+static int find_gone(const LocalWorld *world, PendingCreate create) {
+  for (int i = 0; i < create.n; i++)
+    if (world->taken[create.ranks[i]] && !atomic_load(&world->handles[create.ranks[i]])) return create.ranks[i];
   return -1;
 }
 
 // Another rank of my list that waits for another list with me in it will never come; nor shall I.
-static int find_conflict(LocalWorld *world, int me, Wish mine, char *message, size_t size) {
+static int find_conflict(LocalWorld *world, int me, PendingCreate mine, char *message, size_t size) {
   for (int i = 0; i < mine.n; i++) {
     int rank = mine.ranks[i];
-    Wish other = world->wishes[rank];
+    PendingCreate other = world->pending[rank];
     if (rank == me || !other.n || same(other, mine) || !contains(other, me)) continue;
     char first[256], second[256];
     print_list(mine, first, sizeof first);
@@ -104,18 +104,18 @@ static int find_conflict(LocalWorld *world, int me, Wish mine, char *message, si
   return 0;
 }
 
-static int describe_gone(int me, Wish mine, int gone, char *message, size_t size) {
+static int describe_gone(int me, PendingCreate mine, int gone, char *message, size_t size) {
   char list[256];
   print_list(mine, list, sizeof list);
   snprintf(message, size, "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me, list, gone);
   return 1;
 }
 
-// With the creation monitor held: joins the group of my list that its first rank has put up; waits until all have joined.
-static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *waiter) {
+// With the creation monitor held: joins the group of my list that its first rank has created; waits until all have joined.
+static LocalGroup *join(LocalWorld *world, int me, PendingCreate mine, const Waiter *waiter) {
   LocalGroup *g;
   for (;;) {
-    for (g = world->forming; g && !same(mine, (Wish){g->ranks, g->n}); g = g->next) {}
+    for (g = world->forming; g && !same(mine, (PendingCreate){g->ranks, g->n}); g = g->next) {}
     if (g || abort_code(&world->base.abort) || find_gone(world, mine) >= 0) break;
     monitor_wait(&world->creation, waiter);
   }
@@ -124,7 +124,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *wait
     LocalGroup **link = &world->forming;
     while (*link != g) link = &(*link)->next;
     *link = g->next;
-    for (int i = 0; i < g->n; i++) world->wishes[g->ranks[i]] = (Wish){0};
+    for (int i = 0; i < g->n; i++) world->pending[g->ranks[i]] = (PendingCreate){0};
     monitor_notify_all(&world->creation);
   }
   while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) monitor_wait(&world->creation, waiter);
@@ -134,7 +134,7 @@ static LocalGroup *join(LocalWorld *world, int me, Wish mine, const Waiter *wait
 static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error) {
   LocalWorld *world = (LocalWorld *)any->world;
   int me = any->ranks[any->rank];
-  Wish mine = {ranks, n};
+  PendingCreate mine = {ranks, n};
   char message[1024];
   LocalGroup *g = me == ranks[0] ? group_create(any->world, ranks, n) : NULL; // not under the monitor
   monitor_lock(&world->creation);
@@ -144,11 +144,11 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
     world->forming = g;
     monitor_notify_all(&world->creation);
   }
-  world->wishes[me] = mine;
+  world->pending[me] = mine;
   g = conflict ? NULL : join(world, me, mine, &(Waiter){.alive = any->waiter.alive});
   int gone = g || conflict ? -1 : find_gone(world, mine);
   if (gone >= 0) conflict = describe_gone(me, mine, gone, message, sizeof message);
-  if (!g) world->wishes[me] = (Wish){0};
+  if (!g) world->pending[me] = (PendingCreate){0};
   monitor_unlock(&world->creation);
   if (conflict) abort_all(&any->world->abort, PLAIT_FAILED, message);
   if (!g) return error_set(error, abort_code(&any->world->abort), "%s", plait_comm_error(any));
@@ -178,7 +178,7 @@ static void local_world_destroy(PlaitWorld *base) {
   }
   group_free(world->everyone);
   monitor_destroy(&world->creation);
-  free(world->wishes);
+  free(world->pending);
   free(world->taken);
   free(world->handles);
   world_free(base);
@@ -284,7 +284,7 @@ static void local_comm_destroy(PlaitComm *base) {
   atomic_store(&g->left[base->rank], atomic_load(&comm->issued) + 1);
   atomic_fetch_add(&g->departures, 1);
   wake(g);
-  local_mail_leave(comm);
+  local_message_leave(comm);
   if (atomic_fetch_sub(&world->handles[g->ranks[base->rank]], 1) == 1) {
     monitor_lock(&world->creation);
     monitor_notify_all(&world->creation);
@@ -296,15 +296,15 @@ static void local_comm_destroy(PlaitComm *base) {
 
 static int local_run(PlaitComm *base, const CommCall *call) {
   LocalComm *comm = (LocalComm *)base;
-  if (call->kind == COMM_SEND) return local_mail_send(comm, call);
-  if (call->kind == COMM_RECV) return local_mail_receive(comm, call);
+  if (call->kind == COMM_SEND) return local_message_send(comm, call);
+  if (call->kind == COMM_RECV) return local_message_receive(comm, call);
   return collective(comm, call);
 }
 
 static void local_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
   LocalComm *comm = (LocalComm *)base;
   if (call->kind == COMM_SEND || call->kind == COMM_RECV) {
-    local_mail_issue(comm, call, sent);
+    local_message_issue(comm, call, sent);
     return;
   }
   call->ticket = atomic_fetch_add(&comm->issued, 1);
@@ -316,7 +316,7 @@ static const CommBackend local_backend = {
     .comm_world = local_comm_world,
     .comm_create = local_comm_create,
     .comm_destroy = local_comm_destroy,
-    .reserve_messages = local_mail_reserve,
+    .reserve_messages = local_message_reserve,
     .issue = local_issue,
     .run = local_run,
 };
@@ -328,7 +328,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
   LocalWorld *world = xcalloc(1, sizeof *world);
   world_init(&world->base, &local_backend, ranks, ranks);
   monitor_init(&world->creation, &world->base.abort);
-  world->wishes = xcalloc((size_t)ranks, sizeof *world->wishes);
+  world->pending = xcalloc((size_t)ranks, sizeof *world->pending);
   world->taken = xcalloc((size_t)ranks, 1);
   world->handles = xcalloc((size_t)ranks, sizeof *world->handles);
   world->everyone = group_create(&world->base, NULL, ranks);

@@ -4,23 +4,23 @@
 #include "comm/record_queue.h"
 
 // A send that waits for its receive. The list is a copy: the sender's may be gone.
-typedef struct LocalLetter {
+typedef struct LocalMessage {
   CommCall call;
   int ready; // posted: a stream may issue long before it posts
   PlaitBuffer buffers[];
-} LocalLetter;
+} LocalMessage;
 
 // Messages of one communicator from one rank to another; all fields under the receiver's monitor.
-typedef struct LocalMail {
+typedef struct LocalMessageQueue {
   PlaitTimeline timeline; // value v: the first v messages were copied
   struct LocalGroup *group;
   Monitor *monitor;
-  RecordQueue letters; // that were not copied; the first is message `done`
+  RecordQueue messages; // that were not copied; the first is message `done`
   uint64_t sends, receives; // issued
   uint64_t done;
   int copying;
   int sender_left, receiver_left; // they have destroyed their handles
-} LocalMail;
+} LocalMessageQueue;
 
 // What the ranks of one communicator share.
 typedef struct LocalGroup {
@@ -41,8 +41,8 @@ typedef struct LocalGroup {
   const CommCall **calls;                // (n)
   _Atomic uint64_t *left;                // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
   atomic_int departures;                 // how many of these are set
-  Monitor *inbox;                                     // (n) by receiver
-  LocalMail *mail;                                 // (n, n) by receiver, sender
+  Monitor *message_monitor;              // (n) by receiver
+  LocalMessageQueue *queues;                       // (n, n) by receiver, sender
 } LocalGroup;
 
 typedef struct LocalComm {
@@ -51,10 +51,10 @@ typedef struct LocalComm {
   _Atomic uint64_t issued, finished; // collectives
 } LocalComm;
 
-void local_mail_init(LocalMail *mail, LocalGroup *group, Monitor *inbox);
-void local_mail_free(LocalMail *mail);
-void local_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
-void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
-int local_mail_send(LocalComm *comm, const CommCall *call);
-int local_mail_receive(LocalComm *comm, const CommCall *call);
-void local_mail_leave(LocalComm *comm); // this rank's handle is about to be destroyed
+void local_message_queue_init(LocalMessageQueue *queue, LocalGroup *group, Monitor *monitor);
+void local_message_queue_free(LocalMessageQueue *queue);
+void local_message_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
+void local_message_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
+int local_message_send(LocalComm *comm, const CommCall *call);
+int local_message_receive(LocalComm *comm, const CommCall *call);
+void local_message_leave(LocalComm *comm); // this rank's handle is about to be destroyed

@@ -28,14 +28,14 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const in
   c->id = id;
   c->next = w->handles;
   w->handles = c;
-  c->mail = xcalloc(count, sizeof *c->mail);
-  for (int p = 0; p < n; p++) wire_mail_init(&c->mail[p], c, p);
+  c->queues = xcalloc(count, sizeof *c->queues);
+  for (int p = 0; p < n; p++) wire_message_queue_init(&c->queues[p], c, p);
   c->left = xcalloc(count, sizeof *c->left);
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
-  Batch *batches[] = {&c->greeting, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
-  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a head and two parts for each peer
+  Batch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
+  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
   monitor_init(&c->turn, &w->base.abort);
   return &c->base;
 }
@@ -45,22 +45,22 @@ static void mpi_comm_destroy(PlaitComm *base) {
   MpiComm *c = (MpiComm *)base;
   MpiWorld *w = (MpiWorld *)base->world;
   wire_lock(w);
-  for (WireMail **link = &w->pending; *link;) { // with all sends copied, or a world that has failed
-    if (*link >= c->mail && *link < c->mail + base->size) *link = (*link)->next;
+  for (WireMessageQueue **link = &w->pending; *link;) { // with all sends copied, or a world that has failed
+    if (*link >= c->queues && *link < c->queues + base->size) *link = (*link)->next;
     else link = &(*link)->next;
   }
   departure_send(c);
   if (c->comm != w->everyone && !abort_code(&w->base.abort)) MPI_Comm_free(&c->comm);
   wire_unlock(w);
-  for (int p = 0; p < base->size; p++) wire_mail_free(&c->mail[p]);
+  for (int p = 0; p < base->size; p++) wire_message_queue_free(&c->queues[p]);
   for (int i = 0; i < 2; i++) {
     batch_free(&c->first[i]);
     batch_free(&c->second[i]);
     free(c->staging[i]);
   }
-  batch_free(&c->greeting);
+  batch_free(&c->headers);
   monitor_destroy(&c->turn);
-  free(c->mail);
+  free(c->queues);
   free(c->left);
   free(c->sent);
   free(c->got);
@@ -106,13 +106,13 @@ static int lists_differ(MpiWorld *w, const int *mine, int n, int peer, const int
   snprintf(message, sizeof message, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s",
            w->rank, first, peer, second);
   int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
-  wire_tell(w);
+  wire_notify(w);
   return code;
 }
 
-// The lowest of the ranks waits for the others' lists, compares them and lets all go on, with the communicator's id. Without this
-// meeting a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
-static int meet(MpiWorld *w, const int *ranks, int n, uint64_t *id) {
+// The lowest of the ranks waits for the others' lists, compares them and answers all with the communicator's id. Without this
+// exchange a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
+static int exchange_lists(MpiWorld *w, const int *ranks, int n, uint64_t *id) {
   int low = ranks[0], most = w->base.ranks, code = PLAIT_OK;
   int *list = xcalloc((size_t)most + 1, sizeof *list); // (1 + ranks): count, ranks, padding
   for (int i = 1; i < n; i++) low = ranks[i] < low ? ranks[i] : low;
@@ -141,7 +141,7 @@ static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **
   MPI_Comm mpi = MPI_COMM_NULL;
   MPI_Group all, group;
   uint64_t id;
-  int code = meet(w, ranks, n, &id), status = MPI_SUCCESS;
+  int code = exchange_lists(w, ranks, n, &id), status = MPI_SUCCESS;
   if (!code) {
     wire_lock(w);
     status = MPI_Comm_group(w->everyone, &all);
@@ -160,7 +160,7 @@ static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **
 
 static void mpi_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
   MpiComm *c = (MpiComm *)base;
-  if (call->kind == COMM_SEND || call->kind == COMM_RECV) wire_mail_issue(c, call, sent);
+  if (call->kind == COMM_SEND || call->kind == COMM_RECV) wire_message_issue(c, call, sent);
   else call->ticket = c->issued++;
 }
 
@@ -173,7 +173,7 @@ static int mpi_run(PlaitComm *base, const CommCall *call) {
 
 // World -------------------------------------------------------------------------------------------------------------
 
-static void mpi_aborted(PlaitWorld *base) { wire_tell((MpiWorld *)base); }
+static void mpi_aborted(PlaitWorld *base) { wire_notify((MpiWorld *)base); }
 static int mpi_own_rank(const PlaitWorld *base) { return ((const MpiWorld *)base)->rank; }
 
 // Should MPI wait for a rank that is gone the alarm ends this process, and its launcher the others.
@@ -195,7 +195,7 @@ static void mpi_end(PlaitWorld *world, int status) {
 static void end_job(MpiWorld *w) {
   int code = abort_code(&w->base.abort);
   fflush(stdout);
-  if (w->heard) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
+  if (w->received_notice) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
   else fprintf(stderr, "plait: rank %d on %s: %s\n", w->rank, w->host, w->base.abort.error.message);
   kill_job(error_exit_status(code));
 }
@@ -203,32 +203,32 @@ static void end_job(MpiWorld *w) {
 // Heartbeats ----------------------------------------------------------------------------------------------------------
 
 // A thread that waits inside MPI may have the lock for ever; the others let go of it all the time, but come back at once.
-static const long HEARTBEAT_PATIENCE = 250000000; // ns
+static const long HEARTBEAT_LOCK_LIMIT = 250000000; // ns
 
 static void send_heartbeat(MpiWorld *w, const Heartbeat *mine, int to) {
   int done = w->heartbeat_out[to] == MPI_REQUEST_NULL;
   if (!done) MPI_Test(&w->heartbeat_out[to], &done, MPI_STATUS_IGNORE);
-  if (!done) return; // the one before has not gone yet: that rank does not listen
+  if (!done) return; // the one before has not gone yet: that rank does not receive
   w->heartbeats[to] = *mine;
   MPI_Isend(&w->heartbeats[to], sizeof w->heartbeats[to], MPI_BYTE, to, TAG_HEARTBEAT, w->control, &w->heartbeat_out[to]);
 }
 
-// All that have come: who takes one at a time falls behind many ranks.
-static void receive_heartbeats(MpiWorld *w, HeartbeatHeard heard, void *context) {
+// All that have come: who takes one at a time gets later and later with many ranks.
+static void receive_heartbeats(MpiWorld *w, HeartbeatReceived received, void *context) {
   for (int arrived = 1; arrived;) {
     if (w->heartbeat_in == MPI_REQUEST_NULL)
       MPI_Irecv(&w->heartbeat, sizeof w->heartbeat, MPI_BYTE, MPI_ANY_SOURCE, TAG_HEARTBEAT, w->control, &w->heartbeat_in);
     if (MPI_Test(&w->heartbeat_in, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-    if (arrived) heard(context, &w->heartbeat);
+    if (arrived) received(context, &w->heartbeat);
   }
 }
 
-static void mpi_heartbeat(PlaitWorld *base, const Heartbeat *mine, int to, HeartbeatHeard heard, void *context) {
+static void mpi_heartbeat(PlaitWorld *base, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
   MpiWorld *w = (MpiWorld *)base;
-  if (!wire_lock_within(w, HEARTBEAT_PATIENCE)) return;
+  if (!wire_lock_within(w, HEARTBEAT_LOCK_LIMIT)) return;
   for (int r = 0; r < to && r < base->ranks && r < HEARTBEATS; r++)
     if (r != w->rank) send_heartbeat(w, mine, r);
-  if (w->rank < to) receive_heartbeats(w, heard, context);
+  if (w->rank < to) receive_heartbeats(w, received, context);
   wire_unlock(w);
 }
 
@@ -246,7 +246,7 @@ static void forget_heartbeats(MpiWorld *w) {
 }
 
 // Nobody leaves MPI while another may still fail: what ends a job does not always reach those that are leaving.
-static void farewell(MpiWorld *w) {
+static void leave_together(MpiWorld *w) {
   int n = w->base.ranks, code = abort_code(&w->base.abort);
   for (int step = 1; step < n && !code; step *= 2) {
     char word = 0;
@@ -257,12 +257,12 @@ static void farewell(MpiWorld *w) {
 
 static void mpi_world_destroy(PlaitWorld *base) {
   MpiWorld *w = (MpiWorld *)base;
-  farewell(w);
+  leave_together(w);
   wire_lock(w);
   w->stop = 1;
   pthread_cond_signal(&w->work);
   wire_unlock(w);
-  pthread_join(w->courier, NULL);
+  pthread_join(w->progress_thread, NULL);
   if (abort_code(&base->abort)) end_job(w);
   forget_heartbeats(w);
   departures_forget(w);
@@ -289,7 +289,7 @@ static const CommBackend mpi_backend = {
     .comm_world = mpi_comm_world,
     .comm_create = mpi_comm_create,
     .comm_destroy = mpi_comm_destroy,
-    .reserve_messages = wire_mail_reserve,
+    .reserve_messages = wire_message_reserve,
     .reserve_collective = wire_reserve_collective,
     .issue = mpi_issue,
     .run = mpi_run,
@@ -355,7 +355,7 @@ static int refuse_world(MpiWorld *w, const char *why, Error *error) {
   char message[sizeof error->message];
   snprintf(message, sizeof message, "rank %d on %s: %.800s", w->rank, w->host, why);
   abort_all(&w->base.abort, PLAIT_FAILED, message);
-  if (w->arrival != MPI_REQUEST_NULL) wire_tell(w);
+  if (w->arrival != MPI_REQUEST_NULL) wire_notify(w);
   return error_set(error, PLAIT_FAILED, "%s", message);
 }
 
@@ -384,7 +384,7 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   find_tickets(w);
   if (start_world(w) != MPI_SUCCESS) return refuse_world(w, "MPI cannot duplicate its communicator", error);
   Error why = {0};
-  if (thread_start(&w->courier, wire_courier, w, &why, "a communication thread")) return refuse_world(w, why.message, error);
+  if (thread_start(&w->progress_thread, wire_progress, w, &why, "a communication thread")) return refuse_world(w, why.message, error);
   *result = &w->base;
   return PLAIT_OK;
 }

@@ -7,7 +7,7 @@
 
 typedef struct Outgoing { Departure departure; MPI_Request request; } Outgoing;
 
-static void listen(MpiWorld *w) {
+static void receive_next(MpiWorld *w) {
   MPI_Irecv(&w->departure, sizeof w->departure, MPI_BYTE, MPI_ANY_SOURCE, TAG_DEPARTURE, w->control, &w->departure_in);
 }
 
@@ -23,7 +23,7 @@ static void note(MpiWorld *w, const Departure *d) {
 
 void departures_look(MpiWorld *w) {
   for (int arrived = 1; arrived;) {
-    if (w->departure_in == MPI_REQUEST_NULL) listen(w);
+    if (w->departure_in == MPI_REQUEST_NULL) receive_next(w);
     if (MPI_Test(&w->departure_in, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
     if (arrived) note(w, &w->departure);
   }
@@ -51,7 +51,7 @@ void departure_send(MpiComm *c) {
   drop_sent(w);
   for (int p = 0; p < c->base.size && !abort_code(&w->base.abort); p++)
     if (p != c->base.rank)
-      send_to(w, &(Departure){c->id, w->rank, 1, c->issued, c->mail[p].sends, c->mail[p].receives}, c->base.ranks[p]);
+      send_to(w, &(Departure){c->id, w->rank, 1, c->issued, c->queues[p].sends, c->queues[p].receives}, c->base.ranks[p]);
   for (int r = 0; r < w->base.ranks && w->taken && !w->handles && !abort_code(&w->base.abort); r++)
     if (r != w->rank) send_to(w, &(Departure){.comm = UINT64_MAX, .rank = w->rank, .gone = 1}, r);
 }
@@ -73,7 +73,7 @@ int departure_fail(MpiWorld *w, Awaited whom, int departed) {
   char message[160];
   snprintf(message, sizeof message, "rank %d creates a communicator with rank %d, which has destroyed all its handles and cannot join", w->rank, departed);
   int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
-  wire_tell(w);
+  wire_notify(w);
   return code;
 }
 

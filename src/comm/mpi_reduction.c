@@ -151,7 +151,7 @@ void wire_reserve_collective(PlaitComm *base, size_t buffers, size_t reduced) {
 // The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: a wait is between.
 static int run_chunks(Work *w, Ends from) {
   int code = w->chunks ? send_inputs(w, 0) : PLAIT_OK;
-  if (!code) code = head_await(w->c, w->call, from);
+  if (!code) code = header_await(w->c, w->call, from);
   if (!code && w->chunks) code = receive_inputs(w, 0);
   for (size_t k = 0; k < w->chunks && !code; k++) {
     if (k) code = wire_wait_call(w->c, w->call, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
@@ -175,7 +175,7 @@ int wire_reduction(MpiComm *c, const CommCall *call) {
   if (w.n > 1) staging_reserve(c, w.share * w.size * (size_t)w.n);
   int one_way = w.direct && call->kind == COMM_REDUCE, is_root = w.me == call->root;
   Ends to = one_way ? ROOT : EVERYBODY, from = one_way ? (is_root ? EVERYBODY : NOBODY) : EVERYBODY;
-  int code = head_greet(c, call, to, from);
+  int code = header_exchange(c, call, to, from);
   return code ? code : run_chunks(&w, from);
 }
 #endif

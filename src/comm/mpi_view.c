@@ -31,7 +31,7 @@ static Walk walk_to(const View *v, size_t at) {
   return walk;
 }
 
-// The piece at the walk, of at most `most` bytes; moves on behind it.
+// The piece at the walk, of at most `most` bytes; moves on after it.
 static char *walk_on(const View *v, Walk *walk, size_t most, size_t *taken) {
   size_t bytes;
   if (!v->call) {

@@ -1,4 +1,4 @@
-// The engine of the MPI back end: waiting without holding MPI, and the news of a failure.
+// The engine of the MPI back end: waiting without holding MPI, and notices of failure.
 #ifdef PLAIT_MPI
 #include "comm/mpi_wire.h"
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 enum { YIELDS = 500, FIRST_SLEEP = 5000, LONGEST_SLEEP = 200000, LOOKS_PER_NOTICE = 32 };
 
-void wire_pause(const MpiWorld *w, Patience *p) {
+void wire_pause(const MpiWorld *w, Backoff *p) {
   if (p->turns++ < w->spin) return;
   if (p->turns < w->spin + YIELDS) {
     sched_yield();
@@ -24,10 +24,10 @@ void wire_pause(const MpiWorld *w, Patience *p) {
 
 void wire_look(MpiWorld *w) {
   int arrived = 0;
-  if (w->heard || w->told) return;
+  if (w->received_notice || w->notified) return;
   departures_look(w);
   if (MPI_Test(&w->arrival, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived) return;
-  w->heard = 1;
+  w->received_notice = 1;
   w->incoming.message[sizeof w->incoming.message - 1] = 0;
   abort_all(&w->base.abort, w->incoming.code < 0 ? w->incoming.code : PLAIT_FAILED, w->incoming.message);
 }
@@ -42,11 +42,11 @@ int wire_lock_within(MpiWorld *w, long nanoseconds) {
   return pthread_mutex_timedlock(&w->lock, &until) == 0;
 }
 
-void wire_tell(MpiWorld *w) {
+void wire_notify(MpiWorld *w) {
   int code = abort_code(&w->base.abort), gone = 0, status;
   if (!code || !wire_lock_within(w, 1000000000)) return;
-  if (!w->told && !w->heard) {
-    w->told = 1;
+  if (!w->notified && !w->received_notice) {
+    w->notified = 1;
     w->outgoing.code = code;
     w->outgoing.rank = w->rank;
     memcpy(w->outgoing.message, w->base.abort.error.message, sizeof w->outgoing.message);
@@ -66,7 +66,7 @@ int wire_failed(MpiWorld *w, const char *doing, int status) {
   wire_unlock(w);
   snprintf(message, sizeof message, "rank %d on %s: %s: %.300s", w->rank, w->host, doing, text);
   code = abort_all(&w->base.abort, PLAIT_FAILED, message);
-  wire_tell(w);
+  wire_notify(w);
   return code;
 }
 
@@ -116,13 +116,13 @@ int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch) {
 }
 
 int wire_wait(MpiWorld *w, Batch *batch, Awaited whom) {
-  Patience patience = {0};
+  Backoff backoff = {0};
   int done = batch->count == 0, status, code = PLAIT_OK;
   for (int look = 0; !done && !(code = abort_code(&w->base.abort)); look++) {
     int departed = -1;
     wire_lock(w);
     done = batch_test(batch, &status);
-    if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || patience.nanoseconds)) {
+    if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || backoff.nanoseconds)) {
       wire_look(w);
       waiter_sign(whom.waiter);
       departed = departure_find(w, whom);
@@ -130,7 +130,7 @@ int wire_wait(MpiWorld *w, Batch *batch, Awaited whom) {
     wire_unlock(w);
     if (departed >= 0) code = departure_fail(w, whom, departed);
     if (done < 0) code = wire_failed(w, "waiting for another rank", status);
-    if (!done) wire_pause(w, &patience);
+    if (!done) wire_pause(w, &backoff);
   }
   if (code < 0) give_up(w, batch);
   batch->count = 0;

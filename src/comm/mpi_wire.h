@@ -10,7 +10,7 @@ enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_HEARTBEAT 
 
 enum {
   LARGEST_MESSAGE = 1 << 30, // bytes: MPI counts in ints
-  HEAD_COUNTS = 6,
+  HEADER_COUNTS = 6,
   HOST_NAME = 64,
   HEARTBEATS = 2, // ranks that heartbeats are sent to, at most
   FAILURE_SECONDS = 5, // that a failed rank waits for the one who knows why to end the job
@@ -24,13 +24,13 @@ typedef struct Batch {
 } Batch;
 
 // Precedes the elements from one rank to another, so that a mismatch becomes a sentence and not a hang.
-typedef struct Head {
+typedef struct Header {
   uint64_t ticket;
   int32_t kind, dtype, op, root;
   uint64_t nbuffers, total;      // total: elements that follow; of all buffers where a call is not point to point or _v
-  uint64_t counts[HEAD_COUNTS];  // of the first buffers
+  uint64_t counts[HEADER_COUNTS];  // of the first buffers
   uint64_t rest;                 // hash of the other counts
-} Head;
+} Header;
 
 // Sent to all others of a communicator when a rank destroys its handle: what it has issued there until then.
 typedef struct Departure {
@@ -44,20 +44,20 @@ typedef struct Departure {
 typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
 
 // A send whose receiver may not have copied yet.
-typedef struct Letter { Head head; Batch batch; int posted, copied; MPI_Request requests[]; } Letter;
+typedef struct WireMessage { Header header; Batch batch; int posted, copied; MPI_Request requests[]; } WireMessage;
 
 // Messages of one communicator with one peer; all fields under the world's lock.
-typedef struct WireMail {
+typedef struct WireMessageQueue {
   PlaitTimeline timeline; // value v: the first v sends were copied
   struct MpiWorld *world;
   struct MpiComm *comm;
   int peer;
-  struct WireMail *next; // among those with sends under way
+  struct WireMessageQueue *next; // among those with sends under way
   int listed;
-  RecordQueue letters; // that were not copied; the first is send `copied`
+  RecordQueue messages; // that were not copied; the first is send `copied`
   uint64_t sends, receives; // issued
   uint64_t copied;
-} WireMail;
+} WireMessageQueue;
 
 // The pieces of memory that become one message.
 typedef struct Pieces { int *lengths; MPI_Aint *places; size_t capacity; } Pieces; // (capacity) each
@@ -84,10 +84,10 @@ typedef struct MpiWorld {
   RecordQueue departures;   // sent, until they are gone
   int departed;             // how many have arrived
   char *gone;               // (ranks) who has destroyed its last handle
-  int told, heard;         // failed here, and told the others; heard from another rank that it failed
-  pthread_t courier;       // tests the sends that nobody waits for, and sleeps
+  int notified, received_notice; // this rank has sent the others a notice of failure; it has received one
+  pthread_t progress_thread;       // tests the sends that nobody waits for, and sleeps
   pthread_cond_t work;
-  WireMail *pending;
+  WireMessageQueue *pending;
   int stop;
 } MpiWorld;
 
@@ -96,13 +96,13 @@ typedef struct MpiComm {
   struct MpiComm *next;      // of the handles
   uint64_t id;               // the same on all its ranks, of no other communicator
   MPI_Comm comm;
-  WireMail *mail;            // (size) by peer
+  WireMessageQueue *queues;  // (size) by peer
   Departure *left;           // (size) by peer; gone 0: it has not
   Monitor turn;                 // guards `finished`
   uint64_t issued, finished; // collectives
   // Of the collective under way:
-  Head *sent, *got;          // (size)
-  Batch greeting, first[2], second[2];
+  Header *sent, *got;          // (size)
+  Batch headers, first[2], second[2];
   const void **inputs;       // (size)
   char *staging[2];
   size_t staging_bytes;      // of each
@@ -115,15 +115,15 @@ int wire_lock_within(MpiWorld *w, long nanoseconds); // at most 1000000000; 0: i
 static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
 
 // How a thread waits: it looks often, then yields, then sleeps longer and longer. Without the lock.
-typedef struct Patience { int turns; long nanoseconds; } Patience;
-void wire_pause(const MpiWorld *w, Patience *patience);
+typedef struct Backoff { int turns; long nanoseconds; } Backoff;
+void wire_pause(const MpiWorld *w, Backoff *backoff);
 
-// With the lock: has another rank sent word that the world failed (then abort_code is set), or that it has left a communicator?
+// With the lock: has another rank sent a notice that the world failed (then abort_code is set), or that it has left a communicator?
 void wire_look(MpiWorld *w);
-// Without the lock: fails the world with what MPI says (status != MPI_SUCCESS), tells the others; the world's code.
+// Without the lock: fails the world with what MPI says (status != MPI_SUCCESS), notifies the others; the world's code.
 int wire_failed(MpiWorld *w, const char *doing, int status);
-// Without the lock: tells the other ranks why the world failed; only the first call of the rank that knew first does.
-void wire_tell(MpiWorld *w);
+// Without the lock: sends the other ranks the reason why the world failed; only the first call of the rank that knew first does.
+void wire_notify(MpiWorld *w);
 
 MPI_Request *batch_add(Batch *batch); // room for one more
 void batch_reserve(Batch *batch, int requests);
@@ -155,16 +155,16 @@ void pieces_reserve(MpiWorld *w, size_t pieces);
 // Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. MPI's code.
 int wire_post(const MpiComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag, int receive);
 
-// Heads (mpi_head.c) ------------------------------------------------------------------------------------------------
+// Headers (mpi_header.c) ------------------------------------------------------------------------------------------------
 
 typedef enum Ends { NOBODY, EVERYBODY, ROOT } Ends; // of the others; ROOT: nobody, where this rank is the root
 
-Head head_of(const MpiComm *c, const CommCall *call, int peer);
-// Is `head`, from `peer`, of the same call as this one? Otherwise the world fails with a sentence that names both.
-int head_check(MpiComm *c, const CommCall *call, int peer, const Head *head);
-int head_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer);
-int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from); // sends and expects heads
-int head_await(MpiComm *c, const CommCall *call, Ends from);          // waits for them and checks them
+Header header_of(const MpiComm *c, const CommCall *call, int peer);
+// Is `header`, from `peer`, of the same call as this one? Otherwise the world fails with a sentence that names both.
+int header_check(MpiComm *c, const CommCall *call, int peer, const Header *header);
+int header_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer);
+int header_exchange(MpiComm *c, const CommCall *call, Ends to, Ends from); // sends and expects headers
+int header_await(MpiComm *c, const CommCall *call, Ends from);          // waits for them and checks them
 int wire_tag(const MpiComm *c, const CommCall *call);
 
 // Departures (mpi_departure.c) --------------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ int wire_collective(MpiComm *c, const CommCall *call); // mpi_collective.c: ever
 int wire_reduction(MpiComm *c, const CommCall *call);  // mpi_reduction.c: all_reduce, reduce_scatter, reduce
 void wire_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced); // as comm_reserve_collective
 
-void wire_mail_init(WireMail *mail, MpiComm *c, int peer); // mpi_mail.c
-void wire_mail_free(WireMail *mail);
-void wire_mail_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
-void wire_mail_issue(MpiComm *c, CommCall *call, PlaitEvent *sent);
+void wire_message_queue_init(WireMessageQueue *queue, MpiComm *c, int peer); // mpi_message.c
+void wire_message_queue_free(WireMessageQueue *queue);
+void wire_message_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
+void wire_message_issue(MpiComm *c, CommCall *call, PlaitEvent *sent);
 int wire_send(MpiComm *c, const CommCall *call);
 int wire_receive(MpiComm *c, const CommCall *call);
-void *wire_courier(void *world); // the thread
+void *wire_progress(void *world); // the thread

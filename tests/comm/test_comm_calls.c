@@ -243,7 +243,7 @@ static int wrong_message(Ranks *ranks, PlaitComm *comm, int rank) {
   return code ? code : plait_event_wait(sent);
 }
 
-static int letter_to_myself(Ranks *ranks, PlaitComm *comm, int rank) {
+static int message_to_myself(Ranks *ranks, PlaitComm *comm, int rank) {
   float x = 0;
   return plait_send(comm, &(PlaitBuffer){&x, NULL, 1}, 1, PLAIT_FP32, rank, NULL, NULL);
 }
@@ -255,7 +255,7 @@ static void test_messages(void **state) {
   expect_pass(5, pipeline);
   expect_pass(2, issue_order);
   EXPECT_FAILURE(2, wrong_message, "rank 0 calls send of 8 fp32 to 1", "rank 1 calls recv of 7 fp32 from 0");
-  EXPECT_FAILURE(1, letter_to_myself, "rank 0: send to itself");
+  EXPECT_FAILURE(1, message_to_myself, "rank 0: send to itself");
 }
 
 // Communicators -----------------------------------------------------------------------------------------------------
