@@ -7,7 +7,7 @@
 enum {
   PATIENCE = 200000, // ns before a thread that waits looks for other work: a shorter wait is not worth what that does to the caches
   NAP = 100000,      // ns between two looks where there is none
-  SIGN = 100000000,  // ns between two signs of life of a thread that sleeps
+  SIGN = 100000000,  // ns after which a thread that sleeps shows again that it is alive
   LOOKS = 500        // after a piece of work, before the next nap: as long as other waits spin
 };
 

@@ -1,8 +1,9 @@
-// A thread that looks at clocks: each rank's own, and what it hears of the ranks in other processes.
+// A thread that looks at clocks: each rank's own, and the heartbeats of ranks in other processes.
 #include "runtime/watchdog.h"
 #include "base/thread.h"
 #include "comm/comm.h"
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,11 +18,13 @@ static const struct { const char *key, *doing; } activities[] = {
 #undef ACTIVITY
 };
 
-enum { COLLECTORS = 2 }; // ranks that hear of all others; two, because the first may be the one that stands still
+enum { COLLECTORS = 2 }; // ranks that receive the heartbeats of all others; two, because the first may be the one that stands still
 static const double longest_wait = 1, shortest_wait = 0.05, grace = 3; // seconds
-// A heartbeat is as old as this when the rank freezes, at most; many ranks send theirs less often, for the sake of those that hear them.
-static const double frozen = 0.35; // who is in a call and shows no sign of life for longer; others do so every 0.1 s
+// Between two heartbeats of a process; where ranks are many each sends fewer, for the sake of those that receive them.
 static const double heartbeat_wait = 0.1, heartbeat_wait_per_rank = 0.001;
+// A thread in a call shows every 0.1 s that it runs. One that has not for a quarter of the smallest limit, and no less than this, is
+// frozen: on a machine with too much to do a thread may come late, but not for so long.
+static const double shortest_frozen = 0.35;
 
 // What is known of a rank. Of those in this process it is set by themselves.
 typedef struct Seen {
@@ -29,7 +32,7 @@ typedef struct Seen {
   _Atomic int64_t step;
   _Atomic double since; // when the activity began, by this process's clock
   _Atomic int thread;   // of a rank in this process: the system's number of its thread
-  double heard;         // when its last heartbeat came, of a rank in another process; at first when watching began
+  double received;      // when its last heartbeat came, of a rank in another process; at first when watching began
   double alive;         // of a rank in this process: when it was last seen that its thread is not frozen in a call
   uint64_t call;        // its last call, as in comm.h
   char host[64];
@@ -37,7 +40,7 @@ typedef struct Seen {
 
 struct Watchdog {
   PlaitWorld *world;
-  double limit[ACTIVITY_COUNT], wait;
+  double limit[ACTIVITY_COUNT], wait, frozen; // frozen: seconds after which a thread is
   int ranks, first, count;
   Seen *seen; // (ranks)
   pthread_t thread;
@@ -86,12 +89,12 @@ static char state_of(const Watchdog *w, int rank) {
 
 static int known(const Watchdog *w, int rank) { return is_here(w, rank) || collects(w); }
 static int is_silent(const Watchdog *w, int rank) {
-  return !is_here(w, rank) && collects(w) && now() - w->seen[rank].heard > 3 * w->wait + 1;
+  return !is_here(w, rank) && collects(w) && now() - w->seen[rank].received > 3 * w->wait + 1;
 }
 
 static int is_frozen(const Seen *s) { return comm_last_runs(s->call) && !comm_last_waits(s->call); }
 
-// A rank that no word comes from, else one that is frozen in a call (and does not sleep there, which one does who waits for a lock that a
+// A rank without heartbeats, else one that is frozen in a call (and does not sleep there, which one does who waits for a lock that a
 // frozen one has), else one that is not waiting for others, else one that is behind the others.
 static int more_to_blame(const Watchdog *w, int a, int b) {
   const Seen *x = &w->seen[a], *y = &w->seen[b];
@@ -112,7 +115,7 @@ static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   comm_last_describe(s->call, call, sizeof call);
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && step_of(&w->seen[r]) > newest) newest = step_of(&w->seen[r]);
-  int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host, is_silent(w, rank) ? "gives no sign of life" : "stands still",
+  int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host, is_silent(w, rank) ? "sends no heartbeats" : "stands still",
                    now() - since_of(s), activities[activity_of(s)].doing);
   int64_t step = step_of(s);
   if (step > 0 && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, " %lld", (long long)step);
@@ -136,7 +139,7 @@ static void end_run(Watchdog *w, int passed) {
 
 // Watching ------------------------------------------------------------------------------------------------------------
 
-// Ranks that do not hear of the others know less: they report only if those who know more do not.
+// Ranks that receive no heartbeats know less: they report only if those who know more do not.
 static int passed_limit(const Watchdog *w) {
   double time = now(), patience = w->count < w->ranks && !collects(w) ? grace : w->first ? grace / 2 : 0;
   for (int r = 0; r < w->ranks; r++) {
@@ -148,14 +151,14 @@ static int passed_limit(const Watchdog *w) {
   return -1;
 }
 
-static void hear(void *context, const Heartbeat *h) {
+static void receive(void *context, const Heartbeat *h) {
   Watchdog *w = context;
   if (h->rank < 0 || h->rank >= w->ranks || h->activity < 0 || h->activity >= ACTIVITY_COUNT || is_here(w, h->rank)) return;
   Seen *s = &w->seen[h->rank];
-  s->heard = now();
+  s->received = now();
   atomic_store(&s->activity, h->activity);
   atomic_store(&s->step, h->step);
-  atomic_store(&s->since, s->heard - h->seconds);
+  atomic_store(&s->since, s->received - h->seconds);
   s->call = h->call;
   memcpy(s->host, h->host, sizeof s->host);
   s->host[sizeof s->host - 1] = 0;
@@ -165,7 +168,7 @@ static void exchange_heartbeats(Watchdog *w) {
   const Seen *mine = &w->seen[w->first];
   Heartbeat h = {.rank = w->first, .activity = activity_of(mine), .step = step_of(mine), .seconds = now() - since_of(mine), .call = mine->call};
   memcpy(h.host, mine->host, sizeof h.host);
-  world_heartbeat(w->world, &h, COLLECTORS, hear, w);
+  world_heartbeat(w->world, &h, COLLECTORS, receive, w);
 }
 
 // Who is in a call waits for others, unless its thread is frozen there: it shows now and then that it is not.
@@ -177,7 +180,7 @@ static void look_at_own(Watchdog *w) {
     s->call = comm_last(w->world, r, &alive);
     if (!comm_last_runs(s->call) || comm_last_set_waits(s->call) != comm_last_set_waits(before)) s->alive = time; // it has moved
     else if (alive > s->alive) s->alive = alive;
-    if (comm_last_runs(s->call) && time - s->alive < frozen + w->wait) s->call = comm_last_set_waits(s->call);
+    if (comm_last_runs(s->call) && time - s->alive < w->frozen) s->call = comm_last_set_waits(s->call);
   }
 }
 
@@ -196,7 +199,7 @@ static void *watch(void *argument) {
     if (w->stop) break;
     look_at_own(w);
     if (w->count < w->ranks) exchange_heartbeats(w);
-    // Who was stopped itself knows nothing of the others until it has heard of them again.
+    // Who was stopped itself knows nothing of the others until their next heartbeats have come.
     if (now() - before > 3 * w->wait + 1) resumed = now();
     int rank = resumed && now() - resumed < grace ? -1 : passed_limit(w);
     if (rank >= 0) end_run(w, rank);
@@ -213,14 +216,14 @@ static int any_limit(const WatchdogLimits *limits) {
 }
 
 static void set_limits(Watchdog *w, const WatchdogLimits *limits) {
-  w->wait = longest_wait;
+  double least = HUGE_VAL, heartbeats = fmax(heartbeat_wait, heartbeat_wait_per_rank * w->ranks);
   for (int p = 0; p < ACTIVITY_END; p++) {
-    double limit = w->limit[p] = limits->seconds[p];
-    if (limit > 0 && limit / 10 < w->wait) w->wait = limit / 10;
+    w->limit[p] = limits->seconds[p];
+    if (w->limit[p] > 0) least = fmin(least, w->limit[p]);
   }
-  if (w->wait < shortest_wait) w->wait = shortest_wait;
-  double heartbeats = heartbeat_wait > heartbeat_wait_per_rank * w->ranks ? heartbeat_wait : heartbeat_wait_per_rank * w->ranks;
-  if (w->count < w->ranks && w->wait > heartbeats) w->wait = heartbeats;
+  w->wait = fmax(shortest_wait, fmin(longest_wait, least / 10));
+  if (w->count < w->ranks) w->wait = fmin(w->wait, heartbeats);
+  w->frozen = fmax(shortest_frozen + w->wait, least / 4);
 }
 
 static void destroy(Watchdog *w) {
@@ -238,10 +241,10 @@ int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, 
   set_limits(w, limits);
   w->seen = xcalloc((size_t)w->ranks, sizeof *w->seen);
   for (int r = 0; r < w->ranks; r++) {
-    strcpy(w->seen[r].host, "a host that has not told its name");
+    strcpy(w->seen[r].host, "a host whose name is not known");
     if (is_here(w, r)) gethostname(w->seen[r].host, sizeof w->seen[r].host - 1);
     watchdog_enter(w, r, ACTIVITY_START, 0);
-    w->seen[r].heard = w->seen[r].alive = now();
+    w->seen[r].received = w->seen[r].alive = now();
   }
   if (count < w->ranks) exchange_heartbeats(w); // the others learn the host's name
   pthread_mutex_init(&w->lock, NULL);

@@ -1,4 +1,4 @@
-// Heartbeats arrive whatever the other threads of a process do in MPI, and who listens now and then hears the newest of each rank.
+// Heartbeats arrive whatever the other threads of a process do in MPI, and who receives now and then has the newest of each rank.
 #include "base/error.h"
 #include "comm/comm.h"
 #include <pthread.h>
@@ -23,7 +23,7 @@ static void *busy(void *argument) {
   return NULL;
 }
 
-static void hear(void *context, const Heartbeat *h) {
+static void receive(void *context, const Heartbeat *h) {
   int64_t *step = context;
   CHECK(h->rank > 0 && h->step > step[h->rank], "rank %d: step %lld after %lld", h->rank, (long long)h->step, (long long)step[h->rank]);
   step[h->rank] = h->step;
@@ -40,13 +40,13 @@ int main(void) {
   CHECK(!pthread_create(&thread, NULL, busy, NULL));
   for (int beat = 1; beat <= BEATS; beat++, usleep(5000)) {
     Heartbeat h = {.rank = rank, .step = beat};
-    if (rank) world_heartbeat(world, &h, 1, hear, step);
+    if (rank) world_heartbeat(world, &h, 1, receive, step);
   }
   if (!rank) { // all at once: who took one a look would need as many looks as there were heartbeats
     sleep(2);
-    world_heartbeat(world, &(Heartbeat){.rank = 0}, 1, hear, step);
+    world_heartbeat(world, &(Heartbeat){.rank = 0}, 1, receive, step);
     for (int r = 1; r < n; r++) missing += step[r] != BEATS;
-    printf("of %d other ranks %d not heard to the last\n", n - 1, missing);
+    printf("of %d other ranks the last heartbeats of %d are missing\n", n - 1, missing);
   }
   atomic_store(&stop, 1);
   pthread_join(thread, NULL);

@@ -109,11 +109,11 @@ static void run(const WatchdogLimits *limits, int lazy, How how, double seconds)
   plait_world_destroy(job.world);
 }
 
-// Runs it in a process of its own; what that says on stderr comes to `text`. Returns its exit status, -1 for none.
-static int watched(const WatchdogLimits *limits, int lazy, How how, double seconds, char *text, size_t size) {
-  int ends[2], status;
-  size_t used = 0;
-  ssize_t n;
+// A process of its own, and where what it says on stderr comes from.
+typedef struct Watched { pid_t child; int end; } Watched;
+
+static Watched begin(const WatchdogLimits *limits, int lazy, How how, double seconds) {
+  int ends[2];
   assert_int_equal(pipe(ends), 0);
   fflush(NULL);
   pid_t child = fork();
@@ -125,11 +125,23 @@ static int watched(const WatchdogLimits *limits, int lazy, How how, double secon
     _exit(0);
   }
   close(ends[1]);
-  while (used + 1 < size && (n = read(ends[0], text + used, size - 1 - used)) > 0) used += (size_t)n;
+  return (Watched){child, ends[0]};
+}
+
+// Its exit status, -1 for none.
+static int finish(Watched w, char *text, size_t size) {
+  int status;
+  size_t used = 0;
+  ssize_t n;
+  while (used + 1 < size && (n = read(w.end, text + used, size - 1 - used)) > 0) used += (size_t)n;
   text[used] = 0;
-  close(ends[0]);
-  assert_int_equal(waitpid(child, &status, 0), child);
+  close(w.end);
+  assert_int_equal(waitpid(w.child, &status, 0), w.child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int watched(const WatchdogLimits *limits, int lazy, How how, double seconds, char *text, size_t size) {
+  return finish(begin(limits, lazy, how, seconds), text, size);
 }
 
 static void test_names_the_rank(void **state) {
@@ -156,10 +168,13 @@ static void test_blames_who_does_not_wait(void **state) {
 // that call; none that waits for it is named, although they have waited longer.
 static void test_names_who_computes(void **state) {
   char text[1024], named[64];
-  WatchdogLimits limits = {{[ACTIVITY_STEP] = 0.8}}; // a frozen thread is found after half a second
+  WatchdogLimits limits = {{[ACTIVITY_STEP] = 4}}; // a thread that has been frozen for a second is found
+  Watched child[HOWS][RANKS];
+  for (int how = AHEAD_ON_STREAM; how < HOWS; how++)
+    for (int lazy = 0; lazy < RANKS; lazy++) child[how][lazy] = begin(&limits, lazy, (How)how, MOST_SECONDS);
   for (int how = AHEAD_ON_STREAM; how < HOWS; how++)
     for (int lazy = 0; lazy < RANKS; lazy++) {
-      assert_int_equal(watched(&limits, lazy, (How)how, MOST_SECONDS, text, sizeof text), 1);
+      assert_int_equal(finish(child[how][lazy], text, sizeof text), 1);
       snprintf(named, sizeof named, "plait: rank %d on ", lazy);
       const char *did = how == FROZEN_IN_CALL ? "barrier (call 3 of a communicator of 3 ranks), is under way" : "barrier (call 2 of a communicator of 3 ranks), is done";
       const char *const words[] = {named, "stands still", "computing a step 3", did};
