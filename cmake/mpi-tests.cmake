@@ -1,13 +1,15 @@
 # Tests under mpirun (tests/mpi/): the programs of tests/comm with processes for ranks, and plait train itself.
-foreach(name comm comm_calls)
+foreach(name comm comm_calls departure)
   add_executable(mpi_${name} tests/comm/test_${name}.c tests/mpi/ranks_mpi.c)
   target_include_directories(mpi_${name} PRIVATE tests/comm)
   target_link_libraries(mpi_${name} plait_library PkgConfig::CMOCKA)
 endforeach()
-foreach(name failures large by_hand)
+foreach(name failures large by_hand memory heartbeats)
   add_executable(mpi_${name} tests/mpi/${name}.c)
   target_link_libraries(mpi_${name} plait_library)
 endforeach()
+
+target_link_options(mpi_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) # it counts them
 
 file(GLOB PLAIT_MPI_SCRIPTS CONFIGURE_DEPENDS tests/mpi/mpi_*.sh)
 foreach(script ${PLAIT_MPI_SCRIPTS})

@@ -17,7 +17,7 @@
 //
 // Streams: with stream NULL a call returns when it is done here (event may be NULL). With a stream it returns at once and
 // the stream's thread runs it after the calls before it. Calls on one handle run in the order of issue, whatever streams
-// they are on. After every stream and entry has been used once, calls allocate nothing.
+// they are on. Memory for the calls that are under way is kept: who has had as many, with as long lists, allocates nothing.
 #pragma once
 #include "plait/api.h"
 #include "plait/error.h"
@@ -92,7 +92,9 @@ int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *
 // ranks, which must pass the same list. A rank that is in several creates them in an order without cycles.
 // `world` is any handle of this rank. The communicator may be destroyed before or after it.
 int plait_comm_create(PlaitComm *world, const int *ranks, int n, PlaitComm **comm, PlaitError *error);
-void plait_comm_destroy(PlaitComm *comm); // this rank's handle, with nothing under way; does not wait; NULL is fine
+// This rank's handle, with nothing under way; does not wait; NULL is fine. Others may still be finishing this rank's last call. If
+// one of them waits for a call or message that this rank has not issued, the world fails with a sentence that names this rank.
+void plait_comm_destroy(PlaitComm *comm);
 
 int plait_comm_rank(const PlaitComm *comm);
 int plait_comm_size(const PlaitComm *comm);

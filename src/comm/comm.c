@@ -42,28 +42,26 @@ void comm_describe(const CommCall *call, char *text, size_t size) {
            traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
 }
 
-// What a rank did last -----------------------------------------------------------------------------------------------
+// Calls under way -----------------------------------------------------------------------------------------------------
 
-enum { LAST_WAITS = 1, LAST_KIND = 1, LAST_SIZE = 8, LAST_TICKET = 24 }; // shifts; the kind is stored plus 1
+static LastCall *last_of(const PlaitComm *comm) { return &comm->world->last[comm->ranks[comm->rank]]; }
 
-int comm_run(PlaitComm *comm, const CommCall *call) {
-  _Atomic uint64_t *last = &comm->world->last[comm->ranks[comm->rank]];
-  uint64_t word = (uint64_t)(call->kind + 1) << LAST_KIND | (uint64_t)(comm->size & 0xffff) << LAST_SIZE | (call->ticket + 1) << LAST_TICKET;
-  atomic_store_explicit(last, word | LAST_WAITS, memory_order_relaxed);
+int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
+  _Atomic uint64_t *last = on_stream ? &last_of(comm)->stream : &last_of(comm)->own;
+  uint64_t word = last_call_word(call->kind, comm->size, call->ticket + 1);
+  last_call_set(last, word | LAST_CALL_RUNS);
   int code = comm->backend->run(comm, call);
-  atomic_store_explicit(last, word, memory_order_relaxed);
+  last_call_set(last, word);
   return code;
 }
 
-uint64_t comm_last(const PlaitWorld *world, int rank) { return atomic_load_explicit(&world->last[rank], memory_order_relaxed); }
-int comm_last_waits(uint64_t last) { return last & LAST_WAITS; }
-
-void comm_last_describe(uint64_t last, char *text, size_t size) {
-  unsigned kind = (unsigned)(last >> LAST_KIND & 0x7f) - 1;
-  if (kind >= COMM_KIND_COUNT) snprintf(text, size, "it has not called any collective");
-  else
-    snprintf(text, size, "its last collective, %s (call %llu of a communicator of %d ranks), %s", comm_traits[kind].name,
-             (unsigned long long)(last >> LAST_TICKET), (int)(last >> LAST_SIZE & 0xffff), comm_last_waits(last) ? "waits for others" : "is done");
+int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
+  if (!timeline->last) return timeline->wait(timeline, value, timeline->waiter);
+  uint64_t before = last_call_get(&timeline->last->own), word = timeline->peers ? last_call_word(COMM_SEND, timeline->peers, value) : LAST_CALL_STREAM;
+  last_call_set(&timeline->last->own, word | LAST_CALL_RUNS);
+  int code = timeline->wait(timeline, value, timeline->waiter);
+  last_call_set(&timeline->last->own, before);
+  return code;
 }
 
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
@@ -76,15 +74,12 @@ void world_free(PlaitWorld *world) {
   free(world->last);
 }
 
-void world_pulse_send(PlaitWorld *world, const Pulse *pulse, int to) {
-  if (world->backend->pulse_send) world->backend->pulse_send(world, pulse, to);
-}
-int world_pulse_receive(PlaitWorld *world, Pulse *pulse) {
-  return world->backend->pulse_receive ? world->backend->pulse_receive(world, pulse) : 0;
+void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
+  if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, received, context);
 }
 
 void world_end(PlaitWorld *world, int status, const char *message) {
-  fprintf(stderr, "plait: %s\n", message);
+  fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "", message); // a progress line may be open on the terminal
   if (world->backend->end) world->backend->end(world, status);
   _exit(status);
 }
@@ -105,11 +100,23 @@ static int fail_world(PlaitWorld *world, int code, const char *message) {
 }
 void plait_world_abort(PlaitWorld *world, const char *message) { fail_world(world, PLAIT_FAILED, message); }
 
+int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
+  char message[512], text[160];
+  int rank = comm->ranks[departed];
+  comm_describe(call, text, sizeof text);
+  snprintf(message, sizeof message, "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s (%s %llu%s)",
+           rank, comm->size, comm->ranks[comm->rank], text, call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
+           (unsigned long long)call->ticket + 1, call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
+  return fail_world(comm->world, PLAIT_FAILED, message);
+}
+
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
   *comm = NULL;
   if (rank < 0 || rank >= world->ranks)
     return error_set(error, PLAIT_BAD_INPUT, "rank %d is not in a world of %d ranks", rank, world->ranks);
-  return world->backend->comm_world(world, rank, comm, error);
+  int code = world->backend->comm_world(world, rank, comm, error);
+  if (!code) (*comm)->waiter.alive = &world->last[rank].own_alive;
+  return code;
 }
 
 int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, PlaitError *error) {
@@ -124,12 +131,23 @@ int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm,
     found |= ranks[i] == me;
   }
   if (!found) return error_set(error, PLAIT_BAD_INPUT, "rank %d creates a communicator that it is not in", me);
+  uint64_t before = last_call_get(&last_of(any)->own);
+  last_call_set(&last_of(any)->own, last_call_word(LAST_CALL_CREATE, n, 0) | LAST_CALL_RUNS);
   int code = any->backend->comm_create(any, ranks, n, comm, error);
-  if (!code) (*comm)->idle = any->idle;
+  last_call_set(&last_of(any)->own, before);
+  if (!code) (*comm)->waiter = any->waiter;
   return code;
 }
 
-void comm_set_idle(PlaitComm *comm, Idle idle) { comm->idle = idle; }
+void comm_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced) {
+  if (comm->backend->reserve_collective) comm->backend->reserve_collective(comm, buffers, reduced);
+}
+
+void comm_reserve_messages(PlaitComm *comm, int peer, size_t messages, size_t buffers) {
+  comm->backend->reserve_messages(comm, peer, messages, buffers);
+}
+
+void comm_set_idle(PlaitComm *comm, Idle idle) { comm->waiter.idle = idle; }
 
 void plait_comm_destroy(PlaitComm *comm) {
   if (comm) comm->backend->comm_destroy(comm);
@@ -142,7 +160,7 @@ const char *plait_comm_error(const PlaitComm *comm) {
 }
 
 int plait_event_wait(PlaitEvent event) {
-  return event.timeline ? event.timeline->wait(event.timeline, event.value, event.timeline->idle) : PLAIT_OK;
+  return event.timeline ? timeline_wait(event.timeline, event.value) : PLAIT_OK;
 }
 int plait_event_done(PlaitEvent event) {
   return event.timeline ? event.timeline->done(event.timeline, event.value) : 1;
@@ -185,10 +203,11 @@ static const char *problem_v(const PlaitComm *comm, const CommCall *call) {
   return received && !call->buffers->recv ? "has no recv memory" : NULL;
 }
 
+// *index: the buffer that it is about; SIZE_MAX: none.
 static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStream *stream, size_t *index) {
   const CommTraits *traits = &comm_traits[call->kind];
   int is_v = call->kind == COMM_ALL_GATHER_V || call->kind == COMM_ALL_TO_ALL_V;
-  *index = 0;
+  *index = SIZE_MAX;
   if ((unsigned)call->dtype >= PLAIT_DTYPE_COUNT) return "has an unknown dtype";
   if (traits->reduces && (unsigned)call->op >= PLAIT_OP_COUNT) return "has an unknown operation";
   if (traits->reduces && call->op == PLAIT_MEAN && !dtype_is_float((Dtype)call->dtype)) return "takes a mean of integers";
@@ -204,11 +223,26 @@ static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStr
   return NULL;
 }
 
+// The arguments of a call that is refused, by name; a number only where there is no name.
+static void describe_arguments(const PlaitComm *comm, const CommCall *call, size_t index, char *text, size_t size) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  int is_message = call->kind == COMM_SEND || call->kind == COMM_RECV;
+  char dtype[32], op[32] = "", root[48] = "", buffer[64] = "";
+  if ((unsigned)call->dtype < PLAIT_DTYPE_COUNT) snprintf(dtype, sizeof dtype, "%s", dtype_name((Dtype)call->dtype));
+  else snprintf(dtype, sizeof dtype, "dtype number %d", (int)call->dtype);
+  if (traits->reduces && (unsigned)call->op < PLAIT_OP_COUNT) snprintf(op, sizeof op, ", %s", op_names[call->op]);
+  else if (traits->reduces) snprintf(op, sizeof op, ", operation number %d", (int)call->op);
+  if (traits->rooted || is_message)
+    snprintf(root, sizeof root, ", %s %d of %d ranks", is_message ? "peer" : "root", call->root, comm->size);
+  if (index != SIZE_MAX) snprintf(buffer, sizeof buffer, ", buffer %zu of %zu", index, call->nbuffers);
+  snprintf(text, size, "%s%s%s%s", dtype, op, root, buffer);
+}
+
 // A bad argument fails the world: the other ranks would wait for this call forever.
 static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const char *text) {
-  char message[256];
-  snprintf(message, sizeof message, "rank %d: %s %s (buffer %zu, dtype %d, op %d, root or peer %d)",
-           comm->ranks[comm->rank], comm_traits[call->kind].name, text, index, (int)call->dtype, (int)call->op, call->root);
+  char message[384], arguments[192];
+  describe_arguments(comm, call, index, arguments, sizeof arguments);
+  snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text, arguments);
   return fail_world(comm->world, PLAIT_BAD_INPUT, message);
 }
 
@@ -218,9 +252,9 @@ static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEven
   if (event) *event = (PlaitEvent){0};
   if (text) return refuse(comm, call, index, text);
   PlaitEvent *sent = call->kind == COMM_SEND ? event : NULL;
-  call->idle = stream ? NULL : &comm->idle; // a stream's thread has nothing else to do
+  call->waiter = &comm->waiter; // a stream sets its own
   comm->backend->issue(comm, call, sent);
-  if (!stream) return comm_run(comm, call);
+  if (!stream) return comm_run(comm, call, 0);
   stream_push(stream, comm, call, sent ? NULL : event);
   return PLAIT_OK;
 }

@@ -1,29 +1,31 @@
 // Inside of the local back end: ranks are threads of one process and reach each other's memory.
 #pragma once
 #include "comm/comm.h"
+#include "comm/record_queue.h"
 
 // A send that waits for its receive. The list is a copy: the sender's may be gone.
-typedef struct LocalLetter {
-  PlaitBuffer *buffers;
-  size_t capacity;
+typedef struct LocalMessage {
   CommCall call;
   int ready; // posted: a stream may issue long before it posts
-} LocalLetter;
+  PlaitBuffer buffers[];
+} LocalMessage;
 
-// Messages of one communicator from one rank to another; all fields under the receiver's gate.
-typedef struct LocalMail {
+// Messages of one communicator from one rank to another; all fields under the receiver's monitor.
+typedef struct LocalMessageQueue {
   PlaitTimeline timeline; // value v: the first v messages were copied
-  Gate *gate;
-  LocalLetter **ring; // (capacity) message i at i % capacity; letters stay where they are when it grows
-  size_t capacity;
+  struct LocalGroup *group;
+  Monitor *monitor;
+  RecordQueue messages; // that were not copied; the first is message `done`
   uint64_t sends, receives; // issued
   uint64_t done;
   int copying;
-} LocalMail;
+  int sender_left, receiver_left; // they have destroyed their handles
+} LocalMessageQueue;
 
 // What the ranks of one communicator share.
 typedef struct LocalGroup {
   PlaitWorld *world;
+  const CommBackend *backend;
   struct LocalGroup *next; // among those that still wait for ranks
   int n, joined;
   atomic_int handles;
@@ -33,12 +35,14 @@ typedef struct LocalGroup {
   _Alignas(64) _Atomic uint64_t arrived; // the bit LEFT: a rank has left before all came, nobody may use its memory
   _Alignas(64) _Atomic uint64_t opened;
   _Alignas(64) _Atomic uint64_t finished;
-  _Alignas(64) atomic_int sleepers;      // that wait at the gate for one of these
-  Gate gate;
+  _Alignas(64) atomic_int sleepers;      // that wait for one of these
+  Monitor monitor;
   int verdict, done_by_last;             // of the collective under way: written before it is opened
   const CommCall **calls;                // (n)
-  Gate *inbox;                                     // (n) by receiver
-  LocalMail *mail;                                 // (n, n) by receiver, sender
+  _Atomic uint64_t *left;                // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
+  atomic_int departures;                 // how many of these are set
+  Monitor *message_monitor;              // (n) by receiver
+  LocalMessageQueue *queues;                       // (n, n) by receiver, sender
 } LocalGroup;
 
 typedef struct LocalComm {
@@ -47,8 +51,10 @@ typedef struct LocalComm {
   _Atomic uint64_t issued, finished; // collectives
 } LocalComm;
 
-void local_mail_init(LocalMail *mail, Gate *inbox);
-void local_mail_free(LocalMail *mail);
-void local_mail_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
-int local_mail_send(LocalComm *comm, const CommCall *call);
-int local_mail_receive(LocalComm *comm, const CommCall *call);
+void local_message_queue_init(LocalMessageQueue *queue, LocalGroup *group, Monitor *monitor);
+void local_message_queue_free(LocalMessageQueue *queue);
+void local_message_reserve(PlaitComm *comm, int peer, size_t messages, size_t buffers);
+void local_message_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent);
+int local_message_send(LocalComm *comm, const CommCall *call);
+int local_message_receive(LocalComm *comm, const CommCall *call);
+void local_message_leave(LocalComm *comm); // this rank's handle is about to be destroyed

@@ -34,7 +34,7 @@ static int post_parts(MpiComm *c, const CommCall *call, Ends ends, int receive) 
   wire_lock(w);
   for (int i = 1; i < n && status == MPI_SUCCESS; i++) { // each begins with another, or all would crowd one rank
     int peer = (c->base.rank + (receive ? n - i : i)) % n;
-    if (!head_includes(c, call, ends, peer)) continue;
+    if (!header_includes(c, call, ends, peer)) continue;
     View view = part_for(c, call, peer, receive);
     status = wire_post(c, &c->first[0], &view, 0, view.bytes, peer, tag, receive);
   }
@@ -45,15 +45,15 @@ static int post_parts(MpiComm *c, const CommCall *call, Ends ends, int receive) 
 // The sends are posted before it is known what the others call: they do no harm there.
 static int exchange(MpiComm *c, const CommCall *call, Ends to, Ends from) {
   int is_root = call->root == c->base.rank, rooted = comm_traits[call->kind].rooted;
-  int code = head_greet(c, call, to, from);
+  int code = header_exchange(c, call, to, from);
   if (!code) code = post_parts(c, call, to, 0);
-  if (!code) code = head_await(c, call, from);
+  if (!code) code = header_await(c, call, from);
   if (!code) code = post_parts(c, call, from, 1);
   if (!code && (!rooted || is_root)) {
     View send = part_for(c, call, c->base.rank, 0), recv = part_for(c, call, c->base.rank, 1);
     view_copy(&recv, &send);
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -67,19 +67,19 @@ static int send_to(MpiComm *c, const CommCall *call, Batch *batch, const View *v
   return status == MPI_SUCCESS ? PLAIT_OK : wire_failed(w, comm_traits[call->kind].name, status);
 }
 
-// A head with the data behind it.
+// A header, then the data.
 static int pass_on(MpiComm *c, const CommCall *call, const View *view, int peer) {
-  c->sent[peer] = head_of(c, call, peer);
-  View head = view_memory(&c->sent[peer], sizeof(Head));
-  int code = send_to(c, call, &c->first[0], &head, 0, head.bytes, peer, 0);
+  c->sent[peer] = header_of(c, call, peer);
+  View header = view_memory(&c->sent[peer], sizeof(Header));
+  int code = send_to(c, call, &c->first[0], &header, 0, header.bytes, peer, 0);
   return code ? code : send_to(c, call, &c->first[0], view, 0, view->bytes, peer, 0);
 }
 
 static int take_head(MpiComm *c, const CommCall *call, int peer) {
-  View head = view_memory(&c->got[peer], sizeof(Head));
-  int code = send_to(c, call, &c->greeting, &head, 0, head.bytes, peer, 1);
-  if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
-  return code ? code : head_check(c, call, peer, &c->got[peer]);
+  View header = view_memory(&c->got[peer], sizeof(Header));
+  int code = send_to(c, call, &c->headers, &header, 0, header.bytes, peer, 1);
+  if (!code) code = wire_wait_call(c, call, &c->headers);
+  return code ? code : header_check(c, call, peer, &c->got[peer]);
 }
 
 // Down a binomial tree whose ranks are counted from the root.
@@ -89,12 +89,12 @@ static int broadcast_tree(MpiComm *c, const CommCall *call, const View *view) {
   if (me) {
     int parent = (c->base.rank - step + n) % n;
     code = take_head(c, call, parent);
-    if (!code) code = send_to(c, call, &c->greeting, view, 0, view->bytes, parent, 1);
-    if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+    if (!code) code = send_to(c, call, &c->headers, view, 0, view->bytes, parent, 1);
+    if (!code) code = wire_wait_call(c, call, &c->headers);
   }
   for (step /= 2; step && !code; step /= 2)
     if (me + step < n) code = pass_on(c, call, view, (c->base.rank + step) % n);
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -120,20 +120,20 @@ static int broadcast_shares(MpiComm *c, const CommCall *call, const View *view) 
   }
   if (!is_root) {
     code = take_head(c, call, call->root);
-    if (!code) code = send_to(c, call, &c->greeting, view, mine, mine_end, call->root, 1);
+    if (!code) code = send_to(c, call, &c->headers, view, mine, mine_end, call->root, 1);
     share_of(view, n, call->root, &from, &to);
     if (!code) code = send_to(c, call, &c->first[0], view, from, to, call->root, 1);
     for (int p = 0; p < n && !code; p++) { // receives first: they are then in place when the data comes
       share_of(view, n, p, &from, &to);
       if (p != me && p != call->root) code = send_to(c, call, &c->first[0], view, from, to, p, 1);
     }
-    if (!code) code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+    if (!code) code = wire_wait_call(c, call, &c->headers);
     for (int i = 1; i < n && !code; i++) {
       int p = (me + i) % n;
       if (p != call->root) code = send_to(c, call, &c->first[0], view, mine, mine_end, p, 0);
     }
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -157,7 +157,7 @@ static int barrier(MpiComm *c, const CommCall *call) {
     code = pass_on(c, call, &nothing, (c->base.rank + step) % n);
     if (!code) code = take_head(c, call, (c->base.rank - step + n) % n);
   }
-  int waited = wire_wait((MpiWorld *)c->base.world, &c->first[0]);
+  int waited = wire_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
 }
 
@@ -177,15 +177,15 @@ static int run(MpiComm *c, const CommCall *call) {
 }
 
 int wire_collective(MpiComm *c, const CommCall *call) {
-  pthread_mutex_lock(&c->turn_lock);
-  while (c->finished != call->ticket) pthread_cond_wait(&c->turn, &c->turn_lock); // calls before it end, if only by failing
-  pthread_mutex_unlock(&c->turn_lock);
+  monitor_lock(&c->turn);
+  while (c->finished != call->ticket) monitor_wait(&c->turn, call->waiter); // calls before it end, if only by failing
+  monitor_unlock(&c->turn);
   int code = abort_code(&c->base.world->abort);
   if (!code) code = run(c, call);
-  pthread_mutex_lock(&c->turn_lock);
+  monitor_lock(&c->turn);
   c->finished++;
-  pthread_cond_broadcast(&c->turn);
-  pthread_mutex_unlock(&c->turn_lock);
+  monitor_notify_all(&c->turn);
+  monitor_unlock(&c->turn);
   return code;
 }
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Up to DIRECT_BYTES everybody who wants the result gets all ranks' elements: one hop instead of two.
-enum { DIRECT_BYTES = 8192, CHUNK_BYTES = 8 << 20, LEAST_SHARE = 65536 };
+enum { DIRECT_BYTES = 8192, CHUNK_BYTES = 1 << 20, LEAST_SHARE = 65536 };
 
 typedef struct Work {
   MpiComm *c;
@@ -122,34 +122,48 @@ static int share_results(Work *w, size_t k) {
   return code;
 }
 
-static void make_staging(Work *w) {
-  MpiComm *c = w->c;
-  size_t bytes = w->share * w->size * (size_t)w->n;
+static void staging_reserve(MpiComm *c, size_t bytes) {
   if (bytes <= c->staging_bytes) return;
   for (int i = 0; i < 2; i++) {
     free(c->staging[i]);
     c->staging[i] = xcalloc(bytes, 1);
+    memset(c->staging[i], 0, bytes); // the pages are there from now on
   }
   c->staging_bytes = bytes;
 }
 
-// The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: wire_wait is between.
+// The most that `plan` asks for where a rank gives at most `reduced` bytes.
+static size_t most_staging(size_t n, size_t reduced) {
+  size_t direct = (reduced < DIRECT_BYTES ? reduced : DIRECT_BYTES) * n, rounded = reduced + 64 * n * sizeof(double);
+  size_t chunk = CHUNK_BYTES > LEAST_SHARE * n ? CHUNK_BYTES : LEAST_SHARE * n;
+  if (rounded < chunk) chunk = rounded;
+  return direct > chunk ? direct : chunk;
+}
+
+void wire_reserve_collective(PlaitComm *base, size_t buffers, size_t reduced) {
+  MpiWorld *w = (MpiWorld *)base->world;
+  if (reduced && base->size > 1) staging_reserve((MpiComm *)base, most_staging((size_t)base->size, reduced));
+  wire_lock(w);
+  pieces_reserve(w, buffers);
+  wire_unlock(w);
+}
+
+// The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: a wait is between.
 static int run_chunks(Work *w, Ends from) {
-  MpiWorld *world = (MpiWorld *)w->c->base.world;
   int code = w->chunks ? send_inputs(w, 0) : PLAIT_OK;
-  if (!code) code = head_await(w->c, w->call, from);
+  if (!code) code = header_await(w->c, w->call, from);
   if (!code && w->chunks) code = receive_inputs(w, 0);
   for (size_t k = 0; k < w->chunks && !code; k++) {
-    if (k) code = wire_wait(world, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
+    if (k) code = wire_wait_call(w->c, w->call, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
     if (!code && k + 1 < w->chunks) code = send_inputs(w, k + 1);
     if (!code && k + 1 < w->chunks) code = receive_inputs(w, k + 1);
-    if (!code) code = wire_wait(world, &w->c->first[k & 1]);
+    if (!code) code = wire_wait_call(w->c, w->call, &w->c->first[k & 1]);
     if (code) break;
     reduce_chunk(w, k);
     code = share_results(w, k);
   }
   for (int i = 0; i < 4; i++) { // empties them, also after a failure
-    int waited = wire_wait(world, i & 1 ? &w->c->first[i >> 1] : &w->c->second[i >> 1]);
+    int waited = wire_wait_call(w->c, w->call, i & 1 ? &w->c->first[i >> 1] : &w->c->second[i >> 1]);
     if (!code) code = waited;
   }
   return code;
@@ -158,10 +172,10 @@ static int run_chunks(Work *w, Ends from) {
 int wire_reduction(MpiComm *c, const CommCall *call) {
   Work w = {.c = c, .call = call, .n = c->base.size, .me = c->base.rank, .size = comm_dtype_size(call->dtype), .total = comm_total(call)};
   plan(&w);
-  make_staging(&w);
+  if (w.n > 1) staging_reserve(c, w.share * w.size * (size_t)w.n);
   int one_way = w.direct && call->kind == COMM_REDUCE, is_root = w.me == call->root;
   Ends to = one_way ? ROOT : EVERYBODY, from = one_way ? (is_root ? EVERYBODY : NOBODY) : EVERYBODY;
-  int code = head_greet(c, call, to, from);
+  int code = header_exchange(c, call, to, from);
   return code ? code : run_chunks(&w, from);
 }
 #endif

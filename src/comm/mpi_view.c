@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 64 }; // of one message; a longer list becomes several
-
 View view_call(const CommCall *call, int receives, int part) {
   return (View){.call = call, .receives = receives, .part = part, .bytes = comm_total(call) * comm_dtype_size(call->dtype)};
 }
@@ -33,7 +31,7 @@ static Walk walk_to(const View *v, size_t at) {
   return walk;
 }
 
-// The piece at the walk, of at most `most` bytes; moves on behind it.
+// The piece at the walk, of at most `most` bytes; moves on after it.
 static char *walk_on(const View *v, Walk *walk, size_t most, size_t *taken) {
   size_t bytes;
   if (!v->call) {
@@ -81,11 +79,20 @@ static int post_pieces(const MpiComm *c, Batch *batch, int n, const int *lengths
   return status;
 }
 
+void pieces_reserve(MpiWorld *w, size_t pieces) {
+  if (pieces <= w->pieces.capacity) return;
+  w->pieces.lengths = xrealloc(w->pieces.lengths, pieces * sizeof *w->pieces.lengths);
+  w->pieces.places = xrealloc(w->pieces.places, pieces * sizeof *w->pieces.places);
+  for (; w->pieces.capacity < pieces; w->pieces.capacity++) { // the pages are there from now on
+    w->pieces.lengths[w->pieces.capacity] = 0;
+    w->pieces.places[w->pieces.capacity] = 0;
+  }
+}
+
 // Messages are cut by the row of bytes alone, never by how one side's memory is cut: both sides must cut alike.
 int wire_post(const MpiComm *c, Batch *batch, const View *v, size_t from, size_t to, int peer, int tag, int receive) {
-  int status = MPI_SUCCESS, *lengths = NULL;
-  MPI_Aint *places = NULL;
-  size_t capacity = 0;
+  MpiWorld *w = (MpiWorld *)c->base.world;
+  int status = MPI_SUCCESS;
   Walk walk = walk_to(v, from);
   while (from < to && status == MPI_SUCCESS) {
     size_t message = to - from < LARGEST_MESSAGE ? to - from : LARGEST_MESSAGE, taken;
@@ -97,19 +104,13 @@ int wire_post(const MpiComm *c, Batch *batch, const View *v, size_t from, size_t
     }
     int n = 0;
     for (;; piece = walk_on(v, &walk, message, &taken)) {
-      if ((size_t)n == capacity) {
-        capacity = capacity ? 2 * capacity : PIECES;
-        lengths = xrealloc(lengths, capacity * sizeof *lengths);
-        places = xrealloc(places, capacity * sizeof *places);
-      }
-      lengths[n] = (int)taken;
-      MPI_Get_address(piece, &places[n++]);
+      if ((size_t)n == w->pieces.capacity) pieces_reserve(w, 2 * w->pieces.capacity + 64);
+      w->pieces.lengths[n] = (int)taken;
+      MPI_Get_address(piece, &w->pieces.places[n++]);
       if (!(message -= taken)) break;
     }
-    status = post_pieces(c, batch, n, lengths, places, peer, tag, receive);
+    status = post_pieces(c, batch, n, w->pieces.lengths, w->pieces.places, peer, tag, receive);
   }
-  free(lengths);
-  free(places);
   return status;
 }
 #endif

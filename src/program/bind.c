@@ -1,6 +1,8 @@
 // Binding at load: everything about an instruction that does not change from step to step.
 #include "program/bind.h"
 #include "base/fault.h"
+#include "comm/comm.h"
+#include "program/in_flight.h"
 #include <string.h>
 
 int64_t tensor_local_elements(const Tensor *t) {
@@ -124,6 +126,21 @@ static void bind_pieces(Binding *binding, Bound *b) {
   }
 }
 
+static void reserve_collective(const Bound *b) {
+  int64_t elements = 0;
+  for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
+  if (b->node->op == OP_REDUCE_SCATTER) elements *= plait_comm_size(b->comm);
+  if (b->node->op == OP_ALL_GATHER || b->node->op == OP_BROADCAST) elements = 0; // nothing is reduced
+  comm_reserve_collective(b->comm, (size_t)b->pieces, (size_t)elements * dtype_size(b->input[0].dtype));
+}
+
+static void reserve_messages(Binding *b) {
+  const Program *p = b->program;
+  for (int forward = 0; forward < 2 && b->pipe[forward]; forward++)
+    for (int c = 0, n; c < p->schedule->coordinates; c++)
+      if ((n = in_flight_messages(p, forward, c))) comm_reserve_messages(b->pipe[forward], c, (size_t)n, (size_t)n);
+}
+
 static void bind_node(Binding *binding, const Node *n, Bound *b) {
   const Program *p = binding->program;
   const Placement *owner = node_owner(p->graph, n);
@@ -143,6 +160,7 @@ static void bind_node(Binding *binding, const Node *n, Bound *b) {
   if (op_def(n->op)->communicates) {
     b->comm = binding->group.data[group_find(&binding->group, node_attr(n, CommAttr))].comm;
     bind_pieces(binding, b);
+    if (b->comm) reserve_collective(b);
     return;
   }
   const KernelEntry *entry = binding->backend->find(binding->backend, n->op, node_dtype(p->graph, n));
@@ -185,6 +203,7 @@ int binding_make(Binding *b, const Program *p, State *state, const Backend *back
   b->micro = arena_alloc(&b->arena, sizeof *b->micro * (size_t)p->graph->stages);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) b->micro[s][phase] = bind_body(b, &p->micro[s][phase]);
+  reserve_messages(b);
   return PLAIT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "program/chaos.h"
 #include "program/fault_collective.h"
+#include "program/in_flight.h"
 #include "program/trace.h"
 #include <string.h>
 
@@ -73,14 +74,14 @@ static void find_microbatch_samples(Executor *e) {
   }
 }
 
-static int uses_stream(const Program *p) {
-  for (int i = 0; i < p->actions.count; i++)
-    if (p->actions.data[i].kind == ACTION_REDUCE) return 1;
-  for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
-      for (int i = 0; i < p->micro[s][phase].count; i++)
-        if (p->micro[s][phase].instruction[i].wait) return 1;
-  return 0;
+// Memory for all that will be under way is taken here: nothing is allocated later.
+static int make_stream(Executor *e, Error *error) {
+  int calls = in_flight_collectives(e->program), code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
+  if (!e->stream) return code;
+  stream_set_chaos(e->stream, e->program->chaos);
+  stream_borrow_lists(e->stream); // those of Bound.buffer
+  stream_reserve(e->stream, (size_t)calls, 0);
+  return code;
 }
 
 int executor_create(const Program *p, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
@@ -88,12 +89,11 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
   Executor *e = xcalloc(1, sizeof *e);
   *e = (Executor){.program = p, .state = state, .team = team, .world = world, .parameters = {.seed = seed}};
   int code = binding_make(&e->binding, p, state, backend, world, error);
-  if (!code && uses_stream(p)) code = plait_stream_create(world, &e->stream, error);
+  if (!code) code = make_stream(e, error);
   if (code) {
     executor_destroy(e);
     return code;
   }
-  if (e->stream) stream_set_chaos(e->stream, p->chaos);
   find_microbatch_samples(e);
   WalkPlan plan = program_walk(p);
   e->walk = walk_create(&plan);

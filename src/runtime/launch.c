@@ -26,7 +26,7 @@ int launch_begin(Launch *l, Error *error) {
   int code = join(l, error);
   if (!code || l->world) return code;
   error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
-  if (launcher.rank > 0) error->message[0] = 0; // all say the same
+  if (launcher.rank > 0 && code == PLAIT_BAD_INPUT) error->message[0] = 0; // all say the same
   return code;
 }
 

@@ -155,7 +155,7 @@ int session_open(const SessionOptions *o, Session **out, Error *error) {
   }
   if (!code && !s->watchdog && o->limits) {
     s->own_watchdog = 1;
-    s->watchdog = watchdog_create(o->limits, s->world, s->first, s->here);
+    code = watchdog_create(o->limits, s->world, s->first, s->here, &s->watchdog, error);
   }
   if (!code) code = make_ranks(s, o->comm, error);
   if (!code && s->here > 1) code = start_threads(s, error);

@@ -1,11 +1,13 @@
 // Drawing of the progress line: fields in a fixed order, the least important ones left out where the width is short.
 #include "train/progress.h"
 #include "base/units.h"
+#include "comm/launcher.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,11 +37,19 @@ static bool locale_is_utf8(void) {
   return false;
 }
 
-void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every) {
+// Is this the terminal of the person who started plait, for sure? mpirun gives a process a pseudo-terminal as stdout, wherever its own
+// goes; it is not the controlling one, as a rule, and other processes could not know of a line that is still open. srun --pty has one task.
+static bool is_users_terminal(FILE *out) {
   const char *term = getenv("TERM");
+  Launcher launcher = launcher_find();
+  bool by_hand = !launcher.variable || (launcher.tasks == 1 && !strncmp(launcher.variable, "SLURM_", 6));
+  return by_hand && term && strcmp(term, "dumb") && isatty(fileno(out)) && tcgetsid(fileno(out)) == getsid(0);
+}
+
+void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every) {
   memset(progress, 0, sizeof *progress);
   progress->out = out;
-  progress->terminal = isatty(fileno(out)) && term && strcmp(term, "dumb");
+  progress->terminal = is_users_terminal(out);
   progress->utf8 = locale_is_utf8();
   progress->colour = progress->terminal && !getenv("NO_COLOR");
   progress->first = first;

@@ -1,4 +1,4 @@
-// The progress line: rewritten in place on a terminal, a plain line every so many steps elsewhere.
+// The progress line: rewritten in place on the user's own terminal, a plain line every so many steps elsewhere, without colours.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ typedef struct ProgressStep {
   bool loader_waited;     // the data loader was the bottleneck
 } ProgressStep;
 
-// first: steps done before this run; total: schedule.steps; log_every: plain lines when not a terminal (>= 1).
+// first: steps done before this run; total: schedule.steps; log_every: plain lines when not the user's terminal (>= 1).
 void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every);
 void progress_step(Progress *progress, const ProgressStep *step);
 // Evaluation line, stays on the screen. bits_per_byte may be NAN (left out).

@@ -194,8 +194,9 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Er
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
   Trainer t = {.recipe = recipe, .launch = launch, .out = nowhere ? nowhere : out, .metrics.fd = -1, .folder.lock = -1};
   WatchdogLimits limits = setup_watchdog(recipe);
-  if (is_process(&t)) t.watchdog = watchdog_create(&limits, launch->world, launch->rank, 1);
-  int code = launch_agree(launch, trainer_prepare(&t, error), error);
+  int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
+  code = launch_agree(launch, code, error);
+  if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code) code = trainer_begin_writing(&t, error);
   if (!code && t.first_step >= recipe->schedule.steps) fprintf(t.out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
   else if (!code) code = run(&t, error);

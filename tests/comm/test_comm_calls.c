@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void expect_pass(int n, RankFunction function) {
@@ -89,6 +90,10 @@ static int two_streams(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
+// A call of the rank's stream is under way, or of its own thread.
+static int stream_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].stream)); }
+static int thread_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].own)); }
+
 // Events are done exactly when they should be: not before the last rank has come.
 static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitStream *stream;
@@ -98,7 +103,7 @@ static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   if (code) return code;
   if (rank == 0) {
     plait_barrier(comm, stream, &event);
-    AWAIT(plait_event_done(event) || comm_last_waits(comm_last(ranks->world, rank))); // the stream is in the barrier
+    AWAIT(plait_event_done(event) || stream_runs(ranks, rank)); // the stream is in the barrier
     for (int i = 0; i < 1000; i++) early |= plait_event_done(event) != 0;
   }
   int go = 1; // rank 1 enters the barrier only after rank 0 has looked
@@ -111,12 +116,30 @@ static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
   return code < 0 ? code : 0;
 }
 
+// Chaos delays what is on a stream; nanosleep never sleeps less than it is told to. Results are as without.
+static int delayed(Ranks *ranks, PlaitComm *comm, int rank) {
+  enum { BARRIERS = 100, LEAST = 4000000 }; // ns in all; expected are 100 · 1/2 · 150 µs
+  struct timespec begin, end;
+  PlaitStream *stream;
+  int code = plait_stream_create(comm, &stream, NULL);
+  if (code) return code;
+  stream_set_chaos(stream, 7);
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (int i = 0; i < BARRIERS; i++) plait_barrier(comm, stream, NULL);
+  code = plait_stream_synchronize(stream);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  plait_stream_destroy(stream);
+  EXPECT((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec >= LEAST);
+  return code;
+}
+
 static void test_streams(void **state) {
   for (int n = 1; n <= 8; n += n < 4 ? 1 : 4) expect_pass(n, streams);
   expect_pass(2, two_streams);
   expect_pass(5, two_streams);
   expect_pass(2, events_poll);
   expect_pass(4, events_poll);
+  expect_pass(1, delayed);
 }
 
 // Messages ----------------------------------------------------------------------------------------------------------
@@ -173,9 +196,8 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
 
 static int receives_now(const Ranks *ranks, int rank) {
   char text[160];
-  uint64_t last = comm_last(ranks->world, rank);
-  comm_last_describe(last, text, sizeof text);
-  return comm_last_waits(last) && strstr(text, "recv");
+  comm_last_describe(last_call_get(&ranks->world->last[rank].stream), text, sizeof text);
+  return stream_runs(ranks, rank) && strstr(text, "recv");
 }
 
 // Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second stream
@@ -199,7 +221,7 @@ static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
   if ((code = plait_stream_create(comm, &late, NULL)) || (code = plait_stream_create(comm, &early, NULL))) return code;
   code = plait_barrier(comm, NULL, NULL);
   plait_barrier(comm, late, NULL);
-  AWAIT(comm_last_waits(comm_last(ranks->world, rank)));
+  AWAIT(stream_runs(ranks, rank));
   plait_recv(comm, &(PlaitBuffer){NULL, &x[1], 1}, 1, PLAIT_INT32, 0, late, NULL);
   plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, &received);
   AWAIT(plait_event_done(received) || receives_now(ranks, rank));
@@ -221,7 +243,7 @@ static int wrong_message(Ranks *ranks, PlaitComm *comm, int rank) {
   return code ? code : plait_event_wait(sent);
 }
 
-static int letter_to_myself(Ranks *ranks, PlaitComm *comm, int rank) {
+static int message_to_myself(Ranks *ranks, PlaitComm *comm, int rank) {
   float x = 0;
   return plait_send(comm, &(PlaitBuffer){&x, NULL, 1}, 1, PLAIT_FP32, rank, NULL, NULL);
 }
@@ -233,7 +255,7 @@ static void test_messages(void **state) {
   expect_pass(5, pipeline);
   expect_pass(2, issue_order);
   EXPECT_FAILURE(2, wrong_message, "rank 0 calls send of 8 fp32 to 1", "rank 1 calls recv of 7 fp32 from 0");
-  EXPECT_FAILURE(1, letter_to_myself, "rank 0: send to itself");
+  EXPECT_FAILURE(1, message_to_myself, "rank 0: send to itself");
 }
 
 // Communicators -----------------------------------------------------------------------------------------------------
@@ -383,12 +405,27 @@ static int bad_pointer(Ranks *ranks, PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_INT32, NULL, NULL);
 }
 
+// Names, and numbers only where there is no name.
+static int bad_dtype(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x = 0;
+  return plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, (PlaitDtype)17, PLAIT_SUM, NULL, NULL);
+}
+static int bad_op(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x = 0;
+  return plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_FP32, (PlaitOp)5, NULL, NULL);
+}
+static int bad_count(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[2] = {0};
+  PlaitBuffer list[2] = {{x, x, 1}, {x + 1, x + 1, SIZE_MAX}};
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_reduce(comm, list, 2, PLAIT_FP32, PLAIT_MAX, 1, NULL, NULL);
+}
+
 static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   int x = 0;
   PlaitBuffer list = {&x, &x, 1};
   PlaitEvent sent;
   if (rank == 0) {
-    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? comm_last(ranks->world, r) : (uint64_t)comm_last_waits(comm_last(ranks->world, r)));
+    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? last_call_get(&ranks->world->last[r].own) != 0 : thread_runs(ranks, r));
     plait_world_abort(ranks->world, "the disk is full");
     plait_world_abort(ranks->world, "only the first message counts");
   }
@@ -447,10 +484,13 @@ static void test_failures(void **state) {
   EXPECT_FAILURE(2, wrong_op, "all_reduce sum", "all_reduce max");
   EXPECT_FAILURE(2, wrong_v, "1 elements from rank 1 for rank 0, which expects 3");
   EXPECT_FAILURE(5, wrong_on_stream, "rank 0 calls all_reduce sum of 1", "rank 1 calls all_reduce sum of 2");
-  EXPECT_FAILURE(2, bad_memory, "rank 0: all_reduce overlaps");
-  EXPECT_FAILURE(2, bad_mean, "mean of integers");
-  EXPECT_FAILURE(2, bad_peer, "rank 0: recv names a rank");
-  EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory");
+  EXPECT_FAILURE(2, bad_memory, "rank 0: all_reduce overlaps otherwise than in place (fp32, sum, buffer 0 of 1)");
+  EXPECT_FAILURE(2, bad_mean, "all_reduce takes a mean of integers (int32, mean)");
+  EXPECT_FAILURE(2, bad_peer, "rank 0: recv names a rank that is not in the communicator (int32, peer 2 of 2 ranks)");
+  EXPECT_FAILURE(3, bad_pointer, "rank 0: all_gather has no send memory (int32, buffer 0 of 1)");
+  EXPECT_FAILURE(2, bad_dtype, "all_reduce has an unknown dtype (dtype number 17, sum)");
+  EXPECT_FAILURE(2, bad_op, "all_reduce has an unknown operation (fp32, operation number 5)");
+  EXPECT_FAILURE(2, bad_count, "rank 0: reduce has an impossible count (fp32, max, root 1 of 2 ranks, buffer 1 of 2)");
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
   for (unsigned delay = 500; delay < 12000 && ranks_can_fail(); delay += 500) {

@@ -2,9 +2,11 @@
 // leaves, which must end the job. See test_mpi_failures.sh.
 #include "base/error.h"
 #include "plait/comm.h"
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static float x[60000], y[60000];
@@ -65,12 +67,54 @@ static int argument(PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_recv(comm, &(PlaitBuffer){NULL, x, 1}, 1, PLAIT_FP32, 99, NULL, NULL);
 }
 
+// Rank 1 destroys its handle to a communicator of all, in which the others still wait for it. It learns of it in the world's.
+static int left(PlaitComm *world, int rank, const char *how) {
+  PlaitComm *comm;
+  PlaitBuffer list = {x, y, 5};
+  PlaitEvent sent;
+  int code = plait_comm_create(world, (int[]){2, 1, 0}, 3, &comm, NULL);
+  if (!code) code = plait_barrier(comm, NULL, NULL);
+  if (code) return code;
+  if (rank == 1) {
+    plait_comm_destroy(comm);
+    return plait_barrier(world, NULL, NULL);
+  }
+  if (!strcmp(how, "collective")) return plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+  if (rank == 2) return plait_barrier(world, NULL, NULL);
+  if (!strcmp(how, "recv")) return plait_recv(comm, &list, 1, PLAIT_FP32, 1, NULL, NULL);
+  code = plait_send(comm, &list, 1, PLAIT_FP32, 1, NULL, &sent);
+  return code ? code : plait_event_wait(sent);
+}
+
+// Rank 1 leaves the world's communicator at once: main destroys its handle.
+static int left_world(PlaitComm *world, int rank, const char *how) {
+  PlaitComm *comm;
+  if (rank == 1) return 0;
+  return strcmp(how, "create") ? plait_barrier(world, NULL, NULL) : plait_comm_create(world, (int[]){0, 1, 2}, 3, &comm, NULL);
+}
+
+// From here on there is no memory for a thread's stack.
+static void forbid_threads(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file && fscanf(file, "%ld", &pages) == 1);
+  fclose(file);
+  rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (4 << 20);
+  CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}));
+}
+
 int main(int argc, char **argv) {
   Error error = {0};
   PlaitWorld *world;
   PlaitComm *comm;
   const char *name = argc > 1 ? argv[1] : "";
-  if (plait_world_mpi_create(&world, &error)) return fprintf(stderr, "%s\n", error.message), error_exit_status(error.code);
+  if (!strcmp(name, "thread")) {
+    int level, own;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    if (own == 1) forbid_threads();
+  }
+  if (plait_world_mpi_create(&world, &error)) return fprintf(stderr, "plait: %s\n", error.message), error_exit_status(error.code);
   int rank = plait_world_rank(world), code = 0;
   CHECK(plait_comm_world(world, rank, &comm, &error) == 0, "%s", error.message);
   if (!strcmp(name, "kind")) code = kind(comm, rank);
@@ -79,7 +123,10 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "message")) code = message(comm, rank);
   if (!strcmp(name, "lists")) code = lists(comm, rank);
   if (!strcmp(name, "aborted")) code = aborted(comm, rank, world);
+  if (!strcmp(name, "thread")) code = plait_barrier(comm, NULL, NULL);
   if (!strcmp(name, "argument")) code = argument(comm, rank);
+  if (!strncmp(name, "left-", 5)) code = left(comm, rank, name + 5);
+  if (!strncmp(name, "world-", 6)) code = left_world(comm, rank, name + 6);
   printf("rank %d returns %d: %s\n", rank, code, plait_comm_error(comm));
   fflush(stdout);
   plait_comm_destroy(comm);

@@ -1,9 +1,10 @@
 #!/bin/bash
-# The comm matrix, streams, messages, communicators and large calls over MPI, with 1, 2 and 4 processes.
+# The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over MPI, with 1, 2 and 4
+# processes; and that training steps allocate nothing.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0
 for n in 1 2 4; do
-  for program in mpi_comm mpi_comm_calls mpi_large; do
+  for program in mpi_comm mpi_comm_calls mpi_departure mpi_large mpi_memory mpi_heartbeats test_steady_memory; do
     if ranks "$n" "$FOLDER/$program" >"$program.$n.log" 2>&1; then
       echo "$program with $n: passed"
     else

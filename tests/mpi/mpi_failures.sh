@@ -1,5 +1,5 @@
 #!/bin/bash
-# Calls that do not match, a rank that gives up, a bad argument: every rank is told why, one sentence names the rank and
+# Calls that do not match, a rank that gives up or leaves early, a bad argument: every rank is told why, one sentence names the rank and
 # its host, and the job ends with a status that is not 0.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0 log=$(mktemp)
@@ -31,4 +31,11 @@ fails message 1 'rank 1 calls recv of 7 fp32 from 0 while rank 0 calls send of 8
 fails lists 1 'ranks \[0 1\] while rank 1 creates one of ranks \[1 0\]'
 fails aborted 1 'plait: rank 2 on .*: the disk is full'
 fails argument 2 'plait: rank 0 on .*: rank 0: recv names a rank that is not in the communicator'
+left='rank 1 has left a communicator of 3 ranks (its handle was destroyed), in which rank'
+fails left-collective 1 "$left [02] still calls all_reduce sum of 5 fp32 (call 2 of the communicator)" 'rank 1 returns -.*: rank 1 has left'
+fails left-recv 1 "$left 0 still calls recv of 5 fp32 from 1 (message 1 between them)" 'rank 2 returns -.*: rank 1 has left'
+fails left-send 1 "$left 0 still calls send of 5 fp32 to 1 (message 1 between them)" 'rank 2 returns -.*: rank 1 has left'
+fails world-barrier 1 "$left [02] still calls barrier (call 1 of the communicator)"
+fails world-create 1 'rank 0 creates a communicator with rank 1, which has destroyed all its handles and cannot join'
+fails thread 1 'plait: rank 1 on .*: a communication thread cannot be started: ' 'rank [02] returns -1: rank 1 on .*: a communication thread cannot be started'
 exit $failures

@@ -44,9 +44,13 @@ processes() { pgrep -f "$PLAIT train recipe.yaml .*run.dir=$1( |\$)" | while rea
   [ "$(basename "$(readlink "/proc/$id/exe")")" = "$(basename "$PLAIT")" ] && echo "$id"
 done; }
 
+export TERM=xterm # a progress line would be live
 slow='batch.global=64 schedule.steps=40 eval.every=0 precision=fp64 run.threads=2'
 # shellcheck disable=SC2086 # words on purpose
 ranks 2 "$PLAIT" train recipe.yaml $slow run.dir=whole checkpoint.every=0 >log 2>&1 || { cat log; die "the unbroken run"; }
+# mpirun gives each process a terminal of its own making, but what it prints goes to a file here.
+grep -q $'[\r\033]' log && fail "progress with carriage returns or colours in a file: $(grep -m 1 $'[\r\033]' log | cat -v | cut -c 1-200)"
+grep -q '^step 40/40  loss' log || { cat log; fail "no plain progress lines"; }
 # shellcheck disable=SC2086
 ranks 2 "$PLAIT" train recipe.yaml $slow run.dir=stopped checkpoint.every=0 >log 2>&1 &
 running=$!
@@ -118,7 +122,12 @@ for victim in 0 1; do
   status=$?
   running=
   [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - began)) -lt 100 ] || fail "rank $victim was stopped: status $status after $((SECONDS - began)) s"
-  grep -q "plait: rank $victim on .* gives no sign of life .*; its last collective, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
+  grep -q "^plait: rank $victim on .* sends no heartbeats .*; its last collective.*, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
+  # The step is of its last heartbeat, not of one long ago; where others are further the sentence says so.
+  last=$(sed -n 's/^{"step": \([0-9]*\), "loss".*/\1/p' "still$victim/metrics.jsonl" | tail -1)
+  named=$(grep -ao 'computing a step [0-9]*' log | head -1 | grep -o '[0-9]*$') others=$(grep -ao 'another rank is at step [0-9]*' log | head -1 | grep -o '[0-9]*$')
+  [ "${named:-0}" -ge $((last - 20)) ] && { [ "$named" -ge "$last" ] || [ "${others:-0}" -ge "$last" ]; } ||
+    fail "rank $victim was stopped at step $last: named are step ${named:-none}, and of others ${others:-none}"
   wait_for none "still$victim" || fail "processes are left over"
 done
 finish

@@ -77,6 +77,25 @@ static int columns(const char *text) {
   return n;
 }
 
+// A line, and whether it is rewritten in place.
+static bool is_live(int master, FILE *out) {
+  Progress p;
+  char text[4096];
+  progress_start(&p, out, 0, 100, 10);
+  ProgressStep s = step_of(10);
+  progress_step(&p, &s);
+  progress_finish(&p);
+  ssize_t n = read(master, text, sizeof text - 1);
+  assert_true(n > 0);
+  text[n] = 0;
+  assert_non_null(strstr(text, "10/100"));
+  for (char *c = text; (c = strstr(c, "\r\n")); c++) memmove(c, c + 1, strlen(c)); // the terminal's own
+  assert_true((strchr(text, '\r') != NULL) == p.terminal);
+  assert_true((strchr(text, '\033') != NULL) == p.terminal);
+  assert_true(text[strlen(text) - 1] == '\n'); // what follows begins on a line of its own
+  return p.terminal;
+}
+
 static void test_terminal(void **state) {
   int master = posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || grantpt(master) || unlockpt(master)) skip();
@@ -86,6 +105,20 @@ static void test_terminal(void **state) {
   setenv("LC_ALL", "C.UTF-8", 1);
   fcntl(master, F_SETFL, O_NONBLOCK);
   FILE *out = fdopen(slave, "w");
+  // As mpirun makes one for each process, wherever its own output goes: it is not the user's.
+  assert_false(is_live(master, out));
+  assert_int_equal(ioctl(slave, TIOCSCTTY, 0), 0);
+  assert_true(is_live(master, out));
+  // Among processes it is not live anywhere: the others do not know that a line is open.
+  const char *const variables[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}, {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+  for (int i = 0; i < 3; i++)
+    for (int tasks = 1; tasks <= 2; tasks++) {
+      setenv(variables[i][0], tasks == 1 ? "1" : "2", 1);
+      setenv(variables[i][1], "0", 1);
+      assert_int_equal(is_live(master, out), i == 2 && tasks == 1); // srun --pty: it is
+      unsetenv(variables[i][0]);
+      unsetenv(variables[i][1]);
+    }
   for (int width = 20; width <= 200; width += 12) {
     struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)width};
     assert_int_equal(ioctl(master, TIOCSWINSZ, &size), 0);
@@ -203,7 +236,16 @@ static void test_run_folder(void **state) {
   free(pid);
 }
 
+// In a session of its own, to have a controlling terminal of its own.
 int main(void) {
+  pid_t child = fork();
+  if (child > 0) {
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  }
+  setsid();
+  signal(SIGHUP, SIG_IGN); // when it goes
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_plain_lines), cmocka_unit_test(test_terminal), cmocka_unit_test(test_units),
       cmocka_unit_test(test_nearest),     cmocka_unit_test(test_memory),   cmocka_unit_test(test_signals),

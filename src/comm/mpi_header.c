@@ -1,4 +1,4 @@
-// Heads: what each rank tells the others of its call, so that two calls that do not match are found.
+// Headers: what each rank tells the others of its call, so that two calls that do not match are found.
 #ifdef PLAIT_MPI
 #include "comm/mpi_wire.h"
 #include <stdio.h>
@@ -12,30 +12,30 @@ int wire_tag(const MpiComm *c, const CommCall *call) {
   return (int)(call->ticket % tickets) * 2 + is_message(call);
 }
 
-Head head_of(const MpiComm *c, const CommCall *call, int peer) {
-  Head h = {.ticket = call->ticket, .kind = call->kind, .dtype = call->dtype, .op = call->op, .root = call->root,
+Header header_of(const MpiComm *c, const CommCall *call, int peer) {
+  Header h = {.ticket = call->ticket, .kind = call->kind, .dtype = call->dtype, .op = call->op, .root = call->root,
             .nbuffers = call->nbuffers, .total = comm_total(call)};
   if (call->kind == COMM_ALL_TO_ALL_V) h.total = call->send_counts[peer];
   for (size_t b = 0; b < call->nbuffers && !is_v(call); b++) {
-    if (b < HEAD_COUNTS) h.counts[b] = call->buffers[b].count;
+    if (b < HEADER_COUNTS) h.counts[b] = call->buffers[b].count;
     else h.rest = (h.rest ^ call->buffers[b].count) * 0x9e3779b97f4a7c15u;
   }
   return h;
 }
 
-// The call of a head in words.
-static void describe(const Head *h, char *text, size_t size) {
+// The call of a header in words.
+static void describe(const Header *h, char *text, size_t size) {
   PlaitBuffer buffer = {NULL, NULL, (size_t)h->total};
   CommCall call = {.kind = (CommKind)h->kind, .dtype = (PlaitDtype)h->dtype, .op = (PlaitOp)h->op, .root = h->root,
                    .buffers = &buffer, .nbuffers = 1};
   if ((unsigned)h->kind >= COMM_KIND_COUNT || (unsigned)h->dtype >= PLAIT_DTYPE_COUNT || (unsigned)h->op >= PLAIT_OP_COUNT)
-    snprintf(text, size, "something that is no call");
+    snprintf(text, size, "something that is not a call");
   else
     comm_describe(&call, text, size);
 }
 
-static void why_they_differ(const CommCall *call, const Head *mine, const Head *other, char *text, size_t size) {
-  for (size_t b = 0; b < HEAD_COUNTS && b < mine->nbuffers && b < other->nbuffers && !is_message(call); b++)
+static void why_they_differ(const CommCall *call, const Header *mine, const Header *other, char *text, size_t size) {
+  for (size_t b = 0; b < HEADER_COUNTS && b < mine->nbuffers && b < other->nbuffers && !is_message(call); b++)
     if (mine->counts[b] != other->counts[b] && mine->kind == other->kind) {
       snprintf(text, size, ": buffer %zu has %llu and %llu elements", b, (unsigned long long)mine->counts[b],
                (unsigned long long)other->counts[b]);
@@ -45,7 +45,7 @@ static void why_they_differ(const CommCall *call, const Head *mine, const Head *
     snprintf(text, size, ": in %llu and %llu buffers", (unsigned long long)mine->nbuffers, (unsigned long long)other->nbuffers);
 }
 
-static int differ(MpiComm *c, const CommCall *call, int peer, const Head *mine, const Head *other) {
+static int differ(MpiComm *c, const CommCall *call, int peer, const Header *mine, const Header *other) {
   MpiWorld *w = (MpiWorld *)c->base.world;
   char message[640], first[160], second[160], why[128] = "";
   describe(mine, first, sizeof first);
@@ -58,49 +58,49 @@ static int differ(MpiComm *c, const CommCall *call, int peer, const Head *mine, 
   snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s%s (call %llu of the communicator)",
            w->rank, first, c->base.ranks[peer], second, why, (unsigned long long)call->ticket + 1);
   int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
-  wire_tell(w);
+  wire_notify(w);
   return code;
 }
 
-int head_check(MpiComm *c, const CommCall *call, int peer, const Head *head) {
-  Head mine = head_of(c, call, peer);
-  int same = mine.ticket == head->ticket && mine.dtype == head->dtype;
+int header_check(MpiComm *c, const CommCall *call, int peer, const Header *header) {
+  Header mine = header_of(c, call, peer);
+  int same = mine.ticket == header->ticket && mine.dtype == header->dtype;
   if (is_message(call)) {
-    if (same && head->kind == COMM_SEND && mine.total == head->total) return PLAIT_OK;
-    return differ(c, call, peer, &mine, head);
+    if (same && header->kind == COMM_SEND && mine.total == header->total) return PLAIT_OK;
+    return differ(c, call, peer, &mine, header);
   }
-  same = same && mine.kind == head->kind && mine.op == head->op && mine.root == head->root && mine.nbuffers == head->nbuffers;
-  if (is_v(call)) same = same && head->total == call->recv_counts[peer];
-  else same = same && !memcmp(mine.counts, head->counts, sizeof mine.counts) && mine.rest == head->rest;
-  return same ? PLAIT_OK : differ(c, call, peer, &mine, head);
+  same = same && mine.kind == header->kind && mine.op == header->op && mine.root == header->root && mine.nbuffers == header->nbuffers;
+  if (is_v(call)) same = same && header->total == call->recv_counts[peer];
+  else same = same && !memcmp(mine.counts, header->counts, sizeof mine.counts) && mine.rest == header->rest;
+  return same ? PLAIT_OK : differ(c, call, peer, &mine, header);
 }
 
-int head_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer) {
+int header_includes(const MpiComm *c, const CommCall *call, Ends ends, int peer) {
   if (peer == c->base.rank || ends == NOBODY) return 0;
   return ends == EVERYBODY || peer == call->root;
 }
 
-int head_greet(MpiComm *c, const CommCall *call, Ends to, Ends from) {
+int header_exchange(MpiComm *c, const CommCall *call, Ends to, Ends from) {
   MpiWorld *w = (MpiWorld *)c->base.world;
   int n = c->base.size, tag = wire_tag(c, call), status = MPI_SUCCESS;
   wire_lock(w);
   for (int i = 1; i < n && status == MPI_SUCCESS; i++) {
     int peer = (c->base.rank + i) % n;
-    if (head_includes(c, call, from, peer))
-      status = MPI_Irecv(&c->got[peer], sizeof(Head), MPI_BYTE, peer, tag, c->comm, batch_add(&c->greeting));
-    if (status == MPI_SUCCESS && head_includes(c, call, to, peer)) {
-      c->sent[peer] = head_of(c, call, peer);
-      status = MPI_Isend(&c->sent[peer], sizeof(Head), MPI_BYTE, peer, tag, c->comm, batch_add(&c->greeting));
+    if (header_includes(c, call, from, peer))
+      status = MPI_Irecv(&c->got[peer], sizeof(Header), MPI_BYTE, peer, tag, c->comm, batch_add(&c->headers));
+    if (status == MPI_SUCCESS && header_includes(c, call, to, peer)) {
+      c->sent[peer] = header_of(c, call, peer);
+      status = MPI_Isend(&c->sent[peer], sizeof(Header), MPI_BYTE, peer, tag, c->comm, batch_add(&c->headers));
     }
   }
   wire_unlock(w);
   return status == MPI_SUCCESS ? PLAIT_OK : wire_failed(w, comm_traits[call->kind].name, status);
 }
 
-int head_await(MpiComm *c, const CommCall *call, Ends from) {
-  int code = wire_wait((MpiWorld *)c->base.world, &c->greeting);
+int header_await(MpiComm *c, const CommCall *call, Ends from) {
+  int code = wire_wait_call(c, call, &c->headers);
   for (int peer = 0; peer < c->base.size && !code; peer++)
-    if (head_includes(c, call, from, peer)) code = head_check(c, call, peer, &c->got[peer]);
+    if (header_includes(c, call, from, peer)) code = header_check(c, call, peer, &c->got[peer]);
   return code;
 }
 #endif

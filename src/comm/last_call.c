@@ -1,0 +1,40 @@
+// Packing and describing of a rank's last call.
+#include "comm/last_call.h"
+#include "comm/comm.h"
+#include <stdio.h>
+
+enum { KIND = 3, SIZE = 8, NUMBER = 24 }; // shifts; the kind is stored plus 1
+_Static_assert((int)COMM_KIND_COUNT < LAST_CALL_CREATE, "5 bits for the kind");
+
+uint64_t last_call_word(int kind, int size, uint64_t number) {
+  return (uint64_t)(kind + 1) << KIND | (uint64_t)(size & 0xffff) << SIZE | number << NUMBER;
+}
+
+// Of a thread that waits for its own stream both must be alive.
+uint64_t comm_last(const PlaitWorld *world, int rank, double *alive) {
+  const LastCall *last = &world->last[rank];
+  uint64_t own = last_call_get(&last->own);
+  int64_t sign = atomic_load_explicit(&last->own_alive, memory_order_relaxed), stream = atomic_load_explicit(&last->stream_alive, memory_order_relaxed);
+  if (own & LAST_CALL_STREAM) {
+    own = last_call_get(&last->stream) | LAST_CALL_STREAM | LAST_CALL_RUNS;
+    sign = sign < stream ? sign : stream;
+  }
+  *alive = 1e-9 * (double)sign;
+  return own;
+}
+
+int comm_last_runs(uint64_t last) { return (last & LAST_CALL_RUNS) != 0; }
+int comm_last_waits(uint64_t last) { return (last & LAST_CALL_WAITS) != 0; }
+uint64_t comm_last_set_waits(uint64_t last) { return last | LAST_CALL_WAITS; }
+
+void comm_last_describe(uint64_t last, char *text, size_t size) {
+  int kind = (int)(last >> KIND & 31) - 1, ranks = (int)(last >> SIZE & 0xffff);
+  const char *state = comm_last_waits(last) ? "waits for others" : comm_last_runs(last) ? "is under way" : "is done";
+  const char *stream = last & LAST_CALL_STREAM ? " on its stream" : "";
+  unsigned long long number = last >> NUMBER;
+  if (kind == LAST_CALL_CREATE) snprintf(text, size, "the creation of a communicator of %d ranks %s", ranks, state);
+  else if (kind < 0 || kind >= COMM_KIND_COUNT) snprintf(text, size, "it has not called any collective%s", stream);
+  else if (kind == COMM_SEND || kind == COMM_RECV)
+    snprintf(text, size, "its last message%s, %s (number %llu with that rank, in a communicator of %d ranks), %s", stream, comm_traits[kind].name, number, ranks, state);
+  else snprintf(text, size, "its last collective%s, %s (call %llu of a communicator of %d ranks), %s", stream, comm_traits[kind].name, number, ranks, state);
+}
