@@ -17,9 +17,18 @@ static int fail(const Error *error) {
   return 1;
 }
 
+// Microseconds of the judge's answer, from the recipe on.
+static double judge(const Recipe *recipe, const ModelConfig *config) {
+  enum { QUESTIONS = 10000 };
+  Error error = {0};
+  double start = seconds();
+  for (int i = 0; i < QUESTIONS; i++) recipe_check_parallel(recipe, config, &error);
+  return 1e6 * (seconds() - start) / QUESTIONS;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) return fprintf(stderr, "usage: compile RECIPE [key=value …]\n"), 2;
-  double best_graph = 1e9, best_program = 1e9;
+  double best_graph = 1e9, best_program = 1e9, best_judge = 1e9;
   Error error = {0};
   int ranks = 0, coordinates = 0;
   for (int repeat = 0; repeat < 5; repeat++) {
@@ -31,6 +40,9 @@ int main(int argc, char **argv) {
     if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error)) return fail(&error);
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
     if (setup_compile_options(&recipe, &config, &options, &error) || backend_by_name("cpu", &backend, &error)) return fail(&error);
+    double answer = judge(&recipe, &config);
+    start += 1e-6 * answer * 10000;
+    if (answer < best_judge) best_judge = answer;
     Graph *g = NULL;
     if (compile_graph(&config, &options, &g, &error)) return fail(&error);
     double graph = seconds() - start, slowest = 0;
@@ -53,7 +65,7 @@ int main(int argc, char **argv) {
   }
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  printf("%d ranks, %d pipeline ranks: recipe to graph %.0f ms, to a rank's Program %.0f ms more; %.0f MB\n", ranks, coordinates,
-         1e3 * best_graph, 1e3 * best_program, (double)usage.ru_maxrss / 1024);
+  printf("%d ranks, %d pipeline ranks: recipe to graph %.0f ms, to a rank's Program %.0f ms more; %.0f MB; the judge answers in %.2f us\n", ranks, coordinates,
+         1e3 * best_graph, 1e3 * best_program, (double)usage.ru_maxrss / 1024, best_judge);
   return 0;
 }

@@ -131,7 +131,7 @@ static const char *describe_coordinate(const void *context, int coordinate) {
 
 static bool has_own_layout(const Recipe *r) {
   bool own = r->layout.name == RECIPE_LAYOUT_DATA;
-  for (int row = 0; row < RECIPE_ROWS; row++) own |= r->layout.row[row].count >= 0;
+  for (int row = 0; row < LAYOUT_ROWS; row++) own |= r->layout.rows.row[row].count >= 0;
   return own;
 }
 

@@ -14,7 +14,6 @@ static int load_weights(Rank *r, void *inference, Error *error) {
 
 static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
   int threads = 1, given = i->recipe.run.threads ? i->recipe.run.threads : o->threads;
-  if (o->mode == MODEL_GENERATE) i->recipe.batch.global = i->recipe.batch.micro * i->recipe.mesh.dp; // one microbatch
   int code = setup_launch(launch, &i->recipe, error);
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;

@@ -158,14 +158,11 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   int stages = o->parallel.pipeline.stages;
   const int *layers = o->parallel.pipeline.cut_given ? o->parallel.pipeline.layers : NULL;
-  if (stages > MAX_STAGES) return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages; at most %d are allowed", stages, MAX_STAGES);
-  if (stages > 1 && stages > g->layers)
-    return error_set(error, PLAIT_INFEASIBLE, "mesh.pp: %d stages, but the model has only %d layers to share out", stages, g->layers);
+  CHECK(stages <= MAX_STAGES && (stages == 1 || stages <= g->layers), "%d stages of %d layers", stages, g->layers); // parallel_check refuses them
   g->stages = stages;
   if (layers) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
-    if (g->cut[stages] != g->layers)
-      return error_set(error, PLAIT_INFEASIBLE, "parallel.layers: %d layers are shared out, but the model has %d", g->cut[stages], g->layers);
+    CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
   } else {
     cut_by_cost(g);
   }

@@ -12,8 +12,9 @@ typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // af
 struct Walk {
   WalkPlan plan;
   int at, ran;   // next action; its RUN is done
+  uint64_t stages; // set of stages that the list touches: those of its pipeline rank. Of the others nothing is kept
   Buffer *buffer;
-  int *slot;     // (stages) index of a stage's first slot among the buffers
+  int *slot;     // (stages) index of a stage's first slot among the buffers; -1: not touched
   int *staging;  // (stages · phases) of a segment's first staging buffer; -1: it stages nothing
   int buffers;
   int *send;     // all buffers' lists
@@ -47,6 +48,15 @@ static uint64_t touched_slots(const WalkPlan *p, const Action *a) {
   return is_message(a) && a->kept ? 1ull << a->stage : 0;
 }
 
+static uint64_t touched_stages(const WalkPlan *p) {
+  uint64_t set = 0;
+  for (int i = 0; i < p->list->count; i++) {
+    const Action *a = &p->list->data[i];
+    if (is_segment(a) || is_message(a)) set |= 1ull << a->stage | touched_slots(p, a);
+  }
+  return set;
+}
+
 // Does the segment send or receive what no other body reads?
 static int has_staging(const WalkPlan *p, int stage, int phase) {
   const Segment *s = &p->segments->micro[stage][phase];
@@ -69,35 +79,37 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
 
 // Making --------------------------------------------------------------------------------------------------------------
 
-static int by_action(const void *a, const void *b) {
-  const Leave *x = a, *y = b;
-  if (x->action != y->action) return x->action - y->action;
-  if (x->buffer.is_slot != y->buffer.is_slot) return x->buffer.is_slot - y->buffer.is_slot;
-  return x->buffer.stage - y->buffer.stage;
+// Notes that a microbatch leaves a buffer after the action, unless it is known already to leave it later.
+static void note_leave(Walk *w, char *known, int action, int stage, int kind) { // kind 0: the slot, else 1 + phase of staging buffers
+  const WalkPlan *p = &w->plan;
+  int microbatch = p->list->data[action].microbatch, own = __builtin_popcountll(w->stages & ((1ull << stage) - 1));
+  char *here = &known[(own * (1 + PHASE_COUNT) + kind) * p->microbatches + microbatch];
+  if (*here) return;
+  *here = 1;
+  WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
+  b.index = microbatch % (kind ? p->staging : p->slots[stage]);
+  w->leave[w->leaves++] = (Leave){action, microbatch, b};
 }
 
-// Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action that touches it.
+// Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action that touches it:
+// the first that is met from the end. After one action staging buffers are left before slots, and slots by stage.
 static void find_leaves(Walk *w) {
   const WalkPlan *p = &w->plan;
-  int stages = p->segments->stages, m = p->microbatches, kinds = 1 + PHASE_COUNT; // slot, and staging by phase
-  int *last = xcalloc((size_t)(stages * kinds * m), sizeof *last);              // index of the action + 1
-  for (int i = 0; i < p->list->count; i++) {
+  size_t most = (size_t)__builtin_popcountll(w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
+  char *known = xcalloc(most + 1, 1);
+  w->leave = xcalloc(most + 1, sizeof *w->leave);
+  for (int i = p->list->count - 1; i >= 0; i--) {
     const Action *a = &p->list->data[i];
-    uint64_t slots = touched_slots(p, a);
-    for (int s = 0; s < stages; s++)
-      if (slots >> s & 1) last[s * kinds * m + a->microbatch] = i + 1;
-    if ((is_segment(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + (int)action_phase(a)] >= 0) last[(a->stage * kinds + 1 + (int)action_phase(a)) * m + a->microbatch] = i + 1;
+    int phase = (int)action_phase(a);
+    for (uint64_t slots = touched_slots(p, a); slots; slots &= ~(1ull << (63 - __builtin_clzll(slots)))) note_leave(w, known, i, 63 - __builtin_clzll(slots), 0);
+    if ((is_segment(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, known, i, a->stage, 1 + phase);
   }
-  w->leave = xcalloc((size_t)(stages * kinds * m), sizeof *w->leave);
-  for (int k = 0; k < stages * kinds * m; k++) {
-    int stage = k / m / kinds, kind = k / m % kinds, microbatch = k % m;
-    if (!last[k]) continue;
-    WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
-    b.index = microbatch % (kind ? p->staging : p->slots[stage]);
-    w->leave[w->leaves++] = (Leave){last[k] - 1, microbatch, b};
+  for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
+    Leave first = w->leave[i];
+    w->leave[i] = w->leave[k];
+    w->leave[k] = first;
   }
-  if (w->leaves) qsort(w->leave, (size_t)w->leaves, sizeof *w->leave, by_action);
-  free(last);
+  free(known);
 }
 
 // A buffer's microbatch sends at most what its stage's segments send.
@@ -107,10 +119,11 @@ static void make_buffers(Walk *w) {
   w->slot = xcalloc((size_t)stages, sizeof *w->slot);
   w->staging = xcalloc((size_t)(stages * PHASE_COUNT), sizeof *w->staging);
   for (int s = 0; s < stages; s++) {
-    w->slot[s] = w->buffers;
-    w->buffers += p->slots[s];
+    int touched = w->stages >> s & 1;
+    w->slot[s] = touched ? w->buffers : -1;
+    w->buffers += touched ? p->slots[s] : 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      int staged = has_staging(p, s, phase);
+      int staged = touched && has_staging(p, s, phase);
       w->staging[s * PHASE_COUNT + phase] = staged ? w->buffers : -1;
       w->buffers += staged ? p->staging : 0;
     }
@@ -135,6 +148,7 @@ static void make_buffers(Walk *w) {
 Walk *walk_create(const WalkPlan *plan) {
   Walk *w = xcalloc(1, sizeof *w);
   w->plan = *plan;
+  w->stages = touched_stages(plan);
   make_buffers(w);
   find_leaves(w);
   walk_rewind(w);
@@ -168,7 +182,7 @@ static int next_wait_at_end(const Walk *w, WalkStep *step) {
   for (int s = 0; s < w->plan.segments->stages; s++)
     for (int kind = 0; kind < 1 + PHASE_COUNT; kind++) {
       WalkBuffer where = {.stage = s, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
-      int count = !kind ? w->plan.slots[s] : w->staging[s * PHASE_COUNT + kind - 1] < 0 ? 0 : w->plan.staging;
+      int count = w->slot[s] < 0 ? 0 : !kind ? w->plan.slots[s] : w->staging[s * PHASE_COUNT + kind - 1] < 0 ? 0 : w->plan.staging;
       for (; where.index < count; where.index++) {
         const Buffer *b = find(w, &where);
         if (b->waited < b->sends) return *step = wait_for(w, NULL, &where, b), 1;

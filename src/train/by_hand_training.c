@@ -119,42 +119,49 @@ static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-static Layout layout_from(const PlaitGraph *h, const PlaitTraining *t, LayoutTensor *annotation) {
-  Layout l = {.annotation = annotation, .propagate = 1};
-  layout_add(&l, ROLE_DATA, DIM_BATCH, t->dp);
+// The placements that the user has given, for axes that the mesh has. Returns their count.
+static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *annotation) {
+  int n = 0;
   for (int i = 0; i < h->annotation.count; i++) {
     const ByHandAnnotation *a = &h->annotation.data[i];
-    int axis = a->dim < 0 ? -1 : mesh_axis(&t->mesh, a->axis);
-    if (a->dim >= 0 && axis < 0) continue; // a mesh without the axis
-    annotation[l.annotations++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
+    int axis = a->dim < 0 ? -1 : mesh_axis(mesh, a->axis);
+    if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
-  return l;
+  return n;
 }
 
 static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches, Error *error) {
   LayoutTensor *annotation = xcalloc((size_t)h->annotation.count + 1, sizeof *annotation);
-  CompileOptions options = {
-      .mode = MODEL_TRAIN,
-      .micro_samples = h->samples / microbatches,
-      .step_samples = h->samples,
-      .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
-      .parallel = {.mesh = t->mesh,
-                   .layout = layout_from(h, t, annotation),
-                   .storage = {.zero = o->zero, .reshard = 1, .shard_axes = 1u << t->dp},
-                   .overlap = {.on = 1, .bucket_bytes = 25000000, .read_ahead = 1},
-                   .pipeline = {.schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"), .cut_given = 1}},
-      .update = {.optimizer = o->optimizer ? o->optimizer : "sgd", .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = o->weight_decay,
-                 .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
-  Pipeline *pipeline = &options.parallel.pipeline;
-  pipeline->stages = parallel_pipeline_ranks(&options.parallel);
-  if (pipeline->stages > MAX_STAGES || (pipeline->stages > 1 && pipeline->stages > h->g->layers)) {
-    free(annotation);
-    return error_set(error, PLAIT_INFEASIBLE, "mesh: pp is %d, but the graph has %d layers to share out, and at most %d stages are allowed", pipeline->stages,
-                     h->g->layers, MAX_STAGES);
+  int layers = h->g->layers, stages = t->mesh.axis[mesh_axis(&t->mesh, "pp")].size, cut[MAX_STAGES] = {0};
+  ParallelOptions parallel = {.mesh = t->mesh,
+                              .layout = layout_shipped(LAYOUT_SHIPPED_DATA),
+                              .annotations = placements_from(h, &t->mesh, annotation),
+                              .annotation = annotation,
+                              .propagate = 1,
+                              .zero = o->zero,
+                              .reshard = 1,
+                              .overlap = {.on = 1, .bucket_bytes = 25000000, .read_ahead = 1},
+                              .schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"),
+                              .stages_per_rank = 1};
+  Workload workload = {.model = "the graph", .layers = layers, .samples = h->samples, .micro = h->samples / microbatches / t->mesh.axis[t->dp].size, .seq = 1};
+  ParallelProblem problem;
+  int code = parallel_check(&parallel, &workload, &problem);
+  if (code) error_set(error, code, "%s", problem.text);
+  for (int l = 0; !code && l < layers; l++) cut[l * stages / layers]++; // evenly
+  parallel.cut = stages;
+  parallel.layers = cut;
+  if (!code) {
+    CompileOptions options = {
+        .mode = MODEL_TRAIN,
+        .micro_samples = h->samples / microbatches,
+        .step_samples = h->samples,
+        .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
+        .parallel = parallel_create(&parallel, &workload),
+        .update = {.optimizer = o->optimizer ? o->optimizer : "sgd", .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = o->weight_decay,
+                   .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
+    JobOptions run = {.backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
+    code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
   }
-  for (int l = 0; l < h->g->layers; l++) pipeline->layers[l * pipeline->stages / h->g->layers]++; // evenly
-  JobOptions run = {.backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
-  int code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
   if (t->job) t->job->options.parallel.layout.annotation = NULL;
   free(annotation);
   return code;

@@ -62,14 +62,3 @@ const char *layouts_refused(LayoutFeature a, LayoutFeature b) {
     if ((refused[i].a == a && refused[i].b == b) || (refused[i].a == b && refused[i].b == a)) return refused[i].why;
   return schedule_refused(a, b);
 }
-
-int layouts_check(const Recipe *recipe, Error *error) {
-  uint64_t set = layouts_features(recipe);
-  for (int a = 0; a < LAYOUT_FEATURES; a++)
-    for (int b = a + 1; b < LAYOUT_FEATURES; b++) {
-      const char *why = set >> a & set >> b & 1 ? layouts_refused((LayoutFeature)a, (LayoutFeature)b) : NULL;
-      if (why)
-        return error_set(error, PLAIT_BAD_INPUT, "%s together with %s is refused: %s (docs/parity.md)", layout_traits[a].name, layout_traits[b].name, why);
-    }
-  return PLAIT_OK;
-}

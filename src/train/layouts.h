@@ -27,5 +27,3 @@ uint64_t layouts_features(const Recipe *recipe);
 bool layouts_built(LayoutFeature feature);
 // Why two features do not go together; NULL when they do. In either order.
 const char *layouts_refused(LayoutFeature a, LayoutFeature b);
-// PLAIT_BAD_INPUT, with both named, when two features of the recipe are refused together.
-int layouts_check(const Recipe *recipe, Error *error);

@@ -137,7 +137,7 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 }
 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
-  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, RECIPE_AXES) : NULL;
+  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, LAYOUT_WORDS) : NULL;
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
                      place(loader, item), key->path);
@@ -146,19 +146,19 @@ static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item
 }
 
 // "auto", or [tp]: names of axes, each once.
-static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeAxes *field) {
-  RecipeAxes list = {.count = -1};
+static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, LayoutWords *field) {
+  LayoutWords list = {.count = -1};
   if (node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) return *field = list, PLAIT_OK;
   if (node->kind != YAML_LIST) return wrong(loader, key, node);
   list.count = 0;
   for (int i = 0; i < node->count; i++) {
     const YamlNode *item = node->items[i];
     int axis = 0, twice = 0;
-    while (axis < RECIPE_AXES && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
-    for (int k = 0; k < list.count; k++) twice |= list.axis[k] == axis;
+    while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
+    for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
     if (twice) return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once", place(loader, item), key->path, item->text);
-    if (axis == RECIPE_AXES) return wrong_axis(loader, key, item);
-    list.axis[list.count++] = axis;
+    if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
+    list.axis[list.count++] = recipe_axis_names[axis];
   }
   return *field = list, PLAIT_OK;
 }
@@ -410,7 +410,7 @@ static int check_inference_keys(const Recipe *r, const char *command, Error *err
   for (int i = 0; i < recipe_key_count; i++)
     if (r->where[i] && !recipe_keys[i].inference)
       return error_set(error, PLAIT_BAD_INPUT, "%s has no use for %s; keys that it takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
-                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers and bucket_mb", command, recipe_keys[i].path);
+                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers, overlap and bucket_mb", command, recipe_keys[i].path);
   return PLAIT_OK;
 }
 
@@ -428,7 +428,8 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   code = apply_file(&loader, nothing, strlen(nothing));
   recipe->data.seq_len = seq_len;
   if (!micro_given) recipe->batch.micro = rows > recipe->mesh.dp ? rows / recipe->mesh.dp : 1;
-  while (!micro_given && recipe->batch.micro * recipe->mesh.dp % recipe_layout_shards(recipe, RECIPE_ROW_BATCH)) recipe->batch.micro++;
+  ParallelOptions parallel = recipe_parallel(recipe);
+  while (!micro_given && recipe->batch.micro * recipe->mesh.dp % parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH)) recipe->batch.micro++;
   recipe->batch.global = recipe->batch.micro * recipe->mesh.dp * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return end_loading(&loader, code);

@@ -4,6 +4,8 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "model/config.h"
+#include "pass/parallel.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,19 +27,12 @@ typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } Recip
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
 typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
 
-typedef enum RecipeRow { // of a Layout; the same order as LayoutRow
-#define LAYOUT_ROW(id, ...) RECIPE_ROW_##id,
-#include "dist/layout_rows.def"
-  RECIPE_ROWS
-} RecipeRow;
 typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped, after auto
   RECIPE_LAYOUT_AUTO,
 #define LAYOUT_SHIPPED(id, ...) RECIPE_LAYOUT_##id,
 #include "dist/layout_rows.def"
 } RecipeLayout;
-enum { RECIPE_AXES = 3 }; // dp, cp, tp
-typedef struct RecipeAxes { int count, axis[RECIPE_AXES]; } RecipeAxes; // count -1: auto
-extern const char *const recipe_axis_names[RECIPE_AXES];
+extern const char *const recipe_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp": what rows of a Layout may name
 
 enum { RECIPE_MAX_INTS = 64 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
@@ -67,13 +62,14 @@ typedef struct Recipe {
     int pipeline;  // ScheduleId (pipeline/schedules.def)
     int virtual_stages; // of each pipeline rank; 0: auto, see recipe_virtual_stages
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
+    bool overlap;  // communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
     int update;     // RecipeUpdate
   } parallel;
   struct {
     int name; // RecipeLayout
-    RecipeAxes row[RECIPE_ROWS];
+    LayoutTable rows; // count -1: auto
   } layout;
   int precision; // Dtype
   struct {
@@ -165,13 +161,15 @@ enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
 
-// The ranks of an axis, by its place in recipe_axis_names.
-static inline int recipe_axis_size(const Recipe *r, int axis) { return axis == 0 ? r->mesh.dp : axis == 1 ? r->mesh.cp : r->mesh.tp; }
-// The axes of a row: its own, or those of the Layout that the recipe starts from. And the product of their sizes.
-RecipeAxes recipe_layout_row(const Recipe *recipe, RecipeRow row);
-int recipe_layout_shards(const Recipe *recipe, RecipeRow row);
-// What cannot be about the Layout: the row that is to blame, and a sentence; -1: nothing.
-int recipe_layout_problem(const Recipe *recipe, char *text, size_t size);
+// The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
+LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
+// The parallel configuration that a recipe asks for. Borrows parallel.layers.
+ParallelOptions recipe_parallel(const Recipe *recipe);
+// What it must fit. Without a config (NULL) the model is left open. The texts are in `texts`.
+typedef struct WorkloadTexts { char model[512], family[64]; } WorkloadTexts;
+Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
+// parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.
+int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config, Error *error);
 
 // docs/recipes.md, as generated from the key table.
 void recipe_print_docs(FILE *out);

@@ -57,29 +57,15 @@ static int check_mesh(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-// The divisors of n ≥ 2 next to `value`, which is none, as text; 1 is not among them.
-static const char *nearest_divisors(Recipe *r, int n, int value) {
-  int below = value < n ? value : n, above = value;
-  while (below > 1 && n % below) below--;
-  while (above < n && n % above) above++;
-  if (below == 1) return arena_format(&r->arena, "%d", above);
-  return above > n || above == below ? arena_format(&r->arena, "%d", below) : arena_format(&r->arena, "%d or %d", below, above);
-}
-
-static int check_sharding(Recipe *r, Error *error) {
-  int hybrid = r->parallel.hybrid;
-  if (hybrid && r->mesh.dp == 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0",
-                     recipe_where(r, "parallel.hybrid"), hybrid);
-  if (hybrid && r->mesh.dp % hybrid)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s",
-                     recipe_where(r, "parallel.hybrid"), hybrid, r->mesh.dp, nearest_divisors(r, r->mesh.dp, hybrid));
-  if (hybrid == 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or "
-                     "parallel.zero 0", recipe_where(r, "parallel.hybrid"), r->mesh.dp);
-  if (hybrid == r->mesh.dp && hybrid)
-    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", hybrid);
-  return PLAIT_OK;
+static int check_parallel(Recipe *r, Error *error) {
+  const LayoutWords *seq = &r->layout.rows.row[LAYOUT_ROW_SEQ];
+  if (r->parallel.sequence && seq->count >= 0 && (seq->count != 1 || strcmp(seq->axis[0], "tp"))) {
+    char *list = recipe_value_text(r, "layout.seq");
+    int code = error_set(error, PLAIT_BAD_INPUT, "%slayout.seq is %s, but parallel.sequence is true, which means [tp]; leave one of them out", recipe_where(r, "layout.seq"), list);
+    free(list);
+    return code;
+  }
+  return recipe_check_parallel(r, NULL, error);
 }
 
 // ---- keys that need others --------------------------------------------------------------------------------------------
@@ -115,16 +101,20 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 
 // What a single rank, an axis of one rank or a run that is too short leave without effect.
 static int note_idle(Recipe *r, const Recipe *defaults) {
-  static const char *const several[] = {"parallel.bucket_mb", "run.check", "run.lend"};
+  static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.check", "run.lend"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i])) note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
-  for (int row = 0; row < RECIPE_ROWS; row++) {
-    const RecipeAxes *axes = &r->layout.row[row];
+  ParallelOptions parallel = recipe_parallel(r);
+  for (int row = 0; row < LAYOUT_ROWS; row++) {
+    const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
-      if (recipe_axis_size(r, axes->axis[i]) == 1)
-        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row], recipe_axis_names[axes->axis[i]],
-             recipe_axis_names[axes->axis[i]]);
+      if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
+        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row], axes->axis[i], axes->axis[i]);
   }
+  if (r->parallel.hybrid && r->parallel.hybrid == r->mesh.dp)
+    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", r->parallel.hybrid);
+  if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
+    note(r, "parallel.bucket_mb", "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
   if (r->run.trace && r->run.trace_first > r->schedule.steps)
     note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty", (long long)r->run.trace_first,
          (long long)r->schedule.steps);
@@ -142,65 +132,6 @@ static int check_rollback(const Recipe *r, Error *error) {
 }
 
 // ---- the rest ----------------------------------------------------------------------------------------------------------
-
-static int check_batch(Recipe *r, Error *error) {
-  int64_t unit = (int64_t)r->batch.micro * r->mesh.dp, global = r->batch.global, below = global / unit * unit;
-  if (below == global) return PLAIT_OK;
-  const char *nearest = below
-                            ? arena_format(&r->arena, "%lld or %lld", (long long)below, (long long)(below + unit))
-                            : arena_format(&r->arena, "%lld", (long long)unit);
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "%sbatch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %d × %d = %lld; the "
-                   "nearest is %s",
-                   recipe_where(r, "batch.global"), (long long)global, r->batch.micro, r->mesh.dp, (long long)unit,
-                   nearest);
-}
-
-int recipe_virtual_stages(const Recipe *r) {
-  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->mesh.pp > 1 ? schedules[r->parallel.pipeline].least_stages : 1;
-}
-
-static int check_pipeline(Recipe *r, Error *error) {
-  const ScheduleGenerator *schedule = &schedules[r->parallel.pipeline];
-  int pp = r->mesh.pp, layers = r->parallel.layers.count;
-  int v = recipe_virtual_stages(r), m = recipe_microbatches(r);
-  if (pp > 1 && schedule->microbatches_multiple_of_ranks && r->parallel.update == RECIPE_UPDATE_IN_BACKWARD)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is %s, "
-                     "which takes a multiple of mesh.pp (%d); take parallel.pipeline 1f1b, or parallel.update: end",
-                     recipe_where(r, "parallel.update"), schedule->name, pp);
-  if (v > 1 && pp == 1)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1",
-                     recipe_where(r, "parallel.virtual"), v);
-  if (pp > 1 && !schedule_can_run(schedule, v)) {
-    char others[256];
-    int too_few = v < schedule->least_stages, nearest = too_few ? schedule->least_stages : schedule->most_stages;
-    schedule_names(v, others, sizeof others);
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d, but parallel.pipeline is %s, which needs %s %d stage%s a rank; take virtual %d, or %s",
-                     recipe_where(r, "parallel.virtual"), v, schedule->name, too_few ? "at least" : "at most", nearest, nearest > 1 ? "s" : "", nearest, others);
-  }
-  if (schedule->microbatches_multiple_of_ranks && m % pp) {
-    int unit = r->batch.micro * r->mesh.dp, below = m / pp * pp;
-    const char *nearest = below ? arena_format(&r->arena, "%d or %d", below * unit, (below + pp) * unit) : arena_format(&r->arena, "%d", pp * unit);
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%sbatch.global %d makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); the nearest "
-                     "batch.global is %s", recipe_where(r, "batch.global"), r->batch.global, m, m > 1 ? "es" : "", schedule->name, pp, nearest);
-  }
-  if (layers && layers != pp * v)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = "
-                     "%d stages", recipe_where(r, "parallel.layers"), layers, layers > 1 ? "s" : "", pp, v, pp * v);
-  for (int s = 1; s + 1 < layers; s++)
-    if (!r->parallel.layers.items[s])
-      return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which "
-                       "has the head, can do without", recipe_where(r, "parallel.layers"), s);
-  return PLAIT_OK;
-}
-
-static int check_layout(Recipe *r, Error *error) {
-  char text[400];
-  int row = recipe_layout_problem(r, text, sizeof text);
-  if (row < 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s%s", recipe_where(r, layout_keys[row]), text);
-}
 
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
@@ -245,31 +176,8 @@ static int check_precision(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is in the way
-// is said at once.
-static int check_update(Recipe *r, Error *error) {
-  if (r->parallel.update != RECIPE_UPDATE_IN_BACKWARD) return PLAIT_OK;
-  int m = recipe_microbatches(r);
-  const struct { bool bad; const char *why, *take; } obstacles[] = {
-      {m > 1, arena_format(&r->arena, "the gradients of %d microbatches are accumulated, so that none is complete in backward", m),
-       arena_format(&r->arena, "batch.micro %d", r->batch.global / r->mesh.dp)},
-      {r->optimizer.clip > 0, arena_format(&r->arena, "optimizer.clip is %.15g, and the global norm is known only behind backward", r->optimizer.clip),
-       "optimizer.clip 0"},
-      {r->precision == DTYPE_F16, "precision: fp16 skips steps that overflow, when backward has applied them already", "precision: bf16"},
-      {r->run.non_finite == RECIPE_SKIP, "run.non_finite is skip, and what backward has applied cannot be taken back", "run.non_finite stop or rollback"},
-  };
-  const char *why = NULL, *take = NULL;
-  for (size_t i = 0; i < sizeof obstacles / sizeof *obstacles; i++) {
-    if (!obstacles[i].bad) continue;
-    why = why ? arena_format(&r->arena, "%s; %s", why, obstacles[i].why) : obstacles[i].why;
-    take = take ? arena_format(&r->arena, "%s and %s", take, obstacles[i].take) : obstacles[i].take;
-  }
-  if (!why) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%sparallel.update is in_backward, but %s; take %s, or parallel.update: end", recipe_where(r, "parallel.update"), why, take);
-}
-
 int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_sharding, check_batch, check_layout, check_pipeline, check_schedule, check_eval, check_precision, check_update};
+  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_parallel, check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](r, error);
     if (code < 0) return code;

@@ -122,8 +122,11 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX,
         .inference = true, .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
+    KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true",
+        .inference = true, .doc = "Ranks communicate while they compute: collectives start as soon as their operands are there, and gathers of parameters "
+               "a block before their readers. `false`: each is waited for where it stands. The numbers do not change."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
-        .inference = true, .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together, while the rank computes; 0: one by one, each waited for."),
+        .inference = true, .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together. 0: one by one, and without parallel.overlap."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
                "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
@@ -135,7 +138,7 @@ const RecipeKey recipe_keys[] = {
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words,
         .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
-  KEY("layout." name, RECIPE_AXIS_LIST, layout.row[RECIPE_ROW_##id], "auto",                                           \
+  KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto",                                           \
       .inference = true, .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
 #include "dist/layout_rows.def"
 
@@ -283,9 +286,9 @@ static bool is_word(const RecipeKey *key, const char *name, int value) {
 }
 
 static bool row_has_axis(const Recipe *recipe, const RecipeKey *key, const char *name) {
-  RecipeAxes axes = recipe_layout_row(recipe, (RecipeRow)((key->offset - offsetof(Recipe, layout.row)) / sizeof axes));
+  LayoutWords axes = recipe_layout_row(recipe, (LayoutRow)((key->offset - offsetof(Recipe, layout.rows)) / sizeof axes));
   for (int i = 0; i < axes.count; i++)
-    if (!strcmp(recipe_axis_names[axes.axis[i]], name)) return true;
+    if (!strcmp(axes.axis[i], name)) return true;
   return false;
 }
 

@@ -7,7 +7,7 @@ typedef enum RecipeKind {
   RECIPE_LONG,         // int64_t; "auto" where has_auto
   RECIPE_REAL,         // double
   RECIPE_PAIR,         // double[2]
-  RECIPE_AXIS_LIST,    // RecipeAxes; "auto" allowed
+  RECIPE_AXIS_LIST,    // LayoutWords; "auto" allowed
   RECIPE_INTS,         // RecipeInts
   RECIPE_BOOL,         // bool
   RECIPE_CHOICE,       // int, the value of one of the words

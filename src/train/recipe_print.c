@@ -73,13 +73,19 @@ static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
   else fprintf(out, "%lld", (long long)value);
 }
 
-static void print_axes(const RecipeAxes *axes, FILE *out) {
+static bool same_axes(const LayoutWords *a, const LayoutWords *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) same = !strcmp(a->axis[i], b->axis[i]);
+  return same;
+}
+
+static void print_axes(const LayoutWords *axes, FILE *out) {
   if (axes->count < 0) {
     fputs("auto", out);
     return;
   }
   fputc('[', out);
-  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", recipe_axis_names[axes->axis[i]]);
+  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", axes->axis[i]);
   fputc(']', out);
 }
 
@@ -181,7 +187,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
-  case RECIPE_AXIS_LIST: return !memcmp(a, b, sizeof(RecipeAxes));
+  case RECIPE_AXIS_LIST: return same_axes(a, b);
   case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "program/chaos.h"
-#include "train/layouts.h"
 #include <string.h>
 
 static int setup_threads(const Recipe *recipe) {
@@ -58,11 +57,11 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
   };
   int name = r->layout.name ? r->layout.name : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE : r->mesh.tp > 1 ? RECIPE_LAYOUT_TENSOR : RECIPE_LAYOUT_DATA;
   size_t n = (size_t)snprintf(text, size, "layout %s", names[name]);
-  for (int row = 0, said = 0; row < RECIPE_ROWS && n < size; row++) {
-    const RecipeAxes *axes = &r->layout.row[row];
+  for (int row = 0, said = 0; row < LAYOUT_ROWS && n < size; row++) {
+    const LayoutWords *axes = &r->layout.rows.row[row];
     if (axes->count < 0) continue;
     n += (size_t)snprintf(text + n, size - n, "%s%s [", said++ ? ", " : " with ", rows[row]);
-    for (int i = 0; i < axes->count && n < size; i++) n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", recipe_axis_names[axes->axis[i]]);
+    for (int i = 0; i < axes->count && n < size; i++) n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axes->axis[i]);
     if (n < size) n += (size_t)snprintf(text + n, size - n, "]");
   }
   return n;
@@ -94,111 +93,12 @@ static UpdateOptions update_options(const Recipe *r) {
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
-static int row_has_tp(const Recipe *r, RecipeRow row) {
-  RecipeAxes axes = recipe_layout_row(r, row);
-  for (int i = 0; i < axes.count; i++)
-    if (!strcmp(recipe_axis_names[axes.axis[i]], "tp")) return 1;
-  return 0;
-}
-
-static Layout layout_of(const Recipe *r, const Mesh *mesh) {
-  LayoutTable table = {0};
-  for (int row = 0; row < RECIPE_ROWS; row++) {
-    RecipeAxes axes = recipe_layout_row(r, (RecipeRow)row);
-    table.row[row].count = axes.count;
-    for (int i = 0; i < axes.count; i++) table.row[row].axis[i] = recipe_axis_names[axes.axis[i]];
-  }
-  return layout_from_table(&table, mesh);
-}
-
-static int common_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return (int)a;
-}
-
-// The recipe's axes as atoms: hybrid sharding cuts dp in two, neighbouring ranks sharing shards; where tp has more ranks than
-// there are key and value heads, neighbouring ranks of it share these and take parts of their group of query heads.
-static Mesh make_mesh(const Recipe *r, const ModelConfig *config) {
-  int shards = r->parallel.hybrid ? r->parallel.hybrid : r->mesh.dp, kv = row_has_tp(r, RECIPE_ROW_HEADS) ? common_divisor(config->kv_heads, r->mesh.tp) : r->mesh.tp;
-  const struct { const char *name; int size, needed; } axes[] = {{"pp", r->mesh.pp, 1},        {"replica", r->mesh.dp / shards, 0}, {"dp", shards, 1},
-                                                                 {"cp", r->mesh.cp, 1}, {"tp", kv, 1}, {"tp_group", r->mesh.tp / kv, 0}};
-  const char *name[6];
-  int size[6], n = 0;
-  for (int i = 0; i < 6; i++)
-    if (axes[i].needed || axes[i].size > 1) name[n] = axes[i].name, size[n++] = axes[i].size;
-  return mesh_create(n, name, size);
-}
-
-static Parallel parallel_of(const Recipe *r, const ModelConfig *config) {
-  int overlap = r->parallel.bucket_mb > 0;
-  Parallel p = {0};
-  p.mesh = make_mesh(r, config);
-  p.layout = layout_of(r, &p.mesh);
-  p.storage = (Storage){r->parallel.zero, r->parallel.reshard, r->parallel.ownership == RECIPE_OWN_TENSORS, 1u << mesh_axis(&p.mesh, "dp")};
-  p.overlap = (Overlap){overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap};
-  // With one stage there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  p.pipeline = (Pipeline){.schedule = &schedules[r->mesh.pp > 1 ? r->parallel.pipeline : SCHEDULE_1F1B], .stages = r->mesh.pp * recipe_virtual_stages(r),
-                          .cut_given = r->parallel.layers.count > 0};
-  for (int s = 0; s < r->parallel.layers.count; s++) p.pipeline.layers[s] = r->parallel.layers.items[s];
-  return p;
-}
-
-// Can so many ranks share out the heads and the feed-forward width?
-static bool tensor_fits(const Recipe *r, const ModelConfig *config, int tp) {
-  bool heads = config->heads / config->kv_heads % (tp / common_divisor(config->kv_heads, tp)) == 0, ffn = config->ffn % tp == 0;
-  return (heads || !row_has_tp(r, RECIPE_ROW_HEADS)) && (ffn || !row_has_tp(r, RECIPE_ROW_FFN));
-}
-
-static int check_tensor(const Recipe *r, const ModelConfig *config, Error *error) {
-  int tp = r->mesh.tp, below = tp, above = tp;
-  if (tensor_fits(r, config, tp)) return PLAIT_OK;
-  while (!tensor_fits(r, config, below)) below--; // 1 does
-  while (above <= config->heads && !tensor_fits(r, config, above)) above++;
-  char nearest[64];
-  if (above <= config->heads) snprintf(nearest, sizeof nearest, "%d or %d", below, above);
-  else snprintf(nearest, sizeof nearest, "%d", below);
-  return error_set(error, PLAIT_BAD_INPUT, "%smesh.tp is %d, but it must share out the %lld heads (with %lld key and value heads) and the feed-forward width %lld of "
-                   "%s evenly; the nearest is %s", recipe_where(r, "mesh.tp"), tp, (long long)config->heads, (long long)config->kv_heads, (long long)config->ffn, config->path, nearest);
-}
-
-static int check_stages(const Recipe *r, const ModelConfig *config, Error *error) {
-  int v = recipe_virtual_stages(r);
-  int64_t stages = (int64_t)r->mesh.pp * v, most = config->layers < MAX_STAGES ? config->layers : MAX_STAGES, sum = 0;
-  char limit[512];
-  if (config->layers <= MAX_STAGES) snprintf(limit, sizeof limit, "the model of %.400s has only %lld layers to share out", config->path, (long long)most);
-  else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
-  if (stages > 1 && stages > most && v > 1) {
-    char nearest[64] = "take parallel.pipeline 1f1b";
-    if (most / r->mesh.pp > 1) snprintf(nearest, sizeof nearest, "the nearest parallel.virtual is %lld", (long long)(most / r->mesh.pp));
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.virtual is %d with mesh.pp %d, which makes %lld stages, but %s; %s", recipe_where(r, "parallel.virtual"), v, r->mesh.pp,
-                     (long long)stages, limit, nearest);
-  }
-  if (stages > 1 && stages > most)
-    return error_set(error, PLAIT_BAD_INPUT, "%smesh.pp is %d, but %s; the nearest mesh.pp is %lld", recipe_where(r, "mesh.pp"), r->mesh.pp, limit, (long long)most);
-  for (int s = 0; s < r->parallel.layers.count; s++) sum += r->parallel.layers.items[s];
-  if (r->parallel.layers.count && sum != config->layers)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.layers adds up to %lld, but the model of %s has %lld layers", recipe_where(r, "parallel.layers"), (long long)sum, config->path,
-                     (long long)config->layers);
-  return PLAIT_OK;
-}
-
-// A row of the Layout that cuts what the model does not have.
-static int check_position(const Recipe *r, const ModelConfig *config, Error *error) {
-  if (config->family == MODEL_GPT2 || r->layout.row[RECIPE_ROW_POSITION].count <= 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%slayout.position is given, but the %s model of %s has no learned positions; leave it out",
-                   recipe_where(r, "layout.position"), model_family_name(config->family), config->path);
-}
-
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
-  int refused = layouts_check(recipe, error);
-  if (refused) return refused;
-  int code = check_stages(recipe, config, error);
-  if (!code) code = check_tensor(recipe, config, error);
-  if (!code) code = check_position(recipe, config, error);
+  int code = recipe_check_parallel(recipe, config, error);
   if (code) return code;
+  ParallelOptions parallel = recipe_parallel(recipe);
+  WorkloadTexts texts;
+  Workload workload = recipe_workload(recipe, config, &texts);
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
@@ -206,14 +106,11 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
+      .parallel = parallel_create(&parallel, &workload),
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
-      .parallel = parallel_of(recipe, config),
       .update = update_options(recipe),
       .chaos = chaos_of_environment()};
-  if (recipe->parallel.sequence && recipe->data.seq_len % recipe->mesh.tp)
-    return error_set(error, PLAIT_BAD_INPUT, "%sdata.seq_len is %d, but with parallel.sequence it must be a multiple of mesh.tp (%d); the nearest is %d or %d", recipe_where(recipe, "data.seq_len"), recipe->data.seq_len,
-                     recipe->mesh.tp, recipe->data.seq_len / recipe->mesh.tp * recipe->mesh.tp, (recipe->data.seq_len / recipe->mesh.tp + 1) * recipe->mesh.tp);
   return PLAIT_OK;
 }
 
@@ -237,6 +134,7 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
   if (!code) code = find_backend(recipe, &run.backend, error);
   if (code) return code;
   options.mode = mode;
+  if (mode == MODEL_GENERATE) options.step_samples = options.micro_samples; // a token of each sequence: one microbatch
   return job_create(config, &options, &run, job, error);
 }
 

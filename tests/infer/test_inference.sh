@@ -77,7 +77,7 @@ refuse 2 'plait eval has no use for optimizer.lr; keys that it takes are those o
 refuse 2 'plait generate has no use for parallel.recompute; ' "$PLAIT" generate run --prompt x parallel.recompute=full
 refuse 2 'mesh.tb=2: mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
 refuse 2 'is not of the form key=value' "$PLAIT" eval exported --data valid --seq-len 32 valid
-refuse 2 'mesh.tp is 3, but it must share out the' "$PLAIT" eval exported --data valid --seq-len 32 mesh.tp=3
+refuse 2 'mesh.tp is 3, which does not divide the heads' "$PLAIT" eval exported --data valid --seq-len 32 mesh.tp=3
 refuse 2 'mesh.pp is 5, but .* has only 4 layers' "$PLAIT" generate exported --prompt x mesh.pp=5
 refuse 2 'precision must be one of' "$PLAIT" eval exported --data valid precision=int4
 expect 0 '^note: layout.seq names tp, but mesh.tp is 1' "$PLAIT" eval exported --data valid --seq-len 32 'layout.seq=[tp]'

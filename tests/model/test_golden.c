@@ -184,18 +184,17 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
   golden_open(&golden, name);
   const double *loss = golden_find(&golden, loss_key), *norm = golden_find(&golden, norm_key);
   if (!loss) return golden_close(&golden);
-  Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, 1, 1, 1});
+  ParallelOptions parallel = parallel_default(1, 1, 1, 0);
   CompileOptions options = {
       .mode = MODEL_TRAIN,
       .micro_samples = micro,
       .step_samples = BATCH,
       .seq = SEQ,
       .precision = dtype,
-      .parallel = parallel_standard(&mesh, 0, 1000000),
+      .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
       .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Session *session;
-  options.parallel.pipeline.schedule = &schedules[SCHEDULE_GPIPE];
   JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};
   SUCCEED(job_create(&golden.source.config, &options, &run, &job, &error));
   SUCCEED(session_open(&(SessionOptions){.ranks = 1}, &session, &error));

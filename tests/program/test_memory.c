@@ -232,12 +232,13 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ModelConfig config = {0};
     Error error = {0};
-    Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){layouts[i].pp, layouts[i].dp, 1, layouts[i].tp});
+    ParallelOptions parallel = parallel_default(layouts[i].pp, layouts[i].dp, layouts[i].tp, layouts[i].zero);
+    parallel.overlap.bucket_bytes = bucket;
+    parallel.schedule = schedule_by_name(layouts[i].schedule);
+    parallel.stages_per_rank = layouts[i].virtual_stages;
     CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
-                        .parallel = parallel_standard(&mesh, layouts[i].zero, bucket),
+                        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
                         .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
-    o.parallel.pipeline.schedule = schedule_by_name(layouts[i].schedule);
-    o.parallel.pipeline.stages *= layouts[i].virtual_stages;
     JobOptions run = {.backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);

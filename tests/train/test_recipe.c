@@ -99,12 +99,12 @@ static const Bad bad[] = {
     {BASE, "run.non_finite=abort", "run.non_finite must be one of skip, stop, rollback"},
     {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", "run.non_finite=stop", "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
      "accumulated, so that none is complete in backward; take batch.micro 64, or parallel.update: end"},
-    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only behind backward; run.non_finite is skip, and"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only after backward; run.non_finite is skip, and"},
     {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", NULL, "but run.non_finite is skip, and what backward has applied cannot be taken back"},
     {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\nprecision: fp16\n", NULL, "but precision: fp16 skips steps that overflow"},
     {BASE "precision: fp16\n", "parallel.update=in_backward",
      "parallel.update is in_backward, but the gradients of 8 microbatches are accumulated, so that none is complete in backward; optimizer.clip is 1, and the "
-     "global norm is known only behind backward; precision: fp16 skips steps that overflow, when backward has applied them already; run.non_finite is skip, and "
+     "global norm is known only after backward; precision: fp16 skips steps that overflow, when backward has applied them already; run.non_finite is skip, and "
      "what backward has applied cannot be taken back; take batch.micro 64 and optimizer.clip 0 and precision: bf16 and run.non_finite stop or rollback, or "
      "parallel.update: end"},
     {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved, update: in_backward}\n", NULL,

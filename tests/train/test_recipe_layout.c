@@ -93,15 +93,15 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 2, dp: 2}\nlayout: {batch: [tp, dp]}\n", "layout.batch is [tp, dp], but ranks read their samples in the order of the mesh"},
       {BASE "mesh: {tp: 8}\nlayout: {batch: [tp]}\n", "the nearest batch.micro is 8"},
       {BASE "mesh: {tp: 3}\nlayout: {name: data, seq: [tp]}\n", "the nearest data.seq_len is 15 or 18"},
-      {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, but it must share out the 8 heads (with 2 key and value heads) and the feed-forward width 48 of m.json evenly; the "
-                               "nearest is 2 or 4"},
+      {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, which does not divide the heads (8, with 2 key and value heads) and the feed-forward width (48) of the "
+                               "model of m.json evenly; the nearest is 2 or 4"},
       {BASE "mesh: {tp: 16}\n", "the nearest is 8"},
       {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2]}\n", "x.yaml:6:20: parallel.layers adds up to 3, but the model of m.json has 2 layers"},
-      {BASE "mesh: {pp: 4}\n", "x.yaml:5:12: mesh.pp is 4, but the model of m.json has only 2 layers to share out; the nearest mesh.pp is 2"},
-      {BASE "mesh: {tp: 3}\nlayout: {heads: [], ffn: []}\nparallel: {sequence: true}\n", "data.seq_len is 16, but with parallel.sequence it must be a multiple of "
-                                                                                          "mesh.tp (3); the nearest is 15 or 18"},
-      {BASE "mesh: {dp: 2}\nlayout: {position: [dp]}\n", "x.yaml:6:20: layout.position is given, but the llama model of m.json has no learned positions"},
-      {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n", "embed = 32 of"},
+      {BASE "mesh: {pp: 4}\n", "x.yaml:5:12: mesh.pp is 4, but the model of m.json has only 2 layers to divide; the nearest mesh.pp is 2"},
+      {BASE "mesh: {tp: 3}\nlayout: {heads: [], ffn: []}\nparallel: {sequence: true}\n", "data.seq_len is 16, but the Layout cuts the sequence over [tp], 3 ranks, "
+                                                                                          "which must divide it; the nearest data.seq_len is 15 or 18"},
+      {BASE "mesh: {dp: 2}\nlayout: {position: [dp]}\n", "x.yaml:6:20: layout.position is given, but the llama model has no learned positions"},
+      {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n", "mesh.tp is 5, which does not divide the embedding width (32) of the model of m.json evenly; the nearest is 4 or 8"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Error error = {0};
