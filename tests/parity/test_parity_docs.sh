@@ -42,6 +42,7 @@ commits=$(sed -nE 's/^\| .* \| ([0-9a-f]{7,40})( and .*)? \|$/\1/p; s/^commit ([
 for commit in $commits; do since "$commit"; done
 
 # The page says it too when it is written: scripts/parity in a repository of this test.
+command -v git >/dev/null || exit $failed
 expect() { grep -qF -- "$1" docs/parity.md || { echo "a page that was written with $2 lacks \"$1\""; sed -n 3,7p docs/parity.md; failed=1; }; }
 write_page() { scripts/parity build page >log 2>&1 || { echo "scripts/parity build page: $(cat log)"; failed=1; }; }
 commit_all() { git add -A && git -c user.name=test -c user.email=test commit -qm "$1" && git rev-parse --short HEAD; }

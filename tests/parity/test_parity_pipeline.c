@@ -2,7 +2,6 @@
 // stage ever holds more microbatches than its plan has slots.
 #include "corpora.h"
 #include "compare.h"
-#include "parity.h"
 #include "pipeline/schedule.h"
 #include <math.h>
 #include <setjmp.h>
