@@ -235,7 +235,7 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     Mesh mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){layouts[i].pp, layouts[i].dp, 1, layouts[i].tp});
     CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
                         .parallel = parallel_standard(&mesh, layouts[i].zero, bucket),
-                        .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+                        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
     o.parallel.pipeline.schedule = schedule_by_name(layouts[i].schedule);
     o.parallel.pipeline.stages *= layouts[i].virtual_stages;
     JobOptions run = {.backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
