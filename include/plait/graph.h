@@ -91,7 +91,7 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   int zero;              // ZeRO stage over dp: 0 … 3
   int threads;           // of each rank; 0: 1
   uint64_t seed;         // of the initial parameters
-  const char *optimizer; // "sgd" (NULL) or "adamw" (betas 0.9 and 0.999, epsilon 1e-8)
+  const char *optimizer; // one of optimizer.name in docs/recipes.md, with its authors' betas (adamw: 0.9 and 0.999) and epsilon 1e-8; NULL: "sgd"
   double momentum;       // of sgd, 0 … 1
   double weight_decay;   // of parameters with at least two dims
   double clip;           // largest global norm of the gradient; 0: none

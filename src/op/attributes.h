@@ -43,8 +43,8 @@ typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
 typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 #define LOSS_SCALE_LEAST 1.0
 #define LOSS_SCALE_MOST 0x1p40
-typedef struct AdamwAttr { double beta1, beta2, epsilon, decay; } AdamwAttr; // decay already 0 for undecayed Variables
-typedef struct SgdAttr { double momentum, decay; } SgdAttr;
+// Of all optimizers, of which each reads some. decay: already 0 for parameters without weight decay
+typedef struct OptimizerAttr { double beta1, beta2, epsilon, momentum, decay; } OptimizerAttr;
 
 // Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans.
 typedef struct CommAttr {

@@ -36,9 +36,4 @@ void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double
 // In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps (0: it stays).
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
-// In place on values (graph_read) of the Variables w, m, v. step () counts applied steps and is advanced before: 1 in the first.
-void op_adamw(Graph *g, const char *name, int w, int m, int v, int gradient, int lr, int factor, int skip, int step,
-              const AdamwAttr *attr);
-void op_sgd(Graph *g, const char *name, int w, int momentum /* or -1 */, int gradient, int lr, int factor, int skip,
-            const SgdAttr *attr);
 int op_advance(Graph *g, const char *name, int step, int skip);              // in place on a Variable's value: step += 1 - skip

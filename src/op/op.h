@@ -74,6 +74,8 @@ int operand_valid(const Operand *x, int64_t i);
 double *operand_doubles(const Operand *x);
 void operand_doubles_free(const Operand *x, double *doubles);
 
+typedef struct OptimizerDef OptimizerDef; // op/optimizer.h
+
 typedef struct OpDef {
   const char *name;
   const char *meaning; // one line of notation
@@ -106,6 +108,7 @@ typedef struct OpDef {
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
   int communicates;  // done by the comm layer, not by a backend
   int rooted;        // of these: between one rank of the group, CommAttr.root, and all
+  const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;
 
 const OpDef *op_def(Op op);

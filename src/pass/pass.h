@@ -7,7 +7,7 @@
 typedef struct UpdateOptions {
   int64_t samples, seq;  // of the global batch: shape of the input "step_targets"
   double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
-  const char *optimizer; // "adamw" or "sgd"
+  Op optimizer;          // one of op/optimizers.def; no other is taken
   double beta1, beta2, epsilon, decay, momentum, clip;
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none

@@ -1,8 +1,8 @@
 // The BEGIN and END regions of a step: what is done once for all microbatches.
 #include "base/fault.h"
 #include "op/build.h"
+#include "op/optimizer.h"
 #include "pass/update.h"
-#include <string.h>
 
 static const Shape scalar = {0};
 
@@ -55,15 +55,8 @@ typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
   int parameter = graph_tensor(g, w)->variable;
   double decay = g->variable.data[parameter].decay ? o->decay : 0;
-  if (!strcmp(o->optimizer, "sgd")) {
-    SgdAttr attr = {o->momentum, decay};
-    int momentum = o->momentum ? graph_read(g, graph_variable_of(g, "momentum", parameter, VARIABLE_OPTIMIZER)) : -1;
-    op_sgd(g, "sgd", w, momentum, gradient, in->lr, in->factor, in->skip, &attr);
-    return;
-  }
-  AdamwAttr attr = {o->beta1, o->beta2, o->epsilon, decay};
-  int m = graph_variable_of(g, "moment1", parameter, VARIABLE_OPTIMIZER), v = graph_variable_of(g, "moment2", parameter, VARIABLE_OPTIMIZER);
-  op_adamw(g, "adamw", w, graph_read(g, m), graph_read(g, v), gradient, in->lr, in->factor, in->skip, in->step, &attr);
+  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, decay};
+  op_optimizer(g, o->optimizer, w, gradient, in->lr, in->factor, in->skip, in->step, &attr);
 }
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.

@@ -1,4 +1,5 @@
 // Half by hand: compiling a user's graph for a mesh, its steps, and parameters as wholes. See plait/graph.h.
+#include "op/optimizer.h"
 #include "pipeline/schedule.h"
 #include "runtime/launch.h"
 #include "runtime/session.h"
@@ -74,8 +75,11 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
   }
   if (o->zero < 0 || o->zero > 3) return error_set(error, PLAIT_BAD_INPUT, "zero is %d; allowed: 0 to 3", o->zero);
   if (o->threads < 0 || o->threads > 1024) return error_set(error, PLAIT_BAD_INPUT, "threads is %d; allowed: 0 to 1024", o->threads);
-  if (o->optimizer && strcmp(o->optimizer, "sgd") && strcmp(o->optimizer, "adamw"))
-    return error_set(error, PLAIT_BAD_INPUT, "optimizer is \"%.80s\"; allowed: sgd and adamw", o->optimizer);
+  if (o->optimizer && optimizer_find(o->optimizer) < 0) {
+    char names[256];
+    optimizer_names(names, sizeof names);
+    return error_set(error, PLAIT_BAD_INPUT, "optimizer is \"%.80s\"; allowed: %s", o->optimizer, names);
+  }
   if (!(o->momentum >= 0 && o->momentum < 1)) return error_set(error, PLAIT_BAD_INPUT, "momentum is %g; allowed: at least 0 and below 1", o->momentum);
   if (!(o->weight_decay >= 0 && isfinite(o->weight_decay))) return error_set(error, PLAIT_BAD_INPUT, "weight_decay is %g; allowed: at least 0", o->weight_decay);
   if (!(o->clip >= 0)) return error_set(error, PLAIT_BAD_INPUT, "clip is %g; allowed: at least 0", o->clip);
@@ -131,6 +135,8 @@ static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *
 }
 
 static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches, Error *error) {
+  Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
+  const double *betas = op_def(optimizer)->optimizer->betas;
   LayoutTensor *annotation = xcalloc((size_t)h->annotation.count + 1, sizeof *annotation);
   int layers = h->g->layers, stages = t->mesh.axis[mesh_axis(&t->mesh, "pp")].size, cut[MAX_STAGES] = {0};
   ParallelOptions parallel = {.mesh = t->mesh,
@@ -157,7 +163,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
         .step_samples = h->samples,
         .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
         .parallel = parallel_create(&parallel, &workload),
-        .update = {.optimizer = o->optimizer ? o->optimizer : "sgd", .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = o->weight_decay,
+        .update = {.optimizer = optimizer, .beta1 = betas[0], .beta2 = betas[1], .epsilon = 1e-8, .decay = o->weight_decay,
                    .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
     JobOptions run = {.backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
     code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);

@@ -17,7 +17,6 @@ typedef enum RecipeRecompute {
 } RecipeRecompute;
 typedef enum RecipeOwnership { RECIPE_OWN_SHARDS, RECIPE_OWN_TENSORS } RecipeOwnership;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
-typedef enum RecipeOptimizer { RECIPE_ADAMW, RECIPE_SGD } RecipeOptimizer;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
@@ -81,7 +80,7 @@ typedef struct Recipe {
     int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
   } batch;
   struct {
-    int name; // RecipeOptimizer
+    int name; // Op, one of op/optimizers.def
     double lr, betas[2], weight_decay, epsilon, momentum;
     double clip; // largest global gradient norm; 0: no clipping
   } optimizer;

@@ -1,5 +1,6 @@
 // Checks of a recipe across its keys: what contradicts itself is refused, what does nothing is noted.
 #include "train/recipe_check.h"
+#include "op/optimizer.h"
 #include "pipeline/schedule.h"
 #include "train/recipe_keys.h"
 #include <stdarg.h>
@@ -150,6 +151,12 @@ static int check_schedule(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
+// The key table's betas are those of its default optimizer; another one has its authors'.
+static void set_betas(Recipe *r, const Recipe *defaults) {
+  if (r->optimizer.name == defaults->optimizer.name || recipe_is_given(r, "optimizer.betas") || !optimizer_reads((Op)r->optimizer.name, "betas")) return;
+  memcpy(r->optimizer.betas, op_def((Op)r->optimizer.name)->optimizer->betas, sizeof r->optimizer.betas);
+}
+
 static int check_eval(Recipe *r, Error *error) {
   if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
   if (recipe_is_given(r, "eval.every"))
@@ -182,6 +189,7 @@ int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
     int code = checks[i](r, error);
     if (code < 0) return code;
   }
+  set_betas(r, defaults);
   int code = check_needs(r, defaults, error);
   if (!code) code = check_rollback(r, error);
   return code ? code : note_idle(r, defaults);

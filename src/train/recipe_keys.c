@@ -1,5 +1,6 @@
 // The key table of recipes, and the look-ups in it.
 #include "train/recipe_keys.h"
+#include "op/optimizer.h"
 #include "pipeline/schedule.h"
 #include <limits.h>
 #include <math.h>
@@ -29,7 +30,16 @@ static const RecipeWord precision_words[] = {
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
     {"skip", RECIPE_SKIP, false}, {"stop", RECIPE_STOP, false}, {"rollback", RECIPE_ROLLBACK, false}, {0}};
-static const RecipeWord optimizer_words[] = {{"adamw", RECIPE_ADAMW, false}, {"sgd", RECIPE_SGD, false}, {0}};
+static const RecipeWord optimizer_words[] = {
+#define OPTIMIZER(id, name) {#name, OP_##id, false},
+#include "op/optimizers.def"
+    {0},
+};
+static const char default_optimizer[] =
+#define OPTIMIZER(id, name)
+#define OPTIMIZER_DEFAULT(id, name) #name
+#include "op/optimizers.def"
+    ;
 static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
@@ -157,18 +167,18 @@ const RecipeKey recipe_keys[] = {
     KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8",
         .inference = true, .doc = "Sequences that one data rank computes at a time. The step's result does not depend on it."),
 
-    KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, "adamw", .words = optimizer_words, .example = "adamw",
-        .doc = "The update rule."),
+    KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words, .meaning = optimizer_meaning,
+        .example = default_optimizer, .doc = "The update rule."),
     KEY("optimizer.lr", RECIPE_REAL, optimizer.lr, "3e-4", .least = 0, .most = 1e6, .example = "3e-4",
         .doc = "The learning rate after warm-up."),
     KEY("optimizer.betas", RECIPE_PAIR, optimizer.betas, "[0.9, 0.95]", .least = 0, .most = 1, .below = true,
-        .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment (adamw)."),
+        .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment."),
     KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6,
-        .example = "0.1", .doc = "Weight decay of matrices and embeddings, decoupled for adamw, coupled for sgd; norms and biases have none."),
+        .example = "0.1", .doc = "Weight decay of matrices and embeddings; norms and biases have none."),
     KEY("optimizer.epsilon", RECIPE_REAL, optimizer.epsilon, "1e-8", .least = 0, .most = 1, .above = true,
-        .doc = "Added to the root of the second moment (adamw)."),
+        .doc = "Added to the root of the second moment."),
     KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
-        .doc = "Momentum (sgd)."),
+        .doc = "Momentum."),
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
         .doc = "Largest global gradient norm: longer gradients are scaled to it. 0: none are."),
 
@@ -296,6 +306,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   const void *field = (const char *)recipe + key->offset;
   const char *text = strchr(condition, ' ') + 1;
   bool negated = condition[0] == '!';
+  if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
   if (key->kind == RECIPE_CHOICE) return is_word(key, text, *(const int *)field) != negated;
   if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;

@@ -35,6 +35,7 @@ typedef struct RecipeKey {
   bool has_auto;          // "auto" is allowed …
   int64_t automatic;      // … and stored as this
   const RecipeWord *words;
+  const char *(*meaning)(int value); // of a word, for docs/recipes.md; NULL: `doc` has it
   bool inference;      // also for plait eval and generate
   const char *example; // in YAML, for the recipe that docs/recipes.md starts with; NULL: not shown there
   const char *doc;     // one sentence or two
@@ -48,7 +49,7 @@ bool recipe_section_exists(const char *name);       // "batch"
 const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of the key's words, or NULL
 
 // Whether a recipe's value of a key fulfils "> 1", "= 3", "= true", "= WORD", "!= WORD", of a path "= given", or of a row of
-// `layout:`, its own or that of the shipped Layout, "has AXIS".
+// `layout:`, its own or that of the shipped Layout, "has AXIS", or of optimizer.name, does the optimizer read one of its keys, "reads KEY".
 bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition);
 bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
 // A value as the effective recipe has it, or "not given"; the caller frees it.

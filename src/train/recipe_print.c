@@ -1,5 +1,6 @@
 // The effective recipe, its comparison, and docs/recipes.md, all from the key table.
 #include "base/file.h"
+#include "op/optimizer.h"
 #include "train/recipe_keys.h"
 #include <math.h>
 #include <stdlib.h>
@@ -229,6 +230,19 @@ static void print_cell(const char *text, FILE *out) {
   for (; *text; text++) fputs(*text == '|' ? "\\|" : (char[]){*text, 0}, out);
 }
 
+// The optimizers that read a key which not all of them read, and their betas where these are not the key's default.
+static void print_readers(const char *leaf, FILE *out) {
+  const RecipeKey *names = recipe_key_find("optimizer.name");
+  int listed = 0;
+  for (const RecipeWord *word = names->words; word->name; word++) {
+    if (!optimizer_reads((Op)word->value, leaf)) continue;
+    const double *betas = op_def((Op)word->value)->optimizer->betas;
+    fprintf(out, "%s%s", listed++ ? ", " : " For ", word->name);
+    if (!strcmp(leaf, "betas") && strcmp(word->name, names->fallback)) fprintf(out, " (default [%g, %g])", betas[0], betas[1]);
+  }
+  if (listed) fputs(".", out);
+}
+
 static void print_row(const RecipeKey *key, FILE *out) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
@@ -239,6 +253,8 @@ static void print_row(const RecipeKey *key, FILE *out) {
   else if (key->fallback) fprintf(out, " | `%s` | ", key->fallback);
   else fputs(" | none | ", out);
   print_cell(key->doc, out);
+  for (const RecipeWord *word = key->words; key->meaning && word->name; word++) fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
+  if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
   fputs(" |\n", out);
 }
 

@@ -80,7 +80,7 @@ void setup_describe(const Recipe *r, char *text, size_t size) {
 }
 
 static UpdateOptions update_options(const Recipe *r) {
-  return (UpdateOptions){.optimizer = r->optimizer.name == RECIPE_SGD ? "sgd" : "adamw",
+  return (UpdateOptions){.optimizer = (Op)r->optimizer.name,
                          .beta1 = r->optimizer.betas[0],
                          .beta2 = r->optimizer.betas[1],
                          .epsilon = r->optimizer.epsilon,

@@ -192,7 +192,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .seq = SEQ,
       .precision = dtype,
       .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
-      .update = {.optimizer = "adamw", .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+      .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   Job *job;
   Session *session;
   JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};

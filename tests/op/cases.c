@@ -126,11 +126,11 @@ static const Row rows[] = {
     {"loss_scale fixed", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 0), .update = 1},
     {"loss_scale skip", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"unscale", OP_UNSCALE, {"f v7 e5", "D"}, NONE, .storage = 1},
-    {"adamw", OP_ADAMW, {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
-    {"adamw skip", OP_ADAMW, {"f e35", "f e35", "+ e35", "f e35", "D", "D", "O", "Z"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
-    {"sgd", OP_SGD, {"f v7 e5", "-", "f v7 e5", "D", "D", "Z"}, ATTR(SgdAttr, 0, 0.1), .storage = 1, .update = 1},
-    {"sgd momentum", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z"}, ATTR(SgdAttr, 0.9, 0), .storage = 1, .update = 1},
-    {"sgd skip", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O"}, ATTR(SgdAttr, 0.9, 0.1), .storage = 1, .update = 1},
+    {"adamw", OP_ADAMW, {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
+    {"adamw skip", OP_ADAMW, {"f e35", "f e35", "+ e35", "f e35", "D", "D", "O", "Z"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
+    {"sgd", OP_SGD, {"f v7 e5", "-", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0, .decay = 0.1), .storage = 1, .update = 1},
+    {"sgd momentum", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0), .storage = 1, .update = 1},
+    {"sgd skip", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0.1), .storage = 1, .update = 1},
     {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
     {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
@@ -173,7 +173,7 @@ static const Row large_rows[] = {
     {"cross_entropy_apply words", OP_CROSS_ENTROPY_APPLY, {"f b2 s67 e5", "f v1130 e5", "i1130 b2 s67", "D", "R b2 s67", "R b2 s67", "S b2 s67"}, ATTR(CrossEntropyAttr, .gradient = 1)},
     {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
-    {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(AdamwAttr, 0.9, 0.95, 1e-8, 0.1), .storage = 1, .update = 1},
+    {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };

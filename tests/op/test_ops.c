@@ -9,6 +9,7 @@
 #include "evaluate.h"
 #include "dist/rule.h"
 #include "op/build.h"
+#include "op/optimizer.h"
 #include "op/formula.h"
 
 static void close_to(double got, double expected, double tolerance, const char *what, int64_t i) {
@@ -302,7 +303,7 @@ static void cross_entropy_is_the_sum_over_targets(void **state) {
 static void adamw_updates_as_pytorch(void **state) {
   const double g[2] = {0.5, -0.25}, lr = 0.1, b1 = 0.9, b2 = 0.95, decay = 0.1, epsilon = 1e-8;
   double w = 1, m = 0, v = 0, expected = 1, em = 0, ev = 0;
-  AdamwAttr attr = {b1, b2, epsilon, decay};
+  OptimizerAttr attr = {.beta1 = b1, .beta2 = b2, .epsilon = epsilon, .decay = decay};
   for (int t = 1; t <= 2; t++) {
     double doubled = 2 * g[t - 1], half = 0.5, zero = 0, step = t, rate = lr;
     double *data[] = {&w, &m, &v, &doubled, &rate, &half, &zero, &step};
@@ -327,13 +328,13 @@ static void adamw_updates_as_pytorch(void **state) {
 static void sgd_updates_as_pytorch(void **state) {
   const double g[2] = {0.5, -0.25}, decay = 0.1, momentum = 0.9;
   double w = 1, m = 0, lr = 0.1, factor = 1, zero = 0, expected = 1, buffer = 0, plain = 1;
-  SgdAttr attr = {momentum, decay};
+  OptimizerAttr attr = {.momentum = momentum, .decay = decay};
   for (int t = 0; t < 2; t++) {
     double gradient = g[t];
-    double *data[] = {&w, &m, &gradient, &lr, &factor, &zero};
-    Operand in[6] = {{0}};
-    for (int k = 0; k < 6; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
-    KernelCall call = {.ninput = 6, .noutput = 2, .input = in, .output = in, .attr = &attr};
+    double step = t + 1, *data[] = {&w, &m, &gradient, &lr, &factor, &zero, &step};
+    Operand in[7] = {{0}};
+    for (int k = 0; k < 7; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
+    KernelCall call = {.ninput = 7, .noutput = 2, .input = in, .output = in, .attr = &attr};
     op_def(OP_SGD)->reference(&call);
     buffer = momentum * buffer + g[t] + decay * expected;
     expected -= lr * buffer;
@@ -427,8 +428,6 @@ static void updates_bind_their_variables(void **state) {
   Graph *g = graph_create();
   Shape s = shape_of(1, (int64_t[]){4}, (DimName[]){DIM_EMBED}), scalar = {0};
   int w = graph_variable(g, "w", VARIABLE_PARAMETER, DTYPE_F32, s, (Init){0});
-  int m = graph_variable(g, "m", VARIABLE_OPTIMIZER, DTYPE_F32, s, (Init){0});
-  int v = graph_variable(g, "v", VARIABLE_OPTIMIZER, DTYPE_F32, s, (Init){0});
   int step = graph_variable(g, "step", VARIABLE_COUNTER, DTYPE_F64, scalar, (Init){0});
   int accumulator = graph_variable(g, "accumulator", VARIABLE_GRADIENT, DTYPE_F32, s, (Init){0});
   int x = graph_input(g, "x", DTYPE_F32, s), lr = graph_input(g, "lr", DTYPE_F64, scalar), norm, factor, skip;
@@ -439,16 +438,43 @@ static void updates_bind_their_variables(void **state) {
   op_clip(g, "clip", op_sum_squares(g, "squares", sum), -1, 1, &norm, &factor, &skip);
   int now = op_advance(g, "advance", graph_read(g, step), skip);
   int old = graph_read(g, w);
-  op_adamw(g, "adamw", old, graph_read(g, m), graph_read(g, v), sum, lr, factor, skip, now, &(AdamwAttr){0.9, 0.95, 1e-8, 0});
+  op_optimizer(g, OP_ADAMW, old, sum, lr, factor, skip, now, &(OptimizerAttr){.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
+  int v = graph_find_variable(g, "moment2.w");
+  assert_true(v >= 0 && g->variable.data[v].kind == VARIABLE_OPTIMIZER && graph_find_variable(g, "moment1.w") >= 0);
   assert_int_not_equal(graph_read(g, w), old);
   assert_int_equal(graph_tensor(g, graph_read(g, w))->variable, w);
   assert_int_equal(graph_tensor(g, graph_read(g, w))->role, graph_tensor(g, old)->role);
   assert_int_equal(graph_tensor(g, graph_read(g, v))->variable, v);
   assert_int_equal(graph_tensor(g, now)->variable, step);
-  op_sgd(g, "sgd", graph_read(g, w), -1, sum, lr, factor, skip, &(SgdAttr){0, 0});
+  op_optimizer(g, OP_SGD, graph_read(g, w), sum, lr, factor, skip, now, &(OptimizerAttr){0});
+  assert_int_equal(graph_find_variable(g, "momentum.w"), -1); // without momentum there is none
+  op_optimizer(g, OP_SGD, graph_read(g, w), sum, lr, factor, skip, now, &(OptimizerAttr){.momentum = 0.9});
+  assert_true(graph_find_variable(g, "momentum.w") >= 0);
   Error error = {0};
   assert_int_equal(graph_verify(g, "test", &error), PLAIT_OK);
   graph_destroy(g);
+}
+
+// What the table of optimizers says is so: names, and that every key that one reads is a known attribute.
+static void optimizers_are_found_by_name(void **state) {
+  char names[256];
+  int count = 0;
+  for (int op = 0; op < OP_COUNT; op++) {
+    const OptimizerDef *d = op_def((Op)op)->optimizer;
+    if (!d) continue;
+    assert_int_equal(optimizer_find(op_def((Op)op)->name), op);
+    assert_true(d->meaning && *d->meaning && d->reads && !optimizer_reads((Op)op, "") && !optimizer_reads((Op)op, "beta"));
+    assert_true(!optimizer_reads((Op)op, "betas") || (d->betas[0] > 0 && d->betas[1] > 0));
+    count++;
+  }
+  assert_true(count >= 2);
+  assert_int_equal(optimizer_find("shampoo"), -1);
+  assert_int_equal(optimizer_find("matmul"), -1);
+  assert_true(optimizer_reads(OP_ADAMW, "betas") && optimizer_reads(OP_ADAMW, "epsilon") && !optimizer_reads(OP_ADAMW, "momentum"));
+  assert_true(optimizer_reads(OP_SGD, "momentum") && !optimizer_reads(OP_SGD, "betas"));
+  optimizer_names(names, sizeof names);
+  assert_non_null(strstr(names, "adamw"));
+  assert_non_null(strstr(names, " or "));
 }
 
 static void dropout_streams_follow_the_name(void **state) {
@@ -527,6 +553,7 @@ int main(void) {
       cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
       cmocka_unit_test(adamw_updates_as_pytorch),
       cmocka_unit_test(sgd_updates_as_pytorch),
+      cmocka_unit_test(optimizers_are_found_by_name),
       cmocka_unit_test(loss_scalars_divide_by_the_count),
       cmocka_unit_test(clip_scales_and_skips), cmocka_unit_test(loss_scale_follows_overflow),
       cmocka_unit_test(fill_leaves_padding_zero),

@@ -353,7 +353,7 @@ static void wrong_options_say_what_is_allowed(void **state) {
       {{.schedule = "forward"}, NOTHING, PLAIT_BAD_INPUT, "schedule is \"forward\"; allowed: naive, gpipe or 1f1b"},
       {{.schedule = "interleaved"}, NOTHING, PLAIT_BAD_INPUT, "schedule is \"interleaved\"; allowed: naive, gpipe or 1f1b"},
       {{.zero = 4}, NOTHING, PLAIT_BAD_INPUT, "zero is 4"},
-      {{.optimizer = "lion"}, NOTHING, PLAIT_BAD_INPUT, "lion"},
+      {{.optimizer = "shampoo"}, NOTHING, PLAIT_BAD_INPUT, "optimizer is \"shampoo\"; allowed: adamw"},
       {{.momentum = 1}, NOTHING, PLAIT_BAD_INPUT, "momentum"},
       {{.weight_decay = -1}, NOTHING, PLAIT_BAD_INPUT, "weight_decay"},
       {{.clip = NAN}, NOTHING, PLAIT_BAD_INPUT, "clip"},

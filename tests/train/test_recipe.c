@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "train/recipe.h"
+#include "op/optimizer.h"
 #include "pipeline/schedule.h"
 #include "train/recipe_keys.h"
 #include <limits.h>
@@ -222,6 +223,13 @@ static void names_that_are_not_in_a_table(void **state) {
   Error error = {0};
   assert_int_equal(parse(BASE "parallel: {pipeline: 2f2b}\n", 0, NULL, &r, &error), PLAIT_BAD_INPUT);
   if (!strstr(error.message, names) || !strstr(error.message, "2f2b")) fail_msg("\"%s\" does not say \"%s\"", error.message, names);
+  snprintf(names, sizeof names, "must be one of ");
+  const char *comma = "";
+  error = (Error){0};
+  for (int op = 0; op < OP_COUNT; op++)
+    if (op_def((Op)op)->optimizer) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", comma, op_def((Op)op)->name), comma = ", ";
+  assert_int_equal(parse(BASE "optimizer: {name: shampoo}\n", 0, NULL, &r, &error), PLAIT_BAD_INPUT);
+  if (!strstr(error.message, names) || !strstr(error.message, "shampoo")) fail_msg("\"%s\" does not say \"%s\"", error.message, names);
 }
 
 static void must_parse(const char *text, int n, char **overrides, Recipe *recipe) {
@@ -280,7 +288,7 @@ static void test_values(void **state) {
   assert_int_equal(r.parallel.zero, 1);
   assert_int_equal(r.parallel.pipeline, SCHEDULE_1F1B);
   assert_int_equal(r.precision, DTYPE_F64);
-  assert_int_equal(r.optimizer.name, RECIPE_SGD);
+  assert_int_equal(r.optimizer.name, OP_SGD);
   assert_int_equal(r.schedule.name, RECIPE_WSD);
   assert_int_equal(r.schedule.decay_steps, 20);
   assert_int_equal(r.eval.every, 200);

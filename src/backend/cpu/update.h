@@ -47,7 +47,7 @@ static void TYPED(sum_squares)(const KernelCall *call) {
 static void TYPED(adamw_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const Operand *in = call->input;
-  const AdamwAttr *attr = call->attr;
+  const OptimizerAttr *attr = call->attr;
   double lr = operand_load(&in[4], 0), step = operand_load(&in[7], 0);
   REAL factor = FAULT(clip_factor_is_ignored, (REAL)operand_load(&in[5], 0), 1), b1 = (REAL)attr->beta1, b2 = (REAL)attr->beta2,
        c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2), decay = (REAL)(lr * attr->decay), epsilon = (REAL)attr->epsilon,
@@ -67,11 +67,11 @@ static void TYPED(adamw)(const KernelCall *call) {
   else op_def(OP_ADAMW)->reference(call);
 }
 
-// In place: w, m?, gradient, lr, factor, skip.
+// In place: w, m?, gradient, lr, factor, skip, step.
 static void TYPED(sgd_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const Operand *in = call->input;
-  const SgdAttr *attr = call->attr;
+  const OptimizerAttr *attr = call->attr;
   REAL lr = (REAL)operand_load(&in[3], 0), factor = (REAL)operand_load(&in[4], 0), decay = (REAL)attr->decay, momentum = (REAL)attr->momentum;
   const REAL *w = INPUT(0), *g = INPUT(2);
   REAL *w1 = OUTPUT(0);

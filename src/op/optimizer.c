@@ -1,0 +1,76 @@
+// Look-ups among the optimizers, and what their ops share.
+#include "op/optimizer.h"
+
+static const Op optimizers[] = {
+#define OPTIMIZER(id, name) OP_##id,
+#include "op/optimizers.def"
+};
+enum { COUNT = sizeof optimizers / sizeof *optimizers };
+
+int optimizer_find(const char *name) {
+  for (int i = 0; i < COUNT; i++)
+    if (!strcmp(op_def(optimizers[i])->name, name)) return (int)optimizers[i];
+  return -1;
+}
+
+int optimizer_reads(Op op, const char *key) {
+  size_t n = strlen(key);
+  for (const char *word = op_def(op)->optimizer->reads; *word; word += strcspn(word, " "), word += strspn(word, " "))
+    if (strcspn(word, " ") == n && !strncmp(word, key, n)) return 1;
+  return 0;
+}
+
+const char *optimizer_meaning(int op) { return op_def((Op)op)->optimizer->meaning; }
+
+void optimizer_names(char *text, size_t size) {
+  text[0] = 0;
+  for (int i = 0; i < COUNT; i++) {
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", !i ? "" : i == COUNT - 1 ? " or " : ", ", op_def(optimizers[i])->name);
+  }
+}
+
+static int state_count(const OptimizerDef *d) {
+  int n = 0;
+  while (d->state[n]) n++;
+  return n;
+}
+
+void optimizer_shape(Graph *g, Node *node) {
+  const OptimizerDef *d = op_def(node->op)->optimizer;
+  int states = state_count(d);
+  CHECK(node->ninput == states + 6, "%s", node->name);
+  for (int k = 1; k < states + 2; k++)
+    CHECK(node->input[k] < 0 ? k <= states : op_same_sizes(g, node->input[0], node->input[k]), "%s", node->name);
+  for (int k = states + 2; k < node->ninput; k++) CHECK(graph_tensor(g, node->input[k])->shape.rank == 0);
+  for (int k = 0; k <= states; k++) {
+    if (node->input[k] < 0) continue;
+    Tensor x = *graph_tensor(g, node->input[k]);
+    graph_output(g, node, k ? d->state[k - 1] : "w", x.dtype, x.shape);
+  }
+}
+
+void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size) { op_rule_elementwise(g, node, text, size, ""); }
+
+OptimizerScalars optimizer_scalars(const KernelCall *call) {
+  const Operand *in = call->input + call->ninput - 4;
+  return (OptimizerScalars){.lr = operand_load(&in[0], 0), .factor = operand_load(&in[1], 0), .skip = operand_load(&in[2], 0) != 0,
+                            .step = operand_load(&in[3], 0)};
+}
+
+void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step, const OptimizerAttr *attr) {
+  const OptimizerDef *d = op_def(op)->optimizer;
+  CHECK(d, "%s is not an optimizer", op_def(op)->name);
+  int parameter = graph_tensor(g, w)->variable, states = state_count(d), input[OPTIMIZER_STATES + 6], n = 0, kept[OPTIMIZER_STATES];
+  for (int k = 0; k < states; k++) {
+    int needed = !d->keeps || d->keeps(attr, k);
+    kept[k] = needed ? graph_variable_of(g, d->state[k], parameter, VARIABLE_OPTIMIZER) : -1;
+  }
+  input[n++] = w;
+  for (int k = 0; k < states; k++) input[n++] = kept[k] < 0 ? -1 : graph_read(g, kept[k]);
+  const int rest[] = {gradient, lr, factor, skip, step};
+  for (int k = 0; k < 5; k++) input[n++] = rest[k];
+  int node = graph_node(g, op, op_def(op)->name, input, n, attr, sizeof *attr);
+  for (int i = 0, k = 0; i <= states; i++)
+    if (input[i] >= 0) op_update(g, node, k++, i);
+}
