@@ -1,6 +1,6 @@
 // The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch:
-// logits of the first batch, and loss and gradient norm over 20 AdamW steps, for each golden folder
-// (scripts/golden_models.py).
+// logits of the first batch, and loss and gradient norm over 20 steps of AdamW for each golden folder
+// (scripts/golden_models.py) and of Lion for GPT-2 (scripts/golden_lion.py).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,18 +23,24 @@ enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
 
 typedef struct Golden {
   ModelSource source;
-  Safetensors data;
+  Safetensors data;     // batches and logits
+  Safetensors training; // losses, norms, weights after it
 } Golden;
 
-static void golden_open(Golden *golden, const char *name) {
-  char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder);
+// `training`: the file of that run.
+static void golden_open(Golden *golden, const char *name, const char *training) {
+  char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder),
+       *run = xformat("%s/%s.safetensors", folder, training);
   SUCCEED(model_source_open(&golden->source, folder, &error));
   SUCCEED(safetensors_open(&golden->data, file, &error));
+  SUCCEED(safetensors_open(&golden->training, run, &error));
   free(folder);
   free(file);
+  free(run);
 }
 
 static void golden_close(Golden *golden) {
+  safetensors_close(&golden->training);
   safetensors_close(&golden->data);
   model_source_close(&golden->source);
 }
@@ -72,7 +78,7 @@ static void check_logits(const char *name, const char *const *keys) {
   Golden golden;
   Inference model;
   Launch launch = {.ranks = 1};
-  golden_open(&golden, name);
+  golden_open(&golden, name, "golden");
   InferenceOptions options = {.mode = MODEL_GENERATE, .command = "test", .seq = SEQ, .rows = BATCH, .threads = THREADS, .keys = (char **)(uintptr_t)keys};
   while (keys[options.key_count]) options.key_count++;
   SUCCEED(inference_open(&model, &golden.source, &options, &launch, &error));
@@ -118,7 +124,7 @@ static void check_generator(const char *name) {
   Golden golden;
   Generator g;
   SampleOptions greedy = {.top_p = 1};
-  golden_open(&golden, name);
+  golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
   SUCCEED(generator_create(&g, &golden.source, &(InferenceOptions){.command = "test", .seq = SEQ, .threads = THREADS}, &greedy, &launch, &error));
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
@@ -154,14 +160,13 @@ static void test_generator(void **state) {
 static int load_weights(Rank *r, void *golden, Error *e) { return model_source_load(&((Golden *)golden)->source, r->state, e); }
 
 // What the loader would give, and the learning rate.
-static void run_step(Rank *r, const Golden *golden, int step) {
+static void run_step(Rank *r, const Golden *golden, int step, double rate) {
   static const char *const names[][2] = {{"tokens", "tokens"},
                                          {"positions", "positions"},
                                          {"documents", "documents"},
                                          {"targets", "targets"},
                                          {"step_targets", "targets"}};
   const Graph *g = r->job->train.graph;
-  double rate = 1e-3;
   StepInput inputs[16] = {{0}};
   int32_t *data[5];
   int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.microbatches;
@@ -178,12 +183,18 @@ static void run_step(Rank *r, const Golden *golden, int step) {
 
 static double after(const Rank *r, const Golden *golden);
 
-static void train(const char *name, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key,
+// What PyTorch trained with.
+typedef struct Training { const char *file; double rate; UpdateOptions update; } Training;
+static const Training adamw = {"golden", 1e-3, {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+static const Training lion = {"lion", 1e-4, {.optimizer = OP_LION, .beta1 = 0.9, .beta2 = 0.99, .decay = 1, .clip = 1}};
+
+static void train(const char *name, const Training *training, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key,
                   double tolerance) {
   Golden golden;
-  golden_open(&golden, name);
-  const double *loss = golden_find(&golden, loss_key), *norm = golden_find(&golden, norm_key);
-  if (!loss) return golden_close(&golden);
+  golden_open(&golden, name, training->file);
+  const SafetensorsEntry *losses = safetensors_find(&golden.training, loss_key), *norms = safetensors_find(&golden.training, norm_key);
+  if (!losses) return golden_close(&golden);
+  const char *loss = losses->data, *norm = norms->data;
   ParallelOptions parallel = parallel_default(1, 1, 1, 0);
   CompileOptions options = {
       .mode = MODEL_TRAIN,
@@ -192,7 +203,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
       .seq = SEQ,
       .precision = dtype,
       .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
-      .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+      .update = training->update};
   Job *job;
   Session *session;
   JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};
@@ -203,10 +214,10 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
   Rank *r = session_rank(session, 0);
   double worst = 0;
   for (int step = 0; step < STEPS; step++) {
-    run_step(r, &golden, step);
+    run_step(r, &golden, step, training->rate);
     double expected[2], got[2] = {state_scalar(r->state, "loss"), state_scalar(r->state, "grad_norm")};
-    memcpy(&expected[0], loss + step, sizeof(double));
-    memcpy(&expected[1], norm + step, sizeof(double));
+    memcpy(&expected[0], loss + step * (int)sizeof(double), sizeof(double));
+    memcpy(&expected[1], norm + step * (int)sizeof(double), sizeof(double));
     for (int k = 0; k < 2; k++) {
       double off = fabs(got[k] - expected[k]) / expected[k];
       if (!(off < tolerance))
@@ -215,9 +226,9 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
     }
   }
   double weights = after(r, &golden);
-  print_message("%s %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype),
+  print_message("%s, %s, %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, training->file, dtype_name(dtype),
                 (int)micro, worst, weights);
-  assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
+  assert_true(weights < 0.1 * training->rate); // a step moves a weight by up to the learning rate
   session_close(session);
   job_destroy(job);
   golden_close(&golden);
@@ -244,8 +255,8 @@ static double after(const Rank *r, const Golden *golden) {
   SUCCEED(safetensors_open_folder(&written, folder, &error));
   double worst = 0;
   int compared = 0;
-  for (int i = 0; i < golden->data.count; i++) {
-    const SafetensorsEntry *x = &golden->data.entries[i];
+  for (int i = 0; i < golden->training.count; i++) {
+    const SafetensorsEntry *x = &golden->training.entries[i];
     if (strncmp(x->name, "after.", 6)) continue;
     const SafetensorsEntry *y = safetensors_find(&written, x->name + 6);
     assert_true(y && y->bytes == x->bytes);
@@ -260,20 +271,24 @@ static double after(const Rank *r, const Golden *golden) {
 }
 
 static void test_training(void **state) {
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, BATCH, "loss", "grad_norm", 1e-4);
+  for (int i = 0; i < CASES; i++) train(cases[i], &adamw, DTYPE_F32, BATCH, "loss", "grad_norm", 1e-4);
 }
 
 static void test_accumulation(void **state) { // three microbatches of one sequence: the same step
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, 1, "loss", "grad_norm", 1e-4);
+  for (int i = 0; i < CASES; i++) train(cases[i], &adamw, DTYPE_F32, 1, "loss", "grad_norm", 1e-4);
 }
 
 static void test_training_fp64(void **state) { // PyTorch clips by norm + 1e-6
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7);
+  for (int i = 0; i < CASES; i++) train(cases[i], &adamw, DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7);
+}
+
+static void test_lion(void **state) {
+  for (int i = 0; i < 2; i++) train(cases[i], &lion, DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_generator),
                                      cmocka_unit_test(test_training), cmocka_unit_test(test_accumulation),
-                                     cmocka_unit_test(test_training_fp64)};
+                                     cmocka_unit_test(test_training_fp64), cmocka_unit_test(test_lion)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

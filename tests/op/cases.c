@@ -131,6 +131,8 @@ static const Row rows[] = {
     {"sgd", OP_SGD, {"f v7 e5", "-", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0, .decay = 0.1), .storage = 1, .update = 1},
     {"sgd momentum", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0), .storage = 1, .update = 1},
     {"sgd skip", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0.1), .storage = 1, .update = 1},
+    {"lion", OP_LION, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
+    {"lion skip", OP_LION, {"f e35", "f e35", "f e35", "D", "D", "O", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
     {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
     {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
@@ -174,6 +176,7 @@ static const Row large_rows[] = {
     {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
     {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
+    {"lion blocks", OP_LION, {"f v177 e97", "f v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };

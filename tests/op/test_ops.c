@@ -352,6 +352,34 @@ static void sgd_updates_as_pytorch(void **state) {
   }
 }
 
+// Two steps of Lion, as its authors' page of pseudocode has them: the direction is the sign of one average, another one is kept.
+static void lion_updates_by_its_paper(void **state) {
+  const double lr = 0.1, b1 = 0.9, b2 = 0.99, decay = 0.2, g[3][2] = {{0.5, -0.2}, {-0.04, 0.002}, {0, 0}}, sign[3] = {-1, -1, 0};
+  OptimizerAttr attr = {.beta1 = b1, .beta2 = b2, .decay = decay};
+  for (int i = 0; i < 3; i++) {
+    double w = 3, m = 0, rate = lr, half = 0.5, zero = 0, step = 1, expected = 3, em = 0, doubled;
+    double *data[] = {&w, &m, &doubled, &rate, &half, &zero, &step};
+    Operand in[7] = {{0}};
+    for (int k = 0; k < 7; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
+    KernelCall call = {.ninput = 7, .noutput = 2, .input = in, .output = in, .attr = &attr};
+    for (int t = 0; t < 2; t++) {
+      // The first direction is that of the gradient. The second is the sign of 0.9 · 0.01 · 0.5 − 0.1 · 0.2 < 0, where the average that is kept
+      // is above 0; of −0.9 · 0.01 · 0.04 + 0.1 · 0.002 < 0, where the gradient is above 0; and 0: such an element only decays.
+      double direction = t == 0 ? (g[i][0] > 0) - (g[i][0] < 0) : sign[i];
+      zero = 0, doubled = 2 * g[i][t];
+      op_def(OP_LION)->reference(&call);
+      expected -= lr * (direction + decay * expected);
+      em = b2 * em + (1 - b2) * g[i][t];
+      close_to(w, expected, 1e-15, "lion", i);
+      close_to(m, em, 1e-15, "lion's momentum", i);
+      const double before[2] = {w, m};
+      zero = 1, doubled = NAN; // skipped
+      op_def(OP_LION)->reference(&call);
+      assert_true(w == before[0] && m == before[1]);
+    }
+  }
+}
+
 static double scalars_to_scalar(Op op, double a, double b) {
   double y = NAN;
   Operand in[2] = {{.data = &a, .dtype = DTYPE_F64}, {.data = isnan(b) ? NULL : &b, .dtype = DTYPE_F64}}, out = {.data = &y, .dtype = DTYPE_F64};
@@ -553,6 +581,7 @@ int main(void) {
       cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
       cmocka_unit_test(adamw_updates_as_pytorch),
       cmocka_unit_test(sgd_updates_as_pytorch),
+      cmocka_unit_test(lion_updates_by_its_paper),
       cmocka_unit_test(optimizers_are_found_by_name),
       cmocka_unit_test(loss_scalars_divide_by_the_count),
       cmocka_unit_test(clip_scales_and_skips), cmocka_unit_test(loss_scale_follows_overflow),

@@ -2,6 +2,7 @@
 #include "matrix.h"
 #include "base/philox.h"
 #include "corpora.h"
+#include "op/optimizer.h"
 #include "pipeline/schedule.h"
 #include <math.h>
 #include <stdarg.h>
@@ -34,6 +35,14 @@ static const LayoutFeature schedule_feature[SCHEDULES] = {
 };
 
 static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
+
+// Is there an optimizer whose update jumps?
+static int jumps(uint64_t set) {
+#define OPTIMIZER_DEFAULT(id, name)
+#define OPTIMIZER(id, name) if (has(set, LAYOUT_##id) && op_def(OP_##id)->optimizer->discontinuous) return 1;
+#include "op/optimizers.def"
+  return 0;
+}
 
 static int of_axis(uint64_t set, const char *axis) {
   for (int f = 0; f < LAYOUT_FEATURES; f++)
@@ -153,6 +162,9 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},                          // updates in backward
     {F(DP) | F(ZERO_3) | F(TP) | F(1F1B) | F(SELECTIVE) | F(IN_BACKWARD), 2, 2, 2},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(IN_BACKWARD) | F(BUCKETS_OFF), 4, 2, 1},
+    {F(DP) | F(ZERO_1) | F(TP) | F(1F1B) | F(LION) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},      // other optimizers
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(LION) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},
+    {F(DP) | F(ZERO_2) | F(WHOLE) | F(TP) | F(INTERLEAVED) | F(SGD) | F(ACCUMULATION), 2, 2, 2},
     {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(1F1B) | F(ACCUMULATION), 2, 2, 2},    // written
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
@@ -221,9 +233,14 @@ uint64_t matrix_seed(void) {
   return seed;
 }
 
-int matrix_fits(const MatrixLayout *l, MatrixLeg leg) { return !(leg == MATRIX_FP16 && has(l->features, LAYOUT_IN_BACKWARD)); }
+int matrix_fits(const MatrixLayout *l, MatrixLeg leg) {
+  return !(leg == MATRIX_FP16 && has(l->features, LAYOUT_IN_BACKWARD)) && !(leg != MATRIX_FP64 && jumps(l->features));
+}
+
+int matrix_model(const MatrixLayout *l, int model) { return jumps(l->features) ? MATRIX_LLAMA + model % (MATRIX_MODELS - MATRIX_LLAMA) : model; }
 
 ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
+  model = matrix_model(l, model);
   return (ParityCase){.name = l->name, .model = l->tp % 3 ? matrix_models[model] : models_of_3[model], .dp = l->dp, .tp = l->tp, .pp = l->pp,
                       .micro = l->micro, .layers = l->layers, .seq = SEQUENCE_LENGTH, .global = l->global, .settings = l->settings,
                       .more_settings = legs[leg].settings, .precision = legs[leg].precision, .poison = legs[leg].poison, .steps = MATRIX_STEPS};
@@ -237,7 +254,7 @@ int matrix_mine(int index) {
 // One rank ----------------------------------------------------------------------------------------------------------
 
 typedef struct Oracle { ParityCase c; int leg; char settings[256]; ParityResult result; } Oracle;
-static Oracle oracle[160]; // of this test program
+static Oracle oracle[512]; // of this test program
 static int oracles;
 
 // What of the settings of a layout is no layout, and changes the numbers of one rank as well.

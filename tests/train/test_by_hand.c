@@ -120,12 +120,12 @@ static const PlaitTrainingOptions layouts[] = {
 };
 
 static void every_layout_is_one_rank(void **state) {
-  static const struct { const char *optimizer; double momentum, decay, clip; } updates[] = {{NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}};
-  for (int u = 0; u < 3; u++) {
+  static const struct { const char *optimizer; double momentum, decay, clip; } updates[] = {{NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}, {"lion", 0, 0.3, 0.1}};
+  for (int u = 0; u < 4; u++) {
     Run one;
     for (int ask = NOTHING; ask <= DATA_AXIS; ask++) {
       for (int i = 0; i < (int)(sizeof layouts / sizeof *layouts); i++) {
-        if (u && ask && i % 3 != u) continue;
+        if (u && ask && i % 3 != u % 3) continue;
         PlaitTrainingOptions o = layouts[i];
         o.seed = 7;
         o.optimizer = updates[u].optimizer, o.momentum = updates[u].momentum, o.weight_decay = updates[u].decay, o.clip = updates[u].clip;

@@ -192,6 +192,8 @@ static void test_notes(void **state) {
       {"optimizer: {name: sgd, betas: [0.8, 0.9]}\n", "optimizer.betas is [0.8, 0.9], but optimizer.name is sgd"},
       {"optimizer: {name: sgd, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is sgd"},
       {"optimizer: {name: sgd, betas: [0.9, 0.95], momentum: 0.9}\n", NULL}, // the default again
+      {"optimizer: {name: lion, betas: [0.8, 0.9]}\n", NULL},
+      {"optimizer: {name: lion, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is lion, which does not read it"},
       {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
       {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
       {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},
@@ -298,6 +300,36 @@ static void test_values(void **state) {
   recipe_free(&r);
 }
 
+// Writes, loads back from another folder, compares to the bit.
+static void check_round_trip(const Recipe *r) {
+  char folder[] = "/tmp/plait-recipe-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  char *path = xformat("%s/recipe.yaml", folder);
+  Error error = {0};
+  assert_int_equal(recipe_write(r, path, &error), PLAIT_OK);
+  Recipe again;
+  if (recipe_load(path, 0, NULL, &again, &error) < 0) fail_msg("%s", error.message);
+  assert_true(recipe_equal(r, &again));
+  recipe_free(&again);
+  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
+  free(path);
+}
+
+// The default of betas is the optimizer's; one that is given stays.
+static void betas_of_optimizers(void **state) {
+  static const struct { const char *optimizer; double beta1, beta2; } cases[] = {
+      {"{name: adamw}", 0.9, 0.95}, {"{name: lion}", 0.9, 0.99}, {"{name: lion, betas: [0.9, 0.95]}", 0.9, 0.95}, {"{name: sgd}", 0.9, 0.95}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *text = xformat(BASE "optimizer: %s\n", cases[i].optimizer);
+    Recipe r;
+    must_parse(text, 0, NULL, &r);
+    if (r.optimizer.betas[0] != cases[i].beta1 || r.optimizer.betas[1] != cases[i].beta2) fail_msg("%s: [%g, %g]", text, r.optimizer.betas[0], r.optimizer.betas[1]);
+    check_round_trip(&r); // the effective recipe has them
+    recipe_free(&r);
+    free(text);
+  }
+}
+
 static void test_overrides(void **state) {
   char here[PATH_MAX], expected[PATH_MAX + 8];
   assert_non_null(getcwd(here, sizeof here));
@@ -313,21 +345,6 @@ static void test_overrides(void **state) {
   assert_null(r.data.tokenizer);
   assert_string_equal(r.data.train.items[0].prefix, "/x=y");
   recipe_free(&r);
-}
-
-// Writes, loads back from another folder, compares to the bit.
-static void check_round_trip(const Recipe *r) {
-  char folder[] = "/tmp/plait-recipe-XXXXXX";
-  assert_non_null(mkdtemp(folder));
-  char *path = xformat("%s/recipe.yaml", folder);
-  Error error = {0};
-  assert_int_equal(recipe_write(r, path, &error), PLAIT_OK);
-  Recipe again;
-  if (recipe_load(path, 0, NULL, &again, &error) < 0) fail_msg("%s", error.message);
-  assert_true(recipe_equal(r, &again));
-  recipe_free(&again);
-  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
-  free(path);
 }
 
 static void test_round_trip(void **state) {
@@ -467,6 +484,7 @@ static void test_docs(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_that_are_not_in_a_table),
+      cmocka_unit_test(betas_of_optimizers),
       cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
       cmocka_unit_test(test_overrides),  cmocka_unit_test(test_round_trip), cmocka_unit_test(test_relative_to_recipe),
       cmocka_unit_test(test_mutations),  cmocka_unit_test(test_large),      cmocka_unit_test(test_key_table),

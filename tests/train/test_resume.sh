@@ -96,6 +96,22 @@ expect 0 'skipped checkpoint .*step-30/part-00001.safetensors: 100 bytes' "$PLAI
 grep -q 'going on from .*step-28' output || fail "did not go on from the newest valid checkpoint"
 same_run whole torn
 
+# ---- every optimizer ----
+
+for optimizer in $(sed -n 's/^OPTIMIZER[A-Z_]*([A-Z]*, \(.*\))$/\1/p' "$SOURCE/src/op/optimizers.def"); do
+  short="schedule.steps=8 eval.every=0 checkpoint.every=4 checkpoint.keep=0 parallel.zero=1 optimizer.momentum=0.9 optimizer.name=$optimizer"
+  # shellcheck disable=SC2086 # words on purpose
+  expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=$optimizer $short
+  cp -r $optimizer $optimizer-again
+  rm -r $optimizer-again/checkpoints/step-8
+  # shellcheck disable=SC2086
+  expect 0 'step-4' "$PLAIT" train recipe.yaml run.dir=$optimizer-again $short
+  if [ "$optimizer" != adamw ] && diff <(steady adamw) <(steady $optimizer) >/dev/null; then fail "$optimizer trains as adamw does"; fi
+  [ -e $optimizer-again/checkpoints/step-8 ] || fail "$optimizer: no checkpoint after resuming"
+  same_run $optimizer $optimizer-again
+done
+[ -d lion-again ] && [ -d sgd-again ] || fail "the table of optimizers was not read"
+
 # ---- another layout ----
 
 doubles='precision=fp64 eval.every=0 checkpoint.every=20 checkpoint.keep=0'
