@@ -91,3 +91,24 @@ static void TYPED(sgd)(const KernelCall *call) {
   if (operand_load(&call->input[5], 0) == 0) TYPED(each_chunk)(call, TYPED(sgd_unit));
   else op_def(OP_SGD)->reference(call);
 }
+
+// In place: w, m, gradient, lr, factor, skip, step.
+static void TYPED(lion_unit)(void *argument, int slot, int64_t unit) {
+  CHUNK_OF(argument, unit);
+  const Operand *in = call->input;
+  const OptimizerAttr *attr = call->attr;
+  double lr = operand_load(&in[3], 0);
+  REAL rate = (REAL)lr, factor = (REAL)operand_load(&in[4], 0), decay = (REAL)(lr * attr->decay), b1 = (REAL)attr->beta1,
+       b2 = (REAL)attr->beta2, c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2);
+  const REAL *w = INPUT(0), *m = INPUT(1), *g = INPUT(2);
+  REAL *w1 = OUTPUT(0), *m1 = OUTPUT(1);
+  IVDEP for (int64_t i = 0; i < n; i++) {
+    REAL d = g[i] * factor, direction = b1 * m[i] + c1 * d, step = direction > 0 ? rate : direction < 0 ? -rate : 0;
+    w1[i] = w[i] - decay * w[i] - step;
+    m1[i] = b2 * m[i] + c2 * d;
+  }
+}
+static void TYPED(lion)(const KernelCall *call) {
+  if (operand_load(&call->input[5], 0) == 0) TYPED(each_chunk)(call, TYPED(lion_unit));
+  else op_def(OP_LION)->reference(call);
+}
