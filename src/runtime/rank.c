@@ -3,7 +3,6 @@
 #include "base/signals.h"
 #include "comm/comm.h"
 #include <math.h>
-#include <string.h>
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
@@ -95,19 +94,18 @@ int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Erro
   return loader_open(&c, first_step, &r->loader, error);
 }
 
-// Points every graph input at the batch; `other` is the value of the remaining scalar input.
-static void bind_inputs(const Graph *g, const Batch *b, int microbatches, int64_t seq, const double *learning_rate, StepInput *inputs) {
+// What a step reads of a batch. learning_rate NULL: an evaluation.
+static StepInputs inputs_from(const Batch *b, int microbatches, int64_t seq, const double *learning_rate) {
   int64_t stride = b->samples / microbatches * seq * (int64_t)sizeof(int32_t);
-  const struct { const char *name; const void *base; int64_t stride; } table[] = {
-      {"tokens", b->tokens, stride},     {"targets", b->targets, stride},   {"positions", b->positions, stride},
-      {"documents", b->documents, stride}, {"step_targets", b->targets, 0}, {"learning_rate", learning_rate, 0},
-  };
-  for (int i = 0; i < g->input.count; i++)
-    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-      if (!strcmp(g->input.data[i].name, table[k].name)) inputs[i] = (StepInput){table[k].base, table[k].stride};
+  return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, stride},
+                                [INPUT_TARGETS] = {b->targets, stride},
+                                [INPUT_POSITIONS] = {b->positions, stride},
+                                [INPUT_DOCUMENTS] = {b->documents, stride},
+                                [INPUT_STEP_TARGETS] = {b->targets, 0},
+                                [INPUT_LEARNING_RATE] = {learning_rate, 0}}};
 }
 
-enum { MAX_INPUTS = 16, MAX_COUNTERS = 16 };
+enum { MAX_COUNTERS = 16 };
 
 // The counters of a checkpoint that are scalars: what a skipped step changes (its loss scale). Saves, or puts back.
 static void keep_counters(State *s, double *kept, int put_back) {
@@ -137,7 +135,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
 
 // A skipped step has left everything as it was but the loss scale, so that it can be run again, this time looking at every
 // value on the way. Healthy steps pay nothing for it.
-static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *counters, NonFinite *first, Error *error) {
+static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *counters, NonFinite *first, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
   FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
@@ -193,15 +191,13 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
-  StepInput inputs[MAX_INPUTS];
-  CHECK(r->job->train.graph->input.count <= MAX_INPUTS);
-  bind_inputs(r->job->train.graph, batch, r->job->train.microbatches, r->job->options.seq, &learning_rate, inputs);
+  StepInputs inputs = inputs_from(batch, r->job->train.microbatches, r->job->options.seq, &learning_rate);
   double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
-  code = executor_run(r->train, (uint64_t)step, inputs, error);
+  code = executor_run(r->train, (uint64_t)step, &inputs, error);
   if (!code && state_scalar(r->state, "skip") != 0)
-    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, inputs, counters, &result->first, error);
+    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, &inputs, counters, &result->first, error);
   if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
@@ -214,9 +210,8 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
-  StepInput inputs[MAX_INPUTS];
-  bind_inputs(r->job->evaluate.graph, batch, r->job->evaluate.microbatches, r->job->options.seq, NULL, inputs);
-  int code = executor_run(r->evaluate, 0, inputs, error);
+  StepInputs inputs = inputs_from(batch, r->job->evaluate.microbatches, r->job->options.seq, NULL);
+  int code = executor_run(r->evaluate, 0, &inputs, error);
   *loss = state_scalar(r->state, "loss");
   *tokens = state_scalar(r->state, "target_count");
   return code;
@@ -248,15 +243,7 @@ int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, Evaluati
   return code < 0 ? code : PLAIT_OK;
 }
 
-int rank_generate(Rank *r, const NamedInput *named, int count, Error *error) {
-  const Graph *g = r->job->generate.graph;
-  StepInput inputs[MAX_INPUTS] = {{0}};
-  CHECK(g->input.count <= MAX_INPUTS);
-  for (int i = 0; i < g->input.count; i++) {
-    for (int k = 0; k < count; k++)
-      if (!strcmp(g->input.data[i].name, named[k].name)) inputs[i].base = named[k].data;
-    CHECK(inputs[i].base, "input %s has no value", g->input.data[i].name);
-  }
+int rank_generate(Rank *r, const StepInputs *inputs, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
   return executor_run(r->generate, 0, inputs, error);
 }

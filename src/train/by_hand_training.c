@@ -223,24 +223,25 @@ void plait_training_destroy(PlaitTraining *t) {
 typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
 
 // Microbatch m of data rank r is the samples m · M + r · M / dp … of the step, M being those of a microbatch.
-static void bind_inputs(const Step *s, int rank, StepInput *inputs) {
+static void find_samples(const Step *s, int rank, StepInput *own) {
   const PlaitTraining *t = s->t;
   const Graph *g = t->job->train.graph;
   int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size, first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
   for (int i = 0; i < g->input.count; i++) {
-    const Tensor *x = graph_tensor(g, g->input.data[i].tensor);
-    int64_t row = i < t->inputs ? shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype) : 0;
-    if (i < t->inputs) inputs[i] = (StepInput){(const char *)s->inputs[i] + first * row, t->job->options.micro_samples * row};
-    else inputs[i] = (StepInput){&s->learning_rate, 0};
+    const GraphInput *in = &g->input.data[i];
+    if (in->known != INPUT_OWN) continue;
+    const Tensor *x = graph_tensor(g, in->tensor);
+    int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
+    own[in->own] = (StepInput){(const char *)s->inputs[in->own] + first * row, t->job->options.micro_samples * row};
   }
 }
 
 static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
-  StepInput inputs[BY_HAND_INPUTS + 1];
-  CHECK(r->job->train.graph->input.count == s->t->inputs + 1);
-  bind_inputs(s, r->rank, inputs);
-  return executor_run(r->train, s->number, inputs, error);
+  StepInput own[BY_HAND_INPUTS];
+  find_samples(s, r->rank, own);
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0}}, .own = own, .own_count = s->t->inputs};
+  return executor_run(r->train, s->number, &inputs, error);
 }
 
 static int usable(const PlaitTraining *t, Error *error) {
@@ -250,8 +251,10 @@ static int usable(const PlaitTraining *t, Error *error) {
 int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result, PlaitError *error) {
   int code = usable(t, error);
   if (code) return code;
-  for (int i = 0; i < t->inputs; i++)
-    if (!inputs[i]) return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", t->job->train.graph->input.data[i].name);
+  const Graph *g = t->job->train.graph;
+  for (int i = 0; i < g->input.count; i++)
+    if (g->input.data[i].known == INPUT_OWN && !inputs[g->input.data[i].own])
+      return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", g->input.data[i].name);
   if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
   const State *state = own_rank(t)->state;
   Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, "optimizer_step") + 1};

@@ -80,27 +80,21 @@ static int load_weights(Rank *r, void *run, Error *error) {
 
 // As the loader gives them: this rank's rows of the batch, microbatch by microbatch. And the learning rate.
 static int run_step(Rank *r, void *context, Error *error) {
-  static const char *const names[] = {"tokens", "positions", "documents", "targets", "step_targets"};
-  enum { INPUTS = sizeof names / sizeof *names, STEP_TARGETS = INPUTS - 1 }; // the last: the targets of the whole step
+  static const struct { KnownInput known; const char *name; } read[] = {
+      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  enum { INPUTS = sizeof read / sizeof *read };
   const Run *run = context;
-  const Graph *g = r->job->train.graph;
   size_t rows = BATCH / (size_t)r->data_ranks, bytes = rows * SEQ * sizeof(int32_t);
   size_t offset = ((size_t)run->step * (size_t)r->data_ranks + (size_t)r->data_rank) * bytes;
   double rate = 3e-3;
-  StepInput inputs[16] = {{0}};
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[INPUTS];
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
-    memcpy(data[k], (const char *)find(run, k == STEP_TARGETS ? "targets" : names[k]) + offset, bytes);
+    memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
+    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
   }
-  for (int i = 0; i < g->input.count; i++) {
-    if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
-    for (int k = 0; k < INPUTS; k++)
-      if (!strcmp(g->input.data[i].name, names[k]))
-        inputs[i] = (StepInput){data[k], k == STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
-    CHECK(inputs[i].base, "input %s", g->input.data[i].name);
-  }
-  int code = executor_run(r->train, (uint64_t)run->step + 1, inputs, error);
+  int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);
   return code;
 }
