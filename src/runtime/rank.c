@@ -114,9 +114,10 @@ static void keep_counters(State *s, double *kept, int put_back) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_COUNTER || v->shape.rank || v->dtype != DTYPE_F64) continue;
-    CHECK(n < MAX_COUNTERS);
-    if (put_back) state_set_scalar(s, v->name, kept[n]);
-    else kept[n] = state_scalar(s, v->name);
+    double *counter = state_variable(s, i, -1);
+    CHECK(n < MAX_COUNTERS && counter, "%s", v->name);
+    if (put_back) *counter = kept[n];
+    else kept[n] = *counter;
     n++;
   }
 }
@@ -149,11 +150,10 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
 }
 
 // Sum of squares of the part of a Variable that this rank has, if any.
-static double sum_of_squares(const Rank *r, const char *name) {
-  const Graph *g = r->job->train.graph;
-  void *data = state_variable(r->state, name, -1);
+static double sum_of_squares(const Rank *r, int variable) {
+  const Variable *v = &r->job->train.graph->variable.data[variable];
+  void *data = state_variable(r->state, variable, -1);
   if (!data) return 0;
-  const Variable *v = &g->variable.data[graph_find_variable(g, name)];
   Operand x = {.data = data, .dtype = v->dtype, .rank = v->shape.rank};
   for (int d = 0; d < x.rank; d++) {
     x.size[d] = v->local[d];
@@ -173,10 +173,9 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
     if (n->op != OP_SUM_SQUARES) continue;
-    const Tensor *gradient = graph_tensor(g, n->input[0]), *square = graph_tensor(g, n->output[0]);
-    char left[512];
-    snprintf(left, sizeof left, "gradient.%s", g->variable.data[gradient->parameter].name);
-    double sum = n->update ? state_scalar(r->state, g->variable.data[square->variable].name) : sum_of_squares(r, left);
+    int parameter = graph_tensor(g, n->input[0])->parameter;
+    const double *square = n->update ? state_variable(r->state, graph_find_of(g, OF_SQUARE, parameter), -1) : NULL;
+    double sum = !n->update ? sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter)) : square ? *square : 0;
     if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);
@@ -196,24 +195,24 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, &inputs, error);
-  if (!code && state_scalar(r->state, "skip") != 0)
+  if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
     code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, &inputs, counters, &result->first, error);
   if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
-  result->loss = state_scalar(r->state, "loss");
-  result->grad_norm = state_scalar(r->state, "grad_norm");
-  result->tokens = state_scalar(r->state, "target_count");
-  result->skipped = state_scalar(r->state, "skip") != 0;
+  result->loss = state_scalar(r->state, KNOWN_LOSS);
+  result->grad_norm = state_scalar(r->state, KNOWN_GRAD_NORM);
+  result->tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
+  result->skipped = state_scalar(r->state, KNOWN_SKIP) != 0;
   return code;
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
   StepInputs inputs = inputs_from(batch, r->job->evaluate.microbatches, r->job->options.seq, NULL);
   int code = executor_run(r->evaluate, 0, &inputs, error);
-  *loss = state_scalar(r->state, "loss");
-  *tokens = state_scalar(r->state, "target_count");
+  *loss = state_scalar(r->state, KNOWN_LOSS);
+  *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;
 }
 

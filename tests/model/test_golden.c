@@ -195,7 +195,7 @@ static void train(const char *name, Dtype dtype, int64_t micro, const char *loss
   double worst = 0;
   for (int step = 0; step < STEPS; step++) {
     run_step(r, &golden, step);
-    double expected[2], got[2] = {state_scalar(r->state, "loss"), state_scalar(r->state, "grad_norm")};
+    double expected[2], got[2] = {state_scalar(r->state, KNOWN_LOSS), state_scalar(r->state, KNOWN_GRAD_NORM)};
     memcpy(&expected[0], loss + step, sizeof(double));
     memcpy(&expected[1], norm + step, sizeof(double));
     for (int k = 0; k < 2; k++) {
@@ -221,7 +221,7 @@ static int read_variable(void *context, const char *name, int64_t elements, floa
   assert_true(id >= 0);
   const Variable *v = &s->program->graph->variable.data[id];
   assert_int_equal(shape_elements(&v->shape), elements);
-  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, name, -1), v->dtype, i);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, id, -1), v->dtype, i);
   return PLAIT_OK;
 }
 

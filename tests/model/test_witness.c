@@ -102,10 +102,10 @@ static int run_step(Rank *r, void *context, Error *error) {
 static void read_step(Run *run) {
   const State *s = session_rank(run->session, 0)->state;
   int i = run->step;
-  run->loss[i] = state_scalar(s, "loss");
-  run->norm[i] = state_scalar(s, "grad_norm");
-  run->skipped[i] = state_scalar(s, "skip") != 0;
-  run->scale[i] = graph_find_variable(s->program->graph, "loss_scale") < 0 ? 1 : state_scalar(s, "loss_scale");
+  run->loss[i] = state_scalar(s, KNOWN_LOSS);
+  run->norm[i] = state_scalar(s, KNOWN_GRAD_NORM);
+  run->skipped[i] = state_scalar(s, KNOWN_SKIP) != 0;
+  run->scale[i] = state_has(s, KNOWN_LOSS_SCALE) ? state_scalar(s, KNOWN_LOSS_SCALE) : 1;
 }
 
 // Opens the case. The caller closes it.
@@ -188,11 +188,10 @@ static void three_dimensions(void **state) {
 // For huggingface_save: the gradients of the step, in place of the weights.
 static int read_gradient(void *context, const char *name, int64_t elements, float *out, Error *error) {
   const State *s = context;
-  char *dump = xformat("dump.%s", name);
-  const void *data = state_variable(s, dump, -1);
+  const Graph *g = s->program->graph;
+  const void *data = state_variable(s, graph_find_of(g, OF_DUMP, graph_find_variable(g, name)), -1);
   assert_non_null(data);
   for (int64_t i = 0; i < elements; i++) out[i] = ((const float *)data)[i];
-  free(dump);
   return PLAIT_OK;
 }
 
