@@ -10,6 +10,28 @@ static const char *const dim_names[] = {
 #undef DIM
 };
 
+static const struct { const char *name; VariableKind kind; double first; const char *what; } known_variables[KNOWN_COUNT] = {
+#define KNOWN_VARIABLE(id, name, kind, first, what) [KNOWN_##id] = {name, VARIABLE_##kind, first, what},
+#include "graph/known.def"
+};
+
+static const struct { const char *prefix; VariableKind kind; int scalar; } known_ofs[OF_COUNT] = {
+#define KNOWN_OF(id, prefix, kind, scalar, what) [OF_##id] = {prefix, VARIABLE_##kind, scalar},
+#include "graph/known.def"
+};
+
+static const struct { const char *name; Dtype dtype; const char *what; } known_inputs[INPUT_COUNT] = {
+    [INPUT_OWN] = {"own", DTYPE_F32, "an input of the graph's own"},
+#define KNOWN_INPUT(id, name, dtype, what) [INPUT_##id] = {name, DTYPE_##dtype, what},
+#include "graph/known.def"
+};
+
+const char *known_name(KnownVariable known) { return known_variables[known].name; }
+
+const char *known_what(KnownVariable known) { return known_variables[known].what; }
+
+const char *known_input_what(KnownInput known) { return known_inputs[known].what; }
+
 const char *dim_name(DimName dim) { return dim_names[dim]; }
 
 int dim_from_name(const char *name) {
@@ -44,6 +66,7 @@ Graph *graph_create(void) {
   g->layer = -1;
   g->loss = -1;
   g->scope = "";
+  for (int k = 0; k < KNOWN_COUNT; k++) g->known[k] = -1;
   return g;
 }
 
@@ -87,20 +110,61 @@ int graph_add_variable(Graph *g, const Variable *like) {
   v.name = arena_strdup(&g->arena, like->name);
   vec_push(&g->variable, v);
   add_name(g, v.id);
+  if (v.known != KNOWN_NONE) g->known[v.known] = v.id;
   return v.id;
 }
 
+static int new_variable(Graph *g, const Variable *like) {
+  CHECK(graph_find_variable(g, like->name) < 0, "Variable %s exists twice", like->name);
+  return graph_add_variable(g, like);
+}
+
 int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init) {
-  CHECK(graph_find_variable(g, name) < 0, "Variable %s exists twice", name);
-  int id = g->variable.count;
-  return graph_add_variable(g, &(Variable){.name = name, .kind = kind, .dtype = dtype, .shape = shape, .init = init,
-                                           .parameter = kind == VARIABLE_PARAMETER ? id : -1});
+  for (int k = KNOWN_NONE + 1; k < KNOWN_COUNT; k++) CHECK(strcmp(name, known_variables[k].name), "Variable %s has a handle: graph_known makes it", name);
+  return new_variable(g, &(Variable){.name = name, .kind = kind, .dtype = dtype, .shape = shape, .init = init,
+                                     .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1});
+}
+
+static int new_known(Graph *g, KnownVariable known, Dtype dtype, Shape shape, Init init) {
+  return new_variable(g, &(Variable){.name = known_variables[known].name, .kind = known_variables[known].kind, .dtype = dtype, .shape = shape,
+                                     .init = init, .known = known, .parameter = -1});
+}
+
+int graph_known(Graph *g, KnownVariable known) {
+  if (g->known[known] >= 0) return g->known[known];
+  CHECK(known != KNOWN_NONE && known_variables[known].kind != VARIABLE_OUTPUT, "%s: graph_known makes scalars", known_variables[known].name);
+  double first = known_variables[known].first;
+  return new_known(g, known, DTYPE_F64, (Shape){0}, first ? (Init){INIT_CONSTANT, first} : (Init){0});
+}
+
+int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape) {
+  CHECK(known_variables[known].kind == VARIABLE_OUTPUT, "%s: graph_known_output makes OUTPUTs", known_variables[known].name);
+  return new_known(g, known, dtype, shape, (Init){0});
 }
 
 int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind) {
   const Variable *p = &g->variable.data[parameter];
   int v = graph_variable(g, arena_format(&g->arena, "%s.%s", prefix, p->name), kind, p->dtype, p->shape, (Init){0});
   g->variable.data[v].parameter = parameter;
+  return v;
+}
+
+int graph_find_of(const Graph *g, KnownOf of, int parameter) {
+  CHECK(parameter >= 0 && parameter < g->variable.count, "Variable %d does not exist", parameter);
+  return g->variable.data[parameter].has[of] - 1;
+}
+
+int graph_known_of(Graph *g, KnownOf of, int parameter) {
+  int v = graph_find_of(g, of, parameter);
+  if (v >= 0) return v;
+  if (known_ofs[of].scalar) {
+    const char *name = arena_format(&g->arena, "%s.%s", known_ofs[of].prefix, g->variable.data[parameter].name);
+    v = graph_variable(g, name, known_ofs[of].kind, DTYPE_F64, (Shape){0}, (Init){0});
+  } else {
+    v = graph_variable_of(g, known_ofs[of].prefix, parameter, known_ofs[of].kind);
+  }
+  g->variable.data[v].of = of;
+  g->variable.data[parameter].has[of] = v + 1;
   return v;
 }
 
@@ -154,12 +218,22 @@ int graph_read_apart(Graph *g, int variable) {
   return t;
 }
 
-int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
+static int new_input(Graph *g, const char *name, KnownInput known, int own, Dtype dtype, Shape shape) {
   int t = new_tensor(g, arena_strdup(&g->arena, name), dtype, shape);
   graph_tensor(g, t)->role = ROLE_DATA;
-  graph_tensor(g, t)->input = g->input.count;
-  vec_push(&g->input, (GraphInput){graph_tensor(g, t)->name, g->region, t});
+  graph_tensor(g, t)->input = graph_add_input(g, &(GraphInput){name, g->region, t, known, own});
   return t;
+}
+
+int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
+  int own = 0;
+  for (int i = 0; i < g->input.count; i++) own += g->input.data[i].known == INPUT_OWN;
+  return new_input(g, name, INPUT_OWN, own, dtype, shape);
+}
+
+int graph_known_input(Graph *g, KnownInput known, Shape shape) {
+  CHECK(known != INPUT_OWN, "graph_input makes inputs of the user's own");
+  return new_input(g, known_inputs[known].name, known, -1, known_inputs[known].dtype, shape);
 }
 
 void graph_bind(Graph *g, int tensor, int variable, int copy) {
@@ -204,6 +278,13 @@ int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, 
   return n.id;
 }
 
+int graph_add_input(Graph *g, const GraphInput *like) {
+  GraphInput in = *like;
+  in.name = arena_strdup(&g->arena, like->name);
+  vec_push(&g->input, in);
+  return g->input.count - 1;
+}
+
 int graph_add_tensor(Graph *g, const Tensor *like) {
   Tensor t = *like;
   g->built_here = 0;
@@ -240,10 +321,6 @@ Graph *graph_copy(const Graph *g) {
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(c, &g->variable.data[i]);
   for (int i = 0; i < g->tensor.count; i++) graph_add_tensor(c, &g->tensor.data[i]);
   for (int i = 0; i < g->node.count; i++) graph_add_node(c, &g->node.data[i]);
-  for (int i = 0; i < g->input.count; i++) {
-    GraphInput in = g->input.data[i];
-    in.name = arena_strdup(&c->arena, in.name);
-    vec_push(&c->input, in);
-  }
+  for (int i = 0; i < g->input.count; i++) graph_add_input(c, &g->input.data[i]);
   return c;
 }

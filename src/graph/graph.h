@@ -27,6 +27,28 @@ typedef enum Op {
   OP_COUNT
 } Op;
 
+// Variables and inputs that plait itself speaks of: handles to graph/known.def, which has their names.
+typedef enum KnownVariable {
+  KNOWN_NONE,
+#define KNOWN_VARIABLE(id, name, kind, first, what) KNOWN_##id,
+#include "graph/known.def"
+  KNOWN_COUNT
+} KnownVariable;
+
+typedef enum KnownOf { // what a Variable is to its parameter
+  OF_NONE,
+#define KNOWN_OF(id, prefix, kind, scalar, what) OF_##id,
+#include "graph/known.def"
+  OF_COUNT
+} KnownOf;
+
+typedef enum KnownInput {
+  INPUT_OWN, // an input of a graph of the user's own, known by its index among them
+#define KNOWN_INPUT(id, name, dtype, what) INPUT_##id,
+#include "graph/known.def"
+  INPUT_COUNT
+} KnownInput;
+
 // BEGIN runs once a step before, END once a step after, MICRO once a microbatch. Only Variables cross regions.
 typedef enum Region { REGION_BEGIN, REGION_MICRO, REGION_END, REGION_COUNT } Region;
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } Phase; // within MICRO; becomes segments F and B
@@ -110,7 +132,10 @@ typedef struct Variable {
   Dtype dtype;
   Shape shape;
   Init init;
-  int parameter;   // the parameter that a gradient or moment belongs to; its own id for a parameter; else -1
+  KnownVariable known; // which of plait's own it is, if any
+  KnownOf of;      // which of plait's own that belong to a parameter it is, if any
+  int has[OF_COUNT]; // of a parameter: 1 + the Variable that is this to it; 0: none
+  int parameter;   // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter; else -1
   int decay;       // a matrix, not a bias or norm: weight decay applies, and narrow precisions read a narrow Copy
   uint64_t stages; // where it lives
   const Placement *storage;
@@ -120,7 +145,13 @@ typedef struct Variable {
   Copy copy[MAX_COPIES];
 } Variable;
 
-typedef struct GraphInput { const char *name; Region region; int tensor; } GraphInput;
+typedef struct GraphInput {
+  const char *name;
+  Region region;
+  int tensor;
+  KnownInput known;
+  int own;         // INPUT_OWN: the how-manieth of the user's own, from 0; else -1
+} GraphInput;
 
 typedef struct Graph {
   Arena arena;
@@ -128,6 +159,7 @@ typedef struct Graph {
   Vec(Node) node;       // all regions, each region's nodes in running order
   Vec(Variable) variable;
   Vec(GraphInput) input;
+  int known[KNOWN_COUNT]; // Variable of each handle; -1: this graph has none
   int layers;           // of the model
   int loss;             // tensor (), the sum of losses that autodiff differentiates; -1: none, or it has done so
   int stages;           // virtual stages; 1 before stage
@@ -158,19 +190,32 @@ int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, S
 int graph_find_variable(const Graph *g, const char *name); // or -1
 // Variable "PREFIX.NAME" that belongs to a parameter: its dtype and shape, zero at first.
 int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind);
+// A scalar of the table; made where the graph has none yet, with the table's kind and first value.
+int graph_known(Graph *g, KnownVariable known);
+// The same for an OUTPUT, of which the graph has none yet.
+int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape);
+// A Variable of the table that belongs to a parameter; made where there is none yet.
+int graph_known_of(Graph *g, KnownOf of, int parameter);
+int graph_find_of(const Graph *g, KnownOf of, int parameter); // or -1
+const char *known_name(KnownVariable known);
+const char *known_what(KnownVariable known); // "the mean loss of the step"
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
 // The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a Copy.
 int graph_read_apart(Graph *g, int variable);
+// Inputs: one of the user's own by name, and one of the table.
 int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
+int graph_known_input(Graph *g, KnownInput known, Shape shape);
+const char *known_input_what(KnownInput known); // "the token ids (b, s)"
 
 // Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.
 // attr may be NULL (zeroes). Returns the node's id; outputs are g->node.data[id].output[k].
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size);
 // For an op's shape rule: declares the node's next output.
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
-// For passes that build graphs: appends a Variable, tensor or node verbatim (ids are set, names and arrays copied).
+// For passes that build graphs: appends a Variable, tensor, input or node verbatim (ids are set, names and arrays copied).
 int graph_add_variable(Graph *g, const Variable *like);
+int graph_add_input(Graph *g, const GraphInput *like);
 int graph_add_tensor(Graph *g, const Tensor *like);
 int graph_add_node(Graph *g, const Node *like);
 // Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).

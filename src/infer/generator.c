@@ -64,9 +64,10 @@ static void fill_window(Generator *g) {
 
 static int draw(Rank *r, void *generator, Error *error) {
   Generator *g = generator;
-  const NamedInput inputs[] = {{"tokens", g->tokens}, {"positions", g->positions}, {"documents", g->documents}, {"index", g->index}};
+  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0}, [INPUT_POSITIONS] = {g->positions, 0}, [INPUT_DOCUMENTS] = {g->documents, 0},
+                                 [INPUT_INDEX] = {g->index, 0}}};
   int32_t id = -1;
-  int code = rank_generate(r, inputs, 4, error);
+  int code = rank_generate(r, &inputs, error);
   if (!code) code = inference_logits(r, g->logits, error);
   if (code) return code;
   if (r->rank == 0) id = sample_token(g->logits, g->vocab, g->allowed, &g->sample, (uint64_t)g->count, g->scratch);

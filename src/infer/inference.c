@@ -49,13 +49,12 @@ int inference_speaks(const Rank *r) {
 }
 
 int inference_logits(Rank *r, float *out, Error *error) {
-  CheckpointTensor *mine;
+  CheckpointTensor mine;
   Gathered all = {0};
-  int n = state_tensors(r->state, 1u << VARIABLE_OUTPUT, "logits", 0, &mine);
-  int code = gather_boxes(r->world, mine, n, &all, error);
+  int n = state_tensor(r->state, r->state->program->graph->known[KNOWN_LOGITS], &mine);
+  int code = gather_boxes(r->world, &mine, n, &all, error);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)
     if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, DTYPE_F32);
   gather_free(&all);
-  free(mine);
   return code;
 }

@@ -137,7 +137,7 @@ static int load(const ModelSource *s, const CheckpointTensor *wanted, int count,
 
 int model_source_load(const ModelSource *source, const State *state, Error *error) {
   CheckpointTensor *wanted;
-  int count = state_tensors(state, 1u << VARIABLE_PARAMETER, "", 0, &wanted);
+  int count = state_tensors(state, 1u << VARIABLE_PARAMETER, &wanted);
   int code = load(source, wanted, count, error);
   free(wanted);
   return code;

@@ -103,14 +103,6 @@ int build_attention(ModelBuild *m, int x, const RopeAttr *rope) {
   return op_attention(g, "attention", q, k, v, m->documents, &attr);
 }
 
-static int gradient_seed(ModelBuild *m) {
-  int seed = graph_find_variable(m->g, "gradient_seed");
-  if (seed < 0)
-    seed = graph_variable(m->g, "gradient_seed", VARIABLE_METRIC, DTYPE_F64, shape_of(0, NULL, NULL),
-                          (Init){.kind = INIT_CONSTANT, .value = 1});
-  return graph_read(m->g, seed);
-}
-
 void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   const ModelConfig *c = m->config;
   build_scope(m, (int)c->layers, "%s", "");
@@ -118,11 +110,11 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
   if (m->options->mode == MODEL_GENERATE) {
     int logits = outputs->logits = op_matmul(m->g, "logits", op_take(m->g, "take", x, m->index), w, 1);
-    int kept = graph_variable(m->g, "logits", VARIABLE_OUTPUT, DTYPE_F32, graph_tensor(m->g, logits)->shape, (Init){0});
+    int kept = graph_known_output(m->g, KNOWN_LOGITS, DTYPE_F32, graph_tensor(m->g, logits)->shape);
     graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
   } else {
-    int train = m->options->mode == MODEL_TRAIN;
-    outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, train ? gradient_seed(m) : -1, train);
+    int train = m->options->mode == MODEL_TRAIN, seed = train ? graph_read(m->g, graph_known(m->g, KNOWN_GRADIENT_SEED)) : -1;
+    outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, seed, train);
   }
 }
 
@@ -132,12 +124,12 @@ static void make_inputs(ModelBuild *m) {
   const ModelOptions *o = m->options;
   Shape all = shape_of(2, (int64_t[]){o->batch, o->seq}, (DimName[]){DIM_BATCH, DIM_SEQ});
   Shape samples = shape_of(1, (int64_t[]){o->batch}, (DimName[]){DIM_BATCH});
-  m->tokens = graph_input(m->g, "tokens", DTYPE_I32, all);
-  m->positions = graph_input(m->g, "positions", DTYPE_I32, all);
-  m->documents = graph_input(m->g, "documents", DTYPE_I32, all);
+  m->tokens = graph_known_input(m->g, INPUT_TOKENS, all);
+  m->positions = graph_known_input(m->g, INPUT_POSITIONS, all);
+  m->documents = graph_known_input(m->g, INPUT_DOCUMENTS, all);
   m->targets = m->index = -1;
-  if (o->mode == MODEL_GENERATE) m->index = graph_input(m->g, "index", DTYPE_I32, samples);
-  else m->targets = graph_input(m->g, "targets", DTYPE_I32, all);
+  if (o->mode == MODEL_GENERATE) m->index = graph_known_input(m->g, INPUT_INDEX, samples);
+  else m->targets = graph_known_input(m->g, INPUT_TARGETS, all);
 }
 
 int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error) {

@@ -31,14 +31,14 @@ typedef struct ModelOptions {
 
 typedef struct ModelOutputs {
   int loss_sum; // tensor () : sum over targets >= 0 of the cross entropy; -1 in MODEL_GENERATE
-  int logits;   // tensor (b, vocab), in MODEL_GENERATE, which is also stored in the Variable "logits"; else -1
+  int logits;   // tensor (b, vocab), in MODEL_GENERATE, which is also stored in the Variable KNOWN_LOGITS; else -1
 } ModelOutputs;
 
 // Appends the model's forward nodes to g (region MICRO, phase FORWARD) and creates its Variables, all fp32; Variables
 // that g has already are used again, so several graphs may share names. Sets g->layers.
 // Graph inputs, all int32: tokens, positions, documents (b, s); targets (b, s), negative where there is none (not in
 // MODEL_GENERATE); index (b), the position whose logits are wanted (MODEL_GENERATE).
-// MODEL_TRAIN reads the seed of the gradient from the Variable "gradient_seed" (), fp64, which it creates if absent.
+// MODEL_TRAIN reads the seed of the gradient from the Variable KNOWN_GRADIENT_SEED.
 // Layers of nodes: -1 embedding, 0 … L-1 blocks, L final norm and head.
 // PLAIT_BAD_INPUT where the options do not fit the config (a sequence longer than GPT-2's positions).
 int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error);

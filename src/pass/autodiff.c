@@ -9,16 +9,9 @@ typedef Vec(int) IdList;
 typedef struct Autodiff {
   Graph *g;
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
-  int *accumulator;     // per Variable: the gradient Variable, or -1
   const UpdateOptions *update;
   int *reads;           // per Variable: how often the forward graph reads it
 } Autodiff;
-
-static int gradient_variable(Autodiff *a, int parameter) {
-  int *known = &a->accumulator[parameter];
-  if (*known < 0) *known = graph_variable_of(a->g, "gradient", parameter, VARIABLE_GRADIENT);
-  return *known;
-}
 
 // The only gradient of a step: there is nothing to add it to.
 static void store(Autodiff *a, int parameter, int gradient) {
@@ -27,7 +20,7 @@ static void store(Autodiff *a, int parameter, int gradient) {
   Tensor *t = graph_tensor(g, stored);
   t->role = ROLE_WEIGHT_GRADIENT;
   t->parameter = parameter;
-  graph_bind(g, stored, gradient_variable(a, parameter), -1);
+  graph_bind(g, stored, graph_known_of(g, OF_GRADIENT, parameter), -1);
 }
 
 // A gradient of a parameter is added to its Variable, stored there, or applied, in the phase of the node that made it, so that nothing
@@ -44,7 +37,7 @@ static void take_gradient(Autodiff *a, int parameter, int gradient) {
   int only = a->update && a->update->one_microbatch && a->reads[parameter] == 1;
   if (only && a->update->in_backward) update_in_backward(g, parameter, gradient, a->update);
   else if (only) store(a, parameter, gradient);
-  else op_accumulate(g, "accumulate", graph_read(g, gradient_variable(a, parameter)), gradient);
+  else op_accumulate(g, "accumulate", graph_read(g, graph_known_of(g, OF_GRADIENT, parameter)), gradient);
   g->phase = phase;
 }
 
@@ -138,8 +131,6 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error 
   Autodiff a = {.g = g, .update = update};
   count_reads(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
-  a.accumulator = xcalloc((size_t)g->variable.count + 1, sizeof(int));
-  for (int i = 0; i < g->variable.count; i++) a.accumulator[i] = -1;
   g->region = REGION_MICRO;
   g->phase = PHASE_BACKWARD;
   int root = graph_tensor(g, loss)->producer;
@@ -147,7 +138,6 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error 
     if (g->node.data[id].region == REGION_MICRO && id <= root) code = node_backward(&a, id, id == root, error);
   for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
   free(a.contribution);
-  free(a.accumulator);
   free(a.reads);
   drop_unread(g, nodes);
   g->phase = PHASE_FORWARD;

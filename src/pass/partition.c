@@ -238,8 +238,11 @@ int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
     p.map[i] = graph_add_tensor(h, t);
     localize(mesh, graph_tensor(h, p.map[i]));
   }
-  for (int i = 0; i < g->input.count; i++)
-    vec_push(&h->input, (GraphInput){arena_strdup(&h->arena, g->input.data[i].name), g->input.data[i].region, p.map[g->input.data[i].tensor]});
+  for (int i = 0; i < g->input.count; i++) {
+    GraphInput in = g->input.data[i];
+    in.tensor = p.map[in.tensor];
+    graph_add_input(h, &in);
+  }
   int code = PLAIT_OK;
   for (int i = 0; i < g->node.count && code == PLAIT_OK; i++) code = partition_node(&p, &g->node.data[i]);
   placements_adopt(h);

@@ -129,8 +129,7 @@ static void round_gradients(Graph *g, Dtype dtype) {
 static void narrow_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    int dump = v->kind == VARIABLE_METRIC && v->parameter >= 0;
-    if (v->kind == VARIABLE_GRADIENT || dump) v->dtype = dtype;
+    if (v->kind == VARIABLE_GRADIENT || v->of == OF_DUMP) v->dtype = dtype;
   }
   for (int i = 0; i < g->tensor.count; i++) {
     const int v = g->tensor.data[i].variable;

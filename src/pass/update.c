@@ -6,14 +6,6 @@
 
 static const Shape scalar = {0};
 
-// A scalar Variable, which the graph may have already, and its value at first.
-static int scalar_from(Graph *g, const char *name, VariableKind kind, double value) {
-  int v = graph_find_variable(g, name);
-  return v >= 0 ? v : graph_variable(g, name, kind, DTYPE_F64, scalar, value ? (Init){INIT_CONSTANT, value} : (Init){0});
-}
-
-static int find_or_add(Graph *g, const char *name, VariableKind kind) { return scalar_from(g, name, kind, 0); }
-
 static void enter(Graph *g, Region region) {
   g->region = region;
   g->phase = PHASE_FORWARD;
@@ -22,7 +14,7 @@ static void enter(Graph *g, Region region) {
 }
 
 static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
-  int targets = graph_input(g, "step_targets", DTYPE_I32, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
+  int targets = graph_known_input(g, INPUT_STEP_TARGETS, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
   int counted = op_count_targets(g, "count_targets", targets);
   graph_bind(g, counted, variable, -1);
   return counted;
@@ -30,8 +22,8 @@ static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
 
 // BEGIN's count of target tokens (`fixed`, where it is not 0), MICRO's sum of losses, END's mean: shared by training and evaluation.
 static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, double fixed) {
-  int sum = find_or_add(g, "loss_sum", VARIABLE_METRIC), count = find_or_add(g, "target_count", VARIABLE_METRIC);
-  int loss = find_or_add(g, "loss", VARIABLE_METRIC);
+  int sum = graph_known(g, KNOWN_LOSS_SUM), count = graph_known(g, KNOWN_TARGET_COUNT);
+  int loss = graph_known(g, KNOWN_LOSS);
   enter(g, REGION_BEGIN);
   int counted = fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, samples, seq, count);
   op_fill(g, "zero_loss", sum, 0);
@@ -61,7 +53,10 @@ static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.
 static int loss_scale(Graph *g, const UpdateOptions *o) {
-  return o->loss_scale > 0 ? graph_read(g, scalar_from(g, "loss_scale", VARIABLE_COUNTER, o->loss_scale)) : -1;
+  if (o->loss_scale <= 0) return -1;
+  int scale = graph_known(g, KNOWN_LOSS_SCALE);
+  g->variable.data[scale].init = (Init){INIT_CONSTANT, o->loss_scale};
+  return graph_read(g, scale);
 }
 
 // One gradient, complete and placed as its parameter's storage. When asked a dump of it is kept, without the loss scale.
@@ -69,7 +64,7 @@ static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, in
   int reduced = op_identity(g, "gradient", gradient);
   graph_tensor(g, reduced)->role = ROLE_WEIGHT_GRADIENT;
   graph_tensor(g, reduced)->parameter = parameter;
-  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), graph_variable_of(g, "dump", parameter, VARIABLE_METRIC), -1);
+  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), graph_known_of(g, OF_DUMP, parameter), -1);
   return reduced;
 }
 
@@ -78,13 +73,11 @@ static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, in
 // when everything has been applied, the gradients' factor is 1 and no step is skipped.
 
 static UpdateInputs inputs_in_backward(Graph *g) {
-  return (UpdateInputs){.lr = graph_read(g, find_or_add(g, "update_rate", VARIABLE_METRIC)),
-                        .factor = graph_read(g, scalar_from(g, "update_factor", VARIABLE_METRIC, 1)),
-                        .skip = graph_read(g, find_or_add(g, "update_skip", VARIABLE_METRIC)),
-                        .step = graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER))};
+  return (UpdateInputs){.lr = graph_read(g, graph_known(g, KNOWN_UPDATE_RATE)),
+                        .factor = graph_read(g, graph_known(g, KNOWN_UPDATE_FACTOR)),
+                        .skip = graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)),
+                        .step = graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP))};
 }
-
-static char *square_name(Graph *g, int parameter) { return arena_format(&g->arena, "square.%s", g->variable.data[parameter].name); }
 
 void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *o) {
   const char *scope = g->scope;
@@ -92,17 +85,16 @@ void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptio
   g->update = 1;
   g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
   int reduced = reduced_gradient(g, gradient, parameter, -1, o->dump_gradients);
-  int square = graph_variable(g, square_name(g, parameter), VARIABLE_METRIC, DTYPE_F64, scalar, (Init){0});
-  graph_bind(g, op_sum_squares(g, "sum_squares", reduced), square, -1);
+  graph_bind(g, op_sum_squares(g, "sum_squares", reduced), graph_known_of(g, OF_SQUARE, parameter), -1);
   update_parameter(g, graph_read_apart(g, parameter), reduced, &inputs, o);
   g->update = 0;
   g->scope = scope;
 }
 
 static void begin_in_backward(Graph *g) {
-  int lr = graph_input(g, "learning_rate", DTYPE_F64, scalar);
-  graph_bind(g, op_identity(g, "rate", lr), find_or_add(g, "update_rate", VARIABLE_METRIC), -1);
-  op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), graph_read(g, find_or_add(g, "update_skip", VARIABLE_METRIC)));
+  int lr = graph_known_input(g, INPUT_LEARNING_RATE, scalar);
+  graph_bind(g, op_identity(g, "rate", lr), graph_known(g, KNOWN_UPDATE_RATE), -1);
+  op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)));
 }
 
 // ---- the whole update --------------------------------------------------------------------------------------------------
@@ -115,7 +107,7 @@ static int sum_of_squares(Graph *g, const int *gradient, int n) {
     vec_push(&squares, op_sum_squares(g, "sum_squares", FAULT(norm_counts_a_term_twice, gradient[i], gradient[i ? i : n - 1])));
   }
   for (int v = 0; v < g->variable.count; v++) {
-    int square = g->variable.data[v].kind == VARIABLE_PARAMETER ? graph_find_variable(g, square_name(g, v)) : -1;
+    int square = graph_find_of(g, OF_SQUARE, v);
     if (square >= 0) vec_push(&squares, graph_read(g, square));
   }
   g->scope = "end";
@@ -142,19 +134,19 @@ static void zero_accumulators(Graph *g) {
 
 static void begin(Graph *g, int counted, const UpdateOptions *o) {
   enter(g, REGION_BEGIN);
-  graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), find_or_add(g, "gradient_seed", VARIABLE_METRIC), -1);
+  graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), graph_known(g, KNOWN_GRADIENT_SEED), -1);
   if (o->in_backward) begin_in_backward(g);
   zero_accumulators(g);
 }
 
 // Norm, and what follows from it; returns what END's updates read.
 static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const UpdateOptions *o) {
-  int norm, factor, skip, lr = o->in_backward ? -1 : graph_input(g, "learning_rate", DTYPE_F64, scalar);
+  int norm, factor, skip, lr = o->in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, scalar);
   op_clip(g, "clip", sum_squares, scale, o->clip, &norm, &factor, &skip);
-  graph_bind(g, norm, find_or_add(g, "grad_norm", VARIABLE_METRIC), -1);
-  graph_bind(g, skip, find_or_add(g, "skip", VARIABLE_METRIC), -1);
+  graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
+  graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);
   if (o->in_backward) return inputs_in_backward(g); // as those that were applied already
-  return (UpdateInputs){lr, factor, skip, op_advance(g, "advance", graph_read(g, find_or_add(g, "optimizer_step", VARIABLE_COUNTER)), skip)};
+  return (UpdateInputs){lr, factor, skip, op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), skip)};
 }
 
 int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
@@ -178,7 +170,7 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   }
   g->scope = "end";
   if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
-    op_loss_scale(g, "loss_scale", scale, graph_read(g, find_or_add(g, "loss_scale_good_steps", VARIABLE_COUNTER)), inputs.skip, o->loss_scale_interval);
+    op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip, o->loss_scale_interval);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;

@@ -62,6 +62,7 @@ static void find_items(Agreement *a) {
 }
 
 Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world) {
+  CHECK(p == state->program, "ranks compare the Variables of the State's own Program");
   if (!world || p->mesh.ranks == 1) return NULL;
   Agreement *a = xcalloc(1, sizeof *a);
   *a = (Agreement){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
@@ -224,7 +225,7 @@ static uint64_t hash_bytes(const char *data, size_t bytes) {
 // Of what exists globally: padding may hold anything.
 static uint64_t hash_item(const Agreement *a, const Item *item) {
   const Variable *v = &a->p->graph->variable.data[item->variable];
-  const char *data = state_variable(a->state, v->name, item->copy);
+  const char *data = state_variable(a->state, item->variable, item->copy);
   if (!data) return 0;
   const Placement *placement = placement_of(v, item->copy);
   size_t size = dtype_size(item->copy < 0 ? v->dtype : v->copy[item->copy].dtype);

@@ -11,7 +11,19 @@ int64_t tensor_local_elements(const Tensor *t) {
   return n;
 }
 
-char *binding_pointer(const Binding *b, const StepInput *inputs, int tensor, int microbatch) {
+int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
+  const Graph *g = b->program->graph;
+  for (int i = 0; i < g->input.count; i++) {
+    const GraphInput *in = &g->input.data[i];
+    if (in->known != INPUT_OWN) b->input[i] = given->known[in->known];
+    else b->input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
+    if (!b->input[i].base && FAULT(input_is_not_bound, 1, 0))
+      return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it", in->name, known_input_what(in->known));
+  }
+  return PLAIT_OK;
+}
+
+char *binding_pointer(const Binding *b, int tensor, int microbatch) {
   const Program *p = b->program, *owner = b->state->program;
   const Place *place = &p->place[tensor];
   const Tensor *t = graph_tensor(p->graph, tensor);
@@ -20,7 +32,7 @@ char *binding_pointer(const Binding *b, const StepInput *inputs, int tensor, int
     int v = b->variable[t->variable];
     return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
   }
-  case SPACE_INPUT: return (char *)(uintptr_t)inputs[t->input].base + microbatch * inputs[t->input].stride;
+  case SPACE_INPUT: return (char *)(uintptr_t)b->input[t->input].base + microbatch * b->input[t->input].stride;
   case SPACE_SLOT:
   case SPACE_STAGING: {
     const Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
@@ -195,6 +207,7 @@ static int bind_variables(Binding *b, Error *error) {
 
 int binding_make(Binding *b, const Program *p, State *state, const Backend *backend, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .backend = backend};
+  b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   int code = bind_variables(b, error);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
   if (code) return code;

@@ -33,12 +33,15 @@ typedef Vec(Group) GroupList;
 
 // Memory of a graph input for one step: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
 typedef struct StepInput { const void *base; int64_t stride; } StepInput;
+// What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
+typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
 
 typedef struct Binding {
   const Program *program;
   State *state;
   const Backend *backend;
   int *variable;              // Variable of this graph → of the State's graph
+  StepInput *input;           // (graph inputs) of the step; by binding_inputs
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
@@ -55,7 +58,9 @@ void binding_free(Binding *binding);
 void graph_groups(const Graph *graph, GroupList *groups);
 int group_find(const GroupList *groups, const CommAttr *attr); // index of a collective's group
 
+// Finds every input of the graph among those given, for the next step. PLAIT_FAILED: one is not there.
+int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
 // Where a tensor's memory is for a microbatch; NULL where it has none here.
-char *binding_pointer(const Binding *binding, const StepInput *inputs, int tensor, int microbatch);
+char *binding_pointer(const Binding *binding, int tensor, int microbatch);
 BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none
 int64_t tensor_local_elements(const Tensor *tensor);

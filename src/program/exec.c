@@ -16,7 +16,6 @@ struct Executor {
   PlaitComm *world;
   CallParameters parameters;
   int64_t microbatch_samples; // over all data ranks
-  const StepInput *inputs;
   Walk *walk;
   PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
@@ -31,7 +30,7 @@ struct Executor {
 
 static double now(void) { return trace_clock(); }
 
-const void *executor_tensor(const Executor *e, int tensor) { return binding_pointer(&e->binding, e->inputs, tensor, 0); }
+const void *executor_tensor(const Executor *e, int tensor) { return binding_pointer(&e->binding, tensor, 0); }
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
 double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
 int executor_most_in_flight(const Executor *e, int stage) { return e->most_in_flight[stage]; }
@@ -192,8 +191,8 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 // Bodies ------------------------------------------------------------------------------------------------------------
 
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
-  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_pointer(&e->binding, e->inputs, b->tensor[k], microbatch);
-  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_pointer(&e->binding, e->inputs, b->node->output[k], microbatch);
+  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_pointer(&e->binding, b->tensor[k], microbatch);
+  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_pointer(&e->binding, b->node->output[k], microbatch);
 }
 
 static void run_kernel(Executor *e, Bound *b) {
@@ -254,7 +253,7 @@ static int run_reduce(Executor *e, const Action *a) {
 
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
-  char *data = binding_pointer(&e->binding, e->inputs, a->tensor, a->microbatch);
+  char *data = binding_pointer(&e->binding, a->tensor, a->microbatch);
   PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(t)};
   int send = a->kind == ACTION_SEND, peer = a->peer % e->program->schedule->coordinates, direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
@@ -304,15 +303,16 @@ static int visit(void *context, const WalkStep *step) {
   return code ? code : 1;
 }
 
-int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error) {
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error) {
   Error unread = {0};
-  e->inputs = inputs;
+  int code = binding_inputs(&e->binding, inputs, error);
+  if (code) return code;
   e->parameters.step = step;
   e->error = error ? error : &unread;
   memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
   OBSERVE(e, STEP, .microbatch = 0);
   walk_rewind(e->walk);
-  int code = walk_run(e->walk, visit, e);
+  code = walk_run(e->walk, visit, e);
   e->error = NULL;
   return code;
 }

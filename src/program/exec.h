@@ -11,8 +11,8 @@ int executor_create(const Program *program, State *state, const Backend *backend
                     Executor **out, Error *error);
 void executor_destroy(Executor *e);
 
-// Runs step number `step`. inputs[i] belongs to graph input i and must stay until it returns.
-int executor_run(Executor *e, uint64_t step, const StepInput *inputs, Error *error);
+// Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given is an error.
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error);
 // Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
 // exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
 double executor_comm_seconds(const Executor *e);

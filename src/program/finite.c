@@ -2,7 +2,6 @@
 #include "program/finite.h"
 #include "program/observer.h"
 #include <math.h>
-#include <string.h>
 
 // All ones in the exponent.
 #define SCAN(type, mask)                                                                                                \
@@ -65,7 +64,7 @@ int finite_is_gradient(const Graph *g, const NonFinite *first) {
   if (n->region == REGION_END || n->phase == PHASE_BACKWARD) return 1;
   for (int k = 0; k < n->ninput; k++) { // the loss gives its gradients with it; it is their first output
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
-    if (t && t->variable >= 0 && !strcmp(g->variable.data[t->variable].name, "gradient_seed")) return first->output > 0;
+    if (t && t->variable >= 0 && t->variable == g->known[KNOWN_GRADIENT_SEED]) return first->output > 0;
   }
   return graph_tensor(g, n->output[first->output])->role == ROLE_WEIGHT_GRADIENT;
 }

@@ -45,23 +45,22 @@ void state_destroy(State *s) {
   free(s);
 }
 
-void *state_variable(const State *s, const char *name, int copy) {
-  int v = graph_find_variable(s->program->graph, name);
-  if (v < 0 || s->program->variable_offset[v] < 0) return NULL;
-  const Variable *variable = &s->program->graph->variable.data[v];
+void *state_variable(const State *s, int v, int copy) {
+  const Graph *g = s->program->graph;
+  CHECK(v >= 0 && v < g->variable.count && copy < g->variable.data[v].copies, "Variable %d, Copy %d does not exist", v, copy);
+  if (s->program->variable_offset[v] < 0) return NULL;
+  const Variable *variable = &g->variable.data[v];
   if (!placement_here(&s->program->mesh, copy < 0 ? variable->storage : variable->copy[copy].placement, s->rank)) return NULL;
   return s->memory + (copy < 0 ? s->program->variable_offset[v] : s->program->copy_offset[v][copy]);
 }
 
-double state_scalar(const State *s, const char *name) {
-  const double *x = state_variable(s, name, -1);
-  return x ? *x : 0;
-}
+int state_has(const State *s, KnownVariable known) { return s->program->graph->known[known] >= 0; }
 
-void state_set_scalar(State *s, const char *name, double value) {
-  double *x = state_variable(s, name, -1);
-  CHECK(x, "no scalar Variable %s", name);
-  *x = value;
+double state_scalar(const State *s, KnownVariable known) {
+  CHECK(state_has(s, known), "this Program does not have %s, %s", known_name(known), known_what(known));
+  const double *x = state_variable(s, s->program->graph->known[known], -1);
+  CHECK(x, "%s does not live on this rank", known_name(known));
+  return *x;
 }
 
 // Global linear index of a local element, or -1 when it is padding.

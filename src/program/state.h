@@ -1,5 +1,5 @@
 // State owns all Variables of one rank, in one arena together with the memory in which Programs work. Train, evaluation
-// and generation Programs borrow it: their Variables are found by name.
+// and generation Programs borrow it: their Variables are those of the same names.
 #pragma once
 #include "program/program.h"
 
@@ -19,11 +19,11 @@ int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
 int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 
-// The memory of a Variable (copy -1) or one of its Copies on this rank; NULL when it does not live here.
-void *state_variable(const State *s, const char *name, int copy);
-// Scalar Variables as numbers: "loss", "grad_norm", "skip", "target_count", "optimizer_step".
-double state_scalar(const State *s, const char *name);
-void state_set_scalar(State *s, const char *name, double value);
+// The memory of a Variable (by its id; copy -1) or one of its Copies on this rank; NULL when it does not live here.
+void *state_variable(const State *s, int variable, int copy);
+// A scalar of graph/known.def as a number. One that the Program does not have is a bug: where it may lack one, state_has asks.
+double state_scalar(const State *s, KnownVariable known);
+int state_has(const State *s, KnownVariable known);
 
 // Init rules of the Variables of these kinds (bits), addressed by (seed, name, global index): the same bits under every parallel
 // configuration. Variables that no rule fills stay as they are: zero at first.

@@ -3,7 +3,6 @@
 #include "base/signals.h"
 #include "comm/comm.h"
 #include <math.h>
-#include <string.h>
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
@@ -95,19 +94,18 @@ int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Erro
   return loader_open(&c, first_step, &r->loader, error);
 }
 
-// Points every graph input at the batch; `other` is the value of the remaining scalar input.
-static void bind_inputs(const Graph *g, const Batch *b, int microbatches, int64_t seq, const double *learning_rate, StepInput *inputs) {
+// What a step reads of a batch. learning_rate NULL: an evaluation.
+static StepInputs inputs_from(const Batch *b, int microbatches, int64_t seq, const double *learning_rate) {
   int64_t stride = b->samples / microbatches * seq * (int64_t)sizeof(int32_t);
-  const struct { const char *name; const void *base; int64_t stride; } table[] = {
-      {"tokens", b->tokens, stride},     {"targets", b->targets, stride},   {"positions", b->positions, stride},
-      {"documents", b->documents, stride}, {"step_targets", b->targets, 0}, {"learning_rate", learning_rate, 0},
-  };
-  for (int i = 0; i < g->input.count; i++)
-    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-      if (!strcmp(g->input.data[i].name, table[k].name)) inputs[i] = (StepInput){table[k].base, table[k].stride};
+  return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, stride},
+                                [INPUT_TARGETS] = {b->targets, stride},
+                                [INPUT_POSITIONS] = {b->positions, stride},
+                                [INPUT_DOCUMENTS] = {b->documents, stride},
+                                [INPUT_STEP_TARGETS] = {b->targets, 0},
+                                [INPUT_LEARNING_RATE] = {learning_rate, 0}}};
 }
 
-enum { MAX_INPUTS = 16, MAX_COUNTERS = 16 };
+enum { MAX_COUNTERS = 16 };
 
 // The counters of a checkpoint that are scalars: what a skipped step changes (its loss scale). Saves, or puts back.
 static void keep_counters(State *s, double *kept, int put_back) {
@@ -116,9 +114,10 @@ static void keep_counters(State *s, double *kept, int put_back) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_COUNTER || v->shape.rank || v->dtype != DTYPE_F64) continue;
-    CHECK(n < MAX_COUNTERS);
-    if (put_back) state_set_scalar(s, v->name, kept[n]);
-    else kept[n] = state_scalar(s, v->name);
+    double *counter = state_variable(s, i, -1);
+    CHECK(n < MAX_COUNTERS && counter, "%s", v->name);
+    if (put_back) *counter = kept[n];
+    else kept[n] = *counter;
     n++;
   }
 }
@@ -137,7 +136,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
 
 // A skipped step has left everything as it was but the loss scale, so that it can be run again, this time looking at every
 // value on the way. Healthy steps pay nothing for it.
-static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *counters, NonFinite *first, Error *error) {
+static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *counters, NonFinite *first, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
   FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
@@ -151,11 +150,10 @@ static int find_first(Rank *r, int64_t step, const StepInput *inputs, double *co
 }
 
 // Sum of squares of the part of a Variable that this rank has, if any.
-static double sum_of_squares(const Rank *r, const char *name) {
-  const Graph *g = r->job->train.graph;
-  void *data = state_variable(r->state, name, -1);
+static double sum_of_squares(const Rank *r, int variable) {
+  const Variable *v = &r->job->train.graph->variable.data[variable];
+  void *data = state_variable(r->state, variable, -1);
   if (!data) return 0;
-  const Variable *v = &g->variable.data[graph_find_variable(g, name)];
   Operand x = {.data = data, .dtype = v->dtype, .rank = v->shape.rank};
   for (int d = 0; d < x.rank; d++) {
     x.size[d] = v->local[d];
@@ -175,10 +173,9 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
     if (n->op != OP_SUM_SQUARES) continue;
-    const Tensor *gradient = graph_tensor(g, n->input[0]), *square = graph_tensor(g, n->output[0]);
-    char left[512];
-    snprintf(left, sizeof left, "gradient.%s", g->variable.data[gradient->parameter].name);
-    double sum = n->update ? state_scalar(r->state, g->variable.data[square->variable].name) : sum_of_squares(r, left);
+    int parameter = graph_tensor(g, n->input[0])->parameter;
+    const double *square = n->update ? state_variable(r->state, graph_find_of(g, OF_SQUARE, parameter), -1) : NULL;
+    double sum = !n->update ? sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter)) : square ? *square : 0;
     if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);
@@ -193,32 +190,29 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
-  StepInput inputs[MAX_INPUTS];
-  CHECK(r->job->train.graph->input.count <= MAX_INPUTS);
-  bind_inputs(r->job->train.graph, batch, r->job->train.microbatches, r->job->options.seq, &learning_rate, inputs);
+  StepInputs inputs = inputs_from(batch, r->job->train.microbatches, r->job->options.seq, &learning_rate);
   double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
-  code = executor_run(r->train, (uint64_t)step, inputs, error);
-  if (!code && state_scalar(r->state, "skip") != 0)
-    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, inputs, counters, &result->first, error);
+  code = executor_run(r->train, (uint64_t)step, &inputs, error);
+  if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
+    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, &inputs, counters, &result->first, error);
   if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
-  result->loss = state_scalar(r->state, "loss");
-  result->grad_norm = state_scalar(r->state, "grad_norm");
-  result->tokens = state_scalar(r->state, "target_count");
-  result->skipped = state_scalar(r->state, "skip") != 0;
+  result->loss = state_scalar(r->state, KNOWN_LOSS);
+  result->grad_norm = state_scalar(r->state, KNOWN_GRAD_NORM);
+  result->tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
+  result->skipped = state_scalar(r->state, KNOWN_SKIP) != 0;
   return code;
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
-  StepInput inputs[MAX_INPUTS];
-  bind_inputs(r->job->evaluate.graph, batch, r->job->evaluate.microbatches, r->job->options.seq, NULL, inputs);
-  int code = executor_run(r->evaluate, 0, inputs, error);
-  *loss = state_scalar(r->state, "loss");
-  *tokens = state_scalar(r->state, "target_count");
+  StepInputs inputs = inputs_from(batch, r->job->evaluate.microbatches, r->job->options.seq, NULL);
+  int code = executor_run(r->evaluate, 0, &inputs, error);
+  *loss = state_scalar(r->state, KNOWN_LOSS);
+  *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;
 }
 
@@ -248,15 +242,7 @@ int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, Evaluati
   return code < 0 ? code : PLAIT_OK;
 }
 
-int rank_generate(Rank *r, const NamedInput *named, int count, Error *error) {
-  const Graph *g = r->job->generate.graph;
-  StepInput inputs[MAX_INPUTS] = {{0}};
-  CHECK(g->input.count <= MAX_INPUTS);
-  for (int i = 0; i < g->input.count; i++) {
-    for (int k = 0; k < count; k++)
-      if (!strcmp(g->input.data[i].name, named[k].name)) inputs[i].base = named[k].data;
-    CHECK(inputs[i].base, "input %s has no value", g->input.data[i].name);
-  }
+int rank_generate(Rank *r, const StepInputs *inputs, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
   return executor_run(r->generate, 0, inputs, error);
 }

@@ -61,6 +61,5 @@ typedef int (*EvaluationVisitor)(Rank *r, void *context, const Batch *batch, dou
 int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
                   Error *error);
 
-// Runs the job's generation graph once on this rank's part of the inputs, found by their names (tokens, positions, documents, index).
-typedef struct NamedInput { const char *name; const void *data; } NamedInput;
-int rank_generate(Rank *r, const NamedInput *inputs, int count, Error *error);
+// Runs the job's generation graph once on this rank's part of the inputs.
+int rank_generate(Rank *r, const StepInputs *inputs, Error *error);

@@ -205,8 +205,7 @@ void plait_graph_squared_error(PlaitGraph *h, PlaitTensor y, PlaitTensor target)
     return;
   }
   h->elements = (double)shape_elements(s);
-  int seed = graph_variable(h->g, "gradient_seed", VARIABLE_METRIC, DTYPE_F64, shape_of(0, NULL, NULL), (Init){INIT_CONSTANT, 1});
-  h->loss = op_squared_error(h->g, "loss", y, target, graph_read(h->g, seed));
+  h->loss = op_squared_error(h->g, "loss", y, target, graph_read(h->g, graph_known(h->g, KNOWN_GRADIENT_SEED)));
 }
 
 // Placements -----------------------------------------------------------------------------------------------------------

@@ -223,24 +223,25 @@ void plait_training_destroy(PlaitTraining *t) {
 typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
 
 // Microbatch m of data rank r is the samples m · M + r · M / dp … of the step, M being those of a microbatch.
-static void bind_inputs(const Step *s, int rank, StepInput *inputs) {
+static void find_samples(const Step *s, int rank, StepInput *own) {
   const PlaitTraining *t = s->t;
   const Graph *g = t->job->train.graph;
   int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size, first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
   for (int i = 0; i < g->input.count; i++) {
-    const Tensor *x = graph_tensor(g, g->input.data[i].tensor);
-    int64_t row = i < t->inputs ? shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype) : 0;
-    if (i < t->inputs) inputs[i] = (StepInput){(const char *)s->inputs[i] + first * row, t->job->options.micro_samples * row};
-    else inputs[i] = (StepInput){&s->learning_rate, 0};
+    const GraphInput *in = &g->input.data[i];
+    if (in->known != INPUT_OWN) continue;
+    const Tensor *x = graph_tensor(g, in->tensor);
+    int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
+    own[in->own] = (StepInput){(const char *)s->inputs[in->own] + first * row, t->job->options.micro_samples * row};
   }
 }
 
 static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
-  StepInput inputs[BY_HAND_INPUTS + 1];
-  CHECK(r->job->train.graph->input.count == s->t->inputs + 1);
-  bind_inputs(s, r->rank, inputs);
-  return executor_run(r->train, s->number, inputs, error);
+  StepInput own[BY_HAND_INPUTS];
+  find_samples(s, r->rank, own);
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0}}, .own = own, .own_count = s->t->inputs};
+  return executor_run(r->train, s->number, &inputs, error);
 }
 
 static int usable(const PlaitTraining *t, Error *error) {
@@ -250,14 +251,16 @@ static int usable(const PlaitTraining *t, Error *error) {
 int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result, PlaitError *error) {
   int code = usable(t, error);
   if (code) return code;
-  for (int i = 0; i < t->inputs; i++)
-    if (!inputs[i]) return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", t->job->train.graph->input.data[i].name);
+  const Graph *g = t->job->train.graph;
+  for (int i = 0; i < g->input.count; i++)
+    if (g->input.data[i].known == INPUT_OWN && !inputs[g->input.data[i].own])
+      return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", g->input.data[i].name);
   if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
   const State *state = own_rank(t)->state;
-  Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, "optimizer_step") + 1};
+  Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, KNOWN_OPTIMIZER_STEP) + 1};
   if ((code = session_run(t->session, step_rank, &s, error))) return code;
   if (result)
-    *result = (PlaitStepResult){.loss = state_scalar(state, "loss"), .gradient_norm = state_scalar(state, "grad_norm"), .skipped = state_scalar(state, "skip") != 0};
+    *result = (PlaitStepResult){.loss = state_scalar(state, KNOWN_LOSS), .gradient_norm = state_scalar(state, KNOWN_GRAD_NORM), .skipped = state_scalar(state, KNOWN_SKIP) != 0};
   return PLAIT_OK;
 }
 
@@ -280,7 +283,6 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
 // Copies the pieces of a parameter to the whole tensor, or its elements back to them. Replicas are written, but not read.
 static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable *p, void *whole, int write) {
   for (int i = 0; i < count; i++) {
-    if (strcmp(boxes[i].name, p->name)) continue;
     if (write) checkpoint_tensor_from_whole(&boxes[i], whole, p->dtype);
     else if (boxes[i].primary) checkpoint_tensor_to_whole(&boxes[i], whole, p->dtype);
   }
@@ -290,21 +292,18 @@ static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, i
   for (int i = 0; i < t->mesh.ranks; i++) {
     const Rank *r = session_rank(t->session, i);
     if (!r) continue;
-    CheckpointTensor *boxes;
-    int n = state_tensors(r->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
-    copy_boxes(boxes, n, p, whole, write);
-    free(boxes);
+    CheckpointTensor box;
+    if (state_tensor(r->state, p->id, &box)) copy_boxes(&box, 1, p, whole, write);
   }
 }
 
 static int gather_whole(PlaitTraining *t, const Variable *p, void *whole, size_t size, Error *error) {
-  CheckpointTensor *boxes;
+  CheckpointTensor box;
   Gathered all = {0};
-  int n = state_tensors(own_rank(t)->state, 1u << VARIABLE_PARAMETER, p->name, 0, &boxes);
-  int code = gather_boxes(t->comm, boxes, n, &all, error);
+  int n = state_tensor(own_rank(t)->state, p->id, &box);
+  int code = gather_boxes(t->comm, &box, n, &all, error);
   if (!code && plait_comm_rank(t->comm) == 0) copy_boxes(all.boxes, all.count, p, whole, 0);
   gather_free(&all);
-  free(boxes);
   if (!code && plait_broadcast(t->comm, &(PlaitBuffer){whole, whole, size}, 1, PLAIT_UINT8, 0, NULL, NULL))
     code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(t->comm));
   if (code) t->failed = 1;

@@ -6,7 +6,7 @@
 
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
   int dynamic = v->recipe->loss_scale.initial > 0 && v->recipe->loss_scale.growth_interval > 0;
-  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) && state_scalar(r->state, "loss_scale") > LOSS_SCALE_LEAST;
+  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) && state_scalar(r->state, KNOWN_LOSS_SCALE) > LOSS_SCALE_LEAST;
 }
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
@@ -22,7 +22,7 @@ void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const S
   else if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
   else
     snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step, first,
-             state_scalar(r->state, "loss_scale"));
+             state_scalar(r->state, KNOWN_LOSS_SCALE));
 }
 
 __attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t step, const StepResult *s, Error *error, const char *why, ...) {

@@ -57,7 +57,7 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
   metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
-  if (t->recipe->loss_scale.initial > 0) metrics_real(m, "loss_scale", state_scalar(r->state, "loss_scale")); // of the next step
+  if (state_has(r->state, KNOWN_LOSS_SCALE)) metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (s->first.found) {
     char text[512];
     finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, sizeof text);

@@ -37,7 +37,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
   if (!code) code = rank_barrier(r, error);
   if (code) return code;
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
+  int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
   code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
   free(tensors);
   if (!code) code = rank_barrier(r, error);
@@ -91,7 +91,7 @@ int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
 
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, CHECKPOINT_KINDS, "", 0, &tensors);
+  int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
   int code = checkpoint_load(checkpoint, tensors, count, 1, error);
   free(tensors);
   return code;

@@ -1,6 +1,5 @@
 // Variables as boxes: offset, valid extent and strides of a padded shard.
 #include "train/state_tensors.h"
-#include <string.h>
 
 static CheckpointTensor as_box(const State *s, const Variable *v) {
   const Mesh *mesh = &s->program->mesh;
@@ -18,16 +17,31 @@ static CheckpointTensor as_box(const State *s, const Variable *v) {
   return t;
 }
 
-int state_tensors(const State *s, unsigned kinds, const char *prefix, int strip, CheckpointTensor **out) {
+int state_tensor(const State *s, int variable, CheckpointTensor *out) {
+  const Graph *g = s->program->graph;
+  CHECK(variable >= 0 && variable < g->variable.count, "Variable %d does not exist", variable);
+  if (s->program->variable_offset[variable] < 0) return 0;
+  *out = as_box(s, &g->variable.data[variable]);
+  return 1;
+}
+
+int state_tensors(const State *s, unsigned kinds, CheckpointTensor **out) {
+  const Graph *g = s->program->graph;
+  int n = 0;
+  *out = xcalloc((size_t)g->variable.count + 1, sizeof **out);
+  for (int i = 0; i < g->variable.count; i++)
+    if (kinds >> g->variable.data[i].kind & 1) n += state_tensor(s, i, &(*out)[n]);
+  return n;
+}
+
+int state_tensors_of(const State *s, KnownOf of, CheckpointTensor **out) {
   const Graph *g = s->program->graph;
   int n = 0;
   *out = xcalloc((size_t)g->variable.count + 1, sizeof **out);
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (!(kinds >> v->kind & 1) || s->program->variable_offset[i] < 0 || strncmp(v->name, prefix, strlen(prefix))) continue;
-    (*out)[n] = as_box(s, v);
-    if (strip) (*out)[n].name += strlen(prefix);
-    n++;
+    if (v->of != of || !state_tensor(s, i, &(*out)[n])) continue;
+    (*out)[n++].name = g->variable.data[v->parameter].name;
   }
   return n;
 }

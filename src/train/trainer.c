@@ -16,7 +16,7 @@
 
 static int init_from_folder(Trainer *t, Rank *r, Error *error) {
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, 1 << VARIABLE_PARAMETER, "", 0, &tensors);
+  int count = state_tensors(r->state, 1 << VARIABLE_PARAMETER, &tensors);
   int code = huggingface_load(t->recipe->model.init, &t->config, tensors, count, error);
   free(tensors);
   return code;
@@ -75,7 +75,7 @@ static int save(Trainer *t, Rank *r, int64_t step, Error *error) {
 static int dump_gradients(Trainer *t, Rank *r, int64_t step, Error *error) {
   CheckpointTensor *boxes;
   Gathered all = {0};
-  int n = state_tensors(r->state, 1 << VARIABLE_METRIC, "dump.", 1, &boxes);
+  int n = state_tensors_of(r->state, OF_DUMP, &boxes);
   int code = gather_boxes(r->world, boxes, n, &all, error);
   free(boxes);
   if (!code && r->rank == 0) {

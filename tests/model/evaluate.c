@@ -1,7 +1,6 @@
 // A loop over nodes.
 #include "evaluate.h"
 #include <stdlib.h>
-#include <string.h>
 
 static void *memory_of(Evaluation *e, int id) {
   const Tensor *t = graph_tensor(e->graph, id);
@@ -54,13 +53,13 @@ void evaluation_end(Evaluation *e) {
   free(e->tensor);
 }
 
-void *evaluation_input(Evaluation *e, const char *name) {
+void *evaluation_input(Evaluation *e, KnownInput known) {
   for (int i = 0; i < e->graph->input.count; i++)
-    if (!strcmp(e->graph->input.data[i].name, name)) return e->tensor[e->graph->input.data[i].tensor];
+    if (e->graph->input.data[i].known == known) return e->tensor[e->graph->input.data[i].tensor];
   return NULL;
 }
 
-void *evaluation_variable(Evaluation *e, const char *name) {
-  int id = graph_find_variable(e->graph, name);
-  return id < 0 ? NULL : e->variable[id];
+void *evaluation_variable(Evaluation *e, KnownVariable known) {
+  CHECK(e->graph->known[known] >= 0, "the graph has no %s", known_name(known));
+  return e->variable[e->graph->known[known]];
 }

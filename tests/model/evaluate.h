@@ -12,5 +12,5 @@ typedef struct Evaluation {
 void evaluation_begin(Evaluation *e, Graph *g);
 void evaluation_run(Evaluation *e);
 void evaluation_end(Evaluation *e);
-void *evaluation_input(Evaluation *e, const char *name);    // NULL: the graph has no such input
-void *evaluation_variable(Evaluation *e, const char *name);
+void *evaluation_input(Evaluation *e, KnownInput known);    // NULL: the graph has no such input
+void *evaluation_variable(Evaluation *e, KnownVariable known);

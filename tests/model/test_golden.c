@@ -59,17 +59,15 @@ static int32_t *batch_of(const Golden *golden, const char *name, int step) {
 
 // ---- logits --------------------------------------------------------------------------------------------------------
 
-typedef struct Logits { NamedInput inputs[4]; float *out; } Logits;
+typedef struct Logits { StepInputs inputs; float *out; } Logits;
 
 static int run_logits(Rank *r, void *logits, Error *e) {
   const Logits *l = logits;
-  NamedInput mine[4]; // the rows of this data rank
-  int64_t rows = BATCH / r->data_ranks;
-  for (int i = 0; i < 4; i++) {
-    mine[i] = l->inputs[i];
-    mine[i].data = (const int32_t *)l->inputs[i].data + r->data_rank * rows * (i == 3 ? 1 : SEQ);
-  }
-  int code = rank_generate(r, mine, 4, e);
+  StepInputs mine = l->inputs; // the rows of this data rank
+  int64_t first = r->data_rank * (BATCH / r->data_ranks);
+  for (int k = 0; k < INPUT_COUNT; k++)
+    if (mine.known[k].base) mine.known[k].base = (const int32_t *)mine.known[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
+  int code = rank_generate(r, &mine, e);
   return code ? code : inference_logits(r, l->out, e);
 }
 
@@ -91,7 +89,7 @@ static void check_logits(const char *name, const char *const *keys) {
   double worst = 0, largest = 0;
   for (int s = 0; s < SEQ; s++) {
     int32_t index[BATCH] = {s, s, s};
-    Logits run = {{{"tokens", tokens}, {"positions", positions}, {"documents", documents}, {"index", index}}, got};
+    Logits run = {{.known = {[INPUT_TOKENS] = {tokens, 0}, [INPUT_POSITIONS] = {positions, 0}, [INPUT_DOCUMENTS] = {documents, 0}, [INPUT_INDEX] = {index, 0}}}, got};
     SUCCEED(session_run(model.session, run_logits, &run, &error));
     for (int b = 0; b < BATCH; b++)
       for (int v = 0; v < vocab; v++) {
@@ -161,23 +159,16 @@ static int load_weights(Rank *r, void *golden, Error *e) { return model_source_l
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step, double rate) {
-  static const char *const names[][2] = {{"tokens", "tokens"},
-                                         {"positions", "positions"},
-                                         {"documents", "documents"},
-                                         {"targets", "targets"},
-                                         {"step_targets", "targets"}};
-  const Graph *g = r->job->train.graph;
-  StepInput inputs[16] = {{0}};
+  static const struct { KnownInput known; const char *name; } read[] = {
+      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[5];
   int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.microbatches;
-  for (int k = 0; k < 5; k++) data[k] = batch_of(golden, names[k][1], step);
-  for (int i = 0; i < g->input.count; i++) {
-    if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
-    for (int k = 0; k < 5; k++)
-      if (!strcmp(g->input.data[i].name, names[k][0])) inputs[i] = (StepInput){data[k], k == 4 ? 0 : stride};
-    assert_non_null(inputs[i].base);
+  for (int k = 0; k < 5; k++) {
+    data[k] = batch_of(golden, read[k].name, step);
+    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : stride};
   }
-  SUCCEED(executor_run(r->train, (uint64_t)step + 1, inputs, &error));
+  SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, &error));
   for (int k = 0; k < 5; k++) free(data[k]);
 }
 
@@ -215,7 +206,7 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   double worst = 0;
   for (int step = 0; step < STEPS; step++) {
     run_step(r, &golden, step, training->rate);
-    double expected[2], got[2] = {state_scalar(r->state, "loss"), state_scalar(r->state, "grad_norm")};
+    double expected[2], got[2] = {state_scalar(r->state, KNOWN_LOSS), state_scalar(r->state, KNOWN_GRAD_NORM)};
     memcpy(&expected[0], loss + step * (int)sizeof(double), sizeof(double));
     memcpy(&expected[1], norm + step * (int)sizeof(double), sizeof(double));
     for (int k = 0; k < 2; k++) {
@@ -241,7 +232,7 @@ static int read_variable(void *context, const char *name, int64_t elements, floa
   assert_true(id >= 0);
   const Variable *v = &s->program->graph->variable.data[id];
   assert_int_equal(shape_elements(&v->shape), elements);
-  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, name, -1), v->dtype, i);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, id, -1), v->dtype, i);
   return PLAIT_OK;
 }
 

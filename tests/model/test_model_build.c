@@ -49,7 +49,7 @@ static void test_parameters(void **state) {
     for (int k = 0; k < g->variable.count; k++) {
       const Variable *v = &g->variable.data[k];
       if (v->kind != VARIABLE_PARAMETER) {
-        assert_string_equal(v->name, "gradient_seed");
+        assert_int_equal(v->known, KNOWN_GRADIENT_SEED);
         assert_true(v->dtype == DTYPE_F64 && v->shape.rank == 0 && v->kind == VARIABLE_METRIC);
         continue;
       }
@@ -88,7 +88,7 @@ static void test_structure(void **state) {
       assert_int_equal(count_op(g, OP_ATTENTION), 2);
       assert_int_equal(count_op(g, OP_ROPE), c.family == MODEL_LLAMA ? 4 : 0);
       assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
-      assert_int_equal(graph_find_variable(g, "gradient_seed") >= 0, mode == MODEL_TRAIN);
+      assert_int_equal(g->known[KNOWN_GRADIENT_SEED] >= 0, mode == MODEL_TRAIN);
       assert_int_equal(g->input.count, 4);
       int layer = -1;
       for (int k = 0; k < g->node.count; k++) {
@@ -142,10 +142,11 @@ static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const 
   }
   Error error = {0};
   if (huggingface_load(folder, c, wanted, count, &error)) fail_msg("%s", error.message);
-  static const char *const inputs[] = {"tokens", "positions", "documents", "targets"};
+  static const struct { KnownInput known; const char *name; } inputs[] = {
+      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}};
   for (int i = 0; i < 4; i++) {
-    int32_t *to = evaluation_input(e, inputs[i]);
-    const SafetensorsEntry *entry = safetensors_find(data, inputs[i]);
+    int32_t *to = evaluation_input(e, inputs[i].known);
+    const SafetensorsEntry *entry = safetensors_find(data, inputs[i].name);
     assert_true(entry && entry->dtype == DTYPE_I32 && entry->dims[1] == BATCH && entry->dims[2] == SEQ);
     if (to) memcpy(to, entry->data, sizeof(int32_t) * BATCH * SEQ); // step 0
   }
@@ -161,7 +162,7 @@ static void compare_logits(const char *folder, const ModelConfig *c, const Safet
   const SafetensorsEntry *logits = safetensors_find(data, "logits");
   double worst = 0;
   for (int p = 0; p < 5; p++) {
-    int32_t *index = evaluation_input(&e, "index");
+    int32_t *index = evaluation_input(&e, INPUT_INDEX);
     for (int b = 0; b < BATCH; b++) index[b] = (positions[p] + 5 * b) % SEQ;
     evaluation_run(&e);
     const float *ours = e.tensor[outputs.logits];
@@ -181,9 +182,9 @@ static void compare_loss(const char *folder, const ModelConfig *c, const Safeten
   Evaluation e;
   evaluation_begin(&e, g);
   fill(&e, folder, c, data);
-  if (mode == MODEL_TRAIN) *(double *)evaluation_variable(&e, "gradient_seed") = 1;
+  if (mode == MODEL_TRAIN) *(double *)evaluation_variable(&e, KNOWN_GRADIENT_SEED) = 1;
   evaluation_run(&e);
-  const int32_t *targets = evaluation_input(&e, "targets");
+  const int32_t *targets = evaluation_input(&e, INPUT_TARGETS);
   int count = 0;
   for (int i = 0; i < BATCH * SEQ; i++) count += targets[i] >= 0;
   double loss = dtype_load(e.tensor[outputs.loss_sum], graph_tensor(g, outputs.loss_sum)->dtype, 0) / count;

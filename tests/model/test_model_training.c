@@ -48,13 +48,13 @@ static void load_weights(Evaluation *e, const char *folder, const ModelConfig *c
 }
 
 static void feed(Evaluation *e, const Safetensors *data, int step) {
-  static const char *const inputs[][2] = {
-      {"tokens", "tokens"}, {"positions", "positions"}, {"documents", "documents"}, {"targets", "targets"}, {"step_targets", "targets"}};
+  static const struct { KnownInput known; const char *name; } inputs[] = {
+      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
   for (int i = 0; i < 5; i++) {
-    const int32_t *from = safetensors_find(data, inputs[i][1])->data;
-    memcpy(evaluation_input(e, inputs[i][0]), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
+    const int32_t *from = safetensors_find(data, inputs[i].name)->data;
+    memcpy(evaluation_input(e, inputs[i].known), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
   }
-  *(double *)evaluation_input(e, "learning_rate") = 1e-3;
+  *(double *)evaluation_input(e, INPUT_LEARNING_RATE) = 1e-3;
 }
 
 // For huggingface_save: the weights after training.
@@ -107,7 +107,7 @@ static void train(const char *name, Dtype dtype, const char *loss_key, const cha
     for (int step = 0; step < STEPS; step++) {
       feed(&e, &data, step);
       evaluation_run(&e);
-      double got[2] = {*(double *)evaluation_variable(&e, "loss"), *(double *)evaluation_variable(&e, "grad_norm")};
+      double got[2] = {*(double *)evaluation_variable(&e, KNOWN_LOSS), *(double *)evaluation_variable(&e, KNOWN_GRAD_NORM)};
       double expected[2] = {dtype_load(loss->data, DTYPE_F64, step), dtype_load(norm->data, DTYPE_F64, step)};
       for (int k = 0; k < 2; k++) {
         double off = fabs(got[k] - expected[k]) / expected[k];

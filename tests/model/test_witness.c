@@ -80,27 +80,21 @@ static int load_weights(Rank *r, void *run, Error *error) {
 
 // As the loader gives them: this rank's rows of the batch, microbatch by microbatch. And the learning rate.
 static int run_step(Rank *r, void *context, Error *error) {
-  static const char *const names[] = {"tokens", "positions", "documents", "targets", "step_targets"};
-  enum { INPUTS = sizeof names / sizeof *names, STEP_TARGETS = INPUTS - 1 }; // the last: the targets of the whole step
+  static const struct { KnownInput known; const char *name; } read[] = {
+      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  enum { INPUTS = sizeof read / sizeof *read };
   const Run *run = context;
-  const Graph *g = r->job->train.graph;
   size_t rows = BATCH / (size_t)r->data_ranks, bytes = rows * SEQ * sizeof(int32_t);
   size_t offset = ((size_t)run->step * (size_t)r->data_ranks + (size_t)r->data_rank) * bytes;
   double rate = 3e-3;
-  StepInput inputs[16] = {{0}};
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[INPUTS];
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
-    memcpy(data[k], (const char *)find(run, k == STEP_TARGETS ? "targets" : names[k]) + offset, bytes);
+    memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
+    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
   }
-  for (int i = 0; i < g->input.count; i++) {
-    if (!strcmp(g->input.data[i].name, "learning_rate")) inputs[i].base = &rate;
-    for (int k = 0; k < INPUTS; k++)
-      if (!strcmp(g->input.data[i].name, names[k]))
-        inputs[i] = (StepInput){data[k], k == STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
-    CHECK(inputs[i].base, "input %s", g->input.data[i].name);
-  }
-  int code = executor_run(r->train, (uint64_t)run->step + 1, inputs, error);
+  int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);
   return code;
 }
@@ -108,10 +102,10 @@ static int run_step(Rank *r, void *context, Error *error) {
 static void read_step(Run *run) {
   const State *s = session_rank(run->session, 0)->state;
   int i = run->step;
-  run->loss[i] = state_scalar(s, "loss");
-  run->norm[i] = state_scalar(s, "grad_norm");
-  run->skipped[i] = state_scalar(s, "skip") != 0;
-  run->scale[i] = graph_find_variable(s->program->graph, "loss_scale") < 0 ? 1 : state_scalar(s, "loss_scale");
+  run->loss[i] = state_scalar(s, KNOWN_LOSS);
+  run->norm[i] = state_scalar(s, KNOWN_GRAD_NORM);
+  run->skipped[i] = state_scalar(s, KNOWN_SKIP) != 0;
+  run->scale[i] = state_has(s, KNOWN_LOSS_SCALE) ? state_scalar(s, KNOWN_LOSS_SCALE) : 1;
 }
 
 // Opens the case. The caller closes it.
@@ -194,11 +188,10 @@ static void three_dimensions(void **state) {
 // For huggingface_save: the gradients of the step, in place of the weights.
 static int read_gradient(void *context, const char *name, int64_t elements, float *out, Error *error) {
   const State *s = context;
-  char *dump = xformat("dump.%s", name);
-  const void *data = state_variable(s, dump, -1);
+  const Graph *g = s->program->graph;
+  const void *data = state_variable(s, graph_find_of(g, OF_DUMP, graph_find_variable(g, name)), -1);
   assert_non_null(data);
   for (int64_t i = 0; i < elements; i++) out[i] = ((const float *)data)[i];
-  free(dump);
   return PLAIT_OK;
 }
 

@@ -50,12 +50,13 @@ static int seq_of(const ParityCase *c) { return c->seq ? c->seq : SEQ; }
 
 static int by_name(const void *a, const void *b) { return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name); }
 
-// Gathers Variables of all ranks, between tasks.
-static int gather(const Run *run, unsigned kinds, const char *prefix, NamedTensor **out) {
+// Gathers Variables of all ranks, between tasks; kinds 0: the reduced gradients.
+static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
   Vec(NamedTensor) all = {0};
   for (int r = 0; r < session_ranks(run->session); r++) {
     CheckpointTensor *boxes;
-    int n = state_tensors(session_rank(run->session, r)->state, kinds, prefix, 0, &boxes);
+    const State *state = session_rank(run->session, r)->state;
+    int n = kinds ? state_tensors(state, kinds, &boxes) : state_tensors_of(state, OF_DUMP, &boxes);
     for (int i = 0; i < n; i++) {
       CheckpointTensor *t = &boxes[i];
       if (!t->primary) continue;
@@ -90,7 +91,7 @@ static void poison(const Rank *r, double **saved) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_PARAMETER || state->program->variable_offset[i] < 0) continue;
-    void *data = state_variable(state, v->name, -1);
+    void *data = state_variable(state, i, -1);
     if (!data) continue; // another rank owns it
     double *old = *saved;
     if (!old) *saved = xcalloc((size_t)v->allocated, sizeof(double));
@@ -103,8 +104,8 @@ static void poison(const Rank *r, double **saved) {
   }
 }
 
-static void dump(const Run *run, unsigned kinds, const char *prefix, ParityDump d) {
-  run->result->tensors[d] = gather(run, kinds, prefix, &run->result->tensor[d]);
+static void dump(const Run *run, unsigned kinds, ParityDump d) {
+  run->result->tensors[d] = gather(run, kinds, &run->result->tensor[d]);
 }
 
 static int load(Rank *r, void *run, Error *error) {
@@ -162,17 +163,17 @@ static void record_slots(const Run *run) {
 static int run_steps(Run *run, Error *error) {
   const ParityCase *c = run->c;
   int code = session_run(run->session, load, run, error), enough = 0;
-  if (!code) dump(run, 1 << VARIABLE_PARAMETER, "", DUMP_INITIAL);
+  if (!code) dump(run, 1 << VARIABLE_PARAMETER, DUMP_INITIAL);
   for (run->step = 0; run->step < c->steps && !code && !enough; run->step++) {
     code = session_run(run->session, one_step, run, error);
     if (code || run->step >= PARITY_GRADIENTS) continue;
-    dump(run, 1 << VARIABLE_METRIC, "dump.", (ParityDump)(DUMP_GRADIENT + run->step));
+    dump(run, 0, (ParityDump)(DUMP_GRADIENT + run->step));
     if (c->enough) enough = c->enough(run->result, run->step, c->judge);
   }
   if (code || enough) return code;
   record_slots(run);
   code = session_run(run->session, evaluate, run, error);
-  if (!code) dump(run, CHECKPOINT_KINDS, "", DUMP_FINAL);
+  if (!code) dump(run, CHECKPOINT_KINDS, DUMP_FINAL);
   return code;
 }
 

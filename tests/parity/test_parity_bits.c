@@ -182,9 +182,10 @@ static void helpers_do_not_matter(void **state) {
       }
 }
 
-static double counter_of(const ParityResult *r, const char *name) {
+static double counter_of(const ParityResult *r, KnownVariable known) {
   for (int i = 0; i < r->tensors[DUMP_FINAL]; i++)
-    if (!strcmp(r->tensor[DUMP_FINAL][i].name, name)) return r->tensor[DUMP_FINAL][i].data[0];
+    if (!strcmp(r->tensor[DUMP_FINAL][i].name, known_name(known))) return r->tensor[DUMP_FINAL][i].data[0];
+  fail_msg("the checkpoint would lack %s", known_name(known));
   return -1;
 }
 
@@ -198,12 +199,12 @@ static void skipped_steps(void **state) {
     base.steps = base.poison = 3;
     run(&base, &one);
     assert_true(!one.skipped[0] && !one.skipped[1] && one.skipped[2]);
-    assert_true(counter_of(&one, "optimizer_step") == 2);
+    assert_true(counter_of(&one, KNOWN_OPTIMIZER_STEP) == 2);
     assert_null(parity_first_different(&one, &two, DUMP_FINAL)); // parameters, moments and counts: as after two steps
     parity_free(&one);
     base.steps = 4;
     run(&base, &one);
-    assert_true(one.skipped[2] && !one.skipped[3] && counter_of(&one, "optimizer_step") == 3);
+    assert_true(one.skipped[2] && !one.skipped[3] && counter_of(&one, KNOWN_OPTIMIZER_STEP) == 3);
     for (int i = 0; i < LAYOUTS; i++) {
       ParityCase c = with(layouts[i], models[m], DTYPE_F64, 4);
       if (!parity_wanted(&c)) continue;

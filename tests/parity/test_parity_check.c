@@ -143,7 +143,7 @@ typedef struct Flip { int rank; const char *variable; int copy; } Flip;
 static void flip(Rank *r, int step, void *context) {
   const Flip *f = context;
   if (r->rank != f->rank || step != 2) return;
-  unsigned char *data = state_variable(r->state, f->variable, f->copy);
+  unsigned char *data = state_variable(r->state, graph_find_variable(r->state->program->graph, f->variable), f->copy);
   assert_non_null(data);
   data[8 * 3 + 5] ^= 1; // fp64: a bit of the fourth element that rounding does not swallow
 }
