@@ -115,6 +115,7 @@ for victim in 0 1; do
     watchdog.step=4 >log 2>&1 &
   running=$!
   wait_for grep -q '"step": 2,' "still$victim/metrics.jsonl" || die "the run does not start"
+  sleep 2.5 # at least: heartbeats, one a second, have told the others of it
   id=$(process_of "still$victim" $victim)
   kill -STOP "$id" || die "there is no rank $victim"
   began=$SECONDS

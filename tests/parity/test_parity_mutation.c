@@ -16,7 +16,7 @@
 
 typedef struct Count {
   int layouts, tried, survived;
-  int below; // missed, because the mutant moves nothing by as much as the bounds
+  int below; // missed, because the mutant moves nothing by twice the bounds
 } Count;
 
 static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
@@ -62,7 +62,8 @@ static int below_the_bounds(const ParityCase *c, MatrixLeg leg, const Mutation *
   else
     printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model,
            c->name, m->what, measure, effect);
-  if (!(effect >= 0 && effect <= 1)) return 0;
+  // Rounding moves the leg by up to the bound, and perhaps the other way: only from twice the bound on must a mutant be noticed.
+  if (!(effect >= 0 && effect <= 2)) return 0;
   matrix_record("missed\t%s\t%s\t%s\t%s\t%s\t%.2g\n", matrix_leg_names[leg], c->model, c->name, m->what, measure,
                 effect);
   return 1;
