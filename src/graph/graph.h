@@ -150,7 +150,7 @@ typedef struct GraphInput {
   Region region;
   int tensor;
   KnownInput known;
-  int own;         // INPUT_OWN: the how-manieth of the user's own, from 0; else -1
+  int own;         // INPUT_OWN: its index among the user's own inputs; else -1
 } GraphInput;
 
 typedef struct Graph {
