@@ -122,7 +122,7 @@ static int new_variable(Graph *g, const Variable *like) {
 int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init) {
   for (int k = KNOWN_NONE + 1; k < KNOWN_COUNT; k++) CHECK(strcmp(name, known_variables[k].name), "Variable %s has a handle: graph_known makes it", name);
   return new_variable(g, &(Variable){.name = name, .kind = kind, .dtype = dtype, .shape = shape, .init = init,
-                                     .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1});
+                                     .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1, .learning_rate = 1});
 }
 
 static int new_known(Graph *g, KnownVariable known, Dtype dtype, Shape shape, Init init) {

@@ -136,7 +136,9 @@ typedef struct Variable {
   KnownOf of;      // which of plait's own that belong to a parameter it is, if any
   int has[OF_COUNT]; // of a parameter: 1 + the Variable that is this to it; 0: none
   int parameter;   // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter; else -1
-  int decay;       // a matrix, not a bias or norm: weight decay applies, and narrow precisions read a narrow Copy
+  int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
+  int narrow_copy;     // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
+  double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody sets it
   uint64_t stages; // where it lives
   const Placement *storage;
   int64_t local[MAX_RANK];

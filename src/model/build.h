@@ -16,7 +16,7 @@ typedef struct ModelBuild {
 void build_scope(ModelBuild *m, int layer, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // A parameter of the current scope as an operand; dims by their extents. Matrices are normal with the given standard
-// deviation and decay; biases start at 0 and gains at 1, without decay.
+// deviation, have weight decay and, in narrow precisions, a narrow Copy; biases start at 0 and gains at 1, and have neither.
 int build_matrix(ModelBuild *m, const char *name, double deviation, int rank, const DimName *dims);
 int build_bias(ModelBuild *m, const char *name, int rank, const DimName *dims);
 int build_gain(ModelBuild *m, const char *name);

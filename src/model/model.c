@@ -28,7 +28,7 @@ static int64_t extent(const ModelConfig *c, DimName dim) {
   }
 }
 
-static int parameter(ModelBuild *m, const char *name, Init init, int decay, int rank, const DimName *dims) {
+static int parameter(ModelBuild *m, const char *name, Init init, int matrix, int rank, const DimName *dims) {
   int64_t size[MAX_RANK];
   for (int i = 0; i < rank; i++) size[i] = extent(m->config, dims[i]);
   const char *scope = m->g->scope;
@@ -36,7 +36,8 @@ static int parameter(ModelBuild *m, const char *name, Init init, int decay, int 
   int variable = graph_find_variable(m->g, full);
   if (variable < 0) {
     variable = graph_variable(m->g, full, VARIABLE_PARAMETER, DTYPE_F32, shape_of(rank, size, dims), init);
-    m->g->variable.data[variable].decay = decay;
+    m->g->variable.data[variable].weight_decay = FAULT(bias_decays, matrix, matrix || init.kind == INIT_ZERO);
+    m->g->variable.data[variable].narrow_copy = matrix;
   }
   return graph_read(m->g, variable);
 }
@@ -46,7 +47,7 @@ int build_matrix(ModelBuild *m, const char *name, double deviation, int rank, co
 }
 
 int build_bias(ModelBuild *m, const char *name, int rank, const DimName *dims) {
-  return parameter(m, name, (Init){.kind = INIT_ZERO}, FAULT(bias_decays, 0, 1), rank, dims);
+  return parameter(m, name, (Init){.kind = INIT_ZERO}, 0, rank, dims);
 }
 
 int build_gain(ModelBuild *m, const char *name) {

@@ -9,11 +9,11 @@
 #include "op/build.h"
 #include "pass/pass.h"
 
-// Gives matrices a Copy in the compute dtype and lets MICRO read that. Where it lies is for zero to say.
+// Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for zero to say.
 static void narrow_parameters(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->decay, 1)) v->copy[v->copies++] = (Copy){.dtype = compute};
+    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1)) v->copy[v->copies++] = (Copy){.dtype = compute};
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];

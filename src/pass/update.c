@@ -45,10 +45,10 @@ void evaluation_build(Graph *g, int loss_sum, int64_t samples, int64_t seq) {
 typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 
 static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
-  int parameter = graph_tensor(g, w)->variable;
-  double decay = g->variable.data[parameter].decay ? o->decay : 0;
-  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, decay};
-  op_optimizer(g, o->optimizer, w, gradient, in->lr, in->factor, in->skip, in->step, &attr);
+  const Variable *parameter = &g->variable.data[graph_tensor(g, w)->variable];
+  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, parameter->weight_decay ? o->decay : 0};
+  int lr = parameter->learning_rate == 1 ? in->lr : op_scale(g, "learning_rate", in->lr, parameter->learning_rate);
+  op_optimizer(g, o->optimizer, w, gradient, lr, in->factor, in->skip, in->step, &attr);
 }
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.

@@ -147,7 +147,7 @@ PlaitTensor plait_graph_parameter(PlaitGraph *h, const char *name, int rank, con
   if (!(deviation >= 0 && deviation < 1e30)) return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, deviation);
   Init init = {deviation > 0 ? INIT_NORMAL : INIT_ZERO, deviation};
   int v = graph_variable(h->g, arena_format(&h->g->arena, BY_HAND_PARAMETER "%s", name), VARIABLE_PARAMETER, by_hand_storage(h->dtype), s, init);
-  h->g->variable.data[v].decay = s.rank >= 2;
+  h->g->variable.data[v].weight_decay = h->g->variable.data[v].narrow_copy = s.rank >= 2;
   return graph_read(h->g, v);
 }
 

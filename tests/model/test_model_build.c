@@ -56,7 +56,9 @@ static void test_parameters(void **state) {
       HuggingfaceView view;
       if (huggingface_view(&c, v->name, &view)) fail_msg("%s: no view of %s", cases[i], v->name);
       assert_int_equal(shape_elements(&v->shape), view.rows * (view.columns ? view.columns : 1));
-      assert_int_equal(v->decay, view.columns > 0); // matrices decay; biases and gains do not, whatever their rank
+      assert_int_equal(v->weight_decay, view.columns > 0); // matrices; biases and gains have neither, whatever their rank
+      assert_int_equal(v->narrow_copy, view.columns > 0);
+      assert_true(v->learning_rate == 1);
       int gain = strstr(v->name, "norm.weight") != NULL;
       assert_int_equal(v->init.kind, view.columns ? INIT_NORMAL : gain ? INIT_CONSTANT : INIT_ZERO);
       if (gain) assert_true(v->init.value == 1);

@@ -20,13 +20,16 @@ enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
     if ((call) < 0) fail_msg("%s", error.message);                                                                     \
   } while (0)
 
-static Graph *training_graph(const ModelConfig *c, Dtype dtype) {
+// `factor`: of every parameter's learning rate.
+static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
   Graph *g = graph_create();
   ModelOutputs outputs;
   CompileOptions options = {.mode = MODEL_TRAIN, .micro_samples = BATCH, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
                             .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
   g->loss = outputs.loss_sum;
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER) g->variable.data[i].learning_rate = factor;
   SUCCEED(pass_autodiff(&g, &options, &error));
   SUCCEED(pass_precision(&g, &options, &error));
   SUCCEED(graph_verify(g, "update", &error));
@@ -47,14 +50,14 @@ static void load_weights(Evaluation *e, const char *folder, const ModelConfig *c
   SUCCEED(huggingface_load(folder, c, wanted, count, &error));
 }
 
-static void feed(Evaluation *e, const Safetensors *data, int step) {
+static void feed(Evaluation *e, const Safetensors *data, int step, double rate) {
   static const struct { KnownInput known; const char *name; } inputs[] = {
       {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
   for (int i = 0; i < 5; i++) {
     const int32_t *from = safetensors_find(data, inputs[i].name)->data;
     memcpy(evaluation_input(e, inputs[i].known), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
   }
-  *(double *)evaluation_input(e, INPUT_LEARNING_RATE) = 1e-3;
+  *(double *)evaluation_input(e, INPUT_LEARNING_RATE) = rate;
 }
 
 // For huggingface_save: the weights after training.
@@ -91,7 +94,7 @@ static double compare_weights(Evaluation *e, const ModelConfig *c, const Safeten
   return worst;
 }
 
-static void train(const char *name, Dtype dtype, const char *loss_key, const char *norm_key, double tolerance) {
+static void train(const char *name, Dtype dtype, double factor, const char *loss_key, const char *norm_key, double tolerance) {
   ModelConfig c;
   Safetensors data;
   Evaluation e;
@@ -100,12 +103,12 @@ static void train(const char *name, Dtype dtype, const char *loss_key, const cha
   SUCCEED(safetensors_open(&data, file, &error));
   const SafetensorsEntry *loss = safetensors_find(&data, loss_key), *norm = safetensors_find(&data, norm_key);
   if (loss) {
-    Graph *g = training_graph(&c, dtype);
+    Graph *g = training_graph(&c, dtype, factor);
     evaluation_begin(&e, g);
     load_weights(&e, folder, &c);
     double worst = 0;
     for (int step = 0; step < STEPS; step++) {
-      feed(&e, &data, step);
+      feed(&e, &data, step, 1e-3 / factor);
       evaluation_run(&e);
       double got[2] = {*(double *)evaluation_variable(&e, KNOWN_LOSS), *(double *)evaluation_variable(&e, KNOWN_GRAD_NORM)};
       double expected[2] = {dtype_load(loss->data, DTYPE_F64, step), dtype_load(norm->data, DTYPE_F64, step)};
@@ -128,14 +131,18 @@ static void train(const char *name, Dtype dtype, const char *loss_key, const cha
 }
 
 static void test_fp32(void **state) {
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, "loss", "grad_norm", 1e-4);
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F32, 1, "loss", "grad_norm", 1e-4);
 }
 
 static void test_fp64(void **state) {
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, "loss64", "grad_norm64", 1e-7); // PyTorch clips by norm + 1e-6
+  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7); // PyTorch clips by norm + 1e-6
+}
+
+static void test_learning_rate_of_a_parameter(void **state) { // the step's learning rate is 4 times PyTorch's
+  train(cases[0], DTYPE_F64, 0.25, "loss64", "grad_norm64", 1e-7);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_fp64)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_fp64), cmocka_unit_test(test_learning_rate_of_a_parameter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
