@@ -9,11 +9,11 @@ static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int di
   steps[(*n)++] = (RedistributeStep){op, axes, dim, 0, *to};
 }
 
-// Appends a step between the owner of `owned` and all ranks; `now` becomes what it leaves.
-static void append_rooted(RedistributeStep *steps, int *n, Op op, const Placement *owned, Placement *now) {
-  now->owner_axes = op == OP_REDUCE_TO ? owned->owner_axes : 0;
-  now->owner = op == OP_REDUCE_TO ? owned->owner : 0;
-  append(steps, n, op, owned->owner_axes, -1, now);
+// Appends a sum to the owner of `owned`, or a broadcast from it; `now` becomes what the step leaves.
+static void append_rooted(RedistributeStep *steps, int *n, int to_owner, const Placement *owned, Placement *now) {
+  now->owner_axes = to_owner ? owned->owner_axes : 0;
+  now->owner = to_owner ? owned->owner : 0;
+  append(steps, n, to_owner ? OP_REDUCE_TO : OP_BROADCAST, owned->owner_axes, -1, now);
   steps[*n - 1].root = owned->owner;
 }
 
@@ -53,13 +53,13 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
   if (moves && to->owner_axes && !(to->owner_axes & ~sums)) {
     sums &= ~to->owner_axes;
     now.partial &= ~to->owner_axes;
-    append_rooted(steps, &n, OP_REDUCE_TO, to, &now);
+    append_rooted(steps, &n, 1, to, &now);
   }
   if (sums) {
     now.partial &= ~sums;
     append(steps, &n, OP_ALL_REDUCE, sums, -1, &now);
   }
-  if (moves && from->owner_axes) append_rooted(steps, &n, OP_BROADCAST, from, &now);
+  if (moves && from->owner_axes) append_rooted(steps, &n, 0, from, &now);
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n > prefix_of(&now.dim[d], &to->dim[d])) {
       int a = now.dim[d].axis[--now.dim[d].n];

@@ -6,7 +6,7 @@
 enum { MAX_REDISTRIBUTE_STEPS = 32 };
 
 typedef struct RedistributeStep {
-  Op op;         // OP_REDUCE_SCATTER, OP_REDUCE_TO, OP_ALL_REDUCE, OP_BROADCAST, OP_ALL_GATHER or OP_SLICE
+  Op op;         // a collective, or the slice that a rank keeps
   uint32_t axes; // set of mesh axes of the group
   int dim;       // scattered, gathered or sliced dim; -1 where none is
   int root;      // of REDUCE_TO and BROADCAST, in the group: the owner

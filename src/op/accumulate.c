@@ -25,6 +25,7 @@ const OpDef op_def_accumulate = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
+    .adds_into = 1,
 };
 
 int op_accumulate(Graph *g, const char *name, int accumulator, int x) {

@@ -43,6 +43,8 @@ const OpDef op_def_bias = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
+    .adds_vector = 1,
+    .defers_sum = 1,
 };
 
 int op_bias(Graph *g, const char *name, int x, int bias) {

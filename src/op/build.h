@@ -18,6 +18,7 @@ int op_mul(Graph *g, const char *name, int a, int b);
 int op_scale(Graph *g, const char *name, int x, double factor);
 int op_identity(Graph *g, const char *name, int x);
 int op_cast(Graph *g, const char *name, int x, Dtype dtype);                 // returns x where nothing changes
+void op_copy_to_cast(Node *copy, Dtype dtype);                                // an IDENTITY becomes a CAST
 int op_dropout(Graph *g, const char *name, int x, double probability);       // returns x when probability is 0
 int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
 // x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`

@@ -32,7 +32,14 @@ const OpDef op_def_cast = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
+    .converts = 1,
 };
+
+void op_copy_to_cast(Node *copy, Dtype dtype) {
+  CHECK(op_def(copy->op)->is_copy, "%s", copy->name);
+  copy->op = OP_CAST;
+  *node_attr(copy, CastAttr) = (CastAttr){.dtype = (int32_t)dtype};
+}
 
 int op_cast(Graph *g, const char *name, int x, Dtype dtype) {
   if (graph_tensor(g, x)->dtype == dtype) return x;

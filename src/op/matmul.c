@@ -155,6 +155,7 @@ const OpDef op_def_matmul = {
     .flops = flops,
     .accumulate = accumulate,
     .bias = bias,
+    .defers_sum = 1,
 };
 
 int op_matmul(Graph *g, const char *name, int x, int w, int contracted) {

@@ -106,8 +106,19 @@ typedef struct OpDef {
   int (*bias)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
-  int communicates;  // done by the comm layer, not by a backend
-  int rooted;        // of these: between one rank of the group, CommAttr.root, and all
+  // Traits, by which passes and the executor tell ops apart; they do not name ops.
+  int communicates;  // done by the comm layer, not by a backend. Of these:
+  int rooted;        // between one rank of the group, CommAttr.root, and all
+  int reduces;       // its result is a sum, or maximum, over the ranks
+  int gathers;       // CommAttr.dim is whole in its output and sharded in its input
+  int scatters;      // the other way round
+  int is_copy;       // its output is its input (IDENTITY)
+  int converts;      // its output is its input in another dtype (CAST)
+  int slices;        // its output is a part of its input (SLICE)
+  int adds_into;     // adds its second input to its first, a Variable, in place (ACCUMULATE); see `accumulate`
+  int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
+  int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
+  int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;
 

@@ -28,6 +28,7 @@ const OpDef op_def_sum_squares = {
     .shape = shape,
     .rule = rule,
     .reference = reference,
+    .norm_term = 1,
 };
 
 int op_sum_squares(Graph *g, const char *name, int x) {

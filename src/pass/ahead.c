@@ -19,11 +19,11 @@ typedef struct Spot { int run; Within within; int order, index, node; } Spot; //
 
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
-  return in && (n->op == OP_ALL_GATHER || n->op == OP_BROADCAST) && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
+  return in && !op_def(n->op)->reduces && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
 }
 
 static int is_reduction(const Graph *g, const Node *n) {
-  return op_def(n->op)->communicates && n->op != OP_ALL_GATHER && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
+  return op_def(n->op)->reduces && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
          graph_tensor(g, n->input[0])->variable < 0;
 }
 

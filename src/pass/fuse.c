@@ -35,7 +35,7 @@ static int touches(const Graph *g, const Node *n, int variable) {
 // A gradient → accumulate, read by nothing else: the op that makes the gradient adds into the accumulator in place.
 static void join_accumulate(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_ACCUMULATE) return;
+  if (!op_def(n->op)->adds_into) return;
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer, variable = graph_tensor(f->g, n->output[0])->variable;
   if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
   Node m = f->g->node.data[producer];
@@ -52,9 +52,9 @@ static void join_accumulate(Fuse *f, int id) {
 // travels is narrow.
 static void join_cast(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_ACCUMULATE) return;
+  if (!op_def(n->op)->adds_into) return;
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
-  if (producer < 0 || f->g->node.data[producer].op != OP_CAST || f->readers[x] != 1 || bound(f->g, x)) return;
+  if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return;
   int from = f->g->node.data[producer].input[0];
   while (f->replaced[from] != from) from = f->replaced[from];
   if (bound(f->g, from)) return;
@@ -65,7 +65,7 @@ static void join_cast(Fuse *f, int id) {
 // A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before its result leaves the registers.
 static void join_bias(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_BIAS) return;
+  if (!op_def(n->op)->adds_vector) return;
   const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
   if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
   Node m = f->g->node.data[x->producer];
@@ -98,7 +98,7 @@ static int taken(const Fuse *f, int tensor) {
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
 static void drop_identity(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_IDENTITY) return;
+  if (!op_def(n->op)->is_copy) return;
   int x = taken(f, n->input[0]), y = n->output[0];
   const Tensor *t = graph_tensor(f->g, x);
   if (bound(f->g, y)) return;
@@ -110,7 +110,7 @@ static void drop_identity(Fuse *f, int id) {
 // An identity into a Variable, of what nothing else reads: its maker writes there itself.
 static void join_store(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_IDENTITY || !bound(f->g, n->output[0])) return;
+  if (!op_def(n->op)->is_copy || !bound(f->g, n->output[0])) return;
   int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
   const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
   if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated) return;
@@ -125,12 +125,12 @@ static void join_store(Fuse *f, int id) {
 // What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is not gathered.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->op != OP_SLICE || bound(f->g, n->output[0])) return;
+  if (!op_def(n->op)->slices || bound(f->g, n->output[0])) return;
   int x = taken(f, n->input[0]);
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
-  if (gather->op != OP_ALL_GATHER || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
+  if (!op_def(gather->op)->gathers || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
   const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
   if (!placement_equal(from->placement, shard->placement)) return;
   if (from->variable >= 0 && *last_writer(f, from->variable, from->copy, n->region) - 1 > gather->id) return;
@@ -172,7 +172,7 @@ static int emit(Fuse *f, Graph *h, const Node *n) {
 static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   const Node *sum = &f->g->node.data[f->joined[n->id]];
   Node both = *n;
-  int is_bias = sum->op == OP_BIAS;
+  int is_bias = op_def(sum->op)->adds_vector;
   both.input = arena_array(&h->arena, int, n->ninput + 1);
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
   both.input[both.ninput++] = is_bias ? sum->input[1] : sum->input[0]; // b, or V
@@ -190,7 +190,7 @@ static void reduce_in_place(Graph *h) {
       if (h->node.data[i].input[k] >= 0 && h->node.data[i].region == REGION_END) readers[h->node.data[i].input[k]]++;
   for (int i = 0; i < h->node.count; i++) {
     const Node *n = &h->node.data[i];
-    if ((n->op != OP_ALL_REDUCE && n->op != OP_REDUCE_TO) || n->region != REGION_END) continue;
+    if (!op_def(n->op)->reduces || op_def(n->op)->scatters || n->region != REGION_END) continue;
     const Tensor *in = graph_tensor(h, n->input[0]);
     if (in->variable >= 0 && in->producer < 0 && readers[in->id] == 1 && graph_tensor(h, n->output[0])->variable < 0)
       graph_bind(h, n->output[0], in->variable, in->copy);

@@ -89,8 +89,8 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   n.input = &in;
   n.output = &out;
   int id = graph_add_node(h, &n);
-  if (step->op == OP_REDUCE_SCATTER) allocate_whole_shards(p, in, out, step->dim);
-  if (step->op == OP_ALL_GATHER) allocate_whole_shards(p, out, in, step->dim);
+  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step->dim);
+  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step->dim);
   return h->node.data[id].output[0];
 }
 

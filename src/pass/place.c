@@ -82,7 +82,7 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
     if (t->placement || t->shape.rank == 0) continue;
     Placement p;
     int annotated = layout->annotations && layout_annotated(layout, mesh, t->name, &t->shape, &p);
-    int interior = FAULT(bias_in_a_partial_sum, 0, n->op == OP_MATMUL || n->op == OP_BIAS);
+    int interior = FAULT(bias_in_a_partial_sum, 0, op_def(n->op)->defers_sum);
     if (!annotated && (t->role != ROLE_RESIDUAL || interior)) continue;
     if (!annotated) p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
     int code = check_divides(mesh, &p, &t->shape, annotated ? t->name : "the residual stream", error);

@@ -106,11 +106,10 @@ static void insert_casts(Graph *g) {
 static void cast_outputs(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (n->op != OP_IDENTITY) continue;
+    if (!op_def(n->op)->is_copy) continue;
     const Tensor *from = graph_tensor(g, n->input[0]), *to = graph_tensor(g, n->output[0]);
     if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype) continue;
-    n->op = OP_CAST;
-    *node_attr(n, CastAttr) = (CastAttr){.dtype = to->dtype};
+    op_copy_to_cast(n, to->dtype);
   }
 }
 
@@ -118,11 +117,10 @@ static void cast_outputs(Graph *g) {
 static void round_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (n->region != REGION_MICRO || n->op != OP_IDENTITY) continue;
+    if (n->region != REGION_MICRO || !op_def(n->op)->is_copy) continue;
     int v = graph_tensor(g, n->output[0])->variable;
     if (v >= 0 ? g->variable.data[v].kind != VARIABLE_GRADIENT : !n->update) continue;
-    n->op = OP_CAST;
-    *node_attr(n, CastAttr) = (CastAttr){.dtype = dtype};
+    op_copy_to_cast(n, dtype);
   }
 }
 

@@ -112,23 +112,23 @@ static int64_t extent(const Tensor *t, int from, int to) {
 static void bind_pieces(Binding *binding, Bound *b) {
   const Graph *g = binding->program->graph;
   const Node *n = b->node;
+  const OpDef *d = op_def(n->op);
   for (int pass = 0; pass < 2; pass++) {
     int count = 0;
     for (int k = 0; k < n->ninput; k++) {
       const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-      const Tensor *whole = n->op == OP_REDUCE_SCATTER ? in : out, *shard = n->op == OP_REDUCE_SCATTER ? out : in;
-      int d = 0, rank = in->shape.rank;
-      while (d < rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
-      int same = n->op == OP_ALL_REDUCE || op_def(n->op)->rooted; // both sides
-      int64_t blocks = same ? 1 : extent(shard, 0, d), size = (int64_t)dtype_size(in->dtype);
-      int64_t elements = same ? extent(in, 0, rank) : extent(shard, d, rank);
+      const Tensor *whole = d->scatters ? in : out, *shard = d->scatters ? out : in;
+      int dim = 0, rank = in->shape.rank, same = !d->gathers && !d->scatters; // both sides
+      while (dim < rank && axis_list_equal(&in->placement->dim[dim], &out->placement->dim[dim])) dim++;
+      int64_t blocks = same ? 1 : extent(shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = same ? extent(in, 0, rank) : extent(shard, dim, rank);
       int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
       CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
             (long long)(blocks * shards * elements));
       for (int64_t i = 0; i < blocks; i++, count++) {
         if (!pass) continue;
         int64_t wide = i * shards * elements * size, narrow = i * elements * size;
-        b->piece[count] = (Piece){n->op == OP_REDUCE_SCATTER ? wide : narrow, n->op == OP_ALL_GATHER ? wide : narrow, elements, k, k};
+        b->piece[count] = (Piece){d->scatters ? wide : narrow, d->gathers ? wide : narrow, elements, k, k};
       }
     }
     if (pass) continue;
@@ -141,8 +141,8 @@ static void bind_pieces(Binding *binding, Bound *b) {
 static void reserve_collective(const Bound *b) {
   int64_t elements = 0;
   for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
-  if (b->node->op == OP_REDUCE_SCATTER) elements *= plait_comm_size(b->comm);
-  if (b->node->op == OP_ALL_GATHER || b->node->op == OP_BROADCAST) elements = 0; // nothing is reduced
+  if (op_def(b->node->op)->scatters) elements *= plait_comm_size(b->comm);
+  if (!op_def(b->node->op)->reduces) elements = 0;
   comm_reserve_collective(b->comm, (size_t)b->pieces, (size_t)elements * dtype_size(b->input[0].dtype));
 }
 

@@ -126,12 +126,13 @@ static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
   size_t n = (size_t)b->pieces;
-  if (b->node->op == OP_ALL_REDUCE) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
-  if (b->node->op == OP_ALL_GATHER) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
-  if (b->node->op == OP_REDUCE_SCATTER) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
   int root = node_attr(b->node, CommAttr)->root;
-  if (b->node->op == OP_REDUCE_TO) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
-  if (b->node->op == OP_BROADCAST) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
+  const OpDef *d = op_def(b->node->op);
+  if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
+  if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
+  if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
+  if (d->rooted) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
+  if (d->reduces) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
   CHECK(0, "the executor cannot run %s", op_name(b->node->op));
 }
 

@@ -8,11 +8,12 @@
 // Whether the chosen fault drops the collective, of which `elements` is the length.
 static inline int fault_drops(const Node *n, int64_t elements) {
   const CommAttr *attr = node_attr(n, CommAttr);
+  const OpDef *d = op_def(n->op);
   int begin = n->region == REGION_BEGIN, end = n->region == REGION_END, micro = n->region == REGION_MICRO;
-  int sum = n->op == OP_ALL_REDUCE && !attr->maximum, scalar = elements == 1, over_stages = attr->stages != 0;
+  int sum = d->reduces && !d->scatters && !d->rooted && !attr->maximum, scalar = elements == 1, over_stages = attr->stages != 0;
   return FAULT(collective_gradients_dp, 0, end && sum && !scalar && !over_stages) ||
-         FAULT(collective_gradients_zero, 0, n->op == OP_REDUCE_SCATTER) ||
-         FAULT(collective_gather_of_copies, 0, n->op == OP_ALL_GATHER && begin) ||
+         FAULT(collective_gradients_zero, 0, d->scatters) ||
+         FAULT(collective_gather_of_copies, 0, d->gathers && begin) ||
          FAULT(collective_tied_gradient_pp, 0, end && sum && !scalar && over_stages) ||
          FAULT(collective_norm_and_loss, 0, end && sum && scalar) ||
          FAULT(collective_norm_over_stages, 0, end && sum && scalar && over_stages) ||

@@ -28,10 +28,10 @@ static void add_node(const Program *p, const Node *n, TrafficList *list) {
   double ranks = group_size(p, attr);
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
-    double elements = n->op == OP_ALL_GATHER       ? ranks * local_elements(in)
-                      : n->op == OP_REDUCE_SCATTER ? ranks * local_elements(out)
-                      : op_def(n->op)->rooted      ? local_elements(in) // on the average of the ranks
-                                                   : 2 * local_elements(in);
+    double elements = op_def(n->op)->gathers    ? ranks * local_elements(in)
+                      : op_def(n->op)->scatters ? ranks * local_elements(out)
+                      : op_def(n->op)->rooted   ? local_elements(in) // on the average of the ranks
+                                                : 2 * local_elements(in);
     add(list, attr->axes, elements * (ranks - 1) / ranks, in->dtype);
   }
 }

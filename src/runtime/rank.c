@@ -172,7 +172,7 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
-    if (n->op != OP_SUM_SQUARES) continue;
+    if (!op_def(n->op)->norm_term) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
     const double *square = n->update ? state_variable(r->state, graph_find_of(g, OF_SQUARE, parameter), -1) : NULL;
     double sum = !n->update ? sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter)) : square ? *square : 0;

@@ -10,12 +10,13 @@ static int64_t extent(const Tensor *t, int from, int to) {
 // Buffers of a collective: one a tensor, or one for each block outside of the gathered or scattered dim.
 static int64_t pieces(const Graph *g, const Node *n) {
   int64_t count = 0;
-  if (n->op == OP_ALL_REDUCE || op_def(n->op)->rooted) return n->ninput;
+  const OpDef *def = op_def(n->op);
+  if (!def->gathers && !def->scatters) return n->ninput;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
     int d = 0;
     while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
-    count += extent(n->op == OP_REDUCE_SCATTER ? out : in, 0, d);
+    count += extent(def->scatters ? out : in, 0, d);
   }
   return count;
 }

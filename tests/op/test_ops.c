@@ -380,6 +380,23 @@ static void lion_updates_by_its_paper(void **state) {
   }
 }
 
+// What passes may conclude from one trait about another.
+static void traits_agree(void **state) {
+  int collectives = 0;
+  for (int op = 0; op < OP_COUNT; op++) {
+    const OpDef *d = op_def((Op)op);
+    const char *name = op_name((Op)op);
+    collectives += d->communicates;
+    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters)) fail_msg("%s does not communicate", name);
+    if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices)) fail_msg("%s communicates", name);
+    if (d->scatters && (!d->reduces || d->rooted || d->gathers)) fail_msg("%s scatters what is not its sum", name);
+    if (d->gathers && (d->reduces || d->rooted)) fail_msg("%s gathers sums", name);
+    if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1) fail_msg("%s is two things", name);
+    if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
+  }
+  assert_int_equal(collectives, 6);
+}
+
 static double scalars_to_scalar(Op op, double a, double b) {
   double y = NAN;
   Operand in[2] = {{.data = &a, .dtype = DTYPE_F64}, {.data = isnan(b) ? NULL : &b, .dtype = DTYPE_F64}}, out = {.data = &y, .dtype = DTYPE_F64};
@@ -581,6 +598,7 @@ int main(void) {
       cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
       cmocka_unit_test(adamw_updates_as_pytorch),
       cmocka_unit_test(sgd_updates_as_pytorch),
+      cmocka_unit_test(traits_agree),
       cmocka_unit_test(lion_updates_by_its_paper),
       cmocka_unit_test(optimizers_are_found_by_name),
       cmocka_unit_test(loss_scalars_divide_by_the_count),
