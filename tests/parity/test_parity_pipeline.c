@@ -124,8 +124,8 @@ static void refusals(void **state) {
   static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
       {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 16"},
       {3, 6, "interleaved", "", "the nearest batch.global is 18"},
-      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which needs at most 1 stage a rank; take virtual 1, or naive, gpipe or interleaved"},
-      {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe or 1f1b"},
+      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which needs at most 1 stage a rank; take virtual 1, or naive, gpipe"},
+      {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
       {2, 2, "interleaved", "parallel.virtual=4", "parallel.virtual is 4 with mesh.pp 2, which makes 8 stages, but the model of llama has only 6 layers to divide; the nearest parallel.virtual is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to divide; the nearest mesh.pp is 6"},
