@@ -19,9 +19,11 @@ static const char *const call_of[WAITS] = {"all_reduce sum of 3 fp32 (call 3 of 
 
 typedef struct Plan { Wait wait; int of_world, late; } Plan; // late: the others wait already when the rank leaves
 
+enum { MOST_RANKS = 4 };
+
 // Two collectives, and a message each way between ranks 0 and 1.
 static int meet(PlaitComm *comm, int rank) {
-  float x[3] = {0}, y[9];
+  float x[3] = {0}, y[3 * MOST_RANKS];
   PlaitBuffer list = {x, y, 3};
   int code = plait_barrier(comm, NULL, NULL);
   if (!code && rank < 2) {
@@ -47,7 +49,7 @@ static int on_stream(PlaitComm *comm, const PlaitBuffer *list, int message) {
 
 // What rank 1 has no part in any more.
 static int wait_for_departed(PlaitComm *comm, Wait wait) {
-  float x[3] = {0}, y[9];
+  float x[3] = {0}, y[3 * MOST_RANKS];
   PlaitBuffer list = {x, y, 3};
   PlaitEvent event;
   int code;
