@@ -134,7 +134,8 @@ static int evaluate(Rank *r, void *eval, Error *error) {
   Eval *e = eval;
   Part part = {.eval = e};
   double loss, tokens;
-  int code = rank_evaluate(r, &e->loader, 0, after_batch, &part, &loss, &tokens, error);
+  int code = rank_open_evaluation(r, &e->loader, error);
+  if (!code) code = rank_evaluate(r, 0, after_batch, &part, &loss, &tokens, error);
   if (code) return code;
   if (plait_all_reduce(r->world, &(PlaitBuffer){&part.bytes, &part.bytes, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL))
     return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));

@@ -25,9 +25,9 @@ struct Loader {
   pthread_mutex_t mutex; // guards all below and the slots' states
   pthread_cond_t filled, freed;
   int stop;
-  int end; // 0 while the thread goes on, 1 after an evaluation's last step, else the code of `error`
+  int end; // 0 while there are steps to fill, 1 after an evaluation's last step, else the code of `error`
   Error error;
-  int64_t next_step; // to give out
+  int64_t fill_step, next_step; // to be filled next, to give out next
   LoaderStats stats;
 };
 
@@ -90,11 +90,11 @@ static Slot *find_slot(Loader *loader, SlotState state, int64_t step) {
 static void *run(void *argument) {
   Loader *loader = argument;
   pthread_mutex_lock(&loader->mutex);
-  for (int64_t step = loader->next_step; !loader->stop && !loader->end; step++) {
-    Slot *slot;
-    while (!(slot = find_slot(loader, SLOT_FREE, -1)) && !loader->stop)
-      pthread_cond_wait(&loader->freed, &loader->mutex);
+  for (;;) {
+    Slot *slot = NULL;
+    while (!loader->stop && (loader->end || !(slot = find_slot(loader, SLOT_FREE, -1)))) pthread_cond_wait(&loader->freed, &loader->mutex);
     if (loader->stop) break;
+    int64_t step = loader->fill_step++;
     slot->state = SLOT_FILLING;
     pthread_mutex_unlock(&loader->mutex);
     Error error = {0};
@@ -155,7 +155,7 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   Loader *loader = xcalloc(1, sizeof *loader);
   loader->config = *config;
   loader->config.sources = NULL; // not ours to keep
-  loader->next_step = FAULT(data_restarts_when_resumed, first_step, 0);
+  loader->fill_step = loader->next_step = FAULT(data_restarts_when_resumed, first_step, 0);
   pthread_mutex_init(&loader->mutex, NULL);
   pthread_cond_init(&loader->filled, NULL);
   pthread_cond_init(&loader->freed, NULL);
@@ -222,6 +222,18 @@ void loader_release(Loader *loader, Batch *batch) {
   pthread_mutex_lock(&loader->mutex);
   CHECK(slot->state == SLOT_HELD);
   slot->state = SLOT_FREE;
+  pthread_cond_signal(&loader->freed);
+  pthread_mutex_unlock(&loader->mutex);
+}
+
+void loader_rewind(Loader *loader) {
+  pthread_mutex_lock(&loader->mutex);
+  CHECK(!held(loader), "a batch is in use");
+  while (find_slot(loader, SLOT_FILLING, -1)) pthread_cond_wait(&loader->filled, &loader->mutex);
+  for (int i = 0; i < loader->slot_count; i++) loader->slots[i].state = SLOT_FREE;
+  loader->stats.ready = 0;
+  loader->end = PLAIT_OK;
+  loader->fill_step = loader->next_step = 0;
   pthread_cond_signal(&loader->freed);
   pthread_mutex_unlock(&loader->mutex);
 }

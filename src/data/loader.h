@@ -54,6 +54,10 @@ void loader_close(Loader *loader); // NULL is fine; batches not released become 
 int loader_next(Loader *loader, Batch **batch, double *waited_seconds, Error *error);
 void loader_release(Loader *loader, Batch *batch); // any order
 
+// Begins an evaluation anew, with the same memory and thread: the next batch is that of step 0, which is read ahead from now on. No batch
+// may be in use.
+void loader_rewind(Loader *loader);
+
 LoaderStats loader_stats(Loader *loader);
 
 // Bytes that loader_open will hold on the heap for batches and scratch (maps of the files are not counted).

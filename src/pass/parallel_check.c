@@ -115,7 +115,7 @@ static int check_data(const Question *q) {
       return refuse(q, "layout.batch", "layout.batch is %s, but ranks read their samples in the order of the mesh: dp, cp, tp", list);
   if (samples % ranks) {
     while (micro * q->dp % ranks) micro++;
-    q->problem->nearest[1] = micro;
+    q->problem->also = "batch.micro";
     return refuse(q, "layout.batch", "layout.batch is %s, %lld ranks, which must divide the batch.micro · mesh.dp = %lld samples of a microbatch; the nearest batch.micro is %lld",
                   list, (long long)ranks, (long long)samples, (long long)micro);
   }
@@ -161,8 +161,8 @@ static int check_schedule(const Question *q) {
     int too_few = v < s->least_stages, can = too_few ? s->least_stages : s->most_stages;
     schedule_names(v, others, sizeof others);
     q->problem->nearest[too_few] = can;
-    return refuse(q, "parallel.virtual", "parallel.virtual is %d, but parallel.pipeline is %s, which needs %s %d stage%s a rank; take virtual %d, or %s", v, s->name,
-                  too_few ? "at least" : "at most", can, can > 1 ? "s" : "", can, others);
+    return refuse(q, "parallel.virtual", "parallel.virtual is %d, but parallel.pipeline is %s, which %s %d stage%s a rank; take virtual %d, or %s", v, s->name,
+                  too_few ? "needs at least" : "allows at most", can, can > 1 ? "s" : "", can, others);
   }
   if (s->microbatches_multiple_of_ranks && m % pp) {
     char text[64];
@@ -188,14 +188,19 @@ static int check_stages(const Question *q) {
   const Workload *w = q->w;
   int64_t v = q->o->stages_per_rank, stages = q->pp * v, most = w->model && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
   char limit[512];
+  int least = q->pp > 1 ? q->o->schedule->least_stages : 1;
   if (stages > 1 && stages > most) {
     if (most < MAX_STAGES || w->layers == MAX_STAGES) snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
     else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
-    q->problem->nearest[0] = v > 1 ? most / q->pp : most;
-    if (v == 1) return refuse(q, "mesh.pp", "mesh.pp is %d, but %s; the nearest mesh.pp is %lld", q->pp, limit, (long long)most);
-    char take[64] = "take parallel.pipeline 1f1b";
-    if (most / q->pp > 1) snprintf(take, sizeof take, "the nearest parallel.virtual is %lld", (long long)(most / q->pp));
-    return refuse(q, "parallel.virtual", "parallel.virtual is %lld with mesh.pp %d, which makes %lld stages, but %s; %s", (long long)v, q->pp, (long long)stages, limit, take);
+    int64_t fits = most / q->pp, ranks = v > 1 ? most / least : most; // stages a rank with this mesh, and ranks with as few stages as can be
+    if (v == 1 || fits < 1) {
+      q->problem->nearest[0] = ranks > 1 ? ranks : 1;
+      if (v == 1) return refuse(q, "mesh.pp", "mesh.pp is %d, but %s; the nearest mesh.pp is %lld", q->pp, limit, (long long)q->problem->nearest[0]);
+      return refuse(q, "mesh.pp", "mesh.pp is %d with %lld stages a rank, but %s; the nearest mesh.pp is %lld", q->pp, (long long)v, limit, (long long)q->problem->nearest[0]);
+    }
+    char take[96] = "take parallel.pipeline 1f1b with parallel.virtual 1";
+    if (fits >= least) snprintf(take, sizeof take, "the nearest parallel.virtual is %lld", (long long)(q->problem->nearest[0] = fits));
+    return refuse(q, "parallel.virtual", "mesh.pp %d with %lld stages a rank (parallel.virtual) makes %lld stages, but %s; %s", q->pp, (long long)v, (long long)stages, limit, take);
   }
   for (int s = 0; s < q->o->cut; s++) sum += q->o->layers[s];
   if (w->model && q->o->cut && sum != w->layers)
@@ -274,14 +279,14 @@ static int axis_fits(const Question *q, const char *axis, int size) {
   return 1;
 }
 
-// "the heads (8, with 2 key and value heads) and the feed-forward width (48)": what an axis cuts.
+// "the heads (8, with 2 key and value heads) and the feed-forward width (48)": what an axis cuts and does not divide.
 static const char *cut_text(const Question *q, const char *axis, char *text, size_t size) {
   const int64_t *model = q->w->size;
-  int left = 0;
+  int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
-  for (int i = 0; i < WEIGHT_ROWS; i++) left += row_names_axis(q, weight_rows[i].row, axis);
+  for (int i = 0; i < WEIGHT_ROWS; i++) left += wrong[i] = row_names_axis(q, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
   for (int i = 0; i < WEIGHT_ROWS && n < size; i++) {
-    if (!row_names_axis(q, weight_rows[i].row, axis)) continue;
+    if (!wrong[i]) continue;
     left--;
     const char *before = !n ? "" : left ? ", " : " and ";
     if (weight_rows[i].row == LAYOUT_ROW_HEADS)
@@ -299,7 +304,14 @@ static const char *axis_key(const char *axis) {
   return "mesh";
 }
 
-// The innermost axis is blamed first.
+// A size of the axis, next to its own, with which it fits; 0: none.
+static int fitting(const Question *q, const Axis *axis, int step, int end) {
+  for (int size = axis->size + step; size != end; size += step)
+    if (axis_fits(q, axis->name, size)) return size;
+  return 0;
+}
+
+// Of the axes that do not fit, the innermost is blamed that would with another size.
 static int check_weights(const Question *q) {
   if (!q->w->model) return PLAIT_OK;
   for (int i = 0; i < WEIGHT_ROWS; i++)
@@ -308,19 +320,25 @@ static int check_weights(const Question *q) {
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
     if (axis_fits(q, axis->name, axis->size)) continue;
-    int below = axis->size - 1, above = axis->size + 1, most = 8 * axis->size;
-    while (below > 1 && !axis_fits(q, axis->name, below)) below--;
-    while (above < most && !axis_fits(q, axis->name, above)) above++;
+    int below = fitting(q, axis, -1, 0), above = fitting(q, axis, 1, 8 * axis->size);
+    if (!below && !above) continue;
     char cut[300], text[64];
-    nearest(q, below, above < most ? above : 0, text);
+    nearest(q, below, above, text);
     return refuse(q, axis_key(axis->name), "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s", axis->name, axis->size,
                   cut_text(q, axis->name, cut, sizeof cut), q->w->model, text);
+  }
+  for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
+    char list[64];
+    if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, "", 1))
+      return refuse(q, row_keys[weight_rows[i].row], "%s is %s, %lld ranks, which do not divide %s (%lld) of %.120s evenly; take one of these axes out", row_keys[weight_rows[i].row],
+                    row_text(q, weight_rows[i].row, list), (long long)row_ranks(q, weight_rows[i].row, NULL, 0), weight_rows[i].what,
+                    (long long)q->w->size[weight_rows[i].dim], q->w->model);
   }
   return PLAIT_OK;
 }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  static int (*const rules[])(const Question *) = {check_shard_group, check_batch, check_data, check_meeting, check_schedule, check_cut, check_update, check_zero, check_stages, check_weights};
+  static int (*const rules[])(const Question *) = {check_shard_group, check_batch, check_data, check_meeting, check_stages, check_schedule, check_cut, check_update, check_zero, check_weights};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -112,7 +112,7 @@ static void find_leaves(Walk *w) {
   free(known);
 }
 
-// A buffer's microbatch sends at most what its stage's segments send.
+// With room for every SEND of the list from each buffer: these are counted first, then laid out.
 static void make_buffers(Walk *w) {
   const WalkPlan *p = &w->plan;
   int stages = p->segments->stages, total = 0;

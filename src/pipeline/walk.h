@@ -53,7 +53,7 @@ void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
 int walk_step(Walk *walk, WalkVisitor visit, void *context);
 // All steps that are left, for a visitor that always does them. PLAIT_OK or its error.
 int walk_run(Walk *walk, WalkVisitor visit, void *context);
-int walk_at(const Walk *walk); // index of the next step's action; the list's count behind the last one
+int walk_at(const Walk *walk); // index of the action under way, until the next walk_step; the list's count after the last one
 int walk_ended(const Walk *walk);
 
 // The walk along a list of the schedule, or one made from it (a Program's), with the schedule's slots.

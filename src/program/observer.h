@@ -38,7 +38,7 @@ typedef struct Observation {
 typedef struct ObserverDef {
   const char *name;
   unsigned events;  // set of OBSERVES(event)
-  int synchronous;  // no collective may be in flight: every instruction's results are looked at
+  int synchronous;  // no collective of a body may be in flight: every instruction's results are looked at
   void (*see)(void *self, const Observation *observation);
 } ObserverDef;
 

@@ -45,6 +45,7 @@ void rank_unload(Rank *r) {
   if (!r->job) return;
   if (r->job->teams) comm_set_idle(r->world, (Idle){0});
   loader_close(r->loader);
+  loader_close(r->evaluation);
   executor_destroy(r->generate);
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
@@ -73,7 +74,7 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
   const Mesh *mesh = &r->job->options.parallel.mesh;
   char title[64];
   int n = snprintf(title, sizeof title, "rank %d:", r->rank);
-  for (int a = 0; a < mesh->naxis; a++)
+  for (int a = 0; a < mesh->naxis && n < (int)sizeof title; a++)
     n += snprintf(title + n, sizeof title - (size_t)n, " %s %d", mesh->axis[a].name, mesh_coordinate(mesh, r->rank, a));
   int64_t spans = steps * (trace_program_spans(r->state->program) + BETWEEN);
   r->trace = trace_create(r->rank, title, first, steps, (int)(spans < MOST ? spans : MOST));
@@ -92,6 +93,12 @@ static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, int64_t 
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error) {
   LoaderConfig c = for_rank(r, config, r->job->options.step_samples);
   return loader_open(&c, first_step, &r->loader, error);
+}
+
+int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
+  LoaderConfig c = for_rank(r, config, r->job->evaluate.samples);
+  c.evaluation = 1;
+  return loader_open(&c, 0, &r->evaluation, error);
 }
 
 // What a step reads of a batch. learning_rate NULL: an evaluation.
@@ -216,27 +223,23 @@ static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tok
   return code;
 }
 
-int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error) {
-  LoaderConfig c = for_rank(r, config, r->job->evaluate.samples);
-  c.evaluation = 1;
-  Loader *loader;
-  int code = loader_open(&c, 0, &loader, error);
-  if (code) return code;
+int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error) {
+  int code = PLAIT_OK;
   double sum = 0, count = 0;
   for (int64_t i = 0; !code && (!batches || i < batches); i++) {
     Batch *batch;
     double l, n;
     watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, i + 1);
-    code = loader_next(loader, &batch, NULL, error);
+    code = loader_next(r->evaluation, &batch, NULL, error);
     if (code) break;
     watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, i + 1);
     code = evaluate_batch(r, batch, &l, &n, error);
     if (!code && n > 0) sum += l * n;
     if (!code) count += n;
     if (!code && visit) code = visit(r, context, batch, l, n, error);
-    loader_release(loader, batch);
+    loader_release(r->evaluation, batch);
   }
-  loader_close(loader);
+  loader_rewind(r->evaluation);
   *loss = count > 0 ? sum / count : 0;
   *tokens = count;
   return code < 0 ? code : PLAIT_OK;

@@ -29,8 +29,8 @@ typedef struct Rank {
   State *state;
   Executor *train, *evaluate, *generate; // those that the job has
   Agreement *agreement;   // NULL: ranks do not compare
-  // By rank_open_data, rank_trace:
-  Loader *loader;
+  // By rank_open_data, rank_open_evaluation, rank_trace:
+  Loader *loader, *evaluation;
   Trace *trace;
 } Rank;
 
@@ -51,15 +51,16 @@ void rank_trace(Rank *r, int64_t first, int64_t steps);
 
 // Opens the loader; config's data rank and batch sizes are filled in.
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
+// The same for evaluations: memory and the loader's thread are taken here, once for all of them.
+int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
 
 // Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0: the evaluation
 // ends; negative: with this error. All ranks must return the same.
 typedef int (*EvaluationVisitor)(Rank *r, void *context, const Batch *batch, double loss, double tokens, Error *error);
-// Mean loss and target tokens over at most `batches` global batches of the given data, from its start (0: all). visit may be NULL.
-int rank_evaluate(Rank *r, const LoaderConfig *config, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
-                  Error *error);
+// Mean loss and target tokens over at most `batches` global batches of the evaluation's data, from its start (0: all). visit may be NULL.
+int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error);
 
 // Runs the job's generation graph once on this rank's part of the inputs.
 int rank_generate(Rank *r, const StepInputs *inputs, Error *error);

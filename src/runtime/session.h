@@ -25,8 +25,8 @@ void session_close(Session *session); // NULL is fine
 
 // A rank's part of a task. Negative: it fails, with a sentence.
 typedef int (*SessionTask)(Rank *rank, void *context, Error *error);
-// Runs a task on every rank of the session, and returns when all are done: PLAIT_OK, or the first failure, with the rank that caused it
-// in the sentence where there are several. Not from within a task.
+// Runs a task on every rank of the session, and returns when all are done: PLAIT_OK, or the first failure of a rank of this process,
+// with the rank in the sentence where there are several. Not from within a task.
 int session_run(Session *session, SessionTask task, void *context, Error *error);
 
 // Gives each rank memory for the job's Variables, and its Programs. Collective, as a task; once a session. Parameters are zero.
@@ -38,5 +38,5 @@ int session_is_local(const Session *session);  // all ranks are threads of this 
 PlaitWorld *session_world(const Session *session);
 // Between tasks: a rank of this process, for reading what it holds; NULL: it is another process's.
 Rank *session_rank(const Session *session, int rank);
-// The rank that failed first, or -1.
+// The rank of this process whose task failed first, or -1.
 int session_culprit(const Session *session);

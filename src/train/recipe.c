@@ -409,8 +409,8 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 static int check_inference_keys(const Recipe *r, const char *command, Error *error) {
   for (int i = 0; i < recipe_key_count; i++)
     if (r->where[i] && !recipe_keys[i].inference)
-      return error_set(error, PLAIT_BAD_INPUT, "%s has no use for %s; keys that it takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
-                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers, overlap and bucket_mb", command, recipe_keys[i].path);
+      return error_set(error, PLAIT_BAD_INPUT, "there is no use for %s here; keys that %s takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
+                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers, overlap and bucket_mb", recipe_keys[i].path, command);
   return PLAIT_OK;
 }
 
@@ -426,6 +426,7 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   loader.name = command;
   loader.positions = true;
   code = apply_file(&loader, nothing, strlen(nothing));
+  recipe->place = ""; // of keys that no file has
   recipe->data.seq_len = seq_len;
   if (!micro_given) recipe->batch.micro = rows > recipe->mesh.dp ? rows / recipe->mesh.dp : 1;
   ParallelOptions parallel = recipe_parallel(recipe);

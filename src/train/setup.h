@@ -39,5 +39,5 @@ int setup_launch(Launch *launch, const Recipe *recipe, Error *error);
 
 // The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
 // items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for
-// rank_open_data and rank_evaluate to fill in.
+// rank_open_data and rank_open_evaluation to fill in.
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources);

@@ -28,6 +28,12 @@ static int start_trace(const Trainer *t, Rank *r, Error *error) {
   return trace_align(r->trace, r->world, t->one_machine, error);
 }
 
+static int open_evaluation(Trainer *t, Rank *r, Error *error) {
+  DataSource sources[t->recipe->data.valid.count];
+  LoaderConfig data = setup_loader(t->recipe, &t->config, 1, sources);
+  return rank_open_evaluation(r, &data, error);
+}
+
 static int start_rank(Trainer *t, Rank *r, Error *error) {
   int code = rank_load(r, t->job, error);
   if (code) return code;
@@ -38,6 +44,7 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
   DataSource sources[t->recipe->data.train.count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 0, sources);
   code = rank_open_data(r, &data, t->first_step, error);
+  if (!code && t->recipe->data.valid.count) code = open_evaluation(t, r, error);
   if (!code) code = rank_barrier(r, error);
   return code ? code : start_trace(t, r, error);
 }
@@ -46,10 +53,8 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
 
 static int evaluate(Trainer *t, Rank *r, int64_t step, Error *error) {
   const Recipe *recipe = t->recipe;
-  DataSource sources[recipe->data.valid.count];
-  LoaderConfig data = setup_loader(recipe, &t->config, 1, sources);
   double loss, tokens, begin = trace_begin(r->trace);
-  int code = rank_evaluate(r, &data, recipe->eval.batches, NULL, NULL, &loss, &tokens, error);
+  int code = rank_evaluate(r, recipe->eval.batches, NULL, NULL, &loss, &tokens, error);
   trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
   return code || r->rank ? code : trainer_report_evaluation(t, step, loss, tokens, error);
 }

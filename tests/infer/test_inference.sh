@@ -73,8 +73,8 @@ for folder in exported run folder; do
   done
 done
 # ---- wrong keys ----------------------------------------------------------------------------------------------------------
-refuse 2 'plait eval has no use for optimizer.lr; keys that it takes are those of mesh and layout' "$PLAIT" eval exported --data valid optimizer.lr=1
-refuse 2 'plait generate has no use for parallel.recompute; ' "$PLAIT" generate run --prompt x parallel.recompute=full
+refuse 2 'there is no use for optimizer.lr here; keys that plait eval takes are those of mesh and layout' "$PLAIT" eval exported --data valid optimizer.lr=1
+refuse 2 'there is no use for parallel.recompute here; ' "$PLAIT" generate run --prompt x parallel.recompute=full
 refuse 2 'mesh.tb=2: mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
 refuse 2 'is not of the form key=value' "$PLAIT" eval exported --data valid --seq-len 32 valid
 refuse 2 'mesh.tp is 3, which does not divide the heads' "$PLAIT" eval exported --data valid --seq-len 32 mesh.tp=3

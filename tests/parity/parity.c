@@ -113,7 +113,8 @@ static int load(Rank *r, void *run, Error *error) {
   int code = rank_load(r, x->c->job_of ? x->c->job_of(x->job, r->rank, x->c->context) : x->job, error);
   if (code) return code;
   rank_initialise(r);
-  return rank_open_data(r, &x->data, 0, error);
+  code = rank_open_data(r, &x->data, 0, error);
+  return code ? code : rank_open_evaluation(r, &x->data, error);
 }
 
 static void record_step(const Run *run, const StepResult *step) {
@@ -141,7 +142,7 @@ static int one_step(Rank *r, void *run, Error *error) {
 static int evaluate(Rank *r, void *run, Error *error) {
   Run *x = run;
   double loss, tokens;
-  int code = rank_evaluate(r, &x->data, 2, NULL, NULL, &loss, &tokens, error);
+  int code = rank_evaluate(r, 2, NULL, NULL, &loss, &tokens, error);
   if (r->rank == 0) x->result->eval_loss = loss, x->result->eval_tokens = tokens;
   return code;
 }

@@ -124,10 +124,10 @@ static void refusals(void **state) {
   static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
       {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 16"},
       {3, 6, "interleaved", "", "the nearest batch.global is 18"},
-      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which needs at most 1 stage a rank; take virtual 1, or naive, gpipe"},
+      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take virtual 1, or naive, gpipe"},
       {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
-      {2, 2, "interleaved", "parallel.virtual=4", "parallel.virtual is 4 with mesh.pp 2, which makes 8 stages, but the model of llama has only 6 layers to divide; the nearest parallel.virtual is 3"},
+      {2, 2, "interleaved", "parallel.virtual=4", "mesh.pp 2 with 4 stages a rank (parallel.virtual) makes 8 stages, but the model of llama has only 6 layers to divide; the nearest parallel.virtual is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to divide; the nearest mesh.pp is 6"},
       {2, 2, "1f1b", "parallel.layers=[1,2,3]", "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 stages"},
       {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers adds up to 3, but the model of llama has 6 layers"},

@@ -93,7 +93,7 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 2, dp: 2}\nlayout: {batch: [tp, dp]}\n", "layout.batch is [tp, dp], but ranks read their samples in the order of the mesh"},
       {BASE "mesh: {tp: 8}\nlayout: {batch: [tp]}\n", "the nearest batch.micro is 8"},
       {BASE "mesh: {tp: 3}\nlayout: {name: data, seq: [tp]}\n", "the nearest data.seq_len is 15 or 18"},
-      {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, which does not divide the heads (8, with 2 key and value heads) and the feed-forward width (48) of the "
+      {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, which does not divide the heads (8, with 2 key and value heads) of the "
                                "model of m.json evenly; the nearest is 2 or 4"},
       {BASE "mesh: {tp: 16}\n", "the nearest is 8"},
       {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2]}\n", "x.yaml:6:20: parallel.layers adds up to 3, but the model of m.json has 2 layers"},
