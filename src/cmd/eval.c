@@ -17,7 +17,7 @@ enum { TOKENS_AT_ONCE = 4096, LONGEST_DEFAULT = 1024 };
 typedef struct Eval {
   const char *data, *tokenizer_path;
   int64_t seq_len, threads;
-  bool seq_len_given, across;
+  bool across;
   ModelSource source;
   Tokenizer *tokenizer; // NULL: bytes are not known
   Inference model;
@@ -32,7 +32,7 @@ typedef struct Eval {
 
 static int choose_length(Eval *e, Error *error) {
   const ModelConfig *c = &e->source.config;
-  if (!e->seq_len_given) {
+  if (!e->seq_len) {
     e->seq_len = e->source.has_recipe             ? e->source.recipe.data.seq_len
                  : c->positions < LONGEST_DEFAULT ? c->positions
                                                   : LONGEST_DEFAULT;
@@ -185,9 +185,8 @@ int cmd_eval(int argc, char **argv) {
        .value = &e.seq_len,
        .argument = "N",
        .help = "tokens of a window; 0: as trained, or at most 1024",
-       .least = 1,
-       .most = 1 << 24,
-       .given = &e.seq_len_given},
+       .least = 0,
+       .most = 1 << 24},
       {.name = "across-documents",
        .kind = OPTION_FLAG,
        .value = &e.across,

@@ -2,18 +2,19 @@
 #include "pass/parallel.h"
 #include <string.h>
 
-static int common_divisor(int64_t a, int64_t b) {
-  while (b) {
+int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) {
+  for (int i = 0; i < o->layout.row[row].count; i++)
+    if (!strcmp(o->layout.row[row].axis[i], axis)) return 1;
+  return 0;
+}
+
+int parallel_kv_ranks(const Workload *w, int tp) {
+  int64_t a = w->size[DIM_KV_HEADS], b = tp;
+  while (b) { // the greatest common divisor
     int64_t rest = a % b;
     a = b, b = rest;
   }
   return (int)a;
-}
-
-static int row_has(const LayoutTable *table, LayoutRow row, const char *axis) {
-  for (int i = 0; i < table->row[row].count; i++)
-    if (!strcmp(table->row[row].axis[i], axis)) return 1;
-  return 0;
 }
 
 // Axes of users → atoms. The axis keeps its name as the outer or the inner one of two; the other is there where it has ranks.
@@ -24,8 +25,8 @@ static Mesh atoms(const ParallelOptions *o, const Workload *w) {
     const Axis *axis = &o->mesh.axis[a];
     Axis outer = {"replica", 1}, own = *axis, inner = {"tp_group", 1};
     if (!strcmp(axis->name, "dp") && o->shard_group) outer.size = axis->size / o->shard_group, own.size = o->shard_group;
-    if (!strcmp(axis->name, "tp") && row_has(&o->layout, LAYOUT_ROW_HEADS, "tp")) {
-      own.size = common_divisor(w->size[DIM_KV_HEADS], axis->size);
+    if (!strcmp(axis->name, "tp") && parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) {
+      own.size = parallel_kv_ranks(w, axis->size);
       inner.size = axis->size / own.size;
     }
     const Axis parts[] = {outer, own, inner};

@@ -82,8 +82,11 @@ int parallel_check(const ParallelOptions *options, const Workload *workload, Par
 // sharded, and "tp_group", whose ranks share one and divide its query heads.
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
-// Ranks over which a row of the Layout cuts.
+// Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const ParallelOptions *options, LayoutRow row);
+int parallel_row_has(const ParallelOptions *options, LayoutRow row, const char *axis);
+// Of so many ranks of tp, how many shard the key and value heads; the others share these.
+int parallel_kv_ranks(const Workload *workload, int tp);
 
 // The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets of 25 MB.
 ParallelOptions parallel_default(int pp, int dp, int tp, int zero);

@@ -88,14 +88,6 @@ static int check_batch(const Question *q) {
                 (long long)q->w->micro, q->dp, (long long)unit, nearest_multiple(q, samples, unit, text));
 }
 
-// Ranks that a row of the Layout cuts over; the axis `other` (NULL: none) counts as so many.
-static int64_t row_ranks(const Question *q, LayoutRow row, const char *other, int size) {
-  const LayoutWords *words = &q->o->layout.row[row];
-  int64_t n = 1;
-  for (int i = 0; i < words->count; i++) n *= other && !strcmp(words->axis[i], other) ? size : axis_size(q->o, words->axis[i]);
-  return n;
-}
-
 static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
   const LayoutWords *words = &q->o->layout.row[row];
   size_t n = (size_t)snprintf(text, 64, "[");
@@ -107,7 +99,7 @@ static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
-  int64_t ranks = row_ranks(q, LAYOUT_ROW_BATCH, NULL, 0), samples = q->w->micro * q->dp, micro = q->w->micro;
+  int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_BATCH), samples = q->w->micro * q->dp, micro = q->w->micro;
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
@@ -119,7 +111,7 @@ static int check_data(const Question *q) {
     return refuse(q, "layout.batch", "layout.batch is %s, %lld ranks, which must divide the batch.micro · mesh.dp = %lld samples of a microbatch; the nearest batch.micro is %lld",
                   list, (long long)ranks, (long long)samples, (long long)micro);
   }
-  ranks = row_ranks(q, LAYOUT_ROW_SEQ, NULL, 0);
+  ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   if (q->w->seq % ranks == 0) return PLAIT_OK;
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len", "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the nearest data.seq_len is %s",
@@ -249,33 +241,20 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return a;
-}
-
-static int row_names_axis(const Question *q, LayoutRow row, const char *axis) {
-  for (int i = 0; i < q->o->layout.row[row].count; i++)
-    if (!strcmp(q->o->layout.row[row].axis[i], axis)) return 1;
-  return 0;
-}
-
 // Does the row divide its dim where `axis` has so many ranks? Of the heads, tp may cut the query heads of a group as well.
 static int row_fits(const Question *q, int i, const char *axis, int size) {
   LayoutRow row = weight_rows[i].row;
   const int64_t *model = q->w->size;
-  int64_t ranks = row_ranks(q, row, axis, size);
-  if (row != LAYOUT_ROW_HEADS || !row_names_axis(q, row, "tp")) return model[weight_rows[i].dim] % ranks == 0;
-  int64_t tp = !strcmp(axis, "tp") ? size : axis_size(q->o, "tp"), of_kv = common_divisor(model[DIM_KV_HEADS], tp);
+  int64_t ranks = parallel_row_ranks(q->o, row);
+  if (parallel_row_has(q->o, row, axis)) ranks = ranks / axis_size(q->o, axis) * size;
+  if (row != LAYOUT_ROW_HEADS || !parallel_row_has(q->o, row, "tp")) return model[weight_rows[i].dim] % ranks == 0;
+  int64_t tp = !strcmp(axis, "tp") ? size : axis_size(q->o, "tp"), of_kv = parallel_kv_ranks(q->w, (int)tp);
   return model[DIM_KV_HEADS] % (ranks / tp * of_kv) == 0 && model[DIM_GROUP] % (tp / of_kv) == 0;
 }
 
 static int axis_fits(const Question *q, const char *axis, int size) {
   for (int i = 0; i < WEIGHT_ROWS; i++)
-    if (row_names_axis(q, weight_rows[i].row, axis) && !row_fits(q, i, axis, size)) return 0;
+    if (parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, size)) return 0;
   return 1;
 }
 
@@ -284,7 +263,7 @@ static const char *cut_text(const Question *q, const char *axis, char *text, siz
   const int64_t *model = q->w->size;
   int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
-  for (int i = 0; i < WEIGHT_ROWS; i++) left += wrong[i] = row_names_axis(q, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
+  for (int i = 0; i < WEIGHT_ROWS; i++) left += wrong[i] = parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
   for (int i = 0; i < WEIGHT_ROWS && n < size; i++) {
     if (!wrong[i]) continue;
     left--;
@@ -331,7 +310,7 @@ static int check_weights(const Question *q) {
     char list[64];
     if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, "", 1))
       return refuse(q, row_keys[weight_rows[i].row], "%s is %s, %lld ranks, which do not divide %s (%lld) of %.120s evenly; take one of these axes out", row_keys[weight_rows[i].row],
-                    row_text(q, weight_rows[i].row, list), (long long)row_ranks(q, weight_rows[i].row, NULL, 0), weight_rows[i].what,
+                    row_text(q, weight_rows[i].row, list), (long long)parallel_row_ranks(q->o, weight_rows[i].row), weight_rows[i].what,
                     (long long)q->w->size[weight_rows[i].dim], q->w->model);
   }
   return PLAIT_OK;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A rank's letter: a Count, then for each box this, its name and its elements, each at a multiple of 64 bytes.
+// A rank's message: a Count, then for each box this, its name and its elements, each at a multiple of 64 bytes.
 typedef struct Entry {
   int32_t dtype, rank;
   int64_t global[BOX_MAX_RANK], offset[BOX_MAX_RANK], local[BOX_MAX_RANK];
@@ -42,13 +42,13 @@ static void pack(const CheckpointTensor *t, char *out) {
   }
 }
 
-static char *write_letter(const CheckpointTensor *boxes, int count, int64_t *bytes) {
+static char *write_boxes(const CheckpointTensor *boxes, int count, int64_t *bytes) {
   size_t total = 64;
   int64_t number = 0;
   for (int i = 0; i < count; i++)
     if (travels(&boxes[i])) total += bytes_of(&boxes[i]), number++;
-  char *letter = xcalloc(total, 1), *at = letter + 64;
-  memcpy(letter, &number, sizeof number);
+  char *message = xcalloc(total, 1), *at = message + 64;
+  memcpy(message, &number, sizeof number);
   for (int i = 0; i < count; i++) {
     const CheckpointTensor *t = &boxes[i];
     if (!travels(t)) continue;
@@ -62,7 +62,7 @@ static char *write_letter(const CheckpointTensor *boxes, int count, int64_t *byt
     at += bytes_of(t);
   }
   *bytes = (int64_t)total;
-  return letter;
+  return message;
 }
 
 static void add(Gathered *g, const CheckpointTensor *box) {
@@ -71,10 +71,10 @@ static void add(Gathered *g, const CheckpointTensor *box) {
   g->boxes[g->count++] = *box;
 }
 
-static void read_letter(Gathered *g, char *letter) {
+static void read_boxes(Gathered *g, char *message) {
   int64_t number;
-  memcpy(&number, letter, sizeof number);
-  char *at = letter + 64;
+  memcpy(&number, message, sizeof number);
+  char *at = message + 64;
   for (int64_t i = 0; i < number; i++) {
     Entry e;
     memcpy(&e, at, sizeof e);
@@ -91,9 +91,9 @@ static void read_letter(Gathered *g, char *letter) {
 static int receive_all(PlaitComm *comm, const int64_t *sizes, Gathered *g) {
   int code = PLAIT_OK;
   for (int r = 1; r < g->ranks && !code; r++) {
-    g->letters[r] = xcalloc((size_t)sizes[r], 1);
-    code = plait_recv(comm, &(PlaitBuffer){NULL, g->letters[r], (size_t)sizes[r]}, 1, PLAIT_UINT8, r, NULL, NULL);
-    if (!code) read_letter(g, g->letters[r]);
+    g->received[r] = xcalloc((size_t)sizes[r], 1);
+    code = plait_recv(comm, &(PlaitBuffer){NULL, g->received[r], (size_t)sizes[r]}, 1, PLAIT_UINT8, r, NULL, NULL);
+    if (!code) read_boxes(g, g->received[r]);
   }
   return code;
 }
@@ -101,13 +101,13 @@ static int receive_all(PlaitComm *comm, const int64_t *sizes, Gathered *g) {
 int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathered *out, Error *error) {
   int rank = plait_comm_rank(comm), ranks = plait_comm_size(comm);
   int64_t bytes = 0, *sizes = xcalloc((size_t)ranks, sizeof *sizes);
-  *out = (Gathered){.ranks = ranks, .letters = xcalloc((size_t)ranks, sizeof *out->letters)};
-  char *letter = rank ? write_letter(mine, count, &bytes) : NULL;
+  *out = (Gathered){.ranks = ranks, .received = xcalloc((size_t)ranks, sizeof *out->received)};
+  char *message = rank ? write_boxes(mine, count, &bytes) : NULL;
   int code = plait_gather(comm, &(PlaitBuffer){&bytes, sizes, 1}, 1, PLAIT_INT64, 0, NULL, NULL);
-  if (!code && rank) code = plait_send(comm, &(PlaitBuffer){letter, NULL, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL);
+  if (!code && rank) code = plait_send(comm, &(PlaitBuffer){message, NULL, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL);
   for (int i = 0; i < count && !rank; i++) add(out, &mine[i]);
   if (!code && !rank) code = receive_all(comm, sizes, out);
-  free(letter);
+  free(message);
   free(sizes);
   if (!code) return PLAIT_OK;
   gather_free(out);
@@ -115,8 +115,8 @@ int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathe
 }
 
 void gather_free(Gathered *g) {
-  for (int r = 0; r < g->ranks; r++) free(g->letters[r]);
-  free(g->letters);
+  for (int r = 0; r < g->ranks; r++) free(g->received[r]);
+  free(g->received);
   free(g->boxes);
   *g = (Gathered){0};
 }

@@ -6,7 +6,7 @@
 typedef struct Gathered {
   CheckpointTensor *boxes; // (count) of all ranks; on rank 0 only
   int count;
-  char **letters; // (ranks) what the boxes point into
+  char **received; // (ranks) what the boxes point into
   int ranks;
 } Gathered;
 

@@ -65,6 +65,19 @@ grep -q '^    wait until %[0-9]* of microbatch 0, sent from F staging buffer 0 o
 "$PLAIT" explain recipe.yaml > walk.txt || fail "explain"
 grep -qE 'staging|wait until' walk.txt && fail "one rank has nothing to stage or wait for"
 
+# ---- collectives in flight: none without overlap, whatever the size of buckets; and bucket_mb 0 says that it turns this off
+sharded=(mesh.dp=2 batch.micro=1 parallel.zero=3)
+"$PLAIT" explain recipe.yaml "${sharded[@]}" > flight.txt 2> notes.txt || fail "explain of zero 3"
+grep -qE ' until [0-9]+' flight.txt || fail "zero 3: no collective is in flight"
+[ -s notes.txt ] && fail "zero 3: $(cat notes.txt)"
+"$PLAIT" explain recipe.yaml "${sharded[@]}" parallel.overlap=false > still.txt 2> notes.txt || fail "explain without overlap"
+grep -qE ' until [0-9]+|^ *reduce ' still.txt && fail "parallel.overlap=false: a collective is in flight"
+grep -q 'bucket of' still.txt || fail "parallel.overlap=false: no collectives are joined"
+[ -s notes.txt ] && fail "parallel.overlap=false: $(cat notes.txt)"
+"$PLAIT" explain recipe.yaml "${sharded[@]}" parallel.bucket_mb=0 > still.txt 2> notes.txt || fail "explain of bucket_mb 0"
+grep -qE ' until [0-9]+|^ *reduce |bucket of' still.txt && fail "parallel.bucket_mb=0: a collective is in flight, or joined"
+"$PLAIT" plan recipe.yaml "${sharded[@]}" parallel.bucket_mb=0 2>&1 | grep -q 'note: parallel.bucket_mb is 0, which turns parallel.overlap off' || fail "bucket_mb 0: no note"
+
 # ---- mesh
 "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=3 mesh.tp=2 parallel.pipeline=interleaved --mesh > mesh.txt || fail "--mesh"
 diff - mesh.txt <<'T' || fail "--mesh of 12 ranks"

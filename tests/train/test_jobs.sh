@@ -33,6 +33,7 @@ job lend "${pipeline[@]}" parallel.layers=[3,1] run.threads=2 run.lend=true
 job pipeline-threads "${pipeline[@]}" parallel.pipeline=gpipe run.threads=4
 job interleaved "${pipeline[@]}" mesh.dp=2 batch.micro=1 parallel.zero=2 parallel.pipeline=interleaved
 job overlap mesh.dp=4 batch.micro=1 parallel.zero=3 run.dump_gradients=gradients
+job no-overlap mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.overlap=false
 job kept mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.hybrid=2 parallel.reshard=false
 job whole mesh.dp=2 parallel.zero=2 parallel.ownership=tensors parallel.recompute=selective run.threads=4
 job sequence mesh.tp=2 parallel.sequence=true run.check=true run.trace=trace.json run.trace_first=2
