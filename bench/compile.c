@@ -35,11 +35,10 @@ int main(int argc, char **argv) {
     Recipe recipe;
     ModelConfig config;
     CompileOptions options;
-    const Backend *backend = NULL;
     double start = seconds();
     if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error)) return fail(&error);
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
-    if (setup_compile_options(&recipe, &config, &options, &error) || backend_by_name("cpu", &backend, &error)) return fail(&error);
+    if (setup_compile_options(&recipe, &config, &options, &error)) return fail(&error);
     double answer = judge(&recipe, &config);
     start += 1e-6 * answer * 10000;
     if (answer < best_judge) best_judge = answer;
@@ -51,7 +50,7 @@ int main(int argc, char **argv) {
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
-      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .backend = backend,
+      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .device = options.device,
                           .threads = 1, .overlap = 1};
       start = seconds();
       if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);

@@ -1,5 +1,5 @@
 // Speed of the matrix products of training steps: bench_gemm [THREADS [DTYPE [LEVEL]]]; LEVEL best: those that training uses.
-#include "backend/cpu/cpu.h"
+#include "device/cpu/cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,7 @@ static double seconds(void) {
 
 static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int64_t n, int64_t k, Team *team) {
   static const char *const kinds[] = {"NT", "NN", "TN"};
-  const Backend *backend = backend_cpu_at(level);
-  const KernelEntry *entry = backend->find(backend, OP_MATMUL, dtype);
+  const KernelEntry *entry = cpu_find(level, OP_MATMUL, dtype);
   MatmulAttr attr = {.kind = kind, .m = 1, .n = 1, .k = 1};
   Operand x = {.dtype = dtype, .rank = 2, .size = {m, k}}, w = {.dtype = dtype, .rank = 2, .size = {n, k}},
           y = {.dtype = dtype, .rank = 2, .size = {m, n}};
@@ -30,7 +29,7 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
   Operand input[2] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w};
   Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;
   size_t bytes = entry->workspace(input, &output, &attr, team_slots(team));
-  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .team = team,
+  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .queue = &(DeviceQueue){.team = team},
                      .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64), .workspace_size = bytes};
   double best = 1e9;
   entry->kernel(&call);
@@ -64,7 +63,7 @@ int main(int argc, char **argv) {
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);
     }
-  printf("peak fp32 %.1f GF/s\n", 1e-9 * backend_peak_flops(team));
+  printf("peak fp32 %.1f GF/s\n", 1e-9 * device_cpu()->peak_flops(device_cpu(), DTYPE_F32, team));
   team_destroy(team);
   return 0;
 }

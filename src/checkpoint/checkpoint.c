@@ -183,24 +183,67 @@ static Box whole_box(const CheckpointTensor *piece, int64_t stride[BOX_MAX_RANK]
   return whole;
 }
 
+// Pieces to which there is access only go through a buffer of the host's, some elements at a time.
+enum { AT_ONCE = 1 << 13 };
+
+static void *buffer_for(const BoxPieces *pieces) {
+  int64_t n = box_elements(&pieces->whole);
+  return xcalloc((size_t)(n < AT_ONCE ? n : AT_ONCE) + 1, sizeof(double));
+}
+
+void checkpoint_tensor_get(const CheckpointTensor *t, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype) {
+  int64_t own[BOX_MAX_RANK] = {0};
+  Box box = checkpoint_box(t);
+  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
+  if (!box_elements(part)) return;
+  checkpoint_strides(t, own);
+  if (!t->access) {
+    box_copy(part, to, other, stride, dtype, t->data, &box, own, t->dtype);
+    return;
+  }
+  void *buffer = buffer_for(&pieces);
+  while (box_next_piece(&pieces)) {
+    t->access->read(t->owner, t->id, &pieces.piece, buffer);
+    box_strides(&pieces.piece, own);
+    box_copy(&pieces.piece, to, other, stride, dtype, buffer, &pieces.piece, own, t->dtype);
+  }
+  free(buffer);
+}
+
+void checkpoint_tensor_put(const CheckpointTensor *t, const Box *part, const void *from, const Box *other, const int64_t *stride, Dtype dtype) {
+  int64_t own[BOX_MAX_RANK] = {0};
+  Box box = checkpoint_box(t);
+  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
+  if (!box_elements(part)) return;
+  checkpoint_strides(t, own);
+  if (!t->access) {
+    box_copy(part, t->data, &box, own, t->dtype, from, other, stride, dtype);
+    return;
+  }
+  void *buffer = buffer_for(&pieces);
+  while (box_next_piece(&pieces)) {
+    box_strides(&pieces.piece, own);
+    box_copy(&pieces.piece, buffer, &pieces.piece, own, t->dtype, from, other, stride, dtype);
+    t->access->write(t->owner, t->id, &pieces.piece, buffer);
+  }
+  free(buffer);
+}
+
 void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype) {
-  int64_t from[BOX_MAX_RANK] = {0}, to[BOX_MAX_RANK] = {0};
-  Box part = checkpoint_box(piece), all = whole_box(piece, to);
-  checkpoint_strides(piece, from);
-  if (box_elements(&part)) box_copy(&part, whole, &all, to, dtype, piece->data, &part, from, piece->dtype);
+  int64_t stride[BOX_MAX_RANK] = {0};
+  Box part = checkpoint_box(piece), all = whole_box(piece, stride);
+  checkpoint_tensor_get(piece, &part, whole, &all, stride, dtype);
 }
 
 void checkpoint_tensor_from_whole(const CheckpointTensor *piece, const void *whole, Dtype dtype) {
-  int64_t from[BOX_MAX_RANK] = {0}, to[BOX_MAX_RANK] = {0};
-  Box part = checkpoint_box(piece), all = whole_box(piece, from);
-  checkpoint_strides(piece, to);
-  if (box_elements(&part)) box_copy(&part, piece->data, &part, to, piece->dtype, whole, &all, from, dtype);
+  int64_t stride[BOX_MAX_RANK] = {0};
+  Box part = checkpoint_box(piece), all = whole_box(piece, stride);
+  checkpoint_tensor_put(piece, &part, whole, &all, stride, dtype);
 }
 
 static int fill(Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *t, Error *error) {
   Box wanted = checkpoint_box(w), both;
-  int64_t to[BOX_MAX_RANK] = {0}, from[BOX_MAX_RANK] = {0};
-  checkpoint_strides(w, to);
+  int64_t from[BOX_MAX_RANK] = {0};
   for (int i = 0; i < t->box_count; i++) {
     const ManifestBox *stored = &t->boxes[i];
     const void *data = NULL;
@@ -208,7 +251,7 @@ static int fill(Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *
     int code = find_box(c, t, stored, &data, error);
     if (code) return code;
     box_strides(&stored->box, from);
-    box_copy(&both, w->data, &wanted, to, w->dtype, data, &stored->box, from, t->entry.dtype);
+    checkpoint_tensor_put(w, &both, data, &stored->box, from, t->entry.dtype);
   }
   return PLAIT_OK;
 }

@@ -7,10 +7,18 @@
 #pragma once
 #include "base/dtype.h"
 #include "base/error.h"
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include <jansson.h>
 
-// One rank's piece of one tensor: `data` holds the box [offset, offset + local) of a tensor of shape `global`.
+// Memory that is not the host's: reads or writes the elements `part` (global indices, inside the piece) of a piece, row-major and in its
+// own dtype. `owner` and `id` are the piece's.
+typedef struct PieceAccess {
+  void (*read)(void *owner, int id, const Box *part, void *out);
+  void (*write)(void *owner, int id, const Box *part, const void *in);
+} PieceAccess;
+
+// One rank's piece of one tensor: the box [offset, offset + local) of a tensor of shape `global`. It lies at `data`, or where `access`
+// says.
 typedef struct CheckpointTensor {
   const char *name;
   Dtype dtype;                  // of data
@@ -21,9 +29,16 @@ typedef struct CheckpointTensor {
   int64_t stride[BOX_MAX_RANK]; // elements between neighbours in data; all 0 means row-major over local. Lets padded
                                 // shards and views of fused tensors leave out what is not theirs
   void *data;
+  const PieceAccess *access;    // NULL: data is a pointer. Else data and stride say nothing
+  void *owner;
+  int id;
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
 } CheckpointTensor;
 
+// Copies the elements `part` of a piece, which lies in both boxes, to or from an array in the host's memory that holds the box `other`
+// (strides in elements). Dtypes may differ between floats.
+void checkpoint_tensor_get(const CheckpointTensor *piece, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype);
+void checkpoint_tensor_put(const CheckpointTensor *piece, const Box *part, const void *from, const Box *other, const int64_t *stride, Dtype dtype);
 // Copies a piece into its place of the whole tensor (row-major, of shape global), or the piece's elements from there. The dtype is
 // that of `whole`. An empty piece copies nothing.
 void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype);

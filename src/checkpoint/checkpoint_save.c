@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STAGING = 256 << 10 }; // bytes; strided pieces pass through it on their way to the file
+enum { STAGING = 64 << 10 }; // bytes; what is not one run of the host's memory passes through it on its way to the file
 
 static char *step_folder(const char *dir, int64_t step, const char *suffix) {
   return xformat("%s/step-%" PRId64 "%s", dir, step, suffix);
@@ -25,6 +25,7 @@ static char *step_folder(const char *dir, int64_t step, const char *suffix) {
 static int is_contiguous(const CheckpointTensor *t) {
   Box box = checkpoint_box(t);
   int64_t row_major[BOX_MAX_RANK], stride[BOX_MAX_RANK];
+  if (t->access) return 0;
   box_strides(&box, row_major);
   checkpoint_strides(t, stride);
   for (int d = 0; d < t->rank; d++)
@@ -32,34 +33,18 @@ static int is_contiguous(const CheckpointTensor *t) {
   return 1;
 }
 
-// Streams a piece in row-major order, cut along its first long dim until what is left fits the staging buffer.
-static int stream_strided(SafetensorsWriter *w, const CheckpointTensor *t, Box part, char *staging, Error *error) {
-  int64_t size = (int64_t)dtype_size(t->dtype), elements = box_elements(&part), from[BOX_MAX_RANK], to[BOX_MAX_RANK];
-  if (elements * size <= STAGING) {
-    Box whole = checkpoint_box(t);
-    checkpoint_strides(t, from);
-    box_strides(&part, to);
-    box_copy(&part, staging, &part, to, t->dtype, t->data, &whole, from, t->dtype);
-    return safetensors_write_data(w, staging, (size_t)(elements * size), error);
-  }
-  int d = 0, code = PLAIT_OK;
-  while (part.local[d] == 1) d++; // there is one: the piece is larger than an element
-  int64_t end = part.offset[d] + part.local[d], row = elements / part.local[d] * size;
-  int64_t rows = row < STAGING ? STAGING / row : 1;
-  for (; part.offset[d] < end && !code; part.offset[d] += rows) {
-    part.local[d] = rows < end - part.offset[d] ? rows : end - part.offset[d];
-    code = stream_strided(w, t, part, staging, error);
-  }
-  return code;
-}
-
 static int stream_piece(SafetensorsWriter *w, const CheckpointTensor *t, Error *error) {
-  Box box = checkpoint_box(t);
-  int64_t elements = box_elements(&box);
-  if (!elements) return PLAIT_OK;
-  if (is_contiguous(t)) return safetensors_write_data(w, t->data, (size_t)elements * dtype_size(t->dtype), error);
+  int64_t size = (int64_t)dtype_size(t->dtype), stride[BOX_MAX_RANK], elements;
+  BoxPieces pieces = {.whole = checkpoint_box(t), .most = STAGING / size};
+  int code = PLAIT_OK;
+  if (!(elements = box_elements(&pieces.whole))) return PLAIT_OK;
+  if (is_contiguous(t)) return safetensors_write_data(w, t->data, (size_t)(elements * size), error);
   char *staging = xcalloc(STAGING, 1);
-  int code = stream_strided(w, t, box, staging, error);
+  while (!code && box_next_piece(&pieces)) {
+    box_strides(&pieces.piece, stride);
+    checkpoint_tensor_get(t, &pieces.piece, staging, &pieces.piece, stride, t->dtype);
+    code = safetensors_write_data(w, staging, (size_t)(box_elements(&pieces.piece) * size), error);
+  }
   free(staging);
   return code;
 }

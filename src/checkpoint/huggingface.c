@@ -301,24 +301,21 @@ static int64_t strides_in(const HuggingfaceView *v, int rank, const int64_t *dim
 
 static int load_one(const Safetensors *file, const ModelConfig *c, const CheckpointTensor *w, Error *error) {
   HuggingfaceView v;
-  int64_t stride[BOX_MAX_RANK], target_stride[BOX_MAX_RANK];
+  int64_t stride[BOX_MAX_RANK];
   if (huggingface_view(c, w->name, &v))
     return error_set(error, PLAIT_FAILED, "%s: a %s model has no parameter %s", file->files[0].path, model_family_name(c->family), w->name);
   const SafetensorsEntry *e = find_tensor(file, c, v.tensor);
   Box whole = {.rank = w->rank}, part = {.rank = w->rank};
-  int strided = 0;
   for (int d = 0; d < w->rank; d++) {
     whole.local[d] = w->global[d];
     part.offset[d] = w->offset[d];
     part.local[d] = w->local[d];
-    strided |= w->stride[d] != 0;
   }
   int64_t first = strides_in(&v, w->rank, w->global, stride);
   if (first < 0 || !box_inside(&part, w->global) || !dtype_is_float(w->dtype))
     return error_set(error, PLAIT_FAILED, "%s: the shape or dtype of %s here is not what the config says", file->files[0].path, w->name);
-  box_strides(&part, target_stride);
   const char *source = (const char *)e->data + first * (int64_t)dtype_size((Dtype)e->dtype);
-  box_copy(&part, w->data, &part, strided ? w->stride : target_stride, w->dtype, source, &whole, stride, (Dtype)e->dtype);
+  checkpoint_tensor_put(w, &part, source, &whole, stride, (Dtype)e->dtype);
   return PLAIT_OK;
 }
 

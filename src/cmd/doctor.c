@@ -1,5 +1,5 @@
 // plait doctor: what this machine and this build have, what each missing part would enable, and how to get it.
-#include "backend/cpu/cpu.h"
+#include "device/cpu/cpu.h"
 #include "base/control_group.h"
 #include "base/file.h"
 #include "base/memory_usage.h"

@@ -1,5 +1,5 @@
 // The command plait: finds the subcommand in commands.def and calls it.
-#include "backend/cpu/cpu.h"
+#include "device/cpu/cpu.h"
 #include "base/file.h"
 #include "base/map_guard.h"
 #include "base/nearest.h"
@@ -62,6 +62,12 @@ static int finish(int status) {
 }
 
 // A wish that cannot be granted is said; one that means nothing ends the command. The doctor tells in his own way.
+static int check_space(void) {
+  if (device_space_is_far() >= 0) return 0;
+  fprintf(stderr, "plait: PLAIT_SPACE is \"%.40s\"; allowed: host, and far for tests\n", getenv("PLAIT_SPACE"));
+  return 2;
+}
+
 static int check_simd(const Command *command) {
   char text[160];
   CpuWish wish = command->run == cmd_doctor ? CPU_WISH_FINE : cpu_simd_wish(text, sizeof text);
@@ -80,6 +86,7 @@ int main(int argc, char **argv) {
   const Command *command = find(name);
   map_guard_install(); // here, not in the library: an application's signals are its own
   int status = command ? check_simd(command) : 0;
+  if (!status) status = check_space();
   if (status) return status;
   return command ? finish(command->run(argc - 1, argv + 1)) : unknown(name);
 }

@@ -135,7 +135,7 @@ static int load(const ModelSource *s, const CheckpointTensor *wanted, int count,
                        : huggingface_load(s->path, &s->config, wanted, count, error);
 }
 
-int model_source_load(const ModelSource *source, const State *state, Error *error) {
+int model_source_load(const ModelSource *source, State *state, Error *error) {
   CheckpointTensor *wanted;
   int count = state_tensors(state, 1u << VARIABLE_PARAMETER, &wanted);
   int code = load(source, wanted, count, error);

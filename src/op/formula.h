@@ -1,4 +1,4 @@
-// Scalar formulas that reference kernels and backends share: activations, rope frequencies, dropout masks.
+// Scalar formulas that reference kernels and devices share: activations, rope frequencies, dropout masks.
 #pragma once
 #include "base/philox.h"
 #include "op/attributes.h"

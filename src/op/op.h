@@ -1,7 +1,6 @@
 // What an op is: shape rule, gradient, factor rule, cost and reference kernel, all in its own file src/op/<op>.c.
 #pragma once
 #include "base/philox.h"
-#include "base/team.h"
 #include "graph/graph.h"
 #include "op/attributes.h"
 
@@ -49,6 +48,8 @@ typedef struct Operand {
   IndexMap map[MAX_RANK];
 } Operand;
 
+typedef struct DeviceQueue DeviceQueue;
+
 typedef struct KernelCall {
   int ninput, noutput;
   const Operand *input;
@@ -58,7 +59,8 @@ typedef struct KernelCall {
   const CallParameters *parameters;
   void *workspace;       // 64-byte aligned, `workspace_size` bytes as the kernel's workspace function asked
   size_t workspace_size;
-  Team *team;            // the rank's threads; results must not depend on their number
+  DeviceQueue *queue;    // in which it runs (device/device.h); NULL: at once, in the calling thread. Results must not depend on
+                         // the number of threads that a device has
 } KernelCall;
 typedef void (*Kernel)(const KernelCall *call);
 
@@ -107,7 +109,7 @@ typedef struct OpDef {
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
-  int communicates;  // done by the comm layer, not by a backend. Of these:
+  int communicates;  // done by the comm layer, not by a device. Of these:
   int rooted;        // between one rank of the group, CommAttr.root, and all
   int reduces;       // its result is a sum, or maximum, over the ranks
   int gathers;       // CommAttr.dim is whole in its output and sharded in its input

@@ -14,6 +14,7 @@
 
 typedef struct Fuse {
   const Graph *g;
+  unsigned fuses; // of the device
   int *readers;  // per tensor
   int *replaced; // per tensor: the tensor that its readers take instead
   int *made;     // per tensor: the tensor that its maker makes instead
@@ -39,7 +40,7 @@ static void join_accumulate(Fuse *f, int id) {
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer, variable = graph_tensor(f->g, n->output[0])->variable;
   if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
   Node m = f->g->node.data[producer];
-  if (!op_def(m.op)->accumulate || m.region != n->region || m.phase != n->phase) return;
+  if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region || m.phase != n->phase) return;
   int k = op_def(m.op)->accumulate(&m);
   if (k < 0 || m.output[k] != x) return;
   for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
@@ -69,7 +70,7 @@ static void join_bias(Fuse *f, int id) {
   const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
   if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
   Node m = f->g->node.data[x->producer];
-  if (f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
+  if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
   if (m.region != n->region || m.phase != n->phase) return;
   int k = op_def(m.op)->bias(&m);
   if (k < 0 || m.output[k] != n->input[0]) return;
@@ -200,7 +201,7 @@ static void reduce_in_place(Graph *h) {
 
 int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
-  Fuse f = {.g = g};
+  Fuse f = {.g = g, .fuses = o->device->fuses};
   f.readers = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.made = xcalloc((size_t)g->tensor.count, sizeof(int));

@@ -1,6 +1,6 @@
 // Passes, Graph → Graph. All have one signature; passes.def lists them in the order in which they run. Between them graph_verify holds.
 #pragma once
-#include "graph/graph.h"
+#include "device/device.h"
 #include "pass/parallel.h"
 
 // What the BEGIN and END regions of a training step do.
@@ -21,6 +21,7 @@ typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL
 
 typedef struct CompileOptions {
   int mode;              // ModelMode
+  const Device *device;  // passes read its description only
   int64_t micro_samples; // sequences of a microbatch over all data ranks
   int64_t step_samples;  // sequences of a step (global batch)
   int64_t seq;

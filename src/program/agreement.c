@@ -23,7 +23,9 @@ struct Agreement {
   Log *log;
   Vec(Item) item;
   uint64_t *box;  // (items × ranks) which part each rank holds; 0: none
+  char *piece;    // (HASH_AT_ONCE elements of any dtype) of a Variable
 };
+enum { HASH_AT_ONCE = 1 << 15 };
 
 static uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = (a ^ b) * 0x9e3779b97f4a7c15;
@@ -70,6 +72,7 @@ Agreement *agreement_create(const Program *p, const State *state, PlaitComm *wor
   graph_groups(p->graph, &a->group);
   a->logs = a->group.count + 4 * a->pp;
   a->log = xcalloc((size_t)a->logs, sizeof *a->log);
+  a->piece = xcalloc(HASH_AT_ONCE, sizeof(double));
   find_items(a);
   return a;
 }
@@ -81,6 +84,7 @@ void agreement_destroy(Agreement *a) {
   free(a->log);
   vec_free(&a->group);
   free(a->box);
+  free(a->piece);
   free(a);
 }
 
@@ -222,27 +226,15 @@ static uint64_t hash_bytes(const char *data, size_t bytes) {
   return mix(h, word);
 }
 
-// Of what exists globally: padding may hold anything.
+// Of what exists globally: padding may hold anything. Ranks that hold the same box go through the same pieces.
 static uint64_t hash_item(const Agreement *a, const Item *item) {
-  const Variable *v = &a->p->graph->variable.data[item->variable];
-  const char *data = state_variable(a->state, item->variable, item->copy);
-  if (!data) return 0;
-  const Placement *placement = placement_of(v, item->copy);
-  size_t size = dtype_size(item->copy < 0 ? v->dtype : v->copy[item->copy].dtype);
-  IndexMap map[MAX_RANK];
-  int64_t index[MAX_RANK] = {0}, rows = 1;
-  int last = v->shape.rank - 1;
-  for (int d = 0; d <= last; d++) {
-    map[d] = axis_list_map(&a->p->mesh, &placement->dim[d], v->shape.size[d], a->rank);
-    if (d < last) rows *= map[d].valid;
-  }
-  if (last < 0) return hash_bytes(data, size);
+  BoxPieces pieces = {.most = HASH_AT_ONCE};
+  size_t size = dtype_size(state_dtype(a->state, item->variable, item->copy));
   uint64_t h = 1;
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t at = 0;
-    for (int d = 0; d <= last; d++) at = at * map[d].local + index[d];
-    h = mix(h, hash_bytes(data + (size_t)at * size, (size_t)map[last].valid * size));
-    for (int d = last - 1; d >= 0 && ++index[d] == map[d].valid; d--) index[d] = 0;
+  if (!state_box(a->state, item->variable, item->copy, &pieces.whole)) return 0;
+  while (box_next_piece(&pieces)) {
+    state_read(a->state, item->variable, item->copy, &pieces.piece, a->piece);
+    h = mix(h, hash_bytes(a->piece, (size_t)box_elements(&pieces.piece) * size));
   }
   return h;
 }

@@ -11,7 +11,7 @@ int64_t tensor_local_elements(const Tensor *t) {
   return n;
 }
 
-int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
+static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
   const Graph *g = b->program->graph;
   for (int i = 0; i < g->input.count; i++) {
     const GraphInput *in = &g->input.data[i];
@@ -23,24 +23,44 @@ int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
   return PLAIT_OK;
 }
 
-char *binding_pointer(const Binding *b, int tensor, int microbatch) {
+// The copies have a queue of their own; kernels come after them.
+static void copy_inputs(Binding *b) {
+  const Program *p = b->program;
+  for (int i = 0; i < p->graph->input.count; i++) {
+    int microbatches;
+    int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
+    char *to = b->state->work + program_input_offset(p) + p->input_offset[i];
+    const char *from = b->input[i].base;
+    for (int m = 0; m < microbatches && from; m++) device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, from + m * b->input[i].stride, bytes);
+    b->input[i] = (StepInput){from ? to : NULL, stride};
+  }
+  UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
+}
+
+int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
+  int code = find_inputs(b, given, error);
+  if (!code && !b->program->device->space.host_reads) copy_inputs(b);
+  return code;
+}
+
+char *binding_address(const Binding *b, int tensor, int microbatch) {
   const Program *p = b->program, *owner = b->state->program;
   const Place *place = &p->place[tensor];
   const Tensor *t = graph_tensor(p->graph, tensor);
-  switch (place->space) {
-  case SPACE_VARIABLE: {
+  switch (place->area) {
+  case AREA_VARIABLE: {
     int v = b->variable[t->variable];
     return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
   }
-  case SPACE_INPUT: return (char *)(uintptr_t)b->input[t->input].base + microbatch * b->input[t->input].stride;
-  case SPACE_SLOT:
-  case SPACE_STAGING: {
-    const Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
+  case AREA_INPUT: return (char *)(uintptr_t)b->input[t->input].base + microbatch * b->input[t->input].stride;
+  case AREA_SLOT:
+  case AREA_STAGING: {
+    const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
     return b->state->work + ring->offset + microbatch % ring->count * ring->bytes + place->offset;
   }
-  case SPACE_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
-  case SPACE_WORK: return b->state->work + program_work_offset(p) + place->offset;
-  case SPACE_NONE: break;
+  case AREA_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
+  case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
+  case AREA_NONE: break;
   }
   return NULL;
 }
@@ -68,7 +88,7 @@ void graph_groups(const Graph *g, GroupList *groups) {
   }
 }
 
-// Every rank goes through all groups in the same order, and makes those that it is in.
+// Every rank goes through all groups in the same order, and makes those that it is in; without a world none.
 static int create_groups(Binding *b, PlaitComm *world, Error *error) {
   const Mesh *mesh = &b->program->mesh;
   int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_axis(mesh, "pp");
@@ -77,9 +97,9 @@ static int create_groups(Binding *b, PlaitComm *world, Error *error) {
     Group *group = &b->group.data[i];
     int member = !group->coordinates || group->coordinates >> mesh_coordinate(mesh, rank, pp) & 1;
     int count = mesh_group(mesh, rank, group->axes, group->coordinates, ranks);
-    if (member) code = plait_comm_create(world, ranks, count, &group->comm, error);
+    if (member && world) code = plait_comm_create(world, ranks, count, &group->comm, error);
   }
-  for (int direction = 0; direction < 2 && !code && mesh->axis[pp].size > 1; direction++) {
+  for (int direction = 0; direction < 2 && !code && world && mesh->axis[pp].size > 1; direction++) {
     int count = mesh_group(mesh, rank, 1u << pp, 0, ranks);
     code = plait_comm_create(world, ranks, count, &b->pipe[direction], error);
   }
@@ -153,12 +173,22 @@ static void reserve_messages(Binding *b) {
       if ((n = in_flight_messages(p, forward, c))) comm_reserve_messages(b->pipe[forward], c, (size_t)n, (size_t)n);
 }
 
-static void bind_node(Binding *binding, const Node *n, Bound *b) {
+static int bind_kernel(Binding *binding, Bound *b, Error *error) {
+  const Program *p = binding->program;
+  const Device *device = binding->queue->device;
+  const Node *n = b->node;
+  DeviceKernel kernel;
+  int code = device_kernel(device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
+  b->call = (KernelCall){.ninput = b->ninput, .noutput = n->noutput, .input = b->input, .output = b->output, .attr = n->attr, .name = philox_name(n->name),
+                         .parameters = &binding->parameters, .queue = binding->queue, .workspace = binding->state->work + program_scratch_offset(p), .workspace_size = (size_t)p->scratch_bytes};
+  return code ? code : device->implementation->bind(device, &kernel, &b->call, &b->kernel, error);
+}
+
+static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Placement *owner = node_owner(p->graph, n);
   b->node = n;
   b->left_to_owner = owner && !placement_here(&p->mesh, owner, binding->state->rank);
-  b->name = philox_name(n->name);
   b->input = arena_array(&binding->arena, Operand, n->ninput + 1);
   b->output = arena_array(&binding->arena, Operand, n->noutput + 1);
   program_operands(p, n, binding->state->rank, b->input, b->output);
@@ -169,27 +199,24 @@ static void bind_node(Binding *binding, const Node *n, Bound *b) {
     tensor[b->ninput++] = n->input[k];
   }
   b->tensor = tensor;
-  if (op_def(n->op)->communicates) {
-    b->comm = binding->group.data[group_find(&binding->group, node_attr(n, CommAttr))].comm;
-    bind_pieces(binding, b);
-    if (b->comm) reserve_collective(b);
-    return;
-  }
-  const KernelEntry *entry = binding->backend->find(binding->backend, n->op, node_dtype(p->graph, n));
-  b->kernel = entry ? entry->kernel : op_def(n->op)->reference;
-  CHECK(b->kernel, "op %s has no kernel", op_name(n->op));
+  b->communicates = op_def(n->op)->communicates;
+  if (!b->communicates) return bind_kernel(binding, b, error);
+  b->comm = binding->group.data[group_find(&binding->group, node_attr(n, CommAttr))].comm;
+  bind_pieces(binding, b);
+  if (b->comm) reserve_collective(b);
+  return PLAIT_OK;
 }
 
-static BoundBody bind_body(Binding *binding, const Body *body) {
-  BoundBody b = {body->count, arena_array(&binding->arena, Bound, body->count + 1)};
-  for (int i = 0; i < body->count; i++) {
-    bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b.bound[i]);
-    b.bound[i].until = body->instruction[i].wait;
-    if (!b.bound[i].until) continue;
-    b.bound[i].next_due = b.bound[b.bound[i].until].due;
-    b.bound[b.bound[i].until].due = i + 1;
+static int bind_body(Binding *binding, const Body *body, BoundBody *b, Error *error) {
+  *b = (BoundBody){body->count, arena_array(&binding->arena, Bound, body->count + 1)};
+  for (int i = 0, code; i < body->count; i++) {
+    if ((code = bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b->bound[i], error))) return code;
+    b->bound[i].until = body->instruction[i].wait;
+    if (!b->bound[i].until) continue;
+    b->bound[i].next_due = b->bound[b->bound[i].until].due;
+    b->bound[b->bound[i].until].due = i + 1;
   }
-  return b;
+  return PLAIT_OK;
 }
 
 static int bind_variables(Binding *b, Error *error) {
@@ -205,19 +232,18 @@ static int bind_variables(Binding *b, Error *error) {
   return PLAIT_OK;
 }
 
-int binding_make(Binding *b, const Program *p, State *state, const Backend *backend, PlaitComm *world, Error *error) {
-  *b = (Binding){.program = p, .state = state, .backend = backend};
+int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
+  *b = (Binding){.program = p, .state = state, .queue = queue};
   b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   int code = bind_variables(b, error);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
-  if (code) return code;
-  b->begin = bind_body(b, &p->begin);
-  b->end = bind_body(b, &p->end);
+  if (!code) code = bind_body(b, &p->begin, &b->begin, error);
+  if (!code) code = bind_body(b, &p->end, &b->end, error);
   b->micro = arena_alloc(&b->arena, sizeof *b->micro * (size_t)p->graph->stages);
   for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) b->micro[s][phase] = bind_body(b, &p->micro[s][phase]);
-  reserve_messages(b);
-  return PLAIT_OK;
+    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = bind_body(b, &p->micro[s][phase], &b->micro[s][phase], error);
+  if (!code) reserve_messages(b);
+  return code;
 }
 
 void binding_free(Binding *b) {

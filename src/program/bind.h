@@ -5,15 +5,16 @@
 
 typedef struct Piece { int64_t send, recv, count; int input, output; } Piece; // byte offsets into operands; count in elements
 
-// An instruction. Its operands point at memory only while it runs: see binding_pointer.
+// An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
   int left_to_owner;      // another rank owns what it works on
-  Kernel kernel;          // NULL for a collective
+  int communicates;       // a collective; else the device computes it
+  DeviceBound kernel;
+  KernelCall call;        // of the kernel; its operands are these:
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
   Operand *input, *output;
-  uint64_t name;
   PlaitComm *comm;        // collectives
   int pieces;
   Piece *piece;
@@ -28,10 +29,10 @@ typedef struct Bound {
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
 
 // A set of ranks that collectives run over: those that differ in `axes`, along the pipeline axis only at `coordinates` (0: all).
-typedef struct Group { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it
+typedef struct Group { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it, or has no world
 typedef Vec(Group) GroupList;
 
-// Memory of a graph input for one step: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
+// Memory of a graph input for one step, the host's: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
 typedef struct StepInput { const void *base; int64_t stride; } StepInput;
 // What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
 typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
@@ -39,18 +40,20 @@ typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; 
 typedef struct Binding {
   const Program *program;
   State *state;
-  const Backend *backend;
+  DeviceQueue *queue;         // in which its kernels run
   int *variable;              // Variable of this graph → of the State's graph
-  StepInput *input;           // (graph inputs) of the step; by binding_inputs
+  StepInput *input;           // (graph inputs) of the step, as addresses of the device's; by binding_inputs
+  CallParameters parameters;  // of the call under way; kernels read them here
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;
 } Binding;
 
-// Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. Everything is
-// borrowed. binding_free releases what was made, also after an error.
-int binding_make(Binding *binding, const Program *program, State *state, const Backend *backend, PlaitComm *world, Error *error);
+// Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. world NULL: there is
+// nobody to communicate with, and the Program is bound but for that, to see what it takes. The queue is of the State's device. Everything
+// is borrowed. binding_free releases what was made, also after an error.
+int binding_make(Binding *binding, const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, Error *error);
 void binding_free(Binding *binding);
 
 // The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm NULL. The caller
@@ -58,9 +61,10 @@ void binding_free(Binding *binding);
 void graph_groups(const Graph *graph, GroupList *groups);
 int group_find(const GroupList *groups, const CommAttr *attr); // index of a collective's group
 
-// Finds every input of the graph among those given, for the next step. PLAIT_FAILED: one is not there.
+// Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the host's memory.
+// PLAIT_FAILED: one is not there.
 int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
-// Where a tensor's memory is for a microbatch; NULL where it has none here.
-char *binding_pointer(const Binding *binding, int tensor, int microbatch);
+// Where a tensor lies for a microbatch, as an address of the device's; NULL where it has no memory here.
+char *binding_address(const Binding *binding, int tensor, int microbatch);
 BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none
 int64_t tensor_local_elements(const Tensor *tensor);

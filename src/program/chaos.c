@@ -8,7 +8,8 @@
 
 struct Chaos {
   const Program *p;
-  char *work;
+  char *work;     // an address of the device's
+  DeviceQueue *queue;
   uint64_t state; // of the random numbers
   int *last;      // (nodes) first tensor that dies behind the node + 1; 0: none
   int *next;      // (tensors) the next of that list + 1
@@ -32,17 +33,17 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
       if (last[n->output[k]] && last[n->output[k]] < at + 1) last[n->output[k]] = at + 1;
   }
   for (int t = 0; t < g->tensor.count; t++) {
-    if (!last[t] || last[t] > body->count || c->p->place[t].space != SPACE_WORK) continue;
+    if (!last[t] || last[t] > body->count || c->p->place[t].area != AREA_WORK) continue;
     int node = body->instruction[last[t] - 1].node;
     c->next[t] = c->last[node];
     c->last[node] = t + 1;
   }
 }
 
-Chaos *chaos_create(const Program *p, char *work, uint64_t salt) {
+Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   if (!p->chaos) return NULL;
   Chaos *c = xcalloc(1, sizeof *c);
-  *c = (Chaos){.p = p, .work = work, .state = (p->chaos * 0x9e3779b97f4a7c15 ^ (salt + 1)) | 1};
+  *c = (Chaos){.p = p, .work = state->work, .queue = queue, .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
   int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last);
@@ -62,13 +63,13 @@ void chaos_destroy(Chaos *c) {
 }
 
 // All bits 1: NaN in every floating-point type.
-static void poison(char *at, int64_t bytes) {
-  if (bytes > 0) memset(at, 0xff, (size_t)bytes);
+static void poison(const Chaos *c, char *at, int64_t bytes) {
+  if (bytes > 0) device_fill(c->queue, at, 0xff, bytes);
 }
 
 static void poison_buffer(const Chaos *c, const WalkBuffer *b, int microbatch) {
   const Ring *ring = b->is_slot ? &c->p->slots[b->stage] : &c->p->staging[b->stage][b->phase];
-  if (ring->count) poison(c->work + ring->offset + microbatch % ring->count * ring->bytes, ring->bytes);
+  if (ring->count) poison(c, c->work + ring->offset + microbatch % ring->count * ring->bytes, ring->bytes);
 }
 
 static void delay(Chaos *c) {
@@ -82,7 +83,7 @@ static void delay(Chaos *c) {
 static void poison_dead(const Chaos *c, const Node *n) {
   for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
     const Tensor *x = graph_tensor(c->p->graph, t - 1);
-    poison(c->work + program_work_offset(c->p) + c->p->place[x->id].offset, x->allocated * (int64_t)dtype_size(x->dtype));
+    poison(c, c->work + program_work_offset(c->p) + c->p->place[x->id].offset, x->allocated * (int64_t)dtype_size(x->dtype));
   }
 }
 
@@ -91,10 +92,10 @@ static void see(void *self, const Observation *o) {
   const Program *p = c->p;
   char *work = c->work + program_work_offset(p);
   switch (o->event) {
-  case OBSERVE_STEP: poison(work - p->comm_bytes, p->comm_bytes); break;
+  case OBSERVE_STEP: poison(c, work - p->comm_bytes, p->comm_bytes); break;
   case OBSERVE_ENTER: poison_buffer(c, o->buffer, o->microbatch); break;
-  case OBSERVE_BODY: poison(work, p->work_bytes); break;
-  case OBSERVE_KERNEL: poison(c->work + program_scratch_offset(p), p->scratch_bytes); break;
+  case OBSERVE_BODY: poison(c, work, p->work_bytes); break;
+  case OBSERVE_KERNEL: poison(c, c->work + program_scratch_offset(p), p->scratch_bytes); break;
   case OBSERVE_COLLECTIVE:
   case OBSERVE_TRANSFER: delay(c); break;
   case OBSERVE_INSTRUCTION_END: poison_dead(c, o->node); break;

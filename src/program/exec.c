@@ -12,9 +12,8 @@ struct Executor {
   Binding binding;
   const Program *program;
   State *state;
-  Team *team;
+  DeviceQueue *queue;         // of its kernels
   PlaitComm *world;
-  CallParameters parameters;
   int64_t microbatch_samples; // over all data ranks
   Walk *walk;
   PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
@@ -30,7 +29,7 @@ struct Executor {
 
 static double now(void) { return trace_clock(); }
 
-const void *executor_tensor(const Executor *e, int tensor) { return binding_pointer(&e->binding, tensor, 0); }
+int64_t executor_host_bytes(const Executor *e) { return (int64_t)e->binding.arena.total; }
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
 double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
 int executor_most_in_flight(const Executor *e, int stage) { return e->most_in_flight[stage]; }
@@ -75,7 +74,7 @@ static void find_microbatch_samples(Executor *e) {
 
 // Memory for all that will be under way is taken here: nothing is allocated later.
 static int make_stream(Executor *e, Error *error) {
-  int calls = in_flight_collectives(e->program), code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
+  int calls = e->world ? in_flight_collectives(e->program) : 0, code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
   if (!e->stream) return code;
   stream_set_chaos(e->stream, e->program->chaos);
   stream_borrow_lists(e->stream); // those of Bound.buffer
@@ -83,11 +82,11 @@ static int make_stream(Executor *e, Error *error) {
   return code;
 }
 
-int executor_create(const Program *p, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
-                    Executor **out, Error *error) {
+int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
-  *e = (Executor){.program = p, .state = state, .team = team, .world = world, .parameters = {.seed = seed}};
-  int code = binding_make(&e->binding, p, state, backend, world, error);
+  *e = (Executor){.program = p, .state = state, .queue = queue, .world = world};
+  int code = binding_make(&e->binding, p, state, queue, world, error);
+  e->binding.parameters.seed = seed;
   if (!code) code = make_stream(e, error);
   if (code) {
     executor_destroy(e);
@@ -100,7 +99,7 @@ int executor_create(const Program *p, State *state, const Backend *backend, Team
   e->sent = arena_array(arena, PlaitEvent, p->actions.count + 1);
   e->in_flight = arena_array(arena, int, p->graph->stages);
   e->most_in_flight = arena_array(arena, int, p->graph->stages);
-  e->chaos = chaos_create(p, state->work, (uint64_t)state->rank);
+  e->chaos = chaos_create(p, state, queue);
   executor_observe(e, OBSERVER_CHAOS, e->chaos);
   *out = e;
   return PLAIT_OK;
@@ -117,11 +116,15 @@ void executor_destroy(Executor *e) {
 
 // Collectives -------------------------------------------------------------------------------------------------------
 
-// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
-static int call_collective(Bound *b, PlaitStream *stream, PlaitEvent *done) {
+// Calls a collective on the buffers as they are bound now; with a stream it only starts there. Communicators work on the host's
+// threads: what kernels are to write before has been waited for. (One of the device's own, as NCCL's, would follow the queue instead.)
+static int call_collective(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  const Device *device = e->queue->device;
+  device_drain(e->queue);
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
-    b->buffer[i] = (PlaitBuffer){(char *)b->input[p->input].data + p->send, (char *)b->output[p->output].data + p->recv, (size_t)p->count};
+    b->buffer[i] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
+                                 device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)p->count};
   }
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
@@ -143,7 +146,7 @@ static int comm_failed(const Executor *e, const Bound *b) {
 static void announce_collective(const Executor *e, const Bound *b) {
   int64_t elements = 0;
   for (int i = 0; i < b->pieces && e->observed & OBSERVES(COLLECTIVE); i++) elements += b->piece[i].count;
-  OBSERVE(e, COLLECTIVE, .node = b->node, .microbatch = (int)e->parameters.microbatch, .elements = elements);
+  OBSERVE(e, COLLECTIVE, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .elements = elements);
 }
 
 // On the communication stream: until wait_collective.
@@ -151,7 +154,7 @@ static int start_collective(Executor *e, Bound *b) {
   b->started = 1;
   b->issued = now();
   announce_collective(e, b);
-  return call_collective(b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
+  return call_collective(e, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
@@ -168,15 +171,15 @@ static int wait_collective(Executor *e, Bound *b) {
 static int run_collective(Executor *e, Bound *b) {
   if (fault_drops(b->node, b->piece[0].count)) { // left with what it had
     for (int i = 0; i < b->pieces; i++)
-      memmove((char *)b->output[b->piece[i].output].data + b->piece[i].recv, (char *)b->input[b->piece[i].input].data + b->piece[i].send,
-              (size_t)b->piece[i].count * dtype_size(b->input[0].dtype));
+      device_copy(e->queue, DEVICE_WITHIN, (char *)b->output[b->piece[i].output].data + b->piece[i].recv,
+                  (char *)b->input[b->piece[i].input].data + b->piece[i].send, b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
     return PLAIT_OK;
   }
   if (b->started) return wait_collective(e, b);
   if (b->until && !e->synchronous) return start_collective(e, b);
   announce_collective(e, b);
   double start = now();
-  int code = call_collective(b, NULL, NULL);
+  int code = call_collective(e, b, NULL, NULL);
   e->comm_seconds += now() - start;
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
@@ -192,23 +195,20 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 // Bodies ------------------------------------------------------------------------------------------------------------
 
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
-  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_pointer(&e->binding, b->tensor[k], microbatch);
-  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_pointer(&e->binding, b->node->output[k], microbatch);
+  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
+  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
 }
 
 static void run_kernel(Executor *e, Bound *b) {
-  KernelCall call = {.ninput = b->ninput, .noutput = b->node->noutput, .input = b->input, .output = b->output, .attr = b->node->attr,
-                     .name = b->name, .parameters = &e->parameters, .workspace = e->state->work + program_scratch_offset(e->program),
-                     .workspace_size = (size_t)e->program->scratch_bytes, .team = e->team};
   OBSERVE(e, KERNEL, .node = b->node);
-  b->kernel(&call);
+  device_run(e->queue, &b->kernel, &b->call);
 }
 
 // Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
 static void leave_to_owner(const Executor *e, const Bound *b) {
   for (int k = 0; k < b->node->noutput; k++)
     if (FAULT(owner_is_not_alone, !graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes, 0))
-      memset(b->output[k].data, 0, (size_t)operand_elements(&b->output[k]) * dtype_size(b->output[k].dtype));
+      device_fill(e->queue, b->output[k].data, 0, operand_elements(&b->output[k]) * (int64_t)dtype_size(b->output[k].dtype));
 }
 
 static int run_instruction(Executor *e, Bound *b, int microbatch) {
@@ -216,19 +216,19 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   point_operands(e, b, microbatch);
   OBSERVE(e, INSTRUCTION, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner);
   if (b->left_to_owner) leave_to_owner(e, b);
-  else if (b->kernel) run_kernel(e, b);
-  else code = run_collective(e, b);
+  else if (b->communicates) code = run_collective(e, b);
+  else run_kernel(e, b);
   if (code) return code;
   OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner, .input = b->input, .output = b->output,
-          .tensor = b->tensor, .ninput = b->ninput);
+          .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
   return PLAIT_OK;
 }
 
 // Instructions [from, to) of a body; to 0: all.
 static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
-  e->parameters.microbatch = a->microbatch;
-  e->parameters.sample_base = FAULT(address_of_microbatch, a->microbatch * e->microbatch_samples, 0);
+  e->binding.parameters.microbatch = a->microbatch;
+  e->binding.parameters.sample_base = FAULT(address_of_microbatch, a->microbatch * e->microbatch_samples, 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);
   for (int i = a->from; i < end && !code; i++) {
     Bound *b = &body->bound[i];
@@ -254,12 +254,13 @@ static int run_reduce(Executor *e, const Action *a) {
 
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
-  char *data = binding_pointer(&e->binding, a->tensor, a->microbatch);
+  char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
   PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(t)};
   int send = a->kind == ACTION_SEND, peer = a->peer % e->program->schedule->coordinates, direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
+  UNLESS_FAULT(message_comes_before_kernels) device_drain(e->queue);
   if (send) {
     code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[a - e->program->actions.data]);
   } else {
@@ -308,12 +309,14 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *er
   Error unread = {0};
   int code = binding_inputs(&e->binding, inputs, error);
   if (code) return code;
-  e->parameters.step = step;
+  CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run", e->program->mesh.ranks);
+  e->binding.parameters.step = step;
   e->error = error ? error : &unread;
   memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
   OBSERVE(e, STEP, .microbatch = 0);
   walk_rewind(e->walk);
   code = walk_run(e->walk, visit, e);
+  device_drain(e->queue);
   e->error = NULL;
   return code;
 }

@@ -5,10 +5,10 @@
 
 typedef struct Executor Executor;
 
-// Binds a Program to a rank (program/bind.h), and makes the stream for its collectives in flight. Collective over all ranks of `world`
-// when the mesh has more than one (all create their executors in the same order). Everything is borrowed. team may be NULL.
-int executor_create(const Program *program, State *state, const Backend *backend, Team *team, PlaitComm *world, uint64_t seed,
-                    Executor **out, Error *error);
+// Binds a Program to a rank (program/bind.h), whose kernels run in `queue`, and makes the stream for its collectives in flight.
+// Collective over all ranks of `world` when the mesh has more than one (all create their executors in the same order). Everything is
+// borrowed. world NULL with such a mesh: it can be looked at, but not run.
+int executor_create(const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error);
 void executor_destroy(Executor *e);
 
 // Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given is an error.
@@ -21,5 +21,5 @@ double executor_stalled_seconds(const Executor *e);
 void executor_observe(Executor *e, ObserverKind kind, void *self);
 // The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is right.
 int executor_most_in_flight(const Executor *e, int stage);
-// The memory of a tensor after a run (slot 0); for tests and for reading logits.
-const void *executor_tensor(const Executor *e, int tensor);
+// Bytes of the host that binding took: instructions, operands, buffers of collectives.
+int64_t executor_host_bytes(const Executor *e);

@@ -5,11 +5,11 @@
 
 // All ones in the exponent.
 #define SCAN(type, mask)                                                                                                \
-  for (const type *p = x->data; i < n; i++)                                                                            \
+  for (const type *p = data; i < n; i++)                                                                               \
     if ((p[i] & (mask)) == (mask)) break;
 
-static int64_t next_not(const Operand *x, int64_t i, int64_t n) {
-  switch (x->dtype) {
+static int64_t next_not(const void *data, Dtype dtype, int64_t i, int64_t n) {
+  switch (dtype) {
   case DTYPE_F64: SCAN(uint64_t, 0x7ff0000000000000u) break;
   case DTYPE_F32: SCAN(uint32_t, 0x7f800000u) break;
   case DTYPE_BF16: SCAN(uint16_t, 0x7f80u) break;
@@ -19,23 +19,39 @@ static int64_t next_not(const Operand *x, int64_t i, int64_t n) {
   return i;
 }
 
-int64_t finite_first_not(const Operand *x, int minus) {
-  int64_t n = x->data ? operand_elements(x) : 0;
-  for (int64_t i = next_not(x, 0, n); i < n; i = next_not(x, i + 1, n))
-    if (operand_valid(x, i) && !(minus && operand_load(x, i) < 0)) return i;
+// Among `count` elements of x, from index `from` on, of which `data` is a copy.
+static int64_t first_in_piece(const Operand *x, const void *data, int64_t from, int64_t count, int minus, double *value) {
+  for (int64_t i = next_not(data, x->dtype, 0, count); i < count; i = next_not(data, x->dtype, i + 1, count)) {
+    *value = dtype_load(data, x->dtype, i);
+    if (operand_valid(x, from + i) && !(minus && *value < 0)) return from + i;
+  }
   return -1;
+}
+
+int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double *value) {
+  enum { AT_ONCE = 1 << 12 };
+  double piece[AT_ONCE]; // room for elements of any dtype
+  int64_t n = x->data && dtype_is_float(x->dtype) ? operand_elements(x) : 0, size = (int64_t)dtype_size(x->dtype), found = -1;
+  if (!queue) return first_in_piece(x, x->data, 0, n, minus, value);
+  for (int64_t from = 0; from < n && found < 0; from += AT_ONCE) {
+    int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
+    device_copy(queue, DEVICE_TO_HOST, piece, (const char *)x->data + from * size, count * size);
+    device_drain(queue);
+    found = first_in_piece(x, piece, from, count, minus, value);
+  }
+  return found;
 }
 
 static void look(NonFinite *first, const Graph *g, const Observation *o) {
   const Node *n = o->node;
   for (int k = 0; k < n->noutput && !first->found; k++) {
-    int64_t at = finite_first_not(&o->output[k], op_def(n->op)->minus_infinity);
-    if (at < 0) continue;
-    *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? o->microbatch : 0, -1, operand_load(&o->output[k], at)};
+    double value;
+    if (finite_first_not(o->queue, &o->output[k], op_def(n->op)->minus_infinity, &value) < 0) continue;
+    *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? o->microbatch : 0, -1, value};
     // An update in place reads what it has just written; then the maker of that value was met before.
     for (int i = 0; i < o->ninput && first->variable < 0; i++) {
       const Tensor *t = o->tensor[i] < 0 ? NULL : graph_tensor(g, o->tensor[i]);
-      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(&o->input[i], 0) >= 0)
+      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(o->queue, &o->input[i], 0, &value) >= 0)
         first->variable = t->variable;
     }
   }

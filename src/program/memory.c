@@ -7,8 +7,8 @@
 
 int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
-static int64_t tensor_bytes(const Tensor *t) {
-  return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), BUFFER_ALIGNMENT);
+static int64_t tensor_bytes(const Program *p, const Tensor *t) {
+  return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
 }
 
 static int64_t *category(MemoryPlan *m, VariableKind kind) {
@@ -21,11 +21,11 @@ static int64_t *category(MemoryPlan *m, VariableKind kind) {
 // Of one owner, or of what all ranks have: bytes so far, and of which kinds.
 typedef struct Share { int64_t bytes; MemoryPlan kinds; } Share;
 
-static void place_storage(const Mesh *mesh, const Placement *p, uint32_t axes, int64_t from, int64_t bytes, VariableKind kind, Share *share, int64_t *offset) {
-  if (p->owner_axes != axes) return;
-  CHECK(p->owner >= 0 && p->owner < mesh_size(mesh, axes));
-  Share *s = &share[axes ? p->owner : 0];
-  bytes = round_up(bytes, BUFFER_ALIGNMENT);
+static void place_storage(const Program *p, const Placement *at, uint32_t axes, int64_t from, int64_t bytes, VariableKind kind, Share *share, int64_t *offset) {
+  if (at->owner_axes != axes) return;
+  CHECK(at->owner >= 0 && at->owner < mesh_size(&p->mesh, axes));
+  Share *s = &share[axes ? at->owner : 0];
+  bytes = round_up(bytes, p->device->space.alignment);
   *offset = from + s->bytes;
   s->bytes += bytes;
   *category(&s->kinds, kind) += bytes;
@@ -41,9 +41,9 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, v->stages)) continue;
-    place_storage(&p->mesh, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
+    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
-      place_storage(&p->mesh, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
+      place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
   }
   for (int i = 1; i < owners; i++) {
     if (share[i].bytes > most->bytes) most = &share[i];
@@ -116,9 +116,9 @@ void memory_place_reduced(Program *p) {
     if (a->kind != ACTION_REDUCE) continue;
     const Node *n = &p->graph->node.data[a->node];
     for (int k = 0; k < n->noutput; k++) {
-      if (p->place[n->output[k]].space != SPACE_WORK) continue;
-      p->place[n->output[k]] = (Place){.space = SPACE_COMM, .offset = p->comm_bytes};
-      p->comm_bytes += tensor_bytes(graph_tensor(p->graph, n->output[k]));
+      if (p->place[n->output[k]].area != AREA_WORK) continue;
+      p->place[n->output[k]] = (Place){.area = AREA_COMM, .offset = p->comm_bytes};
+      p->comm_bytes += tensor_bytes(p, graph_tensor(p->graph, n->output[k]));
     }
   }
 }
@@ -130,9 +130,9 @@ void memory_place_body(Program *p, const Body *body) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     for (int k = 0; k < n->noutput + n->ninput; k++) {
       int t = k < n->noutput ? n->output[k] : n->input[k - n->noutput];
-      if (t < 0 || p->place[t].space != SPACE_WORK) continue;
+      if (t < 0 || p->place[t].area != AREA_WORK) continue;
       if (!index[t]) {
-        vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(graph_tensor(p->graph, t)), .first = i, .last = i});
+        vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life.count;
       }
       int last = FAULT(memory_dies_too_early, instruction_end(body, i), k < n->noutput ? instruction_end(body, i) : 0);
@@ -146,8 +146,8 @@ void memory_place_body(Program *p, const Body *body) {
   vec_free(&life);
 }
 
-static void hold(Program *p, int tensor, Space space, int stage, Phase phase) {
-  if (p->place[tensor].space == SPACE_WORK) p->place[tensor] = (Place){space, stage, phase, 0};
+static void hold(Program *p, int tensor, Area area, int stage, Phase phase) {
+  if (p->place[tensor].area == AREA_WORK) p->place[tensor] = (Place){area, stage, phase, 0};
 }
 
 // What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate read in
@@ -163,14 +163,14 @@ static void mark_slots(Program *p, int stage) {
         const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
         if (!t || t->producer < 0) continue;
         const Node *maker = &g->node.data[t->producer];
-        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, SPACE_SLOT, maker->stage, PHASE_FORWARD);
+        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, AREA_SLOT, maker->stage, PHASE_FORWARD);
       }
     }
     const CrossingList *lists[] = {&s->send, &s->receive};
     for (int l = 0; l < 2; l++)
       for (int i = 0; i < lists[l]->count; i++) {
         const Crossing *c = &lists[l]->data[i];
-        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? SPACE_SLOT : SPACE_STAGING, stage, (Phase)phase);
+        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? AREA_SLOT : AREA_STAGING, stage, (Phase)phase);
       }
   }
 }
@@ -189,16 +189,16 @@ void memory_place_tensors(Program *p) {
   p->staging = arena_alloc(&p->arena, sizeof *p->staging * (size_t)g->stages);
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
-    p->place[i].space = t->variable >= 0 ? SPACE_VARIABLE : t->input >= 0 ? SPACE_INPUT : SPACE_WORK;
+    p->place[i].area = t->variable >= 0 ? AREA_VARIABLE : t->input >= 0 ? AREA_INPUT : AREA_WORK;
     if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
   for (int s = p->coordinate; s < g->stages; s += coordinates) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
     Place *place = &p->place[i];
-    if (place->space != SPACE_SLOT && place->space != SPACE_STAGING) continue;
-    Ring *ring = place->space == SPACE_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
+    if (place->area != AREA_SLOT && place->area != AREA_STAGING) continue;
+    Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
     place->offset = FAULT(memory_overlaps_slots, ring->bytes, ring->bytes / 2);
-    ring->bytes += tensor_bytes(&g->tensor.data[i]);
+    ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
   for (int s = p->coordinate; s < g->stages; s += coordinates) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
@@ -206,10 +206,22 @@ void memory_place_tensors(Program *p) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
 }
 
+void memory_place_inputs(Program *p) {
+  const Graph *g = p->graph;
+  if (p->device->space.host_reads) return;
+  p->input_offset = arena_array(&p->arena, int64_t, g->input.count + 1);
+  for (int i = 0; i < g->input.count; i++) {
+    int microbatches;
+    int64_t bytes = round_up(program_input_bytes(p, i, &microbatches), p->device->space.alignment);
+    p->input_offset[i] = p->input_bytes;
+    p->input_bytes += bytes * microbatches;
+  }
+}
+
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
   m->activations = p->slot_bytes;
   m->communication = p->staging_bytes + p->comm_bytes;
-  m->workspace = p->work_bytes + p->scratch_bytes;
+  m->workspace = p->work_bytes + p->scratch_bytes + p->input_bytes;
   m->total = p->state_bytes + m->activations + m->communication + m->workspace;
 }

@@ -2,7 +2,7 @@
 // not finite. The executor knows none of them: it reports what it does, and each observer of observers.def sees the events that it
 // asked for. A new one is a file that defines an ObserverDef, and a line in observers.def.
 #pragma once
-#include "op/op.h"
+#include "device/device.h"
 #include "pipeline/walk.h"
 
 typedef enum ObserverEvent {
@@ -33,6 +33,7 @@ typedef struct Observation {
   const int *tensor;             // (ninput) the inputs' tensors; -1: absent
   int ninput;
   double issued;                 // LANDED: when it was issued, by trace_clock
+  DeviceQueue *queue;            // INSTRUCTION_END: in which it was put; what is read of its results goes through it
 } Observation;
 
 typedef struct ObserverDef {

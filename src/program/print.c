@@ -9,12 +9,12 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   const Tensor *t = graph_tensor(p->graph, tensor);
   const Place *place = &p->place[tensor];
   fprintf(out, " %%%d", tensor);
-  if (place->space == SPACE_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
-  if (place->space == SPACE_INPUT) fprintf(out, "=<%s>", t->name);
-  if (place->space == SPACE_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
-  if (place->space == SPACE_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
-  if (place->space == SPACE_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
-  if (place->space == SPACE_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
+  if (place->area == AREA_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
+  if (place->area == AREA_INPUT) fprintf(out, "=<%s>", t->name);
+  if (place->area == AREA_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
+  if (place->area == AREA_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
+  if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
+  if (place->area == AREA_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
   for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
   fputc(')', out);
@@ -41,6 +41,7 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
     print_group(p, n, out);
     for (int k = 0; k < n->ninput; k++) print_place(p, n->input[k], out);
     if (b->instruction[i].wait) fprintf(out, " until %d", b->instruction[i].wait);
+    if (program_by_reference(p, n)) fprintf(out, " (reference kernel)");
     fprintf(out, "   # %s\n", n->name);
   }
 }

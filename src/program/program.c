@@ -30,9 +30,8 @@ Dtype node_dtype(const Graph *g, const Node *n) {
 }
 
 // Rank 0's operands stand for every rank's: sizes are the same, only how much of a padded dim is valid differs.
-static int64_t scratch_of(const Program *p, const Node *n, const Backend *backend, int threads) {
-  const KernelEntry *kernel = op_def(n->op)->communicates ? NULL : backend->find(backend, n->op, node_dtype(p->graph, n));
-  if (!kernel || !kernel->workspace) return 0;
+static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *kernel, int threads) {
+  if (!kernel->workspace) return 0;
   Arena scratch = {0};
   Operand *input = arena_array(&scratch, Operand, n->ninput + 1), *output = arena_array(&scratch, Operand, n->noutput + 1);
   program_operands(p, n, 0, input, output);
@@ -42,21 +41,34 @@ static int64_t scratch_of(const Program *p, const Node *n, const Backend *backen
 }
 
 // A node whose terms live on several stages keeps those that live here; see stage.
-static Body make_body(Program *p, const Segment *s, const ProgramOptions *o) {
-  Body body = {.instruction = arena_array(&p->arena, Instruction, s->node.count + 1)};
+static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body *body, Error *error) {
+  body->instruction = arena_array(&p->arena, Instruction, s->node.count + 1);
   for (int i = 0; i < s->node.count; i++) {
     const Node *n = &p->graph->node.data[s->node.data[i]];
+    DeviceKernel kernel = {0};
     if (!mesh_runs_stages(&p->mesh, p->coordinate, n->stages)) continue;
-    int64_t scratch = scratch_of(p, n, o->backend, o->threads);
-    body.instruction[body.count++] = (Instruction){.node = n->id, .scratch = scratch};
-    if (round_up(scratch, BUFFER_ALIGNMENT) > p->scratch_bytes) p->scratch_bytes = round_up(scratch, BUFFER_ALIGNMENT);
+    int code = op_def(n->op)->communicates ? PLAIT_OK : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
+    if (code) return code;
+    int64_t scratch = scratch_of(p, n, &kernel, o->threads), rounded = round_up(scratch, o->device->space.alignment);
+    body->instruction[body->count++] = (Instruction){.node = n->id, .scratch = scratch};
+    if (rounded > p->scratch_bytes) p->scratch_bytes = rounded;
   }
-  return body;
+  return PLAIT_OK;
+}
+
+static int make_bodies(Program *p, const ProgramOptions *o, Error *error) {
+  int code = make_body(p, &p->segments->begin, o, &p->begin, error);
+  if (!code) code = make_body(p, &p->segments->end, o, &p->end, error);
+  p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)p->graph->stages);
+  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = make_body(p, &p->segments->micro[s][phase], o, &p->micro[s][phase], error);
+  return code;
 }
 
 int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o, Program **out, Error *error) {
   Program *p = xcalloc(1, sizeof *p);
   p->graph = graph;
+  p->device = o->device;
   p->mesh = *mesh;
   p->coordinate = o->coordinate;
   p->chaos = o->chaos;
@@ -69,11 +81,11 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   }
   memory_place_variables(p);
   memory_place_tensors(p);
-  p->begin = make_body(p, &p->segments->begin, o);
-  p->end = make_body(p, &p->segments->end, o);
-  p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)graph->stages);
-  for (int s = p->coordinate; s < graph->stages; s += pp)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) p->micro[s][phase] = make_body(p, &p->segments->micro[s][phase], o);
+  code = make_bodies(p, o, error);
+  if (code) {
+    program_destroy(p);
+    return code;
+  }
   overlap_actions(p, o->overlap);
   for (int s = p->coordinate; o->overlap && s < graph->stages; s += pp)
     for (int phase = 0; phase < PHASE_COUNT; phase++) overlap_body(p, &p->micro[s][phase]);
@@ -82,6 +94,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   memory_place_body(p, &p->end);
   for (int s = p->coordinate; s < graph->stages; s += pp)
     for (int phase = 0; phase < PHASE_COUNT; phase++) memory_place_body(p, &p->micro[s][phase]);
+  memory_place_inputs(p);
   memory_total(p);
   *out = p;
   return PLAIT_OK;
@@ -100,16 +113,61 @@ void program_destroy(Program *p) {
 
 int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->staging_bytes + p->comm_bytes; }
 int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
+int64_t program_input_offset(const Program *p) { return program_scratch_offset(p) + p->scratch_bytes; }
+
+int64_t program_input_bytes(const Program *p, int input, int *microbatches) {
+  const GraphInput *in = &p->graph->input.data[input];
+  const Tensor *t = graph_tensor(p->graph, in->tensor);
+  int64_t elements = 1;
+  for (int d = 0; d < t->shape.rank; d++) elements *= t->local[d];
+  *microbatches = in->region == REGION_MICRO ? p->schedule->microbatches : 1;
+  return elements * (int64_t)dtype_size(t->dtype);
+}
+
+// Whether it works on tensors of floating-point numbers, not only on scalars.
+static int has_work(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t >= 0 && dtype_is_float(graph_tensor(g, t)->dtype) && graph_tensor(g, t)->shape.rank) return 1;
+  }
+  return 0;
+}
+
+int program_by_reference(const Program *p, const Node *n) {
+  DeviceKernel kernel = {0};
+  return !op_def(n->op)->communicates && has_work(p->graph, n) && p->device->find(p->device, n->op, node_dtype(p->graph, n), &kernel) &&
+         kernel.is_reference;
+}
+
+static void note_reference(const Program *p, const Body *b, char seen[OP_COUNT][DTYPE_COUNT], char *text, size_t size) {
+  for (int i = 0; i < b->count; i++) {
+    const Node *n = &p->graph->node.data[b->instruction[i].node];
+    Dtype dtype = node_dtype(p->graph, n);
+    size_t used = strlen(text);
+    if (seen[n->op][dtype] || !program_by_reference(p, n)) continue;
+    seen[n->op][dtype] = 1;
+    snprintf(text + used, size - used, "%s%s in %s", used ? ", " : "", op_name(n->op), dtype_name(dtype));
+  }
+}
+
+void program_reference_ops(const Program *p, char *text, size_t size) {
+  char seen[OP_COUNT][DTYPE_COUNT] = {{0}};
+  *text = 0;
+  note_reference(p, &p->begin, seen, text, size);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) note_reference(p, &p->micro[s][phase], seen, text, size);
+  note_reference(p, &p->end, seen, text, size);
+}
 
 static double body_flops(const Program *p, const Body *b) {
   double flops = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (!op_def(n->op)->flops) continue;
+    if (op_def(n->op)->communicates) continue;
     Arena scratch = {0};
     Operand *input = arena_array(&scratch, Operand, n->ninput + 1), *output = arena_array(&scratch, Operand, n->noutput + 1);
     program_operands(p, n, 0, input, output);
-    flops += op_def(n->op)->flops(input, output, n->attr);
+    flops += p->device->flops(p->device, n->op, input, output, n->attr);
     arena_free(&scratch);
   }
   return flops;

@@ -7,11 +7,11 @@
 //                REDUCE n                    start collective n of END, whose accumulators the last backward has completed,
 //                                            on the communication stream; END waits for it. A body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
-//                out, … = op in, …           kernel of the back end, or a collective of the comm layer
+//                out, … = op in, …           kernel of the device, or a collective of the comm layer
 //                out, … = op in, … until k   collective that starts here on the communication stream and is waited for
 //                                            before instruction k, its first reader
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
-//                INPUT i      memory of the loader; the parameter block says where, microbatch by microbatch
+//                INPUT i      memory of the loader, microbatch by microbatch, or where the device cannot read that a copy of it
 //                SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
 //                STAGING s p o  offset o in a staging buffer of stage s's segment F or B: what it sends or receives and no other body reads
 //                WORK o       offset o in the workspace: lives within one body
@@ -19,12 +19,13 @@
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a rank leaves to
 // the owner of their operands (node_owner) are bound at load.
 #pragma once
-#include "backend/backend.h"
+#include "device/device.h"
 #include "dist/layout.h"
 #include "pipeline/walk.h"
 
-typedef enum Space { SPACE_NONE, SPACE_VARIABLE, SPACE_INPUT, SPACE_SLOT, SPACE_STAGING, SPACE_WORK, SPACE_COMM } Space;
-typedef struct Place { Space space; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
+typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
+// Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this.
+typedef struct Place { Area area; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
 // The slots of a stage, or the staging buffers of a segment: `count` of `bytes` each, from `offset` on in a rank's working memory.
 // Microbatch m uses number m mod count.
 typedef struct Ring { int count; int64_t bytes, offset; } Ring;
@@ -42,7 +43,7 @@ static inline int instruction_end(const Body *b, int i) { return b->instruction[
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t activations;                             // slots of all stages
-  int64_t workspace;                               // temporaries of bodies, and kernels' scratch
+  int64_t workspace;                               // temporaries of bodies, kernels' scratch, and copies of inputs
   int64_t communication;                           // staging buffers, and results of collectives that overlap with backward
   int64_t total;
   int64_t owned_least, owned_most;                 // of the Variables: what single data ranks own, the least and the most of any
@@ -50,6 +51,7 @@ typedef struct MemoryPlan {
 
 typedef struct Program {
   const Graph *graph; // partitioned; borrowed
+  const Device *device; // whose description the memory plan and the choice of kernels follow
   Mesh mesh;
   int coordinate;     // on the pp axis
   uint64_t chaos;     // above 0: see program/chaos.h
@@ -64,7 +66,8 @@ typedef struct Program {
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
-  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes; // in this order in a rank's working memory
+  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes, input_bytes; // in this order in a rank's working memory
+  int64_t *input_offset;      // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;
   Arena arena;
 } Program;
@@ -73,14 +76,15 @@ typedef struct ProgramOptions {
   const ScheduleGenerator *schedule;
   int microbatches;
   int coordinate;         // on the pp axis
-  const Backend *backend; // whose description says how much scratch kernels need,
-  int threads;            // with so many threads a rank
+  const Device *device;   // see Program
+  int threads;            // of a rank: kernels need scratch for each
   int overlap;            // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
                           // flight until their first reader
   uint64_t chaos;         // above 0: seed of program/chaos.h, for tests; buffers are then packed in a random order
 } ProgramOptions;
 
 // Compiles one coordinate's Program from a partitioned graph. Allocates no buffers. The graph must outlive the Program.
+// PLAIT_INFEASIBLE: the device has no kernel for an op, which the sentence names.
 int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *options, Program **out, Error *error);
 void program_destroy(Program *p);
 void program_print(const Program *p, FILE *out);
@@ -90,12 +94,18 @@ WalkPlan program_walk(const Program *p); // along p->actions
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Offset of the workspace behind slots, staging and communication buffers, and of kernels' scratch behind that.
+// Offset of the workspace behind slots, staging and communication buffers, of kernels' scratch behind that, and of inputs behind this.
 int64_t program_work_offset(const Program *p);
 int64_t program_scratch_offset(const Program *p);
+int64_t program_input_offset(const Program *p);
+// Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
+int64_t program_input_bytes(const Program *p, int input, int *microbatches);
+// Whether a node runs by its op's reference kernel, for lack of a faster one, on more than scalars; and all such ops of the Program:
+// "dropout in fp64, …", or "".
+int program_by_reference(const Program *p, const Node *n);
+void program_reference_ops(const Program *p, char *text, size_t size);
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);
 
 int64_t round_up(int64_t bytes, int64_t to);
-enum { BUFFER_ALIGNMENT = 64 };

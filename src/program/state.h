@@ -1,26 +1,40 @@
-// State owns all Variables of one rank, in one arena together with the memory in which Programs work. Train, evaluation
-// and generation Programs borrow it: their Variables are those of the same names.
+// State owns all Variables of one rank, in one piece of a device's memory together with that in which Programs work. Train,
+// evaluation and generation Programs borrow it: their Variables are those of the same names.
+//
+// Only kernels and the executor know addresses in it. Who else wants to see or change a Variable asks for a part of it as a box:
+// state_read and state_write.
 #pragma once
+#include "base/box.h"
 #include "program/program.h"
 
 typedef struct State {
   const Program *program; // whose Variables these are; borrowed
+  const Device *device;   // on which they lie
+  DeviceQueue *queue;     // for copies from and to the host
   int rank;
-  char *memory;           // the arena: 2 MiB aligned, huge pages asked for, every page touched
+  char *memory;           // an address of the device's
   int64_t bytes;
   char *work;             // slots, workspace and scratch of whichever Program runs
 } State;
 
 // Bytes that a Program needs beside the Variables.
 int64_t program_work_bytes(const Program *p);
-// Bytes that state_create will allocate: Variables and work, rounded up to whole 2 MiB pages.
+// Bytes that state_create will allocate: Variables and work, rounded up to whole pages of the device.
 int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
-// Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero.
-int state_create(const Program *program, int64_t work_bytes, int rank, State **out, Error *error);
+// Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero, on the Program's device or on one
+// that imitates it (device_null).
+int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 
-// The memory of a Variable (by its id; copy -1) or one of its Copies on this rank; NULL when it does not live here.
-void *state_variable(const State *s, int variable, int copy);
+// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: 1 and the box in the Variable's global indices, padding
+// apart (it may be empty); 0 when it does not live here.
+int state_box(const State *s, int variable, int copy, Box *box);
+// Copies the elements of `part`, which lies inside that box, to or from the host's memory: row-major, in the dtype of the Variable
+// or Copy. For what is large take one piece after the other (box_next_piece). Not while a Program runs.
+void state_read(const State *s, int variable, int copy, const Box *part, void *out);
+void state_write(State *s, int variable, int copy, const Box *part, const void *in);
+Dtype state_dtype(const State *s, int variable, int copy);
+
 // A scalar of graph/known.def as a number. One that the Program does not have is a bug: where it may lack one, state_has asks.
 double state_scalar(const State *s, KnownVariable known);
 int state_has(const State *s, KnownVariable known);

@@ -10,7 +10,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
   c->program = xcalloc((size_t)pp, sizeof *c->program);
   for (int i = 0; i < pp && !code; i++) {
-    ProgramOptions o = {.schedule = schedule, .microbatches = c->microbatches, .coordinate = i, .backend = j->run.backend,
+    ProgramOptions o = {.schedule = schedule, .microbatches = c->microbatches, .coordinate = i, .device = j->options.device,
                         .threads = j->run.threads + j->run.helpers, .overlap = j->options.parallel.overlap.on, .chaos = j->options.chaos};
     code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);
     if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i]) j->work_bytes[i] = program_work_bytes(c->program[i]);

@@ -13,7 +13,6 @@ typedef struct Compiled {
 } Compiled;
 
 typedef struct JobOptions {
-  const Backend *backend;
   int threads;              // of each rank
   int helpers;              // threads of other ranks that may help one, where ranks are threads; 0: none
   uint64_t seed;

@@ -14,9 +14,8 @@ static void find_data_rank(Rank *r) {
 static int lend(void *team) { return team_help(team); }
 
 static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor **out, Error *error) {
-  const JobOptions *o = &r->job->run;
   if (!c->graph) return PLAIT_OK;
-  return executor_create(c->program[coordinate], r->state, o->backend, r->team, r->world, o->seed, out, error);
+  return executor_create(c->program[coordinate], r->state, r->queue, r->world, r->job->run.seed, out, error);
 }
 
 int rank_load(Rank *r, const Job *job, Error *error) {
@@ -27,7 +26,8 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   find_data_rank(r);
   int code = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
   if (!code && job->teams) comm_set_idle(r->world, (Idle){lend, r->team});
-  if (!code) code = state_create(job_program(job, c), job->work_bytes[c], r->rank, &r->state, error);
+  if (!code) code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
+  if (!code) code = device_queue_create(job->options.device, r->team, &r->queue, error);
   if (code) return code;
   state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
   code = create_executor(r, &job->train, c, &r->train, error);
@@ -37,6 +37,28 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   r->agreement = agreement_create(job->train.program[c], r->state, r->world);
   executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
   return PLAIT_OK;
+}
+
+int64_t rank_bound_bytes(const Job *job, int coordinate) {
+  const Mesh *mesh = &job->options.parallel.mesh;
+  const Compiled *compiled[] = {&job->train, &job->evaluate, &job->generate};
+  Device null = device_null(job->options.device);
+  Error error = {0};
+  Rank r = {.job = job};
+  int64_t bytes = 0;
+  while (mesh_coordinate(mesh, r.rank, mesh_axis(mesh, "pp")) != coordinate) r.rank++;
+  int code = state_create(job_program(job, coordinate), &null, job->work_bytes[coordinate], r.rank, &r.state, &error);
+  if (!code) code = device_queue_create(&null, NULL, &r.queue, &error);
+  for (int i = 0; i < 3 && !code; i++) {
+    Executor *executor = NULL;
+    code = create_executor(&r, compiled[i], coordinate, &executor, &error);
+    if (executor) bytes += executor_host_bytes(executor);
+    executor_destroy(executor);
+  }
+  CHECK(!code, "%s", error.message);
+  device_queue_destroy(r.queue);
+  state_destroy(r.state);
+  return bytes;
 }
 
 void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, 1u << VARIABLE_PARAMETER); }
@@ -50,6 +72,7 @@ void rank_unload(Rank *r) {
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
   agreement_destroy(r->agreement);
+  device_queue_destroy(r->queue);
   state_destroy(r->state);
   trace_destroy(r->trace);
   team_destroy(r->team);
@@ -121,10 +144,9 @@ static void keep_counters(State *s, double *kept, int put_back) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_COUNTER || v->shape.rank || v->dtype != DTYPE_F64) continue;
-    double *counter = state_variable(s, i, -1);
-    CHECK(n < MAX_COUNTERS && counter, "%s", v->name);
-    if (put_back) *counter = kept[n];
-    else kept[n] = *counter;
+    CHECK(n < MAX_COUNTERS, "%s", v->name);
+    if (put_back) state_write(s, i, -1, &(Box){0}, &kept[n]);
+    else state_read(s, i, -1, &(Box){0}, &kept[n]);
     n++;
   }
 }
@@ -156,19 +178,20 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
   return code ? code : share_first(r, first, error);
 }
 
-// Sum of squares of the part of a Variable that this rank has, if any.
-static double sum_of_squares(const Rank *r, int variable) {
-  const Variable *v = &r->job->train.graph->variable.data[variable];
-  void *data = state_variable(r->state, variable, -1);
-  if (!data) return 0;
-  Operand x = {.data = data, .dtype = v->dtype, .rank = v->shape.rank};
-  for (int d = 0; d < x.rank; d++) {
-    x.size[d] = v->local[d];
-    x.map[d] = placement_map(&r->job->options.parallel.mesh, v->storage, d, v->shape.size[d], r->rank);
+// Sum of squares of the part of a Variable that this rank has, if any; of a scalar that is a sum already, the scalar.
+static double sum_of_squares(const Rank *r, int variable, int summed) {
+  enum { AT_ONCE = 1 << 12 };
+  double piece[AT_ONCE], sum = 0; // room for elements of any dtype
+  Dtype dtype = state_dtype(r->state, variable, -1);
+  BoxPieces pieces = {.most = AT_ONCE};
+  if (!state_box(r->state, variable, -1, &pieces.whole)) return 0;
+  while (box_next_piece(&pieces)) {
+    state_read(r->state, variable, -1, &pieces.piece, piece);
+    for (int64_t i = 0, n = box_elements(&pieces.piece); i < n; i++) {
+      double x = dtype_load(piece, dtype, i);
+      sum += summed ? x : x * x;
+    }
   }
-  double sum = 0;
-  for (int64_t i = 0, n = operand_elements(&x); i < n; i++)
-    if (operand_valid(&x, i)) sum += operand_load(&x, i) * operand_load(&x, i);
   return sum;
 }
 
@@ -181,8 +204,7 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->norm_term) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
-    const double *square = n->update ? state_variable(r->state, graph_find_of(g, OF_SQUARE, parameter), -1) : NULL;
-    double sum = !n->update ? sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter)) : square ? *square : 0;
+    double sum = sum_of_squares(r, graph_find_of(g, n->update ? OF_SQUARE : OF_GRADIENT, parameter), n->update);
     if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);

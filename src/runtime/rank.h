@@ -27,6 +27,7 @@ typedef struct Rank {
   int data_rank, data_ranks; // its place among those that divide the batch
   Team *team;
   State *state;
+  DeviceQueue *queue;     // in which the kernels of all its Programs run
   Executor *train, *evaluate, *generate; // those that the job has
   Agreement *agreement;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
@@ -39,6 +40,10 @@ int rank_load(Rank *r, const Job *job, Error *error);
 void rank_unload(Rank *r); // also safe where nothing was loaded
 // Initial parameters from the job's seed: the same bits under every parallel configuration.
 void rank_initialise(Rank *r);
+
+// Bytes of the host that binding takes on a rank of a pipeline coordinate, beside its State: the job's Programs are bound to a device
+// without memory (device_null).
+int64_t rank_bound_bytes(const Job *job, int coordinate);
 
 // All ranks wait for each other.
 int rank_barrier(Rank *r, Error *error);

@@ -159,13 +159,14 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   if (!code) {
     CompileOptions options = {
         .mode = MODEL_TRAIN,
+        .device = device_cpu(),
         .micro_samples = h->samples / microbatches,
         .step_samples = h->samples,
         .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
         .parallel = parallel_create(&parallel, &workload),
         .update = {.optimizer = optimizer, .beta1 = betas[0], .beta2 = betas[1], .epsilon = 1e-8, .decay = o->weight_decay,
                    .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
-    JobOptions run = {.backend = backend_cpu(), .threads = o->threads ? o->threads : 1, .seed = o->seed};
+    JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};
     code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
   }
   if (t->job) t->job->options.parallel.layout.annotation = NULL;

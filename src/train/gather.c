@@ -24,22 +24,13 @@ static size_t bytes_of(const CheckpointTensor *t) {
   return round_up(sizeof(Entry)) + round_up(strlen(t->name) + 1) + round_up((size_t)elements(t) * dtype_size(t->dtype));
 }
 
-// Row-major from the strides of a shard.
 static void pack(const CheckpointTensor *t, char *out) {
-  size_t size = dtype_size(t->dtype);
-  int64_t index[BOX_MAX_RANK] = {0}, n = elements(t);
-  int plain = 1;
-  for (int d = 0; d < t->rank; d++) plain &= t->stride[d] == 0;
-  if (plain) {
-    memcpy(out, t->data, (size_t)n * size);
-    return;
-  }
-  for (int64_t i = 0; i < n; i++, out += size) {
-    int64_t at = 0;
-    for (int d = 0; d < t->rank; d++) at += index[d] * t->stride[d];
-    memcpy(out, (const char *)t->data + (size_t)at * size, size);
-    for (int d = t->rank - 1; d >= 0 && ++index[d] == t->local[d]; d--) index[d] = 0;
-  }
+  Box box = {.rank = t->rank};
+  int64_t stride[BOX_MAX_RANK];
+  memcpy(box.offset, t->offset, sizeof box.offset);
+  memcpy(box.local, t->local, sizeof box.local);
+  box_strides(&box, stride);
+  checkpoint_tensor_get(t, &box, out, &box, stride, t->dtype);
 }
 
 static char *write_boxes(const CheckpointTensor *boxes, int count, int64_t *bytes) {

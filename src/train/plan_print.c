@@ -2,7 +2,6 @@
 #include "train/plan_print.h"
 #include "base/units.h"
 #include "program/traffic.h"
-#include "train/host_memory.h"
 #include "train/setup.h"
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +83,7 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_ROUNDING] = row[ROW_ARENA];
   for (int i = 0; i < ROW_ROUNDING; i++) row[ROW_ROUNDING] -= row[i];
   row[ROW_LOADER] = plan->loader;
-  row[ROW_EXECUTORS] = host_memory_executors(plan->job, coordinate);
+  row[ROW_EXECUTORS] = rank_bound_bytes(plan->job, coordinate);
   row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS];
 }
 
@@ -184,6 +183,17 @@ static void print_head(const Plan *plan) {
          (int)(job->options.micro_samples / job_data_ranks(job)));
 }
 
+// Ops without a fast kernel on this device.
+static void print_reference(const Plan *plan) {
+  char text[1024];
+  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
+    program_reference_ops(plan->job->train.program[c], text, sizeof text);
+    if (!*text) continue;
+    fprintf(plan->out, "kernels    by reference kernels, which are slow: %s\n", text);
+    return;
+  }
+}
+
 // How the layers are shared out over pipeline ranks, and how evenly.
 static void print_stages(const Plan *plan) {
   const Graph *g = plan->job->train.graph;
@@ -277,6 +287,7 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .out = out};
     plan.loader = loader_memory(recipe, &config, job);
     print_head(&plan);
+    print_reference(&plan);
     print_stages(&plan);
     int64_t all = print_memory(&plan);
     if (job->options.parallel.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);

@@ -22,6 +22,9 @@ void trainer_announce(const Trainer *t) {
           units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.microbatches);
+  char reference[1024];
+  program_reference_ops(job_program(t->job, 0), reference, sizeof reference);
+  if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   if (t->resume) fprintf(t->out, "going on from %s\n", checkpoint_path(t->resume));
@@ -29,9 +32,10 @@ void trainer_announce(const Trainer *t) {
 
 void trainer_measure_peak(Trainer *t) {
   int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
+  const Device *device = t->job->options.device;
   Team *team;
   int code = team_create(threads < cores ? threads : cores, &team, NULL); // refused: the ranks will say why
-  t->peak_flops = !code && t->recipe->precision == DTYPE_F32 ? backend_peak_flops(team) : 0;
+  t->peak_flops = !code ? device->peak_flops(device, (Dtype)t->recipe->precision, team) : 0;
   if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
   team_destroy(team);
   t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);

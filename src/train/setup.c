@@ -93,14 +93,24 @@ static UpdateOptions update_options(const Recipe *r) {
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
+static int find_device(const Recipe *recipe, const Device **device, Error *error) {
+  static const char *const names[] = {
+      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
+  int code = device_by_name(names[recipe->run.backend], device, error);
+  return code ? error_prefix(error, "run.backend") : PLAIT_OK;
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
   if (code) return code;
   ParallelOptions parallel = recipe_parallel(recipe);
   WorkloadTexts texts;
   Workload workload = recipe_workload(recipe, config, &texts);
+  const Device *device;
+  if ((code = find_device(recipe, &device, error))) return code;
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
+      .device = device,
       .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
       .step_samples = recipe->batch.global,
       .seq = recipe->data.seq_len,
@@ -114,13 +124,6 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   return PLAIT_OK;
 }
 
-static int find_backend(const Recipe *recipe, const Backend **backend, Error *error) {
-  static const char *const names[] = {
-      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
-  int code = backend_by_name(names[recipe->run.backend], backend, error);
-  return code ? error_prefix(error, "run.backend") : PLAIT_OK;
-}
-
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
   return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
@@ -131,7 +134,6 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
   JobOptions run = {.threads = threads, .helpers = helpers, .seed = (uint64_t)recipe->run.seed, .check = recipe->run.check,
                     .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
   int code = setup_compile_options(recipe, config, &options, error);
-  if (!code) code = find_backend(recipe, &run.backend, error);
   if (code) return code;
   options.mode = mode;
   if (mode == MODEL_GENERATE) options.step_samples = options.micro_samples; // a token of each sequence: one microbatch

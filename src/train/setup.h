@@ -26,7 +26,7 @@ void setup_describe(const Recipe *recipe, char *text, size_t size);
 // alone or with the model's config cannot be.
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error);
 
-// Compiles everything of a training run: back end by run.backend, with an evaluation graph of batch.global samples when
+// Compiles everything of a training run: device by run.backend, with an evaluation graph of batch.global samples when
 // data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks. The caller
 // frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);

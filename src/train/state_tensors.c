@@ -1,31 +1,25 @@
-// Variables as boxes: offset, valid extent and strides of a padded shard.
+// Variables as boxes.
 #include "train/state_tensors.h"
+#include <string.h>
 
-static CheckpointTensor as_box(const State *s, const Variable *v) {
+static void read_part(void *state, int variable, const Box *part, void *out) { state_read(state, variable, -1, part, out); }
+static void write_part(void *state, int variable, const Box *part, const void *in) { state_write(state, variable, -1, part, in); }
+static const PieceAccess access_of_state = {read_part, write_part};
+
+int state_tensor(State *s, int variable, CheckpointTensor *out) {
+  Box box;
+  if (!state_box(s, variable, -1, &box)) return 0;
   const Mesh *mesh = &s->program->mesh;
-  CheckpointTensor t = {.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = s->memory + s->program->variable_offset[v->id]};
-  int64_t stride = 1;
-  for (int d = v->shape.rank - 1; d >= 0; d--) {
-    IndexMap map = placement_map(mesh, v->storage, d, v->shape.size[d], s->rank);
-    t.global[d] = v->shape.size[d];
-    t.local[d] = map.valid;
-    t.offset[d] = map.valid ? map.run[0].global : 0;
-    t.stride[d] = stride;
-    stride *= map.local;
-  }
-  t.primary = placement_primary(mesh, v->storage, s->rank, mesh_stage_coordinates(mesh, v->stages));
-  return t;
-}
-
-int state_tensor(const State *s, int variable, CheckpointTensor *out) {
-  const Graph *g = s->program->graph;
-  CHECK(variable >= 0 && variable < g->variable.count, "Variable %d does not exist", variable);
-  if (s->program->variable_offset[variable] < 0) return 0;
-  *out = as_box(s, &g->variable.data[variable]);
+  const Variable *v = &s->program->graph->variable.data[variable];
+  *out = (CheckpointTensor){.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .access = &access_of_state, .owner = s, .id = variable};
+  memcpy(out->global, v->shape.size, sizeof *out->global * (size_t)v->shape.rank);
+  memcpy(out->local, box.local, sizeof out->local);
+  memcpy(out->offset, box.offset, sizeof out->offset);
+  out->primary = placement_primary(mesh, v->storage, s->rank, mesh_stage_coordinates(mesh, v->stages));
   return 1;
 }
 
-int state_tensors(const State *s, unsigned kinds, CheckpointTensor **out) {
+int state_tensors(State *s, unsigned kinds, CheckpointTensor **out) {
   const Graph *g = s->program->graph;
   int n = 0;
   *out = xcalloc((size_t)g->variable.count + 1, sizeof **out);
@@ -34,7 +28,7 @@ int state_tensors(const State *s, unsigned kinds, CheckpointTensor **out) {
   return n;
 }
 
-int state_tensors_of(const State *s, KnownOf of, CheckpointTensor **out) {
+int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out) {
   const Graph *g = s->program->graph;
   int n = 0;
   *out = xcalloc((size_t)g->variable.count + 1, sizeof **out);

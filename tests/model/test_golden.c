@@ -188,6 +188,7 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   const char *loss = losses->data, *norm = norms->data;
   ParallelOptions parallel = parallel_default(1, 1, 1, 0);
   CompileOptions options = {
+      .device = device_cpu(),
       .mode = MODEL_TRAIN,
       .micro_samples = micro,
       .step_samples = BATCH,
@@ -197,7 +198,7 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
       .update = training->update};
   Job *job;
   Session *session;
-  JobOptions run = {.backend = backend_cpu(), .threads = THREADS, .seed = 1};
+  JobOptions run = {.threads = THREADS, .seed = 1};
   SUCCEED(job_create(&golden.source.config, &options, &run, &job, &error));
   SUCCEED(session_open(&(SessionOptions){.ranks = 1}, &session, &error));
   SUCCEED(session_load(session, job, &error));
@@ -232,7 +233,13 @@ static int read_variable(void *context, const char *name, int64_t elements, floa
   assert_true(id >= 0);
   const Variable *v = &s->program->graph->variable.data[id];
   assert_int_equal(shape_elements(&v->shape), elements);
-  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(state_variable(s, id, -1), v->dtype, i);
+  Box box;
+  double *values = xcalloc((size_t)elements, sizeof *values); // of any dtype
+  assert_true(state_box(s, id, -1, &box));
+  assert_int_equal(box_elements(&box), elements);
+  state_read(s, id, -1, &box, values);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(values, v->dtype, i);
+  free(values);
   return PLAIT_OK;
 }
 

@@ -25,7 +25,7 @@ enum { CASES = 3, BATCH = 4, SEQ = 16, STEPS = 20 };
 
 typedef struct Run {
   const char *name, *keys;
-  const Backend *backend;
+  const Device *device;
   ModelSource source;
   Safetensors golden;
   Job *job;
@@ -64,10 +64,11 @@ static Job *compile(const Run *run) {
   for (char *word; (word = strtok_r(next, " ", &next)) && count < 16;) override[count++] = word;
   Recipe recipe;
   CompileOptions options;
-  JobOptions job_options = {.backend = run->backend, .threads = 1, .seed = 1};
+  JobOptions job_options = {.threads = 1, .seed = 1};
   Job *job;
   SUCCEED(recipe_parse(run->name, recipe_text, sizeof recipe_text - 1, "/", count, override, &recipe, &error));
   SUCCEED(setup_compile_options(&recipe, &run->source.config, &options, &error));
+  options.device = run->device;
   SUCCEED(job_create(&run->source.config, &options, &job_options, &job, &error));
   recipe_free(&recipe);
   free(keys);
@@ -109,9 +110,9 @@ static void read_step(Run *run) {
 }
 
 // Opens the case. The caller closes it.
-static void open_run(Run *run, const char *name, const char *keys, const Backend *backend) {
+static void open_run(Run *run, const char *name, const char *keys, const Device *device) {
   char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/witness.safetensors", folder);
-  *run = (Run){.name = name, .keys = keys, .backend = backend};
+  *run = (Run){.name = name, .keys = keys, .device = device};
   SUCCEED(model_source_open(&run->source, folder, &error));
   SUCCEED(safetensors_open(&run->golden, file, &error));
   run->job = compile(run);
@@ -143,7 +144,7 @@ static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
 // Each loss and norm of 20 steps, to `most`.
 static void check(const char *name, const char *keys, double most) {
   Run run;
-  open_run(&run, name, keys, backend_cpu());
+  open_run(&run, name, keys, device_cpu());
   train(&run, STEPS);
   double worst = 0;
   for (int i = 0; i < STEPS; i++) {
@@ -189,9 +190,11 @@ static void three_dimensions(void **state) {
 static int read_gradient(void *context, const char *name, int64_t elements, float *out, Error *error) {
   const State *s = context;
   const Graph *g = s->program->graph;
-  const void *data = state_variable(s, graph_find_of(g, OF_DUMP, graph_find_variable(g, name)), -1);
-  assert_non_null(data);
-  for (int64_t i = 0; i < elements; i++) out[i] = ((const float *)data)[i];
+  int id = graph_find_of(g, OF_DUMP, graph_find_variable(g, name));
+  Box box;
+  assert_true(state_box(s, id, -1, &box));
+  assert_int_equal(box_elements(&box), elements);
+  state_read(s, id, -1, &box, out);
   return PLAIT_OK;
 }
 
@@ -233,9 +236,9 @@ static double nearness(const Run *run) {
   return worst;
 }
 
-static double first_nearness(const char *name, const char *keys, const Backend *backend) {
+static double first_nearness(const char *name, const char *keys, const Device *device) {
   Run run;
-  open_run(&run, name, keys, backend);
+  open_run(&run, name, keys, device);
   train(&run, 1);
   double near = nearness(&run);
   close_run(&run);
@@ -248,10 +251,10 @@ static double first_nearness(const char *name, const char *keys, const Backend *
 // own kernels do, which are in the file: half as much again is allowed.
 static void roundings_of_bf16(void **state) {
   for (int i = 0; i < CASES; i++) {
-    assert_true(first_nearness(cases[i], "precision=bf16", backend_reference()) <= 0.25);
-    assert_true(first_nearness(cases[i], "precision=fp32", backend_reference()) > 0.9); // the measure can tell
+    assert_true(first_nearness(cases[i], "precision=bf16", device_reference()) <= 0.25);
+    assert_true(first_nearness(cases[i], "precision=fp32", device_reference()) > 0.9); // the measure can tell
     Run run;
-    open_run(&run, cases[i], "precision=bf16", backend_cpu());
+    open_run(&run, cases[i], "precision=bf16", device_cpu());
     train(&run, 1);
     assert_true(nearness(&run) <= 1.5 * number(&run, "nearness_bf16", 3));
     close_run(&run);
@@ -297,7 +300,7 @@ static void bf16(void **state) {
   for (int i = 0; i < CASES * MESHES; i++) {
     Run run;
     snprintf(keys, sizeof keys, "precision=bf16 %s", meshes[i % MESHES]);
-    open_run(&run, cases[i / MESHES], keys, backend_cpu());
+    open_run(&run, cases[i / MESHES], keys, device_cpu());
     train(&run, STEPS);
     check_narrow(&run, "bf16");
     close_run(&run);
@@ -326,7 +329,7 @@ static void fp16(void **state) {
     Run run;
     snprintf(keys, sizeof keys, "precision=fp16 loss_scale.initial=%s loss_scale.growth_interval=4 %s",
              scales[i / MESHES], meshes[i % MESHES]);
-    open_run(&run, cases[i / MESHES], keys, backend_cpu());
+    open_run(&run, cases[i / MESHES], keys, device_cpu());
     train(&run, STEPS);
     check_scale(&run);
     check_narrow(&run, "fp16");

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "cases.h"
-#include "backend/cpu/fp16.h"
+#include "device/cpu/fp16.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,7 +153,8 @@ enum { GUARD = 256 };
 
 // Runs with just the workspace that the kernel asked for; nothing behind it may be written.
 static void run(const KernelEntry *entry, KernelCall *call, Team *team, const char *where) {
-  call->team = team;
+  DeviceQueue queue = {.team = team};
+  call->queue = &queue;
   call->workspace_size = entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_slots(team)) : 0;
   size_t bytes = (call->workspace_size + GUARD + 63) / 64 * 64;
   unsigned char *workspace = aligned_alloc(64, bytes);
@@ -184,12 +185,12 @@ static void *help(void *argument) {
 }
 
 // 0 when the back end has no kernel for it.
-static int check_case(const Backend *backend, const char *level, int i, Dtype dtype, Variant variant, Team **team) {
+static int check_case(CpuLevel level, int i, Dtype dtype, Variant variant, Team **team) {
   OpCase slow, fast[TEAMS];
   char where[160];
   if (!get(i, dtype, variant, &slow)) return 0;
-  const KernelEntry *entry = backend->find(backend, slow.op, kernel_dtype(&slow));
-  snprintf(where, sizeof where, "%s %s %s%s", level, slow.name, dtype_name(dtype), variant_name[variant]);
+  const KernelEntry *entry = cpu_find(level, slow.op, kernel_dtype(&slow));
+  snprintf(where, sizeof where, "%s %s %s%s", cpu_level_name(level), slow.name, dtype_name(dtype), variant_name[variant]);
   if (entry) {
     KernelCall call = op_case_call(&slow);
     op_def(slow.op)->reference(&call);
@@ -208,7 +209,6 @@ static int check_case(const Backend *backend, const char *level, int i, Dtype dt
 
 static void check_level(CpuLevel level, Dtype from, Dtype to) {
   if (!cpu_level_available(level)) skip();
-  const Backend *backend = backend_cpu_at(level);
   Helper helper = {.group = team_group_create(2, 2)};
   Team *team[TEAMS] = {NULL, create_team(NULL, 2), create_team(NULL, 3), create_team(helper.group, 1)};
   assert_int_equal(pthread_create(&helper.thread, NULL, help, &helper), 0);
@@ -219,7 +219,7 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
     for (int variant = 0; variant < VARIANTS; variant++)
       for (int dtype = from; dtype <= (int)to; dtype++)
         if (!only || strstr(op_case_name(i), only))
-          done[variant] += check_case(backend, cpu_level_name(level), i, (Dtype)dtype, (Variant)variant, team);
+          done[variant] += check_case(level, i, (Dtype)dtype, (Variant)variant, team);
   atomic_store(&helper.stop, 1);
   pthread_join(helper.thread, NULL);
   for (int t = 0; t < TEAMS; t++) team_destroy(team[t]);
@@ -261,9 +261,8 @@ static void last_chunks_fit_into_the_workspace(void **state) {
   CrossEntropyAttr attr = {.gradient = 1};
   for (int level = 0; level <= CPU_AVX512; level++) {
     if (!cpu_level_available((CpuLevel)level)) continue;
-    const Backend *backend = backend_cpu_at((CpuLevel)level);
     KernelCall call = {.ninput = 4, .noutput = 3, .input = input, .output = output, .attr = &attr};
-    run(backend->find(backend, OP_LINEAR_CROSS_ENTROPY, DTYPE_F32), &call, NULL, cpu_level_name((CpuLevel)level));
+    run(cpu_find((CpuLevel)level, OP_LINEAR_CROSS_ENTROPY, DTYPE_F32), &call, NULL, cpu_level_name((CpuLevel)level));
     assert_true(fabs(loss / (TOKENS * log(WORDS)) - 1) < 1e-6);
     for (int word = 0; word < WORDS; word++) {
       int targets = 0;
@@ -287,7 +286,7 @@ static void fp16_operands_without_room_are_read_too(void **state) {
   KernelCall call = {.ninput = 3, .noutput = 1, .input = input, .output = &output, .attr = &attr};
   op_def(OP_MATMUL)->reference(&call);
   output.data = got;
-  run(backend_cpu_at(CPU_PORTABLE)->find(backend_cpu_at(CPU_PORTABLE), OP_MATMUL, DTYPE_F16), &call, NULL, "fp16 bias");
+  run(cpu_find(CPU_PORTABLE, OP_MATMUL, DTYPE_F16), &call, NULL, "fp16 bias");
   assert_memory_equal(got, expected, sizeof got);
 }
 
@@ -340,7 +339,7 @@ static void bf16_accumulators_match_the_reference(void **state) {
         out.data = fast ? got : expected;
         if (ops[k] == OP_SUM_SQUARES) out = (Operand){.data = &sum[fast], .dtype = DTYPE_F64};
         KernelCall call = {.ninput = ops[k] == OP_ACCUMULATE ? 2 : 1, .noutput = 1, .input = in, .output = &out, .attr = &zero, .workspace = workspace, .workspace_size = sizeof workspace};
-        const KernelEntry *entry = backend_cpu_at((CpuLevel)level)->find(backend_cpu_at((CpuLevel)level), ops[k], DTYPE_BF16);
+        const KernelEntry *entry = cpu_find((CpuLevel)level, ops[k], DTYPE_BF16);
         assert_non_null(entry);
         if (entry->workspace) assert_true(entry->workspace(in, &out, NULL, 1) <= sizeof workspace);
         (fast ? entry->kernel : op_def(ops[k])->reference)(&call);
@@ -351,7 +350,7 @@ static void bf16_accumulators_match_the_reference(void **state) {
 
 // ---- functions over their whole range
 
-static void check_activation(const Backend *backend, Dtype dtype, int kind) {
+static void check_activation(CpuLevel level, Dtype dtype, int kind) {
   enum { N = 4001 };
   double x[N], y[N];
   float xf[N], yf[N];
@@ -360,7 +359,7 @@ static void check_activation(const Backend *backend, Dtype dtype, int kind) {
   Operand in = {.data = dtype == DTYPE_F64 ? (void *)x : xf, .dtype = dtype, .rank = 1, .size = {N}, .map = {index_whole(N)}}, out = in;
   out.data = dtype == DTYPE_F64 ? (void *)y : yf;
   KernelCall call = {.ninput = 1, .noutput = 1, .input = &in, .output = &out, .attr = &attr};
-  backend->find(backend, OP_ACTIVATION, dtype)->kernel(&call);
+  cpu_find(level, OP_ACTIVATION, dtype)->kernel(&call);
   double got[N];
   for (int i = 0; i < N; i++) got[i] = operand_load(&out, i);
   op_def(OP_ACTIVATION)->reference(&call);
@@ -375,8 +374,8 @@ static void activations_are_exact_to_a_few_ulp(void **state) {
   for (int level = 0; level < CPU_LEVELS; level++)
     for (int kind = ACTIVATION_GELU; kind <= ACTIVATION_RELU; kind++)
       if (cpu_level_available((CpuLevel)level)) {
-        check_activation(backend_cpu_at((CpuLevel)level), DTYPE_F32, kind);
-        check_activation(backend_cpu_at((CpuLevel)level), DTYPE_F64, kind);
+        check_activation((CpuLevel)level, DTYPE_F32, kind);
+        check_activation((CpuLevel)level, DTYPE_F64, kind);
       }
 }
 
@@ -391,15 +390,14 @@ static void not_a_number_stays(void **state) {
       Operand in = {.data = x, .dtype = DTYPE_F32, .rank = 1, .size = {40}, .map = {index_whole(40)}}, out = in;
       out.data = y;
       KernelCall call = {.ninput = 1, .noutput = 1, .input = &in, .output = &out, .attr = &attr};
-      const Backend *backend = backend_cpu_at((CpuLevel)level);
-      backend->find(backend, OP_ACTIVATION, DTYPE_F32)->kernel(&call);
+        cpu_find((CpuLevel)level, OP_ACTIVATION, DTYPE_F32)->kernel(&call);
       for (int i = 0; i < 40; i++) assert_true(isnan(y[i]));
       uint16_t half[40], out_half[40];
       for (int i = 0; i < 40; i++) half[i] = bf16_from_float(i % 2 ? NAN : -1e20f);
       in = (Operand){.data = half, .dtype = DTYPE_BF16, .rank = 1, .size = {40}, .map = {index_whole(40)}};
       out = in;
       out.data = out_half;
-      backend->find(backend, OP_ACTIVATION, DTYPE_BF16)->kernel(&call);
+      cpu_find((CpuLevel)level, OP_ACTIVATION, DTYPE_BF16)->kernel(&call);
       for (int i = 0; i < 40; i++) assert_true(i % 2 ? isnan(bf16_to_float(out_half[i])) : fabsf(bf16_to_float(out_half[i])) < 1e-6f);
     }
   }
@@ -408,19 +406,24 @@ static void not_a_number_stays(void **state) {
 // ---- choosing
 
 static void back_ends_have_names(void **state) {
-  const Backend *backend = NULL;
+  const Device *device = NULL;
   Error error = {0};
-  assert_int_equal(backend_by_name("auto", &backend, &error), PLAIT_OK);
-  assert_ptr_equal(backend, backend_cpu());
-  assert_int_equal(backend_by_name("reference", &backend, &error), PLAIT_OK);
-  assert_null(backend->find(backend, OP_MATMUL, DTYPE_F32));
-  assert_int_equal(backend_by_name("cuda", &backend, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(device_by_name("auto", &device, &error), PLAIT_OK);
+  assert_ptr_equal(device, device_cpu());
+  assert_int_equal(device_by_name("reference", &device, &error), PLAIT_OK);
+  DeviceKernel kernel;
+  assert_int_equal(device->find(device, OP_MATMUL, DTYPE_F32, &kernel), 1);
+  assert_true(kernel.is_reference && kernel.host == op_def(OP_MATMUL)->reference);
+  assert_int_equal(device_kernel(device, OP_CUSTOM, DTYPE_F32, "mine", &kernel, &error), PLAIT_INFEASIBLE);
+  assert_string_equal(error.message, "mine: the device reference has no kernel for the op custom in fp32");
+  error = (Error){0};
+  assert_int_equal(device_by_name("cuda", &device, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "reference"));
 }
 
 static void plait_simd_chooses_the_level(void **state) {
   setenv("PLAIT_SIMD", "reference", 1);
-  assert_ptr_equal(backend_cpu(), backend_reference());
+  assert_ptr_equal(device_cpu(), device_reference());
   setenv("PLAIT_SIMD", "portable", 1);
   assert_int_equal(cpu_simd_level(), CPU_PORTABLE);
   setenv("PLAIT_SIMD", "avx2", 1);

@@ -1,6 +1,7 @@
-// Edits Programs: a deleted or reversed collective becomes a CUSTOM node, for which this test's back end has the kernel.
+// Edits Programs: a deleted or reversed collective becomes a CUSTOM node, for which this test's device has the kernel.
 #include "mutation.h"
 #include "corpora.h"
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,19 +35,32 @@ static void own_kernel(const KernelCall *call) {
   else own_part(call);
 }
 
-// The back end is chosen once: choosing asks the machine what it can, which takes longer than all else that is done here.
-static const Backend *cpu(void) {
-  static _Atomic(const Backend *) chosen;
-  const Backend *backend = atomic_load(&chosen);
-  if (!backend) atomic_store(&chosen, backend = backend_cpu());
-  return backend;
+// The device is chosen once: choosing asks the machine what it can, which takes longer than all else that is done here.
+static const Device *cpu(void) {
+  static _Atomic(const Device *) chosen;
+  const Device *device = atomic_load(&chosen);
+  if (!device) atomic_store(&chosen, device = device_cpu());
+  return device;
 }
 
-static const KernelEntry *find(const Backend *backend, Op op, Dtype dtype) {
-  static const KernelEntry own = {.op = OP_CUSTOM, .kernel = own_kernel};
-  return op == OP_CUSTOM ? &own : cpu()->find(cpu(), op, dtype);
+static int find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
+  if (op != OP_CUSTOM) return cpu()->find(cpu(), op, dtype, kernel);
+  *kernel = (DeviceKernel){.host = own_kernel};
+  return 1;
 }
-static const Backend with_own = {"cpu with a fault", find};
+
+// The CPU with a kernel for CUSTOM.
+static Device own_device;
+static void make_own_device(void) {
+  own_device = *cpu();
+  own_device.name = "cpu with a fault";
+  own_device.find = find;
+}
+static const Device *with_own(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_own_device);
+  return &own_device;
+}
 
 static int stages_of(const Job *j) { return j->options.parallel.mesh.axis[mesh_axis(&j->options.parallel.mesh, "pp")].size; }
 
@@ -171,7 +185,7 @@ ParityCase mutated(const ParityCase *c, Mutation *m) {
   ParityCase x = *c;
   x.edit = edit;
   x.context = m;
-  x.backend = &with_own;
+  x.device = with_own();
   return x;
 }
 

@@ -55,7 +55,7 @@ static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
   Vec(NamedTensor) all = {0};
   for (int r = 0; r < session_ranks(run->session); r++) {
     CheckpointTensor *boxes;
-    const State *state = session_rank(run->session, r)->state;
+    State *state = session_rank(run->session, r)->state;
     int n = kinds ? state_tensors(state, kinds, &boxes) : state_tensors_of(state, OF_DUMP, &boxes);
     for (int i = 0; i < n; i++) {
       CheckpointTensor *t = &boxes[i];
@@ -63,19 +63,15 @@ static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
       NamedTensor *whole = NULL;
       for (int k = 0; k < all.count && !whole; k++)
         if (!strcmp(all.data[k].name, t->name)) whole = &all.data[k];
-      Box box = {.rank = t->rank}, full = {.rank = t->rank};
-      memcpy(box.offset, t->offset, sizeof box.offset);
-      memcpy(box.local, t->local, sizeof box.local);
-      memcpy(full.local, t->global, sizeof full.local);
+      int64_t elements = 1;
+      for (int d = 0; d < t->rank; d++) elements *= t->global[d];
       if (!whole) {
-        NamedTensor fresh = {xstrdup(t->name), box_elements(&full), xcalloc((size_t)box_elements(&full), sizeof(double))};
+        NamedTensor fresh = {xstrdup(t->name), elements, xcalloc((size_t)elements, sizeof(double))};
         for (int64_t k = 0; k < fresh.elements; k++) fresh.data[k] = NAN; // what no rank holds must not compare equal
         vec_push(&all, fresh);
         whole = &all.data[all.count - 1];
       }
-      int64_t stride[BOX_MAX_RANK];
-      box_strides(&full, stride);
-      if (box_elements(&box)) box_copy(&box, whole->data, &full, stride, DTYPE_F64, t->data, &box, t->stride, t->dtype);
+      checkpoint_tensor_to_whole(t, whole->data, DTYPE_F64);
     }
     free(boxes);
   }
@@ -85,21 +81,23 @@ static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
 }
 
 // Rank 0's first parameter: set to infinity, and given back its values (saved: NULL before).
-static void poison(const Rank *r, double **saved) {
-  const State *state = r->state;
-  const Graph *g = state->program->graph;
+static void poison(const Rank *r, void **saved) {
+  const Graph *g = r->state->program->graph;
   for (int i = 0; i < g->variable.count; i++) {
-    const Variable *v = &g->variable.data[i];
-    if (v->kind != VARIABLE_PARAMETER || state->program->variable_offset[i] < 0) continue;
-    void *data = state_variable(state, i, -1);
-    if (!data) continue; // another rank owns it
-    double *old = *saved;
-    if (!old) *saved = xcalloc((size_t)v->allocated, sizeof(double));
-    for (int64_t k = 0; k < v->allocated; k++) {
-      if (!old) (*saved)[k] = dtype_load(data, v->dtype, k);
-      dtype_store(data, v->dtype, k, old ? old[k] : INFINITY);
+    Box box;
+    if (g->variable.data[i].kind != VARIABLE_PARAMETER || !state_box(r->state, i, -1, &box)) continue; // another rank owns it
+    size_t n = (size_t)box_elements(&box);
+    if (*saved) {
+      state_write(r->state, i, -1, &box, *saved);
+      free(*saved);
+      return;
     }
-    free(old);
+    double *infinite = xcalloc(n, sizeof *infinite);
+    *saved = xcalloc(n, sizeof(double));
+    state_read(r->state, i, -1, &box, *saved);
+    for (size_t k = 0; k < n; k++) dtype_store(infinite, g->variable.data[i].dtype, (int64_t)k, INFINITY);
+    state_write(r->state, i, -1, &box, infinite);
+    free(infinite);
     return;
   }
 }
@@ -130,7 +128,7 @@ static void record_step(const Run *run, const StepResult *step) {
 static int one_step(Rank *r, void *run, Error *error) {
   const Run *x = run;
   StepResult step;
-  double *saved = NULL;
+  void *saved = NULL;
   if (r->rank == 0 && x->step + 1 == x->c->poison) poison(r, &saved);
   if (x->c->before_step) x->c->before_step(r, x->step + 1, x->c->context);
   int code = rank_step(r, x->step + 1, 1e-2, &step, error);
@@ -203,12 +201,12 @@ static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
 static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Error *error) {
   Recipe recipe;
   CompileOptions options;
-  JobOptions run = {.backend = c->backend ? c->backend : c->reference ? backend_reference() : backend_cpu(), .threads = c->threads ? c->threads : 1,
-                    .helpers = c->helpers, .seed = 1234};
+  JobOptions run = {.threads = c->threads ? c->threads : 1, .helpers = c->helpers, .seed = 1234};
   int code = read_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, error);
   int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
   if (!code && *bucket_bytes > 0) *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
+  options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.check;
   if (!code) code = job_create(config, &options, &run, job, error);

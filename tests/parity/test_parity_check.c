@@ -143,9 +143,14 @@ typedef struct Flip { int rank; const char *variable; int copy; } Flip;
 static void flip(Rank *r, int step, void *context) {
   const Flip *f = context;
   if (r->rank != f->rank || step != 2) return;
-  unsigned char *data = state_variable(r->state, graph_find_variable(r->state->program->graph, f->variable), f->copy);
-  assert_non_null(data);
+  int v = graph_find_variable(r->state->program->graph, f->variable);
+  Box box;
+  assert_true(state_box(r->state, v, f->copy, &box));
+  unsigned char *data = xcalloc((size_t)box_elements(&box), sizeof(double));
+  state_read(r->state, v, f->copy, &box, data);
   data[8 * 3 + 5] ^= 1; // fp64: a bit of the fourth element that rounding does not swallow
+  state_write(r->state, v, f->copy, &box, data);
+  free(data);
 }
 
 // A moment that was changed has changed its parameter after the step, which comes first.

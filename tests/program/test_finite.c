@@ -11,29 +11,30 @@
 
 static void finds_in_every_dtype(void **state) {
   static const Dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16, DTYPE_F16};
-  double memory[8];
+  double memory[8], value;
   for (int d = 0; d < 4; d++) {
     Operand x = {.data = memory, .dtype = dtypes[d], .rank = 1, .size = {7}, .map = {index_whole(7)}};
     for (int bad = -1; bad < 7; bad++)
       for (int kind = 0; kind < 3; kind++) {
         for (int i = 0; i < 7; i++) operand_store(&x, i, i % 2 ? -6e4 : 0);
         if (bad >= 0) operand_store(&x, bad, kind == 0 ? NAN : kind == 1 ? INFINITY : -INFINITY);
-        assert_int_equal(finite_first_not(&x, 0), bad);
-        assert_int_equal(finite_first_not(&x, 1), kind == 2 ? -1 : bad);
+        assert_int_equal(finite_first_not(NULL, &x, 0, &value), bad);
+        assert_int_equal(finite_first_not(NULL, &x, 1, &value), kind == 2 ? -1 : bad);
       }
   }
   int32_t ids[3] = {-1, 0x7f800000, 5}; // the bits of an infinity mean nothing in integers
-  assert_int_equal(finite_first_not(&(Operand){.data = ids, .dtype = DTYPE_I32, .rank = 1, .size = {3}, .map = {index_whole(3)}}, 0), -1);
-  assert_int_equal(finite_first_not(&(Operand){.dtype = DTYPE_F32, .rank = 1, .size = {3}}, 0), -1);
+  assert_int_equal(finite_first_not(NULL, &(Operand){.data = ids, .dtype = DTYPE_I32, .rank = 1, .size = {3}, .map = {index_whole(3)}}, 0, &value), -1);
+  assert_int_equal(finite_first_not(NULL, &(Operand){.dtype = DTYPE_F32, .rank = 1, .size = {3}}, 0, &value), -1);
 }
 
 static void padding_is_passed_over(void **state) {
   float x[12];
+  double value;
   for (int i = 0; i < 12; i++) x[i] = i % 4 == 3 ? NAN : 1;
   Operand o = {.data = x, .dtype = DTYPE_F32, .rank = 2, .size = {3, 4}, .map = {index_whole(3), {.local = 4, .valid = 3, .global = 7, .runs = 1}}};
-  assert_int_equal(finite_first_not(&o, 0), -1);
+  assert_int_equal(finite_first_not(NULL, &o, 0, &value), -1);
   x[6] = INFINITY;
-  assert_int_equal(finite_first_not(&o, 0), 6);
+  assert_int_equal(finite_first_not(NULL, &o, 0, &value), 6);
 }
 
 static void order_of_findings(void **state) {

@@ -29,7 +29,7 @@ static int64_t bytes_of(const Tensor *t) {
 static void check_apart(const Program *p, const Ranges *r, int64_t limit) {
   for (int i = 0; i < r->count; i++) {
     const Range *a = &r->data[i];
-    assert_true(a->from >= 0 && a->from % BUFFER_ALIGNMENT == 0 && a->to <= limit);
+    assert_true(a->from >= 0 && a->from % p->device->space.alignment == 0 && a->to <= limit);
     for (int k = 0; k < i; k++) {
       const Range *b = &r->data[k];
       if (a->first <= b->last && b->first <= a->last && a->from < b->to && b->from < a->to)
@@ -49,7 +49,7 @@ static void check_body(const Program *p, const Body *body) {
     assert_true(body->instruction[i].scratch <= p->scratch_bytes);
     for (int k = 0; k < n->ninput; k++) {
       int t = n->input[k];
-      if (t < 0 || p->place[t].space != SPACE_WORK) continue;
+      if (t < 0 || p->place[t].area != AREA_WORK) continue;
       // A term of a sum that another pipeline rank has; see exec.
       if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, graph_tensor(g, t)->stages)) {
         foreign++;
@@ -61,7 +61,7 @@ static void check_body(const Program *p, const Body *body) {
     }
     for (int k = 0; k < n->noutput; k++) {
       int t = n->output[k];
-      if (p->place[t].space != SPACE_WORK) continue;
+      if (p->place[t].area != AREA_WORK) continue;
       assert_int_equal(at[t], 0);
       vec_push(&live, (Range){p->place[t].offset, p->place[t].offset + bytes_of(graph_tensor(g, t)), i,
                                 body->instruction[i].wait > i ? body->instruction[i].wait : i, t});
@@ -72,12 +72,12 @@ static void check_body(const Program *p, const Body *body) {
   for (int i = 0; i < body->count; i++) {
     int64_t now = 0;
     for (int k = 0; k < live.count; k++)
-      if (live.data[k].first <= i && i <= live.data[k].last) now += round_up(live.data[k].to - live.data[k].from, BUFFER_ALIGNMENT);
+      if (live.data[k].first <= i && i <= live.data[k].last) now += round_up(live.data[k].to - live.data[k].from, p->device->space.alignment);
     if (now > most) most = now;
   }
   int64_t end = 0;
   for (int k = 0; k < live.count; k++) end = live.data[k].to > end ? live.data[k].to : end;
-  assert_true(end <= most + most / 2 + (foreign + 1) * BUFFER_ALIGNMENT); // holes between buffers stay small
+  assert_true(end <= most + most / 2 + (foreign + 1) * p->device->space.alignment); // holes between buffers stay small
   free(at);
   vec_free(&live);
 }
@@ -99,8 +99,8 @@ static void check_lasting(const Program *p) {
     Ranges live = {0};
     for (int i = 0; i < p->graph->tensor.count; i++) {
       const Tensor *t = graph_tensor(p->graph, i);
-      if ((p->place[i].space == SPACE_SLOT || p->place[i].space == SPACE_STAGING) && p->place[i].stage == s) assert_true(is_here(p, t));
-      if (p->place[i].space != SPACE_SLOT || p->place[i].stage != s) continue;
+      if ((p->place[i].area == AREA_SLOT || p->place[i].area == AREA_STAGING) && p->place[i].stage == s) assert_true(is_here(p, t));
+      if (p->place[i].area != AREA_SLOT || p->place[i].stage != s) continue;
       vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
     }
     check_apart(p, &live, p->slots[s].bytes);
@@ -115,7 +115,7 @@ static void check_lasting(const Program *p) {
       Ranges live = {0};
       for (int i = 0; i < p->graph->tensor.count; i++) {
         const Place *place = &p->place[i];
-        if (place->space == SPACE_STAGING && place->stage == s && (int)place->phase == phase)
+        if (place->area == AREA_STAGING && place->stage == s && (int)place->phase == phase)
           vec_push(&live, (Range){place->offset, place->offset + bytes_of(graph_tensor(p->graph, i)), 0, 0, i});
       }
       check_apart(p, &live, p->staging[s][phase].bytes);
@@ -126,7 +126,7 @@ static void check_lasting(const Program *p) {
   assert_true(p->slot_bytes + p->staging_bytes == slots);
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = graph_tensor(p->graph, i);
-    if (p->place[i].space == SPACE_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
+    if (p->place[i].area == AREA_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
   }
   check_apart(p, &results, p->comm_bytes);
   vec_free(&results);
@@ -216,7 +216,7 @@ static void check_program(const Program *p, InFlight *seen) {
   seen->reductions += check_reductions(p);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
-  assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes);
+  assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes + p->input_bytes);
   assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
   assert_true(m->total == p->state_bytes + program_work_bytes(p));
   assert_true(program_work_offset(p) == m->activations + m->communication && program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);
@@ -236,10 +236,10 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     parallel.overlap.bucket_bytes = bucket;
     parallel.schedule = schedule_by_name(layouts[i].schedule);
     parallel.stages_per_rank = layouts[i].virtual_stages;
-    CompileOptions o = {.mode = MODEL_TRAIN, .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
+    CompileOptions o = {.mode = MODEL_TRAIN, .device = device_cpu(), .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
                         .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
                         .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
-    JobOptions run = {.backend = backend_cpu(), .threads = 2, .seed = 1, .evaluate_samples = 16};
+    JobOptions run = {.threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);
     int code = job_create(&config, &o, &run, &job, &error);

@@ -253,7 +253,7 @@ static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
       const Placement *placement = c < 0 ? v->storage : v->copy[c].placement;
       int64_t elements = c < 0 ? v->allocated : v->copy[c].allocated;
       if (!placement_here(&p->mesh, placement, rank) || (owned && !placement->owner_axes)) continue;
-      bytes += round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), BUFFER_ALIGNMENT);
+      bytes += round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space.alignment);
     }
   }
   return bytes;

@@ -1,4 +1,0 @@
-// CPU kernels in vectors of 16 bytes, for any machine.
-#define LEVEL portable
-#define LEVEL_BYTES 16
-#include "backend/cpu/level.h"

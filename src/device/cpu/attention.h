@@ -1,0 +1,178 @@
+// ATTENTION and its gradient in tiles of queries × keys: never more than one tile of scores a thread (Dao et al.,
+// "FlashAttention", 2022). Tiles that causality or documents hide are skipped.
+
+// A thread's part of the workspace.
+typedef struct TYPED(AttentionTile) {
+  REAL score[TILE * TILE], dscore[TILE * TILE], factor[TILE * TILE]; // (queries, keys)
+  REAL maximum[TILE], sum[TILE];
+  PLACE at;
+  REAL *accumulator; // (queries, d)
+  void *product;     // workspace of gemm
+} TYPED(AttentionTile);
+#define TILE_STATE TYPED(AttentionTile)
+
+static size_t TYPED(attention_slot)(int64_t d) {
+  size_t product = TYPED(gemm_workspace)(TILE > d ? TILE : d, TILE > d ? TILE : d, 1);
+  size_t bytes = sizeof(TILE_STATE) + sizeof(REAL) * (size_t)(TILE * d) + product;
+  return (bytes + 3 * 64) / 64 * 64;
+}
+
+static size_t TYPED(attention_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return TYPED(attention_slot)(input[0].size[4]) * (size_t)threads;
+}
+
+static TILE_STATE *TYPED(attention_state)(const ATTENTION *a, int slot) {
+  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
+  TILE_STATE *t = (TILE_STATE *)(void *)base;
+  t->accumulator = (REAL *)(void *)(base + (sizeof *t + 63) / 64 * 64);
+  t->product = t->accumulator + TILE * a->d;
+  return t;
+}
+
+// Whether a product reads rows of d elements where they lie as its B (Gemm.b_panel): a tile uses them too seldom to pack them.
+static int64_t TYPED(panel_of)(const ATTENTION *a) { return a->d % NR ? 0 : NR; }
+
+// score = scale q kᵀ, -inf where hidden.
+static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, int visible) {
+  GEMM g = {.m = t->at.rows, .n = t->at.columns, .k = a->d, .a = a->q + TYPED(query_at)(a, &t->at), .a_row = a->q_row, .a_column = 1,
+            .b = a->k + TYPED(keys_at)(a, &t->at), .b_row = 1, .b_column = a->k_row, .c = t->score, .c_row = TILE};
+  TYPED(gemm)(&g, t->product, NULL);
+  for (int64_t i = 0; i < t->at.rows; i++)
+    TYPED(mask_row)(t->score + i * TILE, t->at.columns, (REAL)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
+                    t->at.query_document[i], t->at.key_position, t->at.key_document);
+}
+
+// One tile of keys: online softmax, then accumulator += p v.
+static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, int visible) {
+  TYPED(tile_scores)(a, t, visible);
+  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
+  for (int64_t i = 0; i < t->at.rows; i++) {
+    REAL *p = t->score + i * TILE, *o = t->accumulator + i * a->d;
+    REAL old = t->maximum[i], tile = TYPED(greatest)(p, t->at.columns), new = tile > old ? tile : old;
+    if (new == (REAL)-INFINITY) {
+      memset(p, 0, sizeof(REAL) * (size_t)t->at.columns);
+      continue;
+    }
+    REAL sum = TYPED(exp_sum)(p, t->at.columns, -new);
+    if (new > old) {
+      REAL shrink = old == (REAL)-INFINITY ? 0 : (REAL)exp((double)(old - new));
+      for (int64_t e = 0; e < a->d; e++) o[e] *= shrink;
+      t->sum[i] *= shrink;
+      t->maximum[i] = new;
+    }
+    t->sum[i] += sum;
+    if (a->attr->dropout > 0)
+      for (int64_t j = 0; j < t->at.columns; j++) p[j] *= t->factor[i * TILE + j];
+  }
+  GEMM g = {.m = t->at.rows, .n = a->d, .k = t->at.columns, .a = t->score, .a_row = TILE, .a_column = 1, .b = a->v + TYPED(keys_at)(a, &t->at),
+            .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = t->accumulator, .c_row = a->d, .add = 1};
+  TYPED(gemm)(&g, t->product, NULL);
+}
+
+// All keys of one tile of queries of one head.
+static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  TILE_STATE *t = TYPED(attention_state)(a, slot);
+  int64_t tile = unit % a->tiles, head = unit / a->tiles;
+  t->at.r = head % a->r;
+  t->at.g = head / a->r % a->g;
+  t->at.b = head / a->r / a->g;
+  TYPED(set_queries)(a, &t->at, tile);
+  memset(t->accumulator, 0, sizeof(REAL) * (size_t)(t->at.rows * a->d));
+  for (int64_t i = 0; i < t->at.rows; i++) {
+    t->maximum[i] = (REAL)-INFINITY;
+    t->sum[i] = 0;
+  }
+  for (int64_t j = 0; j < a->tiles; j++) {
+    TYPED(set_keys)(a, &t->at, j);
+    int visible = TYPED(tile_visible)(a, &t->at);
+    if (visible) TYPED(forward_tile)(a, t, visible);
+  }
+  REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &t->at), *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
+  for (int64_t i = 0; i < t->at.rows; i++) {
+    REAL inverse = t->sum[i] > 0 ? 1 / t->sum[i] : 0;
+    for (int64_t e = 0; e < a->d; e++) out[i * a->q_row + e] = t->accumulator[i * a->d + e] * inverse;
+    rows[i] = t->maximum[i] + (REAL)log((double)t->sum[i]);
+  }
+}
+
+static void TYPED(attention)(const KernelCall *call) {
+  ATTENTION a = TYPED(attention_of)(call);
+  a.slot_bytes = TYPED(attention_slot)(a.d);
+  team_each(call_team(call), a.b * a.g * a.r * a.tiles, TYPED(attention_unit), &a);
+}
+
+// score = p, dscore = scale p (dp - delta), and what dv needs, p with dropout, in factor.
+static void TYPED(gradient_scores)(const ATTENTION *a, TILE_STATE *t, int visible) {
+  TYPED(tile_scores)(a, t, visible);
+  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
+  int64_t q = TYPED(query_at)(a, &t->at);
+  GEMM g = {.m = t->at.rows, .n = t->at.columns, .k = a->d, .a = a->dout + q, .a_row = a->q_row, .a_column = 1,
+            .b = a->v + TYPED(keys_at)(a, &t->at), .b_row = 1, .b_column = a->k_row, .c = t->dscore, .c_row = TILE};
+  TYPED(gemm)(&g, t->product, NULL);
+  const REAL *logsumexp = a->logsumexp + TYPED(rows_at)(a, &t->at);
+  REAL scale = (REAL)a->attr->scale;
+  for (int64_t i = 0; i < t->at.rows; i++) {
+    REAL *p = t->score + i * TILE, *dp = t->dscore + i * TILE, *factor = t->factor + i * TILE;
+    REAL delta = TYPED(dot)(a->dout + q + i * a->q_row, a->out + q + i * a->q_row, a->d);
+    TYPED(exp_sum)(p, t->at.columns, -logsumexp[i]);
+    if (a->attr->dropout > 0) {
+      for (int64_t j = 0; j < t->at.columns; j++) {
+        dp[j] = scale * p[j] * (dp[j] * factor[j] - delta);
+        p[j] *= factor[j];
+      }
+    } else {
+      for (int64_t j = 0; j < t->at.columns; j++) dp[j] = scale * p[j] * (dp[j] - delta);
+    }
+  }
+}
+
+static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, int visible) {
+  TYPED(gradient_scores)(a, t, visible);
+  int64_t q = TYPED(query_at)(a, &t->at), k = TYPED(keys_at)(a, &t->at);
+  GEMM dv = {.m = t->at.columns, .n = a->d, .k = t->at.rows, .a = t->score, .a_row = 1, .a_column = TILE, .b = a->dout + q,
+             .b_row = a->q_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dv + k, .c_row = a->k_row, .add = 1};
+  GEMM dk = dv, dq = {.m = t->at.rows, .n = a->d, .k = t->at.columns, .a = t->dscore, .a_row = TILE, .a_column = 1, .b = a->k + k,
+                      .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dq + q, .c_row = a->q_row, .add = 1};
+  dk.a = t->dscore;
+  dk.b = a->q + q;
+  dk.c = a->dk + k;
+  TYPED(gemm)(&dv, t->product, NULL);
+  TYPED(gemm)(&dk, t->product, NULL);
+  TYPED(gemm)(&dq, t->product, NULL);
+}
+
+// One key-value head of one sample: all tiles, in one order.
+static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  TILE_STATE *t = TYPED(attention_state)(a, slot);
+  t->at.b = unit / a->g;
+  t->at.g = unit % a->g;
+  for (int64_t s = 0; s < a->s; s++) {
+    int64_t k = ((t->at.b * a->s + s) * a->g + t->at.g) * a->d;
+    memset(a->dk + k, 0, sizeof(REAL) * (size_t)a->d);
+    memset(a->dv + k, 0, sizeof(REAL) * (size_t)a->d);
+    memset(a->dq + k * a->r, 0, sizeof(REAL) * (size_t)(a->r * a->d));
+  }
+  for (t->at.r = 0; t->at.r < a->r; t->at.r++)
+    for (int64_t i = 0; i < a->tiles; i++) {
+      TYPED(set_queries)(a, &t->at, i);
+      for (int64_t j = 0; j < a->tiles; j++) {
+        TYPED(set_keys)(a, &t->at, j);
+        int visible = TYPED(tile_visible)(a, &t->at);
+        if (visible) TYPED(gradient_tile)(a, t, visible);
+      }
+    }
+}
+
+static void TYPED(attention_grad)(const KernelCall *call) {
+  ATTENTION a = TYPED(attention_of)(call);
+  a.out = call->input[4].data;
+  a.logsumexp = call->input[5].data;
+  a.dout = call->input[6].data;
+  a.dq = call->output[0].data;
+  a.dk = call->output[1].data;
+  a.dv = call->output[2].data;
+  a.slot_bytes = TYPED(attention_slot)(a.d);
+  team_each(call_team(call), a.b * a.g, TYPED(attention_grad_unit), &a);
+}

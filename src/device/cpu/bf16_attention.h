@@ -1,0 +1,265 @@
+// ATTENTION and its gradient on bf16 in tiles of queries × keys (Dao et al., "FlashAttention", 2022): scores, sums and
+// accumulators are fp32; probabilities and gradients of scores are rounded to bf16 for the products that read them. Tiles
+// that causality or documents hide are skipped. Not attention.h with other loads: products of bf16 want all packed that they
+// read, so that keys are packed for several tiles of queries, and backward turns the scores over.
+
+enum {
+  TILE_ROWS = (TILE + MR - 1) / MR * MR, // of fp32 tiles in memory
+  SCORE_ROW = TILE + 16,                // strides
+  FACTOR_ROW = TILE + 32,
+  QUERY_TILES = 4                       // of a unit of the forward pass
+};
+
+// A thread's part of the workspace.
+typedef struct AttentionTile {
+  Packed a[MR * KA];                                                 // a tile of a product's left side
+  float score[TILE_ROWS * SCORE_ROW], dscore[TILE_ROWS * SCORE_ROW]; // (queries, keys); backward: (keys, queries)
+  float factor[TILE * TILE];                                         // dropout: 0 or keep, laid out as the scores
+  uint16_t p[TILE * FACTOR_ROW], ds[TILE * FACTOR_ROW];
+  float maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE], delta[TILE], logsumexp[TILE];
+  PLACE at;
+} AttentionTile;
+
+static int64_t panels_of(int64_t n) { return (n + NR - 1) / NR; }
+// Elements of a packed tile: (d × TILE keys), and (TILE × d).
+static int64_t packed_across(const ATTENTION *a) { return panels_of(TILE) * NR * step_up(a->d); }
+static int64_t width_of(const ATTENTION *a) { return panels_of(a->d) * NR; } // of a row of an accumulator
+static int64_t packed_along(const ATTENTION *a) { return width_of(a) * step_up(TILE); }
+static int64_t accumulator_size(const ATTENTION *a) { return TILE_ROWS * width_of(a); }
+
+static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t forward_slot(const ATTENTION *a) {
+  return rounded(sizeof(AttentionTile)) + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))) +
+         sizeof(float) * (size_t)(QUERY_TILES * accumulator_size(a)) + 64;
+}
+static size_t backward_slot(const ATTENTION *a) {
+  return rounded(sizeof(AttentionTile)) + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))) +
+         sizeof(float) * (size_t)((1 + 2 * a->tiles) * accumulator_size(a)) + 64;
+}
+static size_t attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  ATTENTION a = TYPED(attention_sizes)(&input[0]);
+  return (size_t)threads * rounded(forward_slot(&a));
+}
+static size_t attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  ATTENTION a = TYPED(attention_sizes)(&input[0]);
+  return (size_t)threads * rounded(backward_slot(&a));
+}
+
+// c [+]= a (m × depth) · packed b (depth × n); c has room for m and n padded to MR and NR. depth <= KC.
+static void tile_product(AttentionTile *t, const uint16_t *a, int64_t row, int64_t column, int64_t m, int64_t depth, const Packed *b, int64_t n,
+                         float *c, int64_t c_row, int add) {
+  for (int64_t i = 0; i < m; i += MR) {
+    TileA at;
+    tiles_of(&at, t->a, a + i * row, row, column, m - i < MR ? m - i : MR, depth);
+    for (int64_t j = 0; j < n; j += NR) micro(step_up(depth), at.data, at.row, b + j * step_up(depth), c + i * c_row + j, c_row, add);
+  }
+}
+
+// ---- forward
+
+// to = factor e^(x + shift) in bf16; returns the sum of the exponentials, of all of them.
+static float dropout_row(uint16_t *to, const float *x, const float *factor, int64_t n, float shift) {
+  V sum = {0};
+  EACH_VECTOR {
+    V e = first_lanes_f32(exp_fast(take_f32(x + i, n - i) + splat_f32(shift)), n - i);
+    sum += e;
+    put_bf16(to + i, e * take_f32(factor + i, n - i), n - i);
+  }
+  return sum_f32(sum);
+}
+
+// Online softmax of one tile of scores: p in bf16, accumulator rows shrunk where the maximum grew.
+static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, float *accumulator, float *maximum, float *sum) {
+  for (int64_t i = 0; i < t->at.rows; i++) {
+    float *score = t->score + i * SCORE_ROW, *o = accumulator + i * width_of(a);
+    uint16_t *p = t->p + i * FACTOR_ROW;
+    TYPED(mask_row)(score, t->at.columns, (float)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i], t->at.query_document[i],
+             t->at.key_position, t->at.key_document);
+    float old = maximum[i], tile = greatest_row(score, t->at.columns), new = tile > old ? tile : old;
+    if (new == -INFINITY) {
+      memset(p, 0, sizeof *p * (size_t)t->at.columns);
+      continue;
+    }
+    if (new > old) {
+      float shrink = old == -INFINITY ? 0 : expf(old - new);
+      for (int64_t e = 0; e < width_of(a); e++) o[e] *= shrink;
+      sum[i] *= shrink;
+      maximum[i] = new;
+    }
+    sum[i] += a->attr->dropout > 0 ? dropout_row(p, score, t->factor + i * TILE, t->at.columns, -new) : exp_row(p, score, t->at.columns, -new, 1);
+  }
+}
+
+// A few tiles of queries of one head against all keys; each tile of keys is packed once for all of them.
+static void attention_unit(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
+  AttentionTile *t = (AttentionTile *)(void *)base;
+  Packed *keys = (Packed *)(void *)(base + rounded(sizeof *t)), *values = keys + packed_across(a);
+  float *accumulator = (float *)(void *)((char *)keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
+  int64_t groups = (a->tiles + QUERY_TILES - 1) / QUERY_TILES, head = unit / groups, from = unit % groups * QUERY_TILES;
+  int64_t count = a->tiles - from < QUERY_TILES ? a->tiles - from : QUERY_TILES;
+  t->at.r = head % a->r;
+  t->at.g = head / a->r % a->g;
+  t->at.b = head / a->r / a->g;
+  memset(accumulator, 0, sizeof(float) * (size_t)(count * accumulator_size(a)));
+  for (int64_t i = 0; i < count * TILE; i++) t->maximum[i] = -INFINITY, t->sum[i] = 0;
+  tiles_begin();
+  for (int64_t j = 0; j < a->tiles; j++) {
+    int packed = 0;
+    TYPED(set_keys)(a, &t->at, j);
+    for (int64_t i = 0; i < count; i++) {
+      TYPED(set_queries)(a, &t->at, from + i);
+      int visible = TYPED(tile_visible)(a, &t->at);
+      if (!visible) continue;
+      if (!packed) {
+        pack_b(keys, a->k + TYPED(keys_at)(a, &t->at), 1, a->k_row, a->d, t->at.columns);
+        pack_b(values, a->v + TYPED(keys_at)(a, &t->at), a->k_row, 1, t->at.columns, a->d);
+        packed = 1;
+      }
+      float *o = accumulator + i * accumulator_size(a);
+      tile_product(t, a->q + TYPED(query_at)(a, &t->at), a->q_row, 1, t->at.rows, a->d, keys, t->at.columns, t->score, SCORE_ROW, 0);
+      if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
+      forward_rows(a, t, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
+      tile_product(t, t->p, FACTOR_ROW, 1, t->at.rows, t->at.columns, values, a->d, o, width_of(a), 1);
+    }
+  }
+  tiles_end();
+  for (int64_t i = 0; i < count; i++) {
+    TYPED(set_queries)(a, &t->at, from + i);
+    uint16_t *out = (uint16_t *)a->call->output[0].data + TYPED(query_at)(a, &t->at);
+    float *o = accumulator + i * accumulator_size(a), *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
+    for (int64_t k = 0; k < t->at.rows; k++, o += width_of(a)) {
+      float sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
+      for (int64_t e = 0; e < a->d; e++) o[e] *= inverse;
+      narrow_row(out + k * a->q_row, o, a->d);
+      rows[k] = t->maximum[i * TILE + k] + logf(sum);
+    }
+  }
+}
+
+static void attention_bf16(const KernelCall *call) {
+  ATTENTION a = TYPED(attention_of)(call);
+  if (a.d > KC) {
+    op_def(OP_ATTENTION)->reference(call);
+    return;
+  }
+  a.slot_bytes = rounded(forward_slot(&a));
+  team_each(call_team(call), a.b * a.g * a.r * ((a.tiles + QUERY_TILES - 1) / QUERY_TILES), attention_unit, &a);
+}
+
+// ---- backward: scores lie with keys as rows, so that three of the five products read them as they are
+
+// p and ds of one tile, (keys, queries), in bf16: p = dropout of the probabilities, ds = scale p (dp - delta).
+static void backward_rows(const ATTENTION *a, AttentionTile *t, int visible) {
+  V scale = splat_f32((float)a->attr->scale);
+  int64_t n = t->at.rows;
+  for (int64_t k = 0; k < t->at.columns; k++) {
+    float *score = t->score + k * SCORE_ROW, *dscore = t->dscore + k * SCORE_ROW, *factor = t->factor + k * TILE;
+    TYPED(mask_row)(score, n, (float)a->attr->scale, visible, 0, a->attr->causal, t->at.key_position[k], t->at.key_document[k], t->at.query_position,
+             t->at.query_document);
+    EACH_VECTOR {
+      V p = exp_fast(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)), dp = take_f32(dscore + i, n - i), kept = p;
+      if (a->attr->dropout > 0) {
+        V f = take_f32(factor + i, n - i);
+        kept = p * f;
+        dp *= f;
+      }
+      put_bf16(t->p + k * FACTOR_ROW + i, kept, n - i);
+      put_bf16(t->ds + k * FACTOR_ROW + i, scale * p * (dp - take_f32(t->delta + i, n - i)), n - i);
+    }
+  }
+}
+
+typedef struct Backward { // of one key-value head
+  Packed *q_across, *dout_across, *q_along, *dout_along; // packed queries' side: (d × queries) and (queries × d)
+  Packed *keys;                                          // (tiles) packed (keys × d)
+  float *dq, *dk, *dv;                                   // accumulators: one tile, (tiles) twice
+} Backward;
+
+static void backward_tile(const ATTENTION *a, AttentionTile *t, const Backward *w, int64_t j, int visible) {
+  int64_t k = TYPED(keys_at)(a, &t->at);
+  float *dk = w->dk + j * accumulator_size(a), *dv = w->dv + j * accumulator_size(a);
+  tile_product(t, a->k + k, a->k_row, 1, t->at.columns, a->d, w->q_across, t->at.rows, t->score, SCORE_ROW, 0);
+  tile_product(t, a->v + k, a->k_row, 1, t->at.columns, a->d, w->dout_across, t->at.rows, t->dscore, SCORE_ROW, 0);
+  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, 1, TILE);
+  backward_rows(a, t, visible);
+  tile_product(t, t->p, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->dout_along, a->d, dv, width_of(a), 1);
+  tile_product(t, t->ds, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->q_along, a->d, dk, width_of(a), 1);
+  tile_product(t, t->ds, 1, FACTOR_ROW, t->at.rows, t->at.columns, w->keys + j * packed_along(a), a->d, w->dq, width_of(a), 1);
+}
+
+// A tile of queries against all keys.
+static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backward *w, int64_t tile) {
+  TYPED(set_queries)(a, &t->at, tile);
+  int64_t q = TYPED(query_at)(a, &t->at);
+  pack_b(w->q_across, a->q + q, 1, a->q_row, a->d, t->at.rows);
+  pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, t->at.rows);
+  pack_b(w->q_along, a->q + q, a->q_row, 1, t->at.rows, a->d);
+  pack_b(w->dout_along, a->dout + q, a->q_row, 1, t->at.rows, a->d);
+  memcpy(t->logsumexp, a->logsumexp + TYPED(rows_at)(a, &t->at), sizeof(float) * (size_t)t->at.rows);
+  for (int64_t row = 0; row < t->at.rows; row++) {
+    const uint16_t *x = a->dout + q + row * a->q_row, *y = a->out + q + row * a->q_row;
+    int64_t n = a->d;
+    V sum = {0};
+    EACH_VECTOR sum = fma_f32(take_bf16(x + i, n - i), take_bf16(y + i, n - i), sum);
+    t->delta[row] = sum_f32(sum);
+  }
+  memset(w->dq, 0, sizeof(float) * (size_t)accumulator_size(a));
+  for (int64_t j = 0; j < a->tiles; j++) {
+    TYPED(set_keys)(a, &t->at, j);
+    int visible = TYPED(tile_visible)(a, &t->at);
+    if (visible) backward_tile(a, t, w, j, visible);
+  }
+  for (int64_t row = 0; row < t->at.rows; row++) narrow_row(a->dq + q + row * a->q_row, w->dq + row * width_of(a), a->d);
+}
+
+// One key-value head of one sample: all tiles, in one order.
+static void attention_grad_unit(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
+  AttentionTile *t = (AttentionTile *)(void *)base;
+  Backward w = {.q_across = (Packed *)(void *)(base + rounded(sizeof *t))};
+  w.dout_across = w.q_across + packed_across(a);
+  w.q_along = w.dout_across + packed_across(a);
+  w.dout_along = w.q_along + packed_along(a);
+  w.keys = w.dout_along + packed_along(a);
+  w.dq = (float *)(void *)((char *)w.q_across + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))));
+  w.dk = w.dq + accumulator_size(a);
+  w.dv = w.dk + a->tiles * accumulator_size(a);
+  t->at.b = unit / a->g;
+  t->at.g = unit % a->g;
+  memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->tiles * accumulator_size(a)));
+  for (int64_t j = 0; j < a->tiles; j++) {
+    TYPED(set_keys)(a, &t->at, j);
+    pack_b(w.keys + j * packed_along(a), a->k + TYPED(keys_at)(a, &t->at), a->k_row, 1, t->at.columns, a->d);
+  }
+  tiles_begin();
+  for (t->at.r = 0; t->at.r < a->r; t->at.r++)
+    for (int64_t i = 0; i < a->tiles; i++) backward_queries(a, t, &w, i);
+  tiles_end();
+  for (int64_t j = 0; j < a->tiles; j++) {
+    TYPED(set_keys)(a, &t->at, j);
+    for (int64_t row = 0; row < t->at.columns; row++) {
+      int64_t at = TYPED(keys_at)(a, &t->at) + row * a->k_row, from = j * accumulator_size(a) + row * width_of(a);
+      narrow_row(a->dk + at, w.dk + from, a->d);
+      narrow_row(a->dv + at, w.dv + from, a->d);
+    }
+  }
+}
+
+static void attention_grad_bf16(const KernelCall *call) {
+  ATTENTION a = TYPED(attention_of)(call);
+  if (a.d > KC) {
+    op_def(OP_ATTENTION_GRAD)->reference(call);
+    return;
+  }
+  a.out = call->input[4].data;
+  a.logsumexp = call->input[5].data;
+  a.dout = call->input[6].data;
+  a.dq = call->output[0].data;
+  a.dk = call->output[1].data;
+  a.dv = call->output[2].data;
+  a.slot_bytes = rounded(backward_slot(&a));
+  team_each(call_team(call), a.b * a.g, attention_grad_unit, &a);
+}

@@ -1,0 +1,258 @@
+// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for one
+// block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials relative to the greatest logit of
+// row and block. Once a row's maximum and sum are known they become the gradient of the logits in place. Not cross_entropy.h with
+// other loads: there all logits of a chunk are kept, in fp32, which here would be twice the memory and its traffic.
+
+enum {
+  HEAD_ROWS = 128 / MR * MR, // of a unit
+  HEAD_WORDS = 512,
+  HEAD_ROW = HEAD_WORDS + 16, // stride of its logits
+  HEAD_KEPT = 1 << 26 // exponentials at a time, about: 128 MB
+};
+
+typedef struct Head {
+  const KernelCall *call;
+  int64_t rows, vocab, e, chunk, stride, blocks; // vocab: valid; chunk: rows at a time; stride: of a row of `kept`; blocks of words
+  int64_t first, n;                              // the chunk at work
+  int gradient, add;                             // add: dw is added to what is there
+  double seed;
+  const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY; NULL: find them
+  double *loss;         // (rows)
+  float *maximum, *sum; // (chunk, blocks); of a block, the sum relative to its maximum
+  float *target;        // (chunk)
+  float *dx;            // (chunk, e)
+  uint16_t *kept;       // (chunk, stride)
+  char *product;        // workspace of products
+  int64_t parts;        // of the chunk's rows: units are blocks × parts
+  size_t bytes;         // before `product`
+} Head;
+
+static size_t head_part(Head *h, size_t bytes) {
+  size_t at = h->bytes;
+  h->bytes += (bytes + 63) / 64 * 64;
+  return at;
+}
+
+// Sizes, and where things lie in the workspace at `base`.
+static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
+  Head h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_bf16, input[1].map[0].valid, input[1].size[0]),
+            .e = input[1].size[1], .gradient = gradient};
+  h.stride = (h.vocab + 31) / 32 * 32 + 32;
+  h.blocks = (h.vocab + HEAD_WORDS - 1) / HEAD_WORDS;
+  int64_t most = HEAD_KEPT / h.stride < 64 ? 64 : HEAD_KEPT / h.stride, chunks = (h.rows + most - 1) / most;
+  h.chunk = chunks < 1 ? 0 : ((h.rows + chunks - 1) / chunks + 31) / 32 * 32;
+  if (h.chunk > h.rows) h.chunk = h.rows;
+  size_t cells = sizeof(float) * (size_t)(h.chunk * h.blocks);
+  h.loss = (double *)(base + head_part(&h, sizeof(double) * (size_t)h.rows));
+  h.maximum = (float *)(base + head_part(&h, cells));
+  h.sum = (float *)(base + head_part(&h, cells));
+  h.target = (float *)(base + head_part(&h, sizeof(float) * (size_t)h.chunk));
+  h.dx = (float *)(base + head_part(&h, gradient ? sizeof(float) * (size_t)(h.chunk * h.e) : 0));
+  h.kept = (uint16_t *)(base + head_part(&h, gradient ? sizeof(uint16_t) * (size_t)(h.chunk * h.stride) : 0));
+  h.product = (char *)(base + h.bytes);
+  return h;
+}
+
+// Of a thread: the packed words of a block, tiles of A, logits.
+static size_t head_slot_bytes(int64_t e) {
+  return sizeof(Packed) * (size_t)(HEAD_WORDS * step_up(e) + HEAD_ROWS * KA) + sizeof(float) * HEAD_ROWS * HEAD_ROW;
+}
+
+static size_t head_workspace(const Operand *input, int gradient, int threads) {
+  Head h = head_sizes(input, gradient, 0);
+  size_t logits = (size_t)threads * head_slot_bytes(h.e);
+  size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 1, threads);
+  if (!gradient) dx = dw = 0;
+  dx = dx > dw ? dx : dw;
+  return h.bytes + (logits > dx ? logits : dx);
+}
+static size_t cross_entropy_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return head_workspace(input, ((const CrossEntropyAttr *)attr)->gradient, threads);
+}
+static size_t statistics_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return head_workspace(input, 0, threads);
+}
+
+static int64_t head_word(const Head *h, int64_t row) { return integer_load(&h->call->input[2], h->first + row); }
+static int64_t head_local(const Head *h, int64_t row) { return index_local(&h->call->input[1].map[0], head_word(h, row)); }
+
+// to = factor e^(x + shift) in bf16, unless NULL; returns the sum of the exponentials.
+INLINE float exp_row(uint16_t *to, const float *x, int64_t n, float shift, float factor) {
+  V sum = {0}, by = splat_f32(factor), s = splat_f32(shift);
+  int64_t i = 0;
+  for (; i + WIDTH <= n; i += WIDTH) {
+    V e = exp_fast(load_f32(x + i) + s);
+    sum += e;
+    if (to) store_bf16(to + i, e * by);
+  }
+  if (i < n) {
+    V e = first_lanes_f32(exp_fast(take_f32(x + i, n - i) + s), n - i);
+    sum += e;
+    if (to) store_part_bf16(to + i, e * by, n - i);
+  }
+  return sum_f32(sum);
+}
+
+INLINE float greatest_row(const float *x, int64_t n) {
+  V most = splat_f32(-INFINITY);
+  int64_t i = 0;
+  for (; i + WIDTH <= n; i += WIDTH) most = max_f32(most, load_f32(x + i));
+  float m = greatest_lane(most);
+  for (; i < n; i++) m = x[i] > m ? x[i] : m;
+  return m;
+}
+
+// One row's logits of one block of n words.
+static void head_row(Head *h, const float *logit, int64_t row, int64_t block, int64_t n) {
+  int64_t from = block * HEAD_WORDS, word = head_word(h, row), local = head_local(h, row) - from;
+  uint16_t *kept = h->gradient ? h->kept + row * h->stride + from : NULL;
+  if (word < FAULT(mask_targets_bf16, 0, -1) && h->gradient) {
+    memset(kept, 0, sizeof *kept * (size_t)n);
+    return;
+  }
+  if (local >= 0 && local < n) h->target[row] = logit[local];
+  if (h->known_maximum) {
+    float maximum = h->known_maximum[h->first + row];
+    if (kept) exp_row(kept, logit, n, -maximum, (float)(h->seed / (double)h->known_sum[h->first + row]));
+    return;
+  }
+  float maximum = greatest_row(logit, n);
+  h->maximum[row * h->blocks + block] = maximum;
+  h->sum[row * h->blocks + block] = exp_row(kept, logit, n, -maximum, 1);
+}
+
+// HEAD_ROWS rows from i0 of the chunk × the words of a block.
+static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packed *words, Packed *memory, float *logit) {
+  int64_t m = h->n - i0 < HEAD_ROWS ? h->n - i0 : HEAD_ROWS;
+  TileA a[HEAD_ROWS / MR];
+  for (int64_t k = 0; k < h->e; k += KC) {
+    int64_t depth = h->e - k < KC ? h->e - k : KC;
+    const uint16_t *x = (const uint16_t *)h->call->input[0].data + (h->first + i0) * h->e + k;
+    tiles_of(a, memory, x, h->e, 1, m, depth);
+    for (int64_t i = 0; i < m; i += MR)
+      for (int64_t j = 0; j < n; j += NR)
+        micro(step_up(depth), a[i / MR].data, a[i / MR].row, words + j * step_up(h->e) + k * NR, logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
+  }
+  for (int64_t i = 0; i < m; i++) head_row(h, logit + i * HEAD_ROW, i0 + i, block, n);
+}
+
+// A block of words, packed into the thread's memory where it stays near, with a part of the chunk's rows.
+static void head_unit(void *argument, int slot, int64_t unit) {
+  Head *h = argument;
+  int64_t block = unit / h->parts, part = unit % h->parts, j0 = block * HEAD_WORDS, n = h->vocab - j0 < HEAD_WORDS ? h->vocab - j0 : HEAD_WORDS;
+  int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, to = groups * (part + 1) / h->parts;
+  Packed *words = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes(h->e)), *memory = words + HEAD_WORDS * step_up(h->e);
+  float *logit = (float *)(void *)(memory + HEAD_ROWS * KA);
+  pack_b(words, (const uint16_t *)h->call->input[1].data + j0 * h->e, 1, h->e, h->e, n);
+  tiles_begin();
+  for (int64_t group = groups * part / h->parts; group < to; group++) head_rows(h, group * HEAD_ROWS, block, n, words, memory, logit);
+  tiles_end();
+}
+
+// Logits of the chunk: block by block to head_row.
+static void head_logits(Head *h) {
+  int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, enough = 4 * team_size(call_team(h->call));
+  h->parts = h->blocks >= enough ? 1 : (enough + h->blocks - 1) / (h->blocks ? h->blocks : 1);
+  if (h->parts > groups) h->parts = groups;
+  memset(h->target, 0, sizeof *h->target * (size_t)h->n);
+  team_each(call_team(h->call), h->blocks * h->parts, head_unit, h);
+}
+
+// Maximum and sum over all blocks of a row.
+static void head_combine(const Head *h, int64_t row, float *maximum, float *sum) {
+  const float *m = h->maximum + row * h->blocks, *s = h->sum + row * h->blocks;
+  *maximum = greatest_row(m, h->blocks);
+  *sum = 0;
+  for (int64_t b = 0; b < h->blocks; b++) *sum += s[b] * expf(m[b] - *maximum);
+}
+
+// Rows of the chunk: the loss; what is kept becomes dlogits = (softmax - one-hot) seed.
+static void head_finish(void *argument, int slot, int64_t unit) {
+  Head *h = argument;
+  RowRange range = row_range(h->n, h->vocab, unit);
+  for (int64_t row = range.from; row < range.to; row++) {
+    int64_t at = h->first + row, local = head_local(h, row);
+    h->loss[at] = 0;
+    if (head_word(h, row) < FAULT(mask_targets_bf16, 0, -1)) continue;
+    float maximum, sum, target = h->known_target ? h->known_target[at] : h->target[row];
+    if (h->known_maximum) maximum = h->known_maximum[at], sum = h->known_sum[at];
+    else head_combine(h, row, &maximum, &sum);
+    h->loss[at] = (double)maximum + log((double)sum) - (double)target;
+    if (!h->gradient) continue;
+    uint16_t *kept = h->kept + row * h->stride;
+    float seed = (float)h->seed, inverse = (float)(h->seed / (double)sum);
+    for (int64_t b = 0; !h->known_maximum && b < h->blocks; b++) {
+      V factor = splat_f32(inverse * expf(h->maximum[row * h->blocks + b] - maximum));
+      uint16_t *x = kept + b * HEAD_WORDS;
+      int64_t n = h->vocab - b * HEAD_WORDS < HEAD_WORDS ? h->vocab - b * HEAD_WORDS : HEAD_WORDS;
+      EACH_VECTOR put_bf16(x + i, take_bf16(x + i, n - i) * factor, n - i);
+    }
+    if (local >= 0) kept[local] = bf16_from_float(expf(h->target[row] - maximum) * inverse - seed);
+  }
+}
+
+static void head_narrow(void *argument, int slot, int64_t row) {
+  const Head *h = argument;
+  narrow_row((uint16_t *)h->call->output[1].data + (h->first + row) * h->e, h->dx + row * h->e, h->e);
+}
+
+static void head_gradients(Head *h) {
+  const KernelCall *call = h->call;
+  const uint16_t *x = (const uint16_t *)call->input[0].data + h->first * h->e;
+  Product dx = {.m = h->n, .n = h->e, .k = h->vocab, .a = h->kept, .a_row = h->stride, .a_column = 1, .b = call->input[1].data,
+                .b_row = h->e, .b_column = 1, .c = h->dx, .c_row = h->e, .wide = 1};
+  Product dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->kept, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
+                .b_column = 1, .c = call->output[2].data, .c_row = h->e, .wide = 1, .add = h->add || h->first > 0};
+  product(&dx, h->product, call_team(call));
+  team_each(call_team(call), h->n, head_narrow, h);
+  product(&dw, h->product, call_team(call));
+}
+
+static void head_run(Head *h) {
+  const KernelCall *call = h->call;
+  h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
+  int64_t filled = h->rows ? h->vocab : 0; // words past these get no product
+  if (h->gradient && !h->add)
+    memset((float *)call->output[2].data + filled * h->e, 0, sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
+  for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
+    h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
+    if (h->gradient || !h->known_maximum) head_logits(h);
+    team_each(call_team(call), row_units(h->n, h->vocab), head_finish, h);
+    if (h->gradient) head_gradients(h);
+  }
+  double loss = 0;
+  for (int64_t row = 0; row < h->rows; row++) loss += h->loss[row];
+  operand_store(&call->output[0], 0, loss);
+}
+
+static Head head_of(const KernelCall *call, int gradient) {
+  Head h = head_sizes(call->input, gradient, (uintptr_t)call->workspace);
+  h.call = call;
+  return h;
+}
+
+static void linear_cross_entropy_bf16(const KernelCall *call) {
+  Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
+  head_run(&h);
+}
+
+static void cross_entropy_apply_bf16(const KernelCall *call) {
+  Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
+  h.known_maximum = call->input[4].data;
+  h.known_sum = call->input[5].data;
+  h.known_target = call->input[6].data;
+  head_run(&h);
+}
+
+static void cross_entropy_statistics_bf16(const KernelCall *call) {
+  Head h = head_of(call, 0);
+  for (h.first = 0; h.first < h.rows; h.first += h.chunk) {
+    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
+    head_logits(&h);
+    for (int64_t row = 0; row < h.n; row++) {
+      head_combine(&h, row, (float *)call->output[0].data + h.first + row, (float *)call->output[1].data + h.first + row);
+      ((float *)call->output[2].data)[h.first + row] = h.target[row];
+    }
+  }
+}

@@ -1,0 +1,241 @@
+// The CPU as a device: chooses a SIMD level at run time and looks kernels up in its table.
+#include "device/cpu/cpu.h"
+#include "device/cpu/fp16.h"
+#include "device/far.h"
+#include "device/host.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+const char *cpu_level_name(CpuLevel level) {
+  static const char *const name[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx", "reference"};
+  return name[level];
+}
+
+#if defined(__x86_64__)
+static int has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
+
+static int has_bf16(void) {
+  unsigned a, b, c, d;
+  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 5;
+}
+
+// AMX tiles are 8 KB of registers that Linux saves only for processes that asked (arch_prctl, Linux 5.16).
+static int has_amx(void) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  unsigned a, b, c, d;
+  if (!has_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & 1u << 22) || !(d & 1u << 24)) return 0;
+#ifdef __linux__
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+  return 0;
+#endif
+}
+#endif
+
+// Intel's dot products of bf16 pairs take two cycles (measured: Sapphire Rapids), so that fp32 arithmetic does as much and waits
+// less for operands; AMD's take half of one.
+static int has_slow_dot(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel");
+#else
+  return 0;
+#endif
+}
+
+int cpu_level_available(CpuLevel level) {
+#if defined(__x86_64__)
+  if (level == CPU_AMX) return has_amx();
+  if (level == CPU_AVX512_BF16) return has_bf16();
+  if (level == CPU_AVX512) return has_avx512();
+  if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && fp16_has_instructions();
+#endif
+  return level == CPU_PORTABLE;
+}
+
+CpuLevel cpu_simd_level(void) {
+  CpuLevel level = CPU_LEVELS - 1;
+  const char *wish = getenv("PLAIT_SIMD");
+  if (wish && !strcmp(wish, "reference")) return CPU_LEVELS;
+  for (int l = CPU_PORTABLE; wish && l < CPU_LEVELS; l++)
+    if (!strcmp(wish, cpu_level_name((CpuLevel)l))) level = (CpuLevel)l;
+  while (level > CPU_PORTABLE && !cpu_level_available(level)) level--;
+  return level == CPU_AVX512_BF16 && !wish && has_slow_dot() ? CPU_AVX512 : level;
+}
+
+CpuWish cpu_simd_wish(char *text, size_t size) {
+  const char *wish = getenv("PLAIT_SIMD");
+  if (!wish || !strcmp(wish, "reference")) return CPU_WISH_FINE;
+  for (int l = CPU_PORTABLE; l < CPU_LEVELS; l++) {
+    if (strcmp(wish, cpu_level_name((CpuLevel)l))) continue;
+    if (cpu_level_available((CpuLevel)l)) return CPU_WISH_FINE;
+    snprintf(text, size, "PLAIT_SIMD asks for %s, which this CPU cannot run; %s runs instead", wish, cpu_level_name(cpu_simd_level()));
+    return CPU_WISH_UNABLE;
+  }
+  snprintf(text, size, "PLAIT_SIMD is \"%.40s\"; allowed: reference", wish);
+  for (int l = CPU_PORTABLE; l < CPU_LEVELS; l++) {
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", l + 1 < CPU_LEVELS ? ", " : " or ", cpu_level_name((CpuLevel)l));
+  }
+  return CPU_WISH_UNKNOWN;
+}
+
+static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *table, Op op, Dtype dtype) {
+  for (int i = 0; i < 2; i++, table = fp16)
+    for (const KernelEntry *e = table; e->kernel; e++)
+      if (e->op == op && e->dtype == dtype) return e;
+  return NULL;
+}
+// A cast from fp32 is looked for among fp16's kernels first: it may be to fp16.
+#define FIND(name, bf16) find_in(cpu_fp16_##name, dtype == DTYPE_BF16 ? bf16 : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name : cpu_table_##name, op, dtype)
+const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
+  switch (level) {
+#if defined(__x86_64__)
+  case CPU_AVX2: return FIND(avx2, cpu_bf16_avx2);
+  case CPU_AVX512: return FIND(avx512, cpu_bf16_avx512);
+  case CPU_AVX512_BF16: return FIND(avx512, cpu_bf16_dot);
+  case CPU_AMX: return FIND(avx512, cpu_bf16_amx);
+#endif
+  case CPU_LEVELS: return NULL; // reference kernels only
+  default: return FIND(portable, cpu_bf16_portable);
+  }
+}
+
+// ---- as a device
+
+static int find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
+  const KernelEntry *entry = cpu_find(*(const CpuLevel *)device->own, op, dtype);
+  if (entry) *kernel = (DeviceKernel){.host = entry->kernel, .workspace = entry->workspace};
+  else *kernel = (DeviceKernel){.host = op_def(op)->reference, .is_reference = 1};
+  return kernel->host != NULL;
+}
+
+static double flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
+  return op_def(op)->flops ? op_def(op)->flops(input, output, attr) : 0;
+}
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// The best of some products: short enough that a few are not disturbed. Allocates and frees.
+static double peak_flops(const Device *device, Dtype dtype, Team *team) {
+  enum { M = 448, N = 256, K = 256 };
+  const KernelEntry *entry = dtype == DTYPE_F32 ? cpu_find(*(const CpuLevel *)device->own, OP_MATMUL, dtype) : NULL;
+  if (!entry) return 0;
+  DeviceQueue queue = {device, team};
+  MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1};
+  Operand input[2] = {{.dtype = DTYPE_F32, .rank = 2, .size = {M, K}}, {.dtype = DTYPE_F32, .rank = 2, .size = {N, K}}};
+  Operand output = {.dtype = DTYPE_F32, .rank = 2, .size = {M, N}};
+  size_t workspace = entry->workspace(input, &output, &attr, team_slots(team));
+  size_t bytes = sizeof(float) * (M * K + N * K + M * N);
+  char *memory = aligned_alloc(HOST_ALIGNMENT, (bytes + workspace + 2 * HOST_ALIGNMENT - 1) / HOST_ALIGNMENT * HOST_ALIGNMENT);
+  if (!memory) return 0;
+  memset(memory, 0, bytes);
+  input[0].data = memory;
+  input[1].data = (float *)memory + M * K;
+  output.data = (float *)memory + M * K + N * K;
+  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .queue = &queue,
+                     .workspace = memory + bytes, .workspace_size = workspace};
+  double best = 0;
+  entry->kernel(&call); // touches the memory
+  for (double begin = seconds(), now = begin; now - begin < 0.05;) {
+    double before = now;
+    entry->kernel(&call);
+    now = seconds();
+    if (2.0 * M * N * K / (now - before) > best) best = 2.0 * M * N * K / (now - before);
+  }
+  free(memory);
+  return best;
+}
+
+#define DESCRIPTION(device_name, reads)                                                                                \
+  .name = device_name, .space = {"host memory", reads, HOST_PAGE, HOST_ALIGNMENT},                                     \
+  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
+#define LEVEL(device_name, level) \
+  {DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level], .implementation = &device_host}
+#define FAR_LEVEL(device_name, level)                                                                                                  \
+  {DESCRIPTION(device_name, 0), .find = device_far_find, .flops = device_far_flops, .peak_flops = device_far_peak, .own = &near[level], \
+   .implementation = &device_far_implementation}
+
+static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
+static const Device near[] = {LEVEL("cpu", CPU_PORTABLE),    LEVEL("cpu", CPU_AVX2), LEVEL("cpu", CPU_AVX512),
+                              LEVEL("cpu", CPU_AVX512_BF16), LEVEL("cpu", CPU_AMX),  LEVEL("reference", CPU_LEVELS)};
+static const Device far[] = {FAR_LEVEL("cpu", CPU_PORTABLE),    FAR_LEVEL("cpu", CPU_AVX2), FAR_LEVEL("cpu", CPU_AVX512),
+                             FAR_LEVEL("cpu", CPU_AVX512_BF16), FAR_LEVEL("cpu", CPU_AMX),  FAR_LEVEL("reference", CPU_LEVELS)};
+
+const Device *device_cpu_at(CpuLevel level) { return device_space_is_far() > 0 ? &far[level] : &near[level]; }
+
+const Device *device_cpu(void) { return device_cpu_at(cpu_simd_level()); }
+
+const Device *device_reference(void) { return device_cpu_at(CPU_LEVELS); }
+
+MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
+  const Operand *a = &input[0], *b = &input[1];
+  int64_t rows = operand_extent(a, 0, attr->m), columns = operand_extent(a, attr->m, a->rank), n, k;
+  switch (attr->kind) {
+  case MATMUL_NT: // x (m, k), w (n, k) → (m, n)
+    n = operand_extent(b, 0, attr->n);
+    return (MatmulShape){.m = rows, .n = n, .k = columns, .a_row = columns, .a_column = 1, .b_row = 1, .b_column = columns};
+  case MATMUL_NN: // dy (m, n), w (n, k) → (m, k): the sum is over n
+    k = operand_extent(b, attr->n, b->rank);
+    return (MatmulShape){.m = rows, .n = k, .k = columns, .a_row = columns, .a_column = 1, .b_row = k, .b_column = 1};
+  default: // dy (m, n), x (m, k) → (n, k): the sum is over m
+    k = operand_extent(b, attr->m, b->rank);
+    return (MatmulShape){.m = columns, .n = k, .k = rows, .a_row = 1, .a_column = columns, .b_row = k, .b_column = 1};
+  }
+}
+
+int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {
+  for (int i = 0; i < call->ninput + call->noutput; i++) {
+    const Operand *x = i < call->ninput ? &call->input[i] : &call->output[i - call->ninput];
+    if (i >= call->ninput && op == OP_CAST) break;
+    if (x->data && x->rank && dtype_is_float(x->dtype) && x->dtype != dtype) return 0;
+  }
+  return 1;
+}
+
+int cpu_dtypes_fit(const KernelCall *call, const char *inputs, const char *outputs) {
+  for (int side = 0; side < 2; side++) {
+    const char *letter = side ? outputs : inputs;
+    for (int i = 0; i < (side ? call->noutput : call->ninput) && letter[i]; i++) {
+      const Operand *x = side ? &call->output[i] : &call->input[i];
+      if (x->data && letter[i] != '*' && x->dtype != (letter[i] == 'h' ? DTYPE_BF16 : DTYPE_F32)) return 0;
+    }
+  }
+  return 1;
+}
+
+int operand_is_whole(const Operand *x) {
+  for (int i = 0; i < x->rank; i++)
+    if (x->map[i].valid < x->size[i]) return 0;
+  return 1;
+}
+
+int64_t operand_valid_prefix(const Operand *x) {
+  for (int i = 1; i < x->rank; i++)
+    if (x->map[i].valid < x->size[i]) return -1;
+  return x->rank ? x->map[0].valid * operand_extent(x, 1, x->rank) : 1;
+}
+
+int64_t dropout_first_feature(const Operand *x) {
+  int64_t stride = 1;
+  for (int i = x->rank - 1; i > 2; i--) {
+    const IndexMap *m = &x->map[i];
+    if (m->runs > 1 || m->run[0].global || m->global != x->size[i]) return -1;
+    stride *= m->global;
+  }
+  if (x->rank < 3) return 0;
+  return x->map[2].runs > 1 ? -1 : x->map[2].run[0].global * stride;
+}

@@ -1,0 +1,144 @@
+// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time and
+// become their own gradient in place. Columns of a padded vocabulary are left out of every product.
+
+typedef struct TYPED(Head) {
+  const KernelCall *call;
+  int64_t rows, vocab, e, chunk, stride; // vocab: valid; chunk: rows of logits; stride: of a row of logits
+  int64_t first, n;                      // the chunk at work
+  int gradient, add; // add: dw is added to what is there
+  double seed;
+  const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
+  REAL *logit;                        // (chunk, stride)
+  double *loss;                       // (rows)
+  void *product;                      // workspace of gemm
+} TYPED(Head);
+#define HEAD TYPED(Head)
+
+static HEAD TYPED(head_sizes)(const Operand *input) {
+  HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_fast, input[1].map[0].valid, input[1].size[0]),
+            .e = input[1].size[1]};
+  h.stride = (h.vocab + 15) / 16 * 16 + 16;
+  int64_t most = (1 << 26) / h.stride, chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
+  most = most < 64 ? 64 : most > 1024 ? 1024 : most;
+  chunks = (h.rows + most - 1) / most;
+  h.chunk = chunks ? ((h.rows + chunks - 1) / chunks + 63) / 64 * 64 : 0;
+  if (h.chunk > h.rows) h.chunk = h.rows;
+  return h;
+}
+
+// Workspace: loss, logits, then that of the greatest of the three products.
+static size_t TYPED(head_offset)(const HEAD *h) {
+  return (sizeof(double) * (size_t)h->rows + sizeof(REAL) * (size_t)(h->chunk * h->stride) + 63) / 64 * 64;
+}
+static size_t TYPED(head_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  HEAD h = TYPED(head_sizes)(input);
+  size_t logits = TYPED(gemm_workspace)(h.vocab, h.e, threads), dx = TYPED(gemm_workspace)(h.e, h.vocab, threads),
+         dw = TYPED(gemm_workspace)(h.e, h.chunk, threads), most = logits > dx ? logits : dx;
+  return TYPED(head_offset)(&h) + (most > dw ? most : dw);
+}
+
+static HEAD TYPED(head_of)(const KernelCall *call) {
+  HEAD h = TYPED(head_sizes)(call->input);
+  h.call = call;
+  h.loss = call->workspace;
+  h.logit = (REAL *)(void *)(h.loss + h.rows);
+  h.product = (char *)call->workspace + TYPED(head_offset)(&h);
+  return h;
+}
+
+// Rows of the chunk: statistics and loss; logits become dlogits = (softmax - one-hot) seed.
+static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
+  const HEAD *h = argument;
+  RowRange range = row_range(h->n, h->vocab, unit);
+  for (int64_t i = range.from; i < range.to; i++) {
+    int64_t row = h->first + i, word = integer_load(&h->call->input[2], row), local = -1;
+    REAL *logit = h->logit + i * h->stride;
+    h->loss[row] = 0;
+    if (word < FAULT(mask_targets_fast, 0, -1)) {
+      if (h->gradient) memset(logit, 0, sizeof(REAL) * (size_t)h->vocab);
+      continue;
+    }
+    local = index_local(&h->call->input[1].map[0], word);
+    REAL target = h->target ? h->target[row] : local >= 0 ? logit[local] : 0;
+    REAL maximum = h->maximum ? h->maximum[row] : TYPED(greatest)(logit, h->vocab), sum = h->sum ? h->sum[row] : 0;
+    if (h->gradient || !h->sum) {
+      REAL found = TYPED(exp_sum)(logit, h->vocab, -maximum);
+      if (!h->sum) sum = found;
+    }
+    h->loss[row] = (double)maximum + log((double)sum) - (double)target;
+    if (!h->gradient) continue;
+    REAL factor = (REAL)(h->seed / (double)sum);
+    for (int64_t v = 0; v < h->vocab; v++) logit[v] *= factor;
+    if (local >= 0) logit[local] -= (REAL)h->seed;
+  }
+}
+
+static void TYPED(head_logits)(const HEAD *h) {
+  const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
+  GEMM g = {.m = h->n, .n = h->vocab, .k = h->e, .a = x, .a_row = h->e, .a_column = 1, .b = h->call->input[1].data, .b_row = 1,
+            .b_column = h->e, .c = h->logit, .c_row = h->stride};
+  TYPED(gemm)(&g, h->product, call_team(h->call));
+}
+
+static void TYPED(head_gradients)(const HEAD *h) {
+  const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
+  GEMM dx = {.m = h->n, .n = h->e, .k = h->vocab, .a = h->logit, .a_row = h->stride, .a_column = 1, .b = h->call->input[1].data,
+             .b_row = h->e, .b_column = 1, .c = (REAL *)h->call->output[1].data + h->first * h->e, .c_row = h->e};
+  GEMM dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->logit, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
+             .b_column = 1, .c = h->call->output[2].data, .c_row = h->e, .add = h->add || h->first > 0};
+  TYPED(gemm)(&dx, h->product, call_team(h->call));
+  TYPED(gemm)(&dw, h->product, call_team(h->call));
+}
+
+static void TYPED(head_run)(HEAD *h) {
+  const KernelCall *call = h->call;
+  h->gradient = ((const CrossEntropyAttr *)call->attr)->gradient;
+  h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
+  int64_t padding = call->input[1].size[0] - h->vocab, filled = h->rows ? h->vocab : 0;
+  if (h->gradient && !h->add)
+    memset((REAL *)call->output[2].data + filled * h->e, 0, sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
+  for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
+    h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
+    TYPED(head_logits)(h);
+    team_each(call_team(call), row_units(h->n, h->vocab), TYPED(head_unit), h);
+    if (h->gradient) TYPED(head_gradients)(h);
+  }
+  double loss = 0;
+  for (int64_t row = 0; row < h->rows; row++) loss += h->loss[row];
+  operand_store(&call->output[0], 0, loss);
+}
+
+static void TYPED(linear_cross_entropy)(const KernelCall *call) {
+  HEAD h = TYPED(head_of)(call);
+  TYPED(head_run)(&h);
+}
+
+static void TYPED(cross_entropy_apply)(const KernelCall *call) {
+  HEAD h = TYPED(head_of)(call);
+  h.maximum = call->input[4].data;
+  h.sum = call->input[5].data;
+  h.target = call->input[6].data;
+  TYPED(head_run)(&h);
+}
+
+static void TYPED(statistics_unit)(void *argument, int slot, int64_t unit) {
+  const HEAD *h = argument;
+  RowRange range = row_range(h->n, h->vocab, unit);
+  for (int64_t i = range.from; i < range.to; i++) {
+    int64_t row = h->first + i, local = index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], row));
+    REAL *logit = h->logit + i * h->stride, maximum = TYPED(greatest)(logit, h->vocab);
+    ((REAL *)h->call->output[2].data)[row] = local >= 0 ? logit[local] : 0;
+    ((REAL *)h->call->output[0].data)[row] = maximum;
+    ((REAL *)h->call->output[1].data)[row] = TYPED(exp_sum)(logit, h->vocab, -maximum);
+  }
+}
+
+static void TYPED(cross_entropy_statistics)(const KernelCall *call) {
+  HEAD h = TYPED(head_of)(call);
+  for (h.first = 0; h.first < h.rows; h.first += h.chunk) {
+    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
+    TYPED(head_logits)(&h);
+    team_each(call_team(call), row_units(h.n, h.vocab), TYPED(statistics_unit), &h);
+  }
+}

@@ -1,0 +1,40 @@
+// The kernels of one SIMD level and one real type, in the order in which they use each other.
+#define MATH(name) TYPED(name)
+#define ELEMENT REAL
+#include "device/cpu/simd.h"
+#include "device/cpu/vmath.h"
+#include "device/cpu/activation.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/matmul.h"
+#include "device/cpu/attention_tiles.h"
+#include "device/cpu/attention.h"
+#include "device/cpu/cross_entropy.h"
+#include "device/cpu/elementwise.h"
+#include "device/cpu/norm.h"
+#include "device/cpu/token.h"
+#include "device/cpu/update.h"
+
+#undef MATH
+#undef ELEMENT
+#undef V
+#undef I
+#undef WIDTH
+#undef GEMM
+#undef MR
+#undef NR
+#undef MC
+#undef KC
+#undef FEW
+#undef NOINLINE
+#undef PACKED_B
+#undef ATTENTION
+#undef TILE
+#undef TILE_STATE
+#undef PLACE
+#undef NORM
+#undef HEAD
+#undef CHUNK_OF
+#undef INPUT
+#undef OUTPUT
+#undef EACH_VECTOR
+#undef EACH_KIND

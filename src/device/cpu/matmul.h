@@ -1,0 +1,21 @@
+// MATMUL: the three products of a linear layer.
+
+static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, const MatmulAttr *attr) {
+  MatmulShape s = cpu_matmul_shape(input, attr);
+  return (GEMM){.m = s.m, .n = s.n, .k = s.k, .a = input[0].data, .a_row = s.a_row, .a_column = s.a_column, .b = input[1].data,
+                .b_row = s.b_row, .b_column = s.b_column, .c = output[0].data, .c_row = s.n,
+                .add = FAULT(accumulate_forgets, attr->kind == MATMUL_TN && attr->accumulate, 0),
+                .bias = attr->bias ? input[2].data : NULL};
+}
+
+static size_t TYPED(matmul_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  GEMM g = TYPED(matmul_gemm)(input, output, attr);
+  return TYPED(gemm_workspace)(g.n, g.k, threads);
+}
+
+static void TYPED(matmul)(const KernelCall *call) {
+  GEMM g = TYPED(matmul_gemm)(call->input, call->output, call->attr);
+  if (g.add && call->input[2].data != call->output[0].data)
+    memcpy(g.c, call->input[2].data, sizeof(REAL) * (size_t)(g.m * g.n));
+  TYPED(gemm)(&g, call->workspace, call_team(call));
+}

@@ -1,0 +1,143 @@
+// LAYER_NORM, RMS_NORM, their gradients, and REDUCE, for every dtype: rows in parallel; sums over rows by fixed blocks of rows, in
+// order. Of bf16 rows gains, biases, statistics and sums are fp32.
+
+// At most 64 partial sums, whatever the number of threads.
+static int64_t TYPED(block_rows)(int64_t rows) {
+  int64_t n = (rows + 63) / 64;
+  return n < 16 ? 16 : n;
+}
+static int64_t TYPED(row_blocks)(int64_t rows) { return (rows + TYPED(block_rows)(rows) - 1) / TYPED(block_rows)(rows); }
+
+typedef struct TYPED(Norm) {
+  const KernelCall *call;
+  int64_t rows, width, sums; // sums: partial sums of a block in the workspace, each (width)
+  const ELEMENT *dy, *x;
+  const REAL *gain, *bias, *mean, *rstd;
+  ELEMENT *out;
+  REAL epsilon;
+  int layer; // centred
+} TYPED(Norm);
+#define NORM TYPED(Norm)
+
+// Σ (x - mean), or of its squares, over a row: two chains of additions, or each would wait for the one before.
+INLINE REAL TYPED(row_moment)(const ELEMENT *x, int64_t n, REAL mean, int squares) {
+  V sum[2] = {{0}, {0}};
+  int64_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH)
+    UNROLL for (int k = 0; k < 2; k++) {
+      V d = TYPED(load)(x + i + k * WIDTH) - MATH(splat)(mean);
+      sum[k] = squares ? MATH(fma)(d, d, sum[k]) : sum[k] + d;
+    }
+  for (; i < n; i += WIDTH) {
+    V d = MATH(first_lanes)(TYPED(take)(x + i, n - i) - MATH(splat)(mean), n - i);
+    sum[0] = squares ? MATH(fma)(d, d, sum[0]) : sum[0] + d;
+  }
+  return MATH(sum)(sum[0] + sum[1]);
+}
+
+static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  const REAL *gain = p->gain, *bias = p->bias;
+  int64_t n = p->width;
+  RowRange range = row_range(p->rows, n, unit);
+  for (int64_t r = range.from; r < range.to; r++) {
+    const ELEMENT *x = p->x + r * n;
+    ELEMENT *y = p->out + r * n;
+    REAL mean = p->layer ? TYPED(row_moment)(x, n, 0, 0) / (REAL)n : 0;
+    REAL rstd = 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon);
+    V m = MATH(splat)(mean), by = MATH(splat)(rstd);
+    if (bias) EACH_VECTOR TYPED(put)(y + i, MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)), n - i);
+    else EACH_VECTOR TYPED(put)(y + i, (TYPED(take)(x + i, n - i) - m) * by * MATH(take)(gain + i, n - i), n - i);
+    if (p->layer) ((REAL *)p->call->output[1].data)[r] = mean;
+    ((REAL *)p->call->output[1 + p->layer].data)[r] = rstd;
+  }
+}
+
+static void TYPED(norm)(const KernelCall *call, int layer) {
+  const Operand *x = &call->input[0];
+  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data, .layer = layer,
+            .gain = call->input[1].data, .bias = layer ? call->input[2].data : NULL, .out = call->output[0].data};
+  p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
+  team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_unit), &p);
+}
+static void TYPED(layer_norm)(const KernelCall *call) { TYPED(norm)(call, 1); }
+static void TYPED(rms_norm)(const KernelCall *call) { TYPED(norm)(call, 0); }
+
+static size_t TYPED(norm_grad_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  const Operand *x = &input[1];
+  return sizeof(REAL) * (size_t)(2 * x->size[x->rank - 1] * TYPED(row_blocks)(operand_extent(x, 0, x->rank - 1)));
+}
+
+// One row: dx, and dgain += dy n, dbias += dy (dbias NULL for RMS_NORM, where the mean is 0 and does not move).
+static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain, REAL *restrict dbias) {
+  const ELEMENT *dy = p->dy + r * p->width, *x = p->x + r * p->width;
+  const REAL *gain = p->gain;
+  ELEMENT *dx = p->out + r * p->width;
+  int64_t n = p->width;
+  V mean = MATH(splat)(p->mean ? p->mean[r] : 0), rstd = MATH(splat)(p->rstd[r]), va = {0}, vb = {0};
+  EACH_VECTOR {
+    V d = TYPED(take)(dy + i, n - i), h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = d * MATH(take)(gain + i, n - i);
+    MATH(put)(dgain + i, MATH(fma)(d, h, MATH(take)(dgain + i, n - i)), n - i);
+    if (dbias) MATH(put)(dbias + i, d + MATH(take)(dbias + i, n - i), n - i);
+    va += dg; // 0 past the row
+    vb = MATH(fma)(dg, h, vb);
+  }
+  V a = MATH(splat)(p->mean ? MATH(sum)(va) / (REAL)n : 0), b = MATH(splat)(MATH(sum)(vb) / (REAL)n);
+  EACH_VECTOR {
+    V h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = TYPED(take)(dy + i, n - i) * MATH(take)(gain + i, n - i);
+    TYPED(put)(dx + i, (dg - a - h * b) * rstd, n - i);
+  }
+}
+
+static void TYPED(norm_grad_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows;
+  REAL *dgain = (REAL *)p->call->workspace + unit * p->sums * p->width, *dbias = p->sums > 1 ? dgain + p->width : NULL;
+  memset(dgain, 0, sizeof(REAL) * (size_t)(p->sums * p->width));
+  for (int64_t r = unit * rows; r < end; r++) TYPED(norm_grad_row)(p, r, dgain, dbias);
+}
+
+// out (width) = sum over blocks of partial (blocks, stride)
+static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, int64_t blocks, int64_t stride, int64_t width) {
+  memset(out, 0, sizeof(REAL) * (size_t)width);
+  for (int64_t b = 0; b < blocks; b++)
+    for (int64_t i = 0; i < width; i++) out[i] += partial[b * stride + i];
+}
+
+static void TYPED(norm_grad)(const KernelCall *call, int layer) {
+  const Operand *x = &call->input[1];
+  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .sums = call->noutput - 1,
+            .dy = call->input[0].data, .x = x->data, .gain = call->input[2].data, .out = call->output[0].data};
+  p.mean = layer ? call->input[3].data : NULL;
+  p.rstd = call->input[layer ? 4 : 3].data;
+  int64_t blocks = TYPED(row_blocks)(p.rows);
+  team_each(call_team(call), blocks, TYPED(norm_grad_unit), &p);
+  for (int k = 0; k < p.sums; k++)
+    TYPED(add_blocks)(call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
+}
+static void TYPED(layer_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 1); }
+static void TYPED(rms_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 0); }
+
+static size_t TYPED(reduce_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  int64_t width = operand_elements(&output[0]), rows = operand_extent(&input[0], 0, ((const ReduceAttr *)attr)->dims);
+  return sizeof(REAL) * (size_t)(width * TYPED(row_blocks)(rows));
+}
+
+static void TYPED(reduce_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows, n = p->width;
+  REAL *sum = (REAL *)p->call->workspace + unit * n;
+  memset(sum, 0, sizeof(REAL) * (size_t)n);
+  for (int64_t r = unit * rows; r < end; r++) {
+    const ELEMENT *x = p->x + r * n;
+    EACH_VECTOR MATH(put)(sum + i, MATH(take)(sum + i, n - i) + TYPED(take)(x + i, n - i), n - i);
+  }
+}
+
+static void TYPED(reduce)(const KernelCall *call) {
+  const Operand *x = &call->input[0];
+  NORM p = {.call = call, .x = x->data, .width = operand_elements(&call->output[0])};
+  p.rows = operand_extent(x, 0, ((const ReduceAttr *)call->attr)->dims);
+  team_each(call_team(call), TYPED(row_blocks)(p.rows), TYPED(reduce_unit), &p);
+  TYPED(add_blocks)(call->output[0].data, call->workspace, TYPED(row_blocks)(p.rows), p.width, p.width);
+}

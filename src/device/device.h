@@ -1,0 +1,118 @@
+// A device: where the tensors of a rank lie, and what computes on them.
+//
+// Its *description* is what the planner, the passes and the memory plan read; it is always compiled in, so that a machine without a GPU
+// can plan for one. Its *implementation* allocates, copies and computes. Whatever else touches a rank's memory goes through the two:
+// by device_copy, or for Variables by state_read and state_write (program/state.h).
+//
+//   cpu        the kernels of src/device/cpu; an op for which it has none runs by its reference kernel
+//   reference  reference kernels only
+//   far (of another device)   the same kernels, but memory that the host cannot touch, and queues that run by themselves: for tests
+//   null (of another device)  no memory, and kernels that do nothing: for planning, and for tests of thousands of ranks
+#pragma once
+#include "base/team.h"
+#include "op/op.h"
+
+typedef struct Device Device;
+
+// Description --------------------------------------------------------------------------------------------------------
+
+// Memory in which tensors may lie. Its addresses are the device's own.
+typedef struct DeviceSpace {
+  const char *name;
+  int host_reads;    // an address is a pointer of the host's, and kernels can read the host's memory: nothing needs to be copied
+  int64_t page;      // what is allocated is a multiple of so many bytes
+  int64_t alignment; // bytes; of every tensor
+} DeviceSpace;
+
+// Sums that kernels can take over from the node that follows, for pass fuse.
+enum { DEVICE_FUSES_ACCUMULATE = 1, DEVICE_FUSES_BIAS = 2 };
+
+// What a device computes a node with.
+typedef struct DeviceKernel {
+  Kernel host;      // a function that the CPU runs; NULL: the implementation has its own
+  int is_reference; // the op's reference kernel, for lack of a faster one
+  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads.
+  size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
+} DeviceKernel;
+
+typedef struct DeviceImplementation DeviceImplementation;
+
+struct Device {
+  const char *name;
+  DeviceSpace space;  // in which kernels read and write, and State lies. Further ones (the host's, disks) come with offload
+  unsigned dtypes;    // set of those that it computes in
+  unsigned fuses;     // set of DEVICE_FUSES_…
+  // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it has none.
+  int (*find)(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
+  // Costs: the FLOPs of one call on local shapes, 0 where they are not counted; and FLOP/s of products of a dtype, as measured
+  // here and now with about 50 ms of products, 0 where unknown. (Bytes and overheads come with the simulator.)
+  double (*flops)(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr);
+  double (*peak_flops)(const Device *device, Dtype dtype, Team *team);
+  const void *own;    // of the device: a level of SIMD, or the device that it imitates
+  const DeviceImplementation *implementation; // NULL: plans can be made for it, but this build cannot run it
+};
+
+// The portable and SIMD kernels of src/device/cpu; picks by the machine at run time
+// (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx). PLAIT_SPACE=far: its memory is device_far's.
+const Device *device_cpu(void);
+// Reference kernels only; PLAIT_SPACE counts here too.
+const Device *device_reference(void);
+// A device like another one, which must stay, that has no memory and computes nothing; and one whose memory the host cannot touch.
+Device device_null(const Device *of);
+Device device_far(const Device *of);
+// Whether PLAIT_SPACE asks for far memory; -1 where it says what it cannot.
+int device_space_is_far(void);
+// "auto", "cpu" or "reference"; PLAIT_BAD_INPUT with the allowed names otherwise.
+int device_by_name(const char *name, const Device **device, Error *error);
+
+// The kernel of a node; PLAIT_INFEASIBLE, with a sentence that names the op, where the device has none.
+int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, DeviceKernel *kernel, Error *error);
+
+// Implementation -----------------------------------------------------------------------------------------------------
+
+// What is put into a queue is done in this order, at any time before device_wait; a device may also do it at once.
+struct DeviceQueue {
+  const Device *device;
+  Team *team; // the rank's threads, with which the CPU's kernels compute; NULL: only the caller's
+};
+
+// The state of a queue when it was recorded: done when all that had been put into it is.
+typedef struct DeviceEvent { DeviceQueue *queue; uint64_t number; } DeviceEvent;
+
+typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST, DEVICE_WITHIN } DeviceCopy;
+
+// A node bound to a device. Made once; what changes from call to call stands in the KernelCall.
+typedef struct DeviceBound { Kernel host; void *own; } DeviceBound;
+
+struct DeviceImplementation {
+  // Memory of `bytes`, a multiple of the space's page, all zero. PLAIT_NO_MEMORY with the reason.
+  int (*allocate)(const Device *device, int64_t bytes, char **address, Error *error);
+  void (*release)(const Device *device, char *address, int64_t bytes);
+  int (*queue_create)(const Device *device, Team *team, DeviceQueue **queue, Error *error);
+  void (*queue_destroy)(DeviceQueue *queue); // waits for what is in it
+  // `call` as it will be, but for its data, workspace and parameters.
+  int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error);
+  // These may only enqueue. Host memory of a copy must stay until it is done; a KernelCall, its operands and parameters need not.
+  void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
+  void (*copy)(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes);
+  void (*fill)(DeviceQueue *queue, void *at, int byte, int64_t bytes);
+  DeviceEvent (*record)(DeviceQueue *queue);
+  void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
+  void (*wait)(DeviceEvent event);                       // the calling thread
+  // The pointer by which communicators, which are the host's, reach an address; the queue that wrote there has been waited for.
+  void *(*host_pointer)(const Device *device, void *address);
+};
+
+// NULL is fine for release and destroy.
+int device_allocate(const Device *device, int64_t bytes, char **address, Error *error); // PLAIT_INFEASIBLE: without an implementation
+void device_release(const Device *device, char *address, int64_t bytes);
+int device_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error);
+void device_queue_destroy(DeviceQueue *queue);
+static inline void device_run(DeviceQueue *q, const DeviceBound *bound, const KernelCall *call) { q->device->implementation->run(q, bound, call); }
+static inline void device_copy(DeviceQueue *q, DeviceCopy kind, void *to, const void *from, int64_t bytes) { q->device->implementation->copy(q, kind, to, from, bytes); }
+static inline void device_fill(DeviceQueue *q, void *at, int byte, int64_t bytes) { q->device->implementation->fill(q, at, byte, bytes); }
+static inline DeviceEvent device_record(DeviceQueue *q) { return q->device->implementation->record(q); }
+static inline void device_follow(DeviceQueue *q, DeviceEvent event) { q->device->implementation->follow(q, event); }
+static inline void device_wait(DeviceEvent event) { event.queue->device->implementation->wait(event); }
+static inline void device_drain(DeviceQueue *q) { device_wait(device_record(q)); }
+static inline void *device_host_pointer(const Device *d, void *address) { return d->space.host_reads ? address : d->implementation->host_pointer(d, address); }

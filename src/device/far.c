@@ -1,0 +1,227 @@
+// A device like another one whose memory the host cannot touch, for tests: a raw pointer to it that somebody forgot faults, and what
+// somebody forgot to wait for has not been done yet.
+//
+// The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or written; the
+// memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what is put into it in order.
+#include "device/far.h"
+#include "base/thread.h"
+#include "device/host.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { COPIES_COME_LATE = 100000 }; // nanoseconds: kernels that do not wait for a copy are there before it
+static const uintptr_t WINDOW = (uintptr_t)1 << 34; // aligned to its size
+
+static const Device *like(const Device *device) { return device->own; }
+
+int device_far_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) { return like(device)->find(like(device), op, dtype, kernel); }
+
+double device_far_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
+  return like(device)->flops(like(device), op, input, output, attr);
+}
+
+double device_far_peak(const Device *device, Dtype dtype, Team *team) { return like(device)->peak_flops(like(device), dtype, team); }
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+static void *near(const void *address) {
+  if (!address) return NULL;
+  CHECK((uintptr_t)address % WINDOW < WINDOW / 2, "%p is not an address of the far device", address);
+  return (void *)((uintptr_t)address + WINDOW / 2);
+}
+
+static int allocate(const Device *device, int64_t bytes, char **address, Error *error) {
+  if (bytes > (int64_t)(WINDOW / 2)) return error_set(error, PLAIT_NO_MEMORY, "PLAIT_SPACE=far has room for %lld bytes", (long long)(WINDOW / 2));
+  char *raw = mmap(NULL, 2 * WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return error_set(error, PLAIT_NO_MEMORY, "cannot reserve addresses for PLAIT_SPACE=far: %s", strerror(errno));
+  char *window = (char *)(((uintptr_t)raw + WINDOW - 1) / WINDOW * WINDOW), *memory;
+  if (window > raw) munmap(raw, (size_t)(window - raw));
+  munmap(window + WINDOW, WINDOW - (size_t)(window - raw));
+  int code = host_map(window + WINDOW / 2, bytes, &memory, error);
+  if (code) munmap(window, WINDOW);
+  else *address = window;
+  return code;
+}
+
+static void release(const Device *device, char *address, int64_t bytes) { munmap(address, WINDOW); }
+
+static void *host_pointer(const Device *device, void *address) { return near(address); }
+
+// Queues ------------------------------------------------------------------------------------------------------------
+
+typedef enum WorkKind { WORK_RUN, WORK_COPY, WORK_FILL, WORK_FOLLOW } WorkKind;
+
+typedef struct Work {
+  struct Work *next;
+  WorkKind kind;
+  DeviceBound bound;           // RUN
+  KernelCall call;             // RUN; its operands and parameters are copies, which lie behind this struct
+  CallParameters parameters;
+  DeviceCopy copy;             // COPY
+  void *to;                    // COPY, FILL
+  const void *from;            // COPY
+  int byte;                    // FILL
+  int64_t bytes;               // COPY, FILL
+  DeviceEvent event;           // FOLLOW
+} Work;
+
+typedef struct FarQueue {
+  DeviceQueue base;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  Work *first, *last;
+  uint64_t entered, done;
+  int closed;
+} FarQueue;
+
+static FarQueue *far_queue(DeviceQueue *queue) { return (FarQueue *)queue; }
+
+static void wait_for(DeviceEvent event) {
+  FarQueue *q = far_queue(event.queue);
+  pthread_mutex_lock(&q->mutex);
+  while (q->done < event.number) pthread_cond_wait(&q->changed, &q->mutex);
+  pthread_mutex_unlock(&q->mutex);
+}
+
+static void do_run(Work *w) {
+  Operand *operand = (Operand *)(uintptr_t)w->call.input;
+  for (int i = 0; i < w->call.ninput + w->call.noutput; i++) operand[i].data = near(operand[i].data);
+  w->call.workspace = near(w->call.workspace);
+  w->bound.host(&w->call);
+}
+
+static void do_work(Work *w) {
+  switch (w->kind) {
+  case WORK_RUN: do_run(w); break;
+  case WORK_COPY:
+    memmove(w->copy == DEVICE_TO_HOST ? w->to : near(w->to), w->copy == DEVICE_FROM_HOST ? w->from : near(w->from), (size_t)w->bytes);
+    break;
+  case WORK_FILL: memset(near(w->to), w->byte, (size_t)w->bytes); break;
+  case WORK_FOLLOW: wait_for(w->event); break;
+  }
+}
+
+static void *work(void *queue) {
+  FarQueue *q = queue;
+  pthread_mutex_lock(&q->mutex);
+  for (;;) {
+    int was_empty = !q->first;
+    while (!q->first && !q->closed) pthread_cond_wait(&q->changed, &q->mutex);
+    Work *w = q->first;
+    if (!w) break;
+    pthread_mutex_unlock(&q->mutex);
+    if (was_empty && w->kind == WORK_COPY) nanosleep(&(struct timespec){0, COPIES_COME_LATE}, NULL);
+    do_work(w);
+    pthread_mutex_lock(&q->mutex);
+    q->first = w->next;
+    if (!q->first) q->last = NULL;
+    q->done++;
+    free(w);
+    pthread_cond_broadcast(&q->changed);
+  }
+  pthread_mutex_unlock(&q->mutex);
+  return NULL;
+}
+
+static void enqueue(DeviceQueue *queue, Work *w) {
+  FarQueue *q = far_queue(queue);
+  pthread_mutex_lock(&q->mutex);
+  if (q->last) q->last->next = w;
+  else q->first = w;
+  q->last = w;
+  q->entered++;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->mutex);
+}
+
+static int queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
+  FarQueue *q = xcalloc(1, sizeof *q);
+  q->base = (DeviceQueue){device, team};
+  pthread_mutex_init(&q->mutex, NULL);
+  pthread_cond_init(&q->changed, NULL);
+  int code = thread_start(&q->thread, work, q, error, "a queue of PLAIT_SPACE=far");
+  if (code) {
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->mutex);
+    free(q);
+    return code;
+  }
+  *queue = &q->base;
+  return PLAIT_OK;
+}
+
+static void queue_destroy(DeviceQueue *queue) {
+  FarQueue *q = far_queue(queue);
+  pthread_mutex_lock(&q->mutex);
+  q->closed = 1;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->mutex);
+  pthread_join(q->thread, NULL);
+  pthread_cond_destroy(&q->changed);
+  pthread_mutex_destroy(&q->mutex);
+  free(q);
+}
+
+static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error) {
+  *bound = (DeviceBound){.host = kernel->host};
+  return PLAIT_OK;
+}
+
+static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {
+  size_t inputs = (size_t)call->ninput, outputs = (size_t)call->noutput;
+  Work *w = xcalloc(1, sizeof *w + (inputs + outputs) * sizeof(Operand));
+  Operand *operand = (Operand *)(void *)(w + 1);
+  *w = (Work){.kind = WORK_RUN, .bound = *bound, .call = *call};
+  memcpy(operand, call->input, inputs * sizeof *operand);
+  memcpy(operand + inputs, call->output, outputs * sizeof *operand);
+  w->call.input = operand;
+  w->call.output = operand + inputs;
+  if (call->parameters) w->parameters = *call->parameters;
+  w->call.parameters = call->parameters ? &w->parameters : NULL;
+  enqueue(queue, w);
+}
+
+static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
+  Work *w = xcalloc(1, sizeof *w);
+  *w = (Work){.kind = WORK_COPY, .copy = kind, .to = to, .from = from, .bytes = bytes};
+  enqueue(queue, w);
+}
+
+static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {
+  Work *w = xcalloc(1, sizeof *w);
+  *w = (Work){.kind = WORK_FILL, .to = at, .byte = byte, .bytes = bytes};
+  enqueue(queue, w);
+}
+
+static DeviceEvent record(DeviceQueue *queue) {
+  FarQueue *q = far_queue(queue);
+  pthread_mutex_lock(&q->mutex);
+  DeviceEvent event = {queue, q->entered};
+  pthread_mutex_unlock(&q->mutex);
+  return event;
+}
+
+static void follow(DeviceQueue *queue, DeviceEvent event) {
+  Work *w = xcalloc(1, sizeof *w);
+  *w = (Work){.kind = WORK_FOLLOW, .event = event};
+  enqueue(queue, w);
+}
+
+const DeviceImplementation device_far_implementation = {allocate, release, queue_create, queue_destroy, bind,     run,
+                                                        copy,     fill,    record,       follow,        wait_for, host_pointer};
+
+Device device_far(const Device *of) {
+  Device d = *of;
+  d.space.host_reads = 0;
+  d.find = device_far_find;
+  d.flops = device_far_flops;
+  d.peak_flops = device_far_peak;
+  d.own = of;
+  d.implementation = &device_far_implementation;
+  return d;
+}

@@ -1,0 +1,58 @@
+// Memory and kernels of the host.
+#include "device/host.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int refused(int64_t bytes, int why, Error *error) {
+  return error_set(error, PLAIT_NO_MEMORY, "cannot get the %lld bytes of its memory plan: %s", (long long)bytes, strerror(why));
+}
+
+int host_map(char *within, int64_t bytes, char **address, Error *error) {
+  const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  int64_t asked = within ? bytes : bytes + HOST_PAGE;
+  errno = ENOMEM; // 32 bits cannot even ask for more than 4 GiB
+  char *raw = (int64_t)(size_t)asked == asked ? mmap(within, (size_t)asked, protection, flags | (within ? MAP_FIXED : 0), -1, 0) : MAP_FAILED;
+  if (raw == MAP_FAILED) return refused(bytes, errno, error);
+  char *aligned = (char *)(((uintptr_t)raw + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
+  if (aligned > raw) munmap(raw, (size_t)(aligned - raw));
+  if (!within && aligned - raw < HOST_PAGE) munmap(aligned + bytes, (size_t)(HOST_PAGE - (aligned - raw)));
+  madvise(aligned, (size_t)bytes, MADV_HUGEPAGE);
+  memset(aligned, 0, (size_t)bytes);
+  *address = aligned;
+  return PLAIT_OK;
+}
+
+static int allocate(const Device *device, int64_t bytes, char **address, Error *error) { return host_map(NULL, bytes, address, error); }
+
+static void release(const Device *device, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
+
+static int queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
+  *queue = xcalloc(1, sizeof **queue);
+  **queue = (DeviceQueue){device, team};
+  return PLAIT_OK;
+}
+
+static void queue_destroy(DeviceQueue *queue) { free(queue); }
+
+static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error) {
+  *bound = (DeviceBound){.host = kernel->host};
+  return PLAIT_OK;
+}
+
+static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) { bound->host(call); }
+
+static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) { memmove(to, from, (size_t)bytes); }
+
+static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) { memset(at, byte, (size_t)bytes); }
+
+static DeviceEvent record(DeviceQueue *queue) { return (DeviceEvent){.queue = queue}; }
+
+static void follow(DeviceQueue *queue, DeviceEvent event) {}
+
+static void wait_for(DeviceEvent event) {}
+
+static void *host_pointer(const Device *device, void *address) { return address; }
+
+const DeviceImplementation device_host = {allocate, release, queue_create, queue_destroy, bind, run, copy, fill, record, follow, wait_for, host_pointer};

@@ -1,0 +1,11 @@
+// The host's memory and processor as an implementation of devices: what is put into a queue is done at once, by the caller and its team.
+#pragma once
+#include "device/device.h"
+
+extern const DeviceImplementation device_host;
+
+enum { HOST_PAGE = 2 << 20, HOST_ALIGNMENT = 64 };
+
+// `bytes` at `*address`, aligned to 2 MiB, huge pages asked for, every page touched, all zero. within NULL: anywhere; else there, where
+// the caller has reserved room.
+int host_map(char *within, int64_t bytes, char **address, Error *error);

@@ -1,0 +1,293 @@
+// Devices: what a Program asks of their description, Programs of 1,000 ranks bound to one without memory, and what the far device
+// promises its tests.
+#include "device/device.h"
+#include "program/bind.h"
+#include "runtime/session.h"
+#include "train/setup.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static Error error;
+#define SUCCEED(call) \
+  do { error = (Error){0}; if (call) fail_msg("%s", error.message); } while (0)
+
+static const char model[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 40, \"n_head\": 10, \"n_positions\": 6, \"n_inner\": 40, \"vocab_size\": 31,"
+                            " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
+
+// A job of a small GPT-2 with the given keys of a recipe, on a device (NULL: as the recipe says). Returns the status.
+static int compile(const char *keys, const Device *device, Job **job) {
+  char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 6}, run: {dir: /none}}";
+  char *key[16], *words = xstrdup(keys), *rest = words;
+  int count = 0;
+  while ((key[count] = strtok_r(rest, " ", &rest))) count++;
+  Recipe recipe;
+  ModelConfig config;
+  CompileOptions options;
+  SUCCEED(recipe_parse("test", text, strlen(text), "/", count, key, &recipe, &error));
+  SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
+  SUCCEED(setup_compile_options(&recipe, &config, &options, &error));
+  if (device) options.device = device;
+  int code = job_create(&config, &options, &(JobOptions){.threads = 1, .seed = 1, .evaluate_samples = recipe.batch.global}, job, &error);
+  recipe_free(&recipe);
+  model_config_free(&config);
+  free(words);
+  return code;
+}
+
+// ---- descriptions --------------------------------------------------------------------------------------------------------
+
+static int find_all_but_softmax_of_the_head(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
+  return op == OP_LINEAR_CROSS_ENTROPY ? 0 : device_cpu()->find(device_cpu(), op, dtype, kernel);
+}
+
+static void an_op_without_a_kernel_is_refused_by_name(void **state) {
+  Device lacks = *device_cpu();
+  Job *job;
+  lacks.name = "abacus";
+  lacks.find = find_all_but_softmax_of_the_head;
+  assert_int_equal(compile("batch.global=2 batch.micro=2", &lacks, &job), PLAIT_INFEASIBLE);
+  assert_string_equal(error.message, "loss: the device abacus has no kernel for the op linear_cross_entropy in fp32");
+  Device narrow = *device_cpu();
+  narrow.dtypes = 1u << DTYPE_F32;
+  assert_int_equal(compile("batch.global=2 batch.micro=2 precision=fp64", &narrow, &job), PLAIT_INFEASIBLE);
+  assert_non_null(strstr(error.message, " in fp64"));
+}
+
+static int count_ops(const Job *job, Op op) {
+  int n = 0;
+  for (int i = 0; i < job->train.graph->node.count; i++) n += job->train.graph->node.data[i].op == op;
+  return n;
+}
+
+// What a device does not fuse stays a node of its own.
+static void only_what_a_device_fuses_is_fused(void **state) {
+  Device plain = *device_cpu();
+  Job *job;
+  plain.fuses = 0;
+  SUCCEED(compile("batch.global=4 batch.micro=2", NULL, &job));
+  int biases = count_ops(job, OP_BIAS), sums = count_ops(job, OP_ACCUMULATE);
+  job_destroy(job);
+  SUCCEED(compile("batch.global=4 batch.micro=2", &plain, &job));
+  assert_true(count_ops(job, OP_BIAS) > biases && count_ops(job, OP_ACCUMULATE) > sums);
+  job_destroy(job);
+}
+
+// The CPU runs what it has no fast kernel for by the reference, and says so.
+static void reference_kernels_are_named(void **state) {
+  char text[2048];
+  Job *job;
+  SUCCEED(compile("batch.global=2 batch.micro=2", device_reference(), &job));
+  program_reference_ops(job->train.program[0], text, sizeof text);
+  assert_non_null(strstr(text, "matmul in fp32"));
+  job_destroy(job);
+}
+
+// A device that this build cannot run can be planned for.
+static void what_has_no_implementation_can_be_planned(void **state) {
+  Device elsewhere = *device_cpu();
+  Job *job;
+  State *memory;
+  elsewhere.name = "elsewhere";
+  elsewhere.implementation = NULL;
+  SUCCEED(compile("batch.global=2 batch.micro=2", &elsewhere, &job));
+  assert_true(rank_bound_bytes(job, 0) > 0);
+  assert_int_equal(state_create(job_program(job, 0), &elsewhere, job->work_bytes[0], 0, &memory, &error), PLAIT_INFEASIBLE);
+  assert_non_null(strstr(error.message, "can plan for the device elsewhere, but not run it"));
+  job_destroy(job);
+}
+
+// ---- the null device -----------------------------------------------------------------------------------------------------
+
+static void check_address(const Binding *b, int tensor) {
+  const Program *p = b->program;
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  for (int m = 0; m < p->schedule->microbatches; m++) {
+    const char *at = binding_address(b, tensor, m);
+    if (p->place[tensor].area == AREA_INPUT) continue;
+    assert_true(at >= b->state->memory && at + tensor_local_elements(t) * (int64_t)dtype_size(t->dtype) <= b->state->memory + b->state->bytes);
+    assert_int_equal((uintptr_t)at % (uintptr_t)p->device->space.alignment, 0);
+  }
+}
+
+static int check_body(const Binding *b, const BoundBody *body) {
+  for (int i = 0; i < body->count; i++) {
+    const Bound *x = &body->bound[i];
+    for (int k = 0; k < x->ninput; k++)
+      if (x->tensor[k] >= 0) check_address(b, x->tensor[k]);
+    for (int k = 0; k < x->node->noutput; k++) check_address(b, x->node->output[k]);
+    assert_true(x->communicates ? x->pieces > 0 : x->call.queue == b->queue);
+  }
+  return body->count;
+}
+
+// Every rank of a mesh of 1,000: its State and its binding, with nothing in memory but the tables.
+static void programs_of_1000_ranks(void **state) {
+  Job *job;
+  Device null = device_null(device_cpu());
+  DeviceQueue *queue;
+  int64_t instructions = 0;
+  SUCCEED(compile("mesh.pp=4 mesh.dp=25 mesh.tp=10 parallel.zero=3 batch.micro=1 batch.global=50", NULL, &job));
+  SUCCEED(device_queue_create(&null, NULL, &queue, &error));
+  const Mesh *mesh = &job->options.parallel.mesh;
+  assert_int_equal(mesh->ranks, 1000);
+  for (int rank = 0; rank < mesh->ranks; rank++) {
+    int c = mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp"));
+    State *memory;
+    Binding b;
+    SUCCEED(state_create(job_program(job, c), &null, job->work_bytes[c], rank, &memory, &error));
+    SUCCEED(binding_make(&b, job->train.program[c], memory, queue, NULL, &error));
+    instructions += check_body(&b, &b.begin) + check_body(&b, &b.end);
+    for (int s = 0; s < job->train.graph->stages; s++)
+      for (int phase = 0; phase < PHASE_COUNT; phase++) instructions += check_body(&b, &b.micro[s][phase]);
+    binding_free(&b);
+    state_destroy(memory);
+  }
+  assert_true(instructions > 100000);
+  device_queue_destroy(queue);
+  job_destroy(job);
+}
+
+static int load(Rank *r, void *job, Error *e) { return rank_load(r, job, e); }
+
+// What the plan counts is what binding takes.
+static void planned_binding_is_the_real_one(void **state) {
+  Job *job;
+  Session *session;
+  SUCCEED(compile("mesh.pp=2 mesh.dp=2 parallel.zero=3 batch.micro=1 batch.global=4", NULL, &job));
+  SUCCEED(session_open(&(SessionOptions){.ranks = 4}, &session, &error));
+  SUCCEED(session_run(session, load, job, &error));
+  for (int rank = 0; rank < 4; rank++) {
+    const Rank *r = session_rank(session, rank);
+    int64_t bytes = executor_host_bytes(r->train) + executor_host_bytes(r->evaluate);
+    assert_int_equal(bytes, rank_bound_bytes(job, mesh_coordinate(&job->options.parallel.mesh, rank, mesh_axis(&job->options.parallel.mesh, "pp"))));
+  }
+  session_close(session);
+  job_destroy(job);
+}
+
+// ---- the far device ------------------------------------------------------------------------------------------------------
+
+// Whether the host may read an address: in a child, which dies where it may not.
+static int can_read(const char *address) {
+  int status;
+  fflush(NULL);
+  pid_t child = fork();
+  if (!child) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    signal(SIGSEGV, SIG_DFL); // cmocka catches it
+    _exit(*(volatile const char *)address == 42);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status);
+}
+
+static void far_memory_is_out_of_reach(void **state) {
+  Device far = device_far(device_cpu()->space.host_reads ? device_cpu() : device_cpu()->own);
+  DeviceQueue *queue;
+  char *address, in[6] = "hello", out[6] = "";
+  SUCCEED(device_allocate(&far, far.space.page, &address, &error));
+  SUCCEED(device_queue_create(&far, NULL, &queue, &error));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // these report what the child does
+  assert_false(can_read(address));
+  assert_true(can_read(in));
+#endif
+  device_copy(queue, DEVICE_FROM_HOST, address + 7, in, 6);
+  device_copy(queue, DEVICE_WITHIN, address + 100, address + 7, 6);
+  device_copy(queue, DEVICE_TO_HOST, out, address + 100, 6);
+  device_drain(queue);
+  assert_string_equal(out, "hello");
+  assert_string_equal((char *)device_host_pointer(&far, address + 100), "hello");
+  device_fill(queue, address, 'x', 6);
+  device_copy(queue, DEVICE_TO_HOST, out, address, 6);
+  device_drain(queue);
+  assert_memory_equal(out, "xxxxxx", 6);
+  device_queue_destroy(queue);
+  device_release(&far, address, far.space.page);
+}
+
+static void wait_and_store(const KernelCall *call) {
+  usleep(20000);
+  *(double *)call->output[0].data = *(const double *)call->input[0].data + *(const double *)call->attr;
+}
+
+// Kernels are enqueued with their operands and parameters as they are then, run in order, and not before what their queue follows.
+static void far_queues_keep_their_order(void **state) {
+  Device far = device_far(device_cpu()->space.host_reads ? device_cpu() : device_cpu()->own);
+  DeviceQueue *kernels, *copies;
+  DeviceBound bound;
+  char *address;
+  double one = 1, ten = 10, start = 5, result = 0;
+  SUCCEED(device_allocate(&far, far.space.page, &address, &error));
+  SUCCEED(device_queue_create(&far, NULL, &kernels, &error));
+  SUCCEED(device_queue_create(&far, NULL, &copies, &error));
+  Operand input = {.data = address, .dtype = DTYPE_F64}, output = {.data = address + 64, .dtype = DTYPE_F64};
+  KernelCall call = {.ninput = 1, .noutput = 1, .input = &input, .output = &output, .attr = &one, .queue = kernels};
+  SUCCEED(far.implementation->bind(&far, &(DeviceKernel){.host = wait_and_store}, &call, &bound, &error));
+  device_copy(copies, DEVICE_FROM_HOST, address, &start, sizeof start);
+  device_follow(kernels, device_record(copies));
+  device_run(kernels, &bound, &call); // 64: 5 + 1
+  input.data = address + 64;
+  output.data = address + 128;
+  call.attr = &ten;
+  device_run(kernels, &bound, &call); // 128: 6 + 10
+  input.data = output.data = NULL;
+  DeviceEvent done = device_record(kernels);
+  device_follow(copies, done);
+  device_copy(copies, DEVICE_TO_HOST, &result, address + 128, sizeof result);
+  device_drain(copies);
+  device_wait(done);
+  assert_true(result == 16);
+  device_queue_destroy(copies);
+  device_queue_destroy(kernels);
+  device_release(&far, address, far.space.page);
+}
+
+// Parts of Variables, padded and sharded, through the device.
+static void parts_are_read_and_written(void **state) {
+  Device far = device_far(device_cpu()->space.host_reads ? device_cpu() : device_cpu()->own);
+  Job *job;
+  SUCCEED(compile("mesh.tp=2 batch.global=2 batch.micro=2", &far, &job));
+  const Graph *g = job->train.graph;
+  for (int rank = 0; rank < 2; rank++) {
+    State *s;
+    SUCCEED(state_create(job_program(job, 0), &far, job->work_bytes[0], rank, &s, &error));
+    for (int v = 0; v < g->variable.count; v++) {
+      Box held;
+      if (!state_box(s, v, -1, &held) || g->variable.data[v].dtype != DTYPE_F32 || held.rank != 2) continue;
+      size_t n = (size_t)box_elements(&held);
+      float *all = xcalloc(n, sizeof *all), *part = xcalloc(n, sizeof *part);
+      for (size_t i = 0; i < n; i++) all[i] = (float)i + 1;
+      state_write(s, v, -1, &held, all);
+      Box inner = {.rank = 2, .offset = {held.offset[0] + 1, held.offset[1] + 1}, .local = {held.local[0] - 1, held.local[1] - 1}};
+      state_read(s, v, -1, &inner, part);
+      for (int64_t i = 0; i < inner.local[0]; i++)
+        for (int64_t k = 0; k < inner.local[1]; k++) assert_true(part[i * inner.local[1] + k] == all[(i + 1) * held.local[1] + k + 1]);
+      free(all);
+      free(part);
+    }
+    state_destroy(s);
+  }
+  job_destroy(job);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(an_op_without_a_kernel_is_refused_by_name),
+                                     cmocka_unit_test(only_what_a_device_fuses_is_fused),
+                                     cmocka_unit_test(reference_kernels_are_named),
+                                     cmocka_unit_test(what_has_no_implementation_can_be_planned),
+                                     cmocka_unit_test(programs_of_1000_ranks),
+                                     cmocka_unit_test(planned_binding_is_the_real_one),
+                                     cmocka_unit_test(far_memory_is_out_of_reach),
+                                     cmocka_unit_test(far_queues_keep_their_order),
+                                     cmocka_unit_test(parts_are_read_and_written)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
