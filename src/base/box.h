@@ -19,7 +19,7 @@ const char *dims_text(int rank, const int64_t *dims, char text[200]); // "[3, 4]
 
 // A box in pieces of at most `most` elements, in row-major order: the rows of its first dims one by one, the last dims whole. Set
 // `whole` and `most`; each call moves on to the next `piece`; 0: that was the last one.
-typedef struct BoxPieces { Box whole, piece; int64_t most, step; int dim, begun; } BoxPieces; // the dim that is cut, and into how many rows
+typedef struct BoxPieces { Box whole, piece; int64_t most, step; int dim, begun; } BoxPieces; // step: rows of a piece in the dim that is cut, `dim`
 int box_next_piece(BoxPieces *pieces);
 
 // Do the boxes hold each element of `global` exactly once? If not, PLAIT_FAILED with a sentence on tensor `name`.

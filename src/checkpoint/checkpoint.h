@@ -29,7 +29,7 @@ typedef struct CheckpointTensor {
   int64_t stride[BOX_MAX_RANK]; // elements between neighbours in data; all 0 means row-major over local. Lets padded
                                 // shards and views of fused tensors leave out what is not theirs
   void *data;
-  const PieceAccess *access;    // NULL: data is a pointer. Else data and stride say nothing
+  const PieceAccess *access;    // NULL: data is a pointer. Else data and stride are unused
   void *owner;
   int id;
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it

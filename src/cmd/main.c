@@ -61,13 +61,13 @@ static int finish(int status) {
   return status ? status : 1;
 }
 
-// A wish that cannot be granted is said; one that means nothing ends the command. The doctor tells in his own way.
 static int check_space(void) {
   if (device_space_is_far() >= 0) return 0;
   fprintf(stderr, "plait: PLAIT_SPACE is \"%.40s\"; allowed: host, and far for tests\n", getenv("PLAIT_SPACE"));
   return 2;
 }
 
+// A wish that cannot be granted is said; one that means nothing ends the command. The doctor tells in his own way.
 static int check_simd(const Command *command) {
   char text[160];
   CpuWish wish = command->run == cmd_doctor ? CPU_WISH_FINE : cpu_simd_wish(text, sizeof text);

@@ -17,8 +17,11 @@ int device_space_is_far(void) {
 }
 
 int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, DeviceKernel *kernel, Error *error) {
-  if (!dtype_is_float(dtype) || device->dtypes >> dtype & 1)
-    if (device->find(device, op, dtype, kernel)) return PLAIT_OK;
+  if (device->dtypes >> dtype & 1 && device->find(device, op, dtype, kernel)) {
+    kernel->op = op;
+    kernel->dtype = dtype;
+    return PLAIT_OK;
+  }
   return error_set(error, PLAIT_INFEASIBLE, "%s: the device %s has no kernel for the op %s in %s", node, device->name, op_name(op), dtype_name(dtype));
 }
 
@@ -44,3 +47,15 @@ int device_queue_create(const Device *device, Team *team, DeviceQueue **queue, E
 void device_queue_destroy(DeviceQueue *queue) {
   if (queue) queue->device->implementation->queue_destroy(queue);
 }
+
+static const Device *imitated(const Device *device) { return device->own; }
+
+int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
+  return imitated(device)->find(imitated(device), op, dtype, kernel);
+}
+
+double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
+  return imitated(device)->flops(imitated(device), op, input, output, attr);
+}
+
+double device_imitated_peak(const Device *device, Dtype dtype, Team *team) { return imitated(device)->peak_flops(imitated(device), dtype, team); }

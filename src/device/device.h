@@ -1,8 +1,8 @@
 // A device: where the tensors of a rank lie, and what computes on them.
 //
 // Its *description* is what the planner, the passes and the memory plan read; it is always compiled in, so that a machine without a GPU
-// can plan for one. Its *implementation* allocates, copies and computes. Whatever else touches a rank's memory goes through the two:
-// by device_copy, or for Variables by state_read and state_write (program/state.h).
+// can plan for one. Its *implementation* allocates, copies and computes. Everyone else who wants to see or change a rank's memory uses
+// device_copy, or for Variables state_read and state_write (program/state.h).
 //
 //   cpu        the kernels of src/device/cpu; an op for which it has none runs by its reference kernel
 //   reference  reference kernels only
@@ -18,8 +18,7 @@ typedef struct Device Device;
 
 // Memory in which tensors may lie. Its addresses are the device's own.
 typedef struct DeviceSpace {
-  const char *name;
-  int host_reads;    // an address is a pointer of the host's, and kernels can read the host's memory: nothing needs to be copied
+  int is_host;       // host memory: its addresses are pointers of the host's, and kernels can read all of that
   int64_t page;      // what is allocated is a multiple of so many bytes
   int64_t alignment; // bytes; of every tensor
 } DeviceSpace;
@@ -29,6 +28,8 @@ enum { DEVICE_FUSES_ACCUMULATE = 1, DEVICE_FUSES_BIAS = 2 };
 
 // What a device computes a node with.
 typedef struct DeviceKernel {
+  Op op;            // by device_kernel: what was asked for
+  Dtype dtype;
   Kernel host;      // a function that the CPU runs; NULL: the implementation has its own
   int is_reference; // the op's reference kernel, for lack of a faster one
   // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads.
@@ -57,10 +58,9 @@ struct Device {
 const Device *device_cpu(void);
 // Reference kernels only; PLAIT_SPACE counts here too.
 const Device *device_reference(void);
-// A device like another one, which must stay, that has no memory and computes nothing; and one whose memory the host cannot touch.
+// A device like another one, which must stay, that has no memory and computes nothing.
 Device device_null(const Device *of);
-Device device_far(const Device *of);
-// Whether PLAIT_SPACE asks for far memory; -1 where it says what it cannot.
+// Whether PLAIT_SPACE asks for far memory; -1: it is neither "far" nor "host".
 int device_space_is_far(void);
 // "auto", "cpu" or "reference"; PLAIT_BAD_INPUT with the allowed names otherwise.
 int device_by_name(const char *name, const Device **device, Error *error);
@@ -70,7 +70,7 @@ int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, De
 
 // Implementation -----------------------------------------------------------------------------------------------------
 
-// What is put into a queue is done in this order, at any time before device_wait; a device may also do it at once.
+// Work is done in the order in which it was put into a queue, and all of it when device_drain returns.
 struct DeviceQueue {
   const Device *device;
   Team *team; // the rank's threads, with which the CPU's kernels compute; NULL: only the caller's
@@ -81,24 +81,25 @@ typedef struct DeviceEvent { DeviceQueue *queue; uint64_t number; } DeviceEvent;
 
 typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST, DEVICE_WITHIN } DeviceCopy;
 
-// A node bound to a device. Made once; what changes from call to call stands in the KernelCall.
+// A node bound to a device. Made once; what changes from call to call stands in the KernelCall. own: in the arena that bind was given.
 typedef struct DeviceBound { Kernel host; void *own; } DeviceBound;
 
 struct DeviceImplementation {
+  int at_once; // work is done by the calling thread before the call that puts it into a queue returns
   // Memory of `bytes`, a multiple of the space's page, all zero. PLAIT_NO_MEMORY with the reason.
   int (*allocate)(const Device *device, int64_t bytes, char **address, Error *error);
   void (*release)(const Device *device, char *address, int64_t bytes);
   int (*queue_create)(const Device *device, Team *team, DeviceQueue **queue, Error *error);
   void (*queue_destroy)(DeviceQueue *queue); // waits for what is in it
-  // `call` as it will be, but for its data, workspace and parameters.
-  int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error);
-  // These may only enqueue. Host memory of a copy must stay until it is done; a KernelCall, its operands and parameters need not.
+  // `call` as it will be, but for the data of its operands, its workspace and parameters. What else it points at must stay.
+  int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
+  // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
   void (*copy)(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes);
   void (*fill)(DeviceQueue *queue, void *at, int byte, int64_t bytes);
   DeviceEvent (*record)(DeviceQueue *queue);
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
-  void (*wait)(DeviceEvent event);                       // the calling thread
+  int (*wait)(DeviceEvent event, Error *error);          // the calling thread; PLAIT_FAILED: what was done before it has failed
   // The pointer by which communicators, which are the host's, reach an address; the queue that wrote there has been waited for.
   void *(*host_pointer)(const Device *device, void *address);
 };
@@ -113,6 +114,11 @@ static inline void device_copy(DeviceQueue *q, DeviceCopy kind, void *to, const 
 static inline void device_fill(DeviceQueue *q, void *at, int byte, int64_t bytes) { q->device->implementation->fill(q, at, byte, bytes); }
 static inline DeviceEvent device_record(DeviceQueue *q) { return q->device->implementation->record(q); }
 static inline void device_follow(DeviceQueue *q, DeviceEvent event) { q->device->implementation->follow(q, event); }
-static inline void device_wait(DeviceEvent event) { event.queue->device->implementation->wait(event); }
-static inline void device_drain(DeviceQueue *q) { device_wait(device_record(q)); }
-static inline void *device_host_pointer(const Device *d, void *address) { return d->space.host_reads ? address : d->implementation->host_pointer(d, address); }
+static inline int device_wait(DeviceEvent event, Error *error) { return event.queue->device->implementation->wait(event, error); }
+static inline int device_drain(DeviceQueue *q, Error *error) { return device_wait(device_record(q), error); }
+static inline void *device_host_pointer(const Device *d, void *address) { return d->space.is_host ? address : d->implementation->host_pointer(d, address); }
+
+// For devices that imitate another one, `own`: its kernels and costs.
+int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
+double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr);
+double device_imitated_peak(const Device *device, Dtype dtype, Team *team);

@@ -13,18 +13,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { COPIES_COME_LATE = 100000 }; // nanoseconds: kernels that do not wait for a copy are there before it
-static const uintptr_t WINDOW = (uintptr_t)1 << 34; // aligned to its size
-
-static const Device *like(const Device *device) { return device->own; }
-
-int device_far_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) { return like(device)->find(like(device), op, dtype, kernel); }
-
-double device_far_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
-  return like(device)->flops(like(device), op, input, output, attr);
-}
-
-double device_far_peak(const Device *device, Dtype dtype, Team *team) { return like(device)->peak_flops(like(device), dtype, team); }
+enum { COPY_DELAY = 100000 }; // nanoseconds before a copy: a kernel that does not wait for it runs first
+static const uintptr_t WINDOW = (uintptr_t)1 << (sizeof(void *) > 4 ? 34 : 28); // bytes; aligned to its size
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
@@ -49,7 +39,7 @@ static int allocate(const Device *device, int64_t bytes, char **address, Error *
 
 static void release(const Device *device, char *address, int64_t bytes) { munmap(address, WINDOW); }
 
-static void *host_pointer(const Device *device, void *address) { return near(address); }
+static void *host_pointer_of(const Device *device, void *address) { return near(address); }
 
 // Queues ------------------------------------------------------------------------------------------------------------
 
@@ -59,7 +49,7 @@ typedef struct Work {
   struct Work *next;
   WorkKind kind;
   DeviceBound bound;           // RUN
-  KernelCall call;             // RUN; its operands and parameters are copies, which lie behind this struct
+  KernelCall call;             // RUN; its operands are copies, which lie behind this struct
   CallParameters parameters;
   DeviceCopy copy;             // COPY
   void *to;                    // COPY, FILL
@@ -81,11 +71,12 @@ typedef struct FarQueue {
 
 static FarQueue *far_queue(DeviceQueue *queue) { return (FarQueue *)queue; }
 
-static void wait_for(DeviceEvent event) {
+static int wait_for(DeviceEvent event, Error *error) {
   FarQueue *q = far_queue(event.queue);
   pthread_mutex_lock(&q->mutex);
   while (q->done < event.number) pthread_cond_wait(&q->changed, &q->mutex);
   pthread_mutex_unlock(&q->mutex);
+  return PLAIT_OK;
 }
 
 static void do_run(Work *w) {
@@ -102,7 +93,7 @@ static void do_work(Work *w) {
     memmove(w->copy == DEVICE_TO_HOST ? w->to : near(w->to), w->copy == DEVICE_FROM_HOST ? w->from : near(w->from), (size_t)w->bytes);
     break;
   case WORK_FILL: memset(near(w->to), w->byte, (size_t)w->bytes); break;
-  case WORK_FOLLOW: wait_for(w->event); break;
+  case WORK_FOLLOW: wait_for(w->event, NULL); break;
   }
 }
 
@@ -115,7 +106,7 @@ static void *work(void *queue) {
     Work *w = q->first;
     if (!w) break;
     pthread_mutex_unlock(&q->mutex);
-    if (was_empty && w->kind == WORK_COPY) nanosleep(&(struct timespec){0, COPIES_COME_LATE}, NULL);
+    if (was_empty && w->kind == WORK_COPY) nanosleep(&(struct timespec){0, COPY_DELAY}, NULL);
     do_work(w);
     pthread_mutex_lock(&q->mutex);
     q->first = w->next;
@@ -167,7 +158,7 @@ static void queue_destroy(DeviceQueue *queue) {
   free(q);
 }
 
-static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error) {
+static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
   *bound = (DeviceBound){.host = kernel->host};
   return PLAIT_OK;
 }
@@ -212,16 +203,5 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-const DeviceImplementation device_far_implementation = {allocate, release, queue_create, queue_destroy, bind,     run,
-                                                        copy,     fill,    record,       follow,        wait_for, host_pointer};
-
-Device device_far(const Device *of) {
-  Device d = *of;
-  d.space.host_reads = 0;
-  d.find = device_far_find;
-  d.flops = device_far_flops;
-  d.peak_flops = device_far_peak;
-  d.own = of;
-  d.implementation = &device_far_implementation;
-  return d;
-}
+const DeviceImplementation device_far = {0,   allocate, release, queue_create, queue_destroy, bind,
+                                                        run, copy,     fill,    record,       follow,        wait_for, host_pointer_of};

@@ -28,15 +28,15 @@ static int allocate(const Device *device, int64_t bytes, char **address, Error *
 
 static void release(const Device *device, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
 
-static int queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
+int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
   *queue = xcalloc(1, sizeof **queue);
   **queue = (DeviceQueue){device, team};
   return PLAIT_OK;
 }
 
-static void queue_destroy(DeviceQueue *queue) { free(queue); }
+void host_queue_destroy(DeviceQueue *queue) { free(queue); }
 
-static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error) {
+static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
   *bound = (DeviceBound){.host = kernel->host};
   return PLAIT_OK;
 }
@@ -47,12 +47,13 @@ static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from
 
 static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) { memset(at, byte, (size_t)bytes); }
 
-static DeviceEvent record(DeviceQueue *queue) { return (DeviceEvent){.queue = queue}; }
+DeviceEvent host_record(DeviceQueue *queue) { return (DeviceEvent){.queue = queue}; }
 
-static void follow(DeviceQueue *queue, DeviceEvent event) {}
+void host_follow(DeviceQueue *queue, DeviceEvent event) {}
 
-static void wait_for(DeviceEvent event) {}
+int host_wait(DeviceEvent event, Error *error) { return PLAIT_OK; }
 
-static void *host_pointer(const Device *device, void *address) { return address; }
+void *host_pointer(const Device *device, void *address) { return address; }
 
-const DeviceImplementation device_host = {allocate, release, queue_create, queue_destroy, bind, run, copy, fill, record, follow, wait_for, host_pointer};
+const DeviceImplementation device_host = {1,   allocate, release, host_queue_create, host_queue_destroy, bind,
+                                          run, copy,     fill,    host_record,       host_follow,        host_wait, host_pointer};

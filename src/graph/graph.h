@@ -228,6 +228,9 @@ uint64_t graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 
+// Of its storage (copy -1) or of a Copy.
+static inline const Placement *variable_placement(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
+
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 
 // Checks everything a pass may break: ids, order, shapes by the op's rule, regions crossed only through Variables.

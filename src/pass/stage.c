@@ -10,9 +10,8 @@ static uint64_t all_stages(const Graph *g) { return g->stages == 64 ? ~0ull : (1
 
 // ---- the cut ---------------------------------------------------------------------------------------------------------
 
-static double node_flops(const Graph *g, const Node *n) {
-  const OpDef *def = op_def(n->op);
-  if (!def->flops) return 0;
+static double node_flops(const Graph *g, const Node *n, const Device *device) {
+  if (!op_def(n->op)->flops) return 0;
   Arena scratch = {0};
   Operand *operand = arena_array(&scratch, Operand, n->ninput + n->noutput);
   for (int k = 0; k < n->ninput + n->noutput; k++) {
@@ -23,19 +22,19 @@ static double node_flops(const Graph *g, const Node *n) {
     operand[k].rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++) operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
   }
-  double flops = def->flops(operand, operand + n->ninput, n->attr);
+  double flops = device->flops(device, n->op, operand, operand + n->ninput, n->attr);
   arena_free(&scratch);
   return flops;
 }
 
 // sum[l]: FLOPs of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
-static double *sums_of_costs(const Graph *g, Arena *scratch) {
+static double *sums_of_costs(const Graph *g, const Device *device, Arena *scratch) {
   double *sum = arena_array(scratch, double, g->layers + 2);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
     int after = n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1;
-    double flops = node_flops(g, n);
+    double flops = node_flops(g, n, device);
     for (int l = after; l <= g->layers + 1; l++) sum[l] += flops;
   }
   return sum;
@@ -65,9 +64,9 @@ static void cut_by(const Graph *g, const double *sum, double limit, double *best
 }
 
 // Into contiguous stages of which the largest costs the least, and among those cuts the most even one.
-static void cut_by_cost(Graph *g) {
+static void cut_by_cost(Graph *g, const Device *device) {
   Arena scratch = {0};
-  double *sum = sums_of_costs(g, &scratch);
+  double *sum = sums_of_costs(g, device, &scratch);
   int wide = g->layers + 1, last = g->stages * wide - 1;
   double *best = arena_array(&scratch, double, g->stages * wide);
   int *cut = arena_array(&scratch, int, g->stages * wide);
@@ -164,7 +163,7 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
     CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
   } else {
-    cut_by_cost(g);
+    cut_by_cost(g, o->device);
   }
   stage_micro(g);
   stage_variables(g);

@@ -32,8 +32,6 @@ static uint64_t mix(uint64_t a, uint64_t b) {
   return (x ^ x >> 29) * 0xbf58476d1ce4e5b9 + (x >> 32) + 1;
 }
 
-static const Placement *placement_of(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
-
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
@@ -53,13 +51,13 @@ static void find_items(Agreement *a) {
     const Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_GRADIENT) continue;
     for (int copy = -1; copy < FAULT(check_of_copies, v->copies, 0); copy++)
-      if (!placement_of(v, copy)->partial) vec_push(&a->item, (Item){i, copy});
+      if (!variable_placement(v, copy)->partial) vec_push(&a->item, (Item){i, copy});
   }
   a->box = xcalloc((size_t)a->item.count * (size_t)a->ranks + 1, sizeof *a->box);
   for (int i = 0; i < a->item.count; i++)
     for (int r = 0; r < a->ranks; r++) {
       const Variable *v = &g->variable.data[a->item.data[i].variable];
-      a->box[i * a->ranks + r] = box_of(a, v, placement_of(v, a->item.data[i].copy), r);
+      a->box[i * a->ranks + r] = box_of(a, v, variable_placement(v, a->item.data[i].copy), r);
     }
 }
 

@@ -39,7 +39,7 @@ static void copy_inputs(Binding *b) {
 
 int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
   int code = find_inputs(b, given, error);
-  if (!code && !b->program->device->space.host_reads) copy_inputs(b);
+  if (!code && !b->program->device->space.is_host) copy_inputs(b);
   return code;
 }
 
@@ -181,7 +181,7 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
   int code = device_kernel(device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
   b->call = (KernelCall){.ninput = b->ninput, .noutput = n->noutput, .input = b->input, .output = b->output, .attr = n->attr, .name = philox_name(n->name),
                          .parameters = &binding->parameters, .queue = binding->queue, .workspace = binding->state->work + program_scratch_offset(p), .workspace_size = (size_t)p->scratch_bytes};
-  return code ? code : device->implementation->bind(device, &kernel, &b->call, &b->kernel, error);
+  return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
 }
 
 static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {

@@ -11,7 +11,6 @@
 struct Executor {
   Binding binding;
   const Program *program;
-  State *state;
   DeviceQueue *queue;         // of its kernels
   PlaitComm *world;
   int64_t microbatch_samples; // over all data ranks
@@ -84,7 +83,7 @@ static int make_stream(Executor *e, Error *error) {
 
 int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
-  *e = (Executor){.program = p, .state = state, .queue = queue, .world = world};
+  *e = (Executor){.program = p, .queue = queue, .world = world};
   int code = binding_make(&e->binding, p, state, queue, world, error);
   e->binding.parameters.seed = seed;
   if (!code) code = make_stream(e, error);
@@ -116,11 +115,13 @@ void executor_destroy(Executor *e) {
 
 // Collectives -------------------------------------------------------------------------------------------------------
 
-// Calls a collective on the buffers as they are bound now; with a stream it only starts there. Communicators work on the host's
-// threads: what kernels are to write before has been waited for. (One of the device's own, as NCCL's, would follow the queue instead.)
+// Communicators work on the host's threads: what kernels write for them is waited for. (One of the device's own, as NCCL's, would follow
+// the queue instead.)
+static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
+
+// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
 static int call_collective(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   const Device *device = e->queue->device;
-  device_drain(e->queue);
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
     b->buffer[i] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
@@ -151,6 +152,8 @@ static void announce_collective(const Executor *e, const Bound *b) {
 
 // On the communication stream: until wait_collective.
 static int start_collective(Executor *e, Bound *b) {
+  int code = finish_kernels(e);
+  if (code) return code;
   b->started = 1;
   b->issued = now();
   announce_collective(e, b);
@@ -178,8 +181,10 @@ static int run_collective(Executor *e, Bound *b) {
   if (b->started) return wait_collective(e, b);
   if (b->until && !e->synchronous) return start_collective(e, b);
   announce_collective(e, b);
+  int code = finish_kernels(e);
+  if (code) return code;
   double start = now();
-  int code = call_collective(e, b, NULL, NULL);
+  code = call_collective(e, b, NULL, NULL);
   e->comm_seconds += now() - start;
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
@@ -254,13 +259,13 @@ static int run_reduce(Executor *e, const Action *a) {
 
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
+  UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
   PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(t)};
   int send = a->kind == ACTION_SEND, peer = a->peer % e->program->schedule->coordinates, direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
-  UNLESS_FAULT(message_comes_before_kernels) device_drain(e->queue);
   if (send) {
     code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[a - e->program->actions.data]);
   } else {
@@ -316,7 +321,7 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *er
   OBSERVE(e, STEP, .microbatch = 0);
   walk_rewind(e->walk);
   code = walk_run(e->walk, visit, e);
-  device_drain(e->queue);
+  int finished = device_drain(e->queue, code ? NULL : e->error); // inputs and kernels' operands are the caller's again
   e->error = NULL;
-  return code;
+  return code ? code : finished;
 }

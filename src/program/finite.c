@@ -36,7 +36,7 @@ int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double
   for (int64_t from = 0; from < n && found < 0; from += AT_ONCE) {
     int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
     device_copy(queue, DEVICE_TO_HOST, piece, (const char *)x->data + from * size, count * size);
-    device_drain(queue);
+    if (device_drain(queue, NULL)) return -1; // the run will say so
     found = first_in_piece(x, piece, from, count, minus, value);
   }
   return found;

@@ -208,7 +208,7 @@ void memory_place_tensors(Program *p) {
 
 void memory_place_inputs(Program *p) {
   const Graph *g = p->graph;
-  if (p->device->space.host_reads) return;
+  if (p->device->space.is_host) return;
   p->input_offset = arena_array(&p->arena, int64_t, g->input.count + 1);
   for (int i = 0; i < g->input.count; i++) {
     int microbatches;

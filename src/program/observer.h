@@ -14,7 +14,7 @@ typedef enum ObserverEvent {
   OBSERVE_INSTRUCTION,   // an instruction begins
   OBSERVE_KERNEL,        // its kernel is about to run, with its scratch memory
   OBSERVE_COLLECTIVE,    // its collective is about to be issued
-  OBSERVE_INSTRUCTION_END, // its results are there, unless it is in flight; the inputs are still as it read them
+  OBSERVE_INSTRUCTION_END, // it has been put into the queue, or is a collective that is done or in flight
   OBSERVE_LANDED,        // a collective that was in flight has been waited for
   OBSERVE_TRANSFER,      // a SEND or RECV is about to be issued
 } ObserverEvent;

@@ -34,8 +34,6 @@ void state_destroy(State *s) {
 
 // Parts of Variables ------------------------------------------------------------------------------------------------
 
-static const Placement *placement_of(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
-
 static const Variable *find_variable(const State *s, int v, int copy) {
   const Graph *g = s->program->graph;
   CHECK(v >= 0 && v < g->variable.count && copy < g->variable.data[v].copies, "Variable %d, Copy %d does not exist", v, copy);
@@ -44,7 +42,7 @@ static const Variable *find_variable(const State *s, int v, int copy) {
 
 int state_box(const State *s, int variable, int copy, Box *box) {
   const Variable *v = find_variable(s, variable, copy);
-  const Placement *p = placement_of(v, copy);
+  const Placement *p = variable_placement(v, copy);
   if (s->program->variable_offset[variable] < 0 || !placement_here(&s->program->mesh, p, s->rank)) return 0;
   *box = (Box){.rank = v->shape.rank};
   for (int d = 0; d < v->shape.rank; d++) {
@@ -60,7 +58,7 @@ Dtype state_dtype(const State *s, int variable, int copy) {
   return copy < 0 ? v->dtype : v->copy[copy].dtype;
 }
 
-// Where an element of the memory of a Variable is `stride[d]` elements behind its neighbour in dim d.
+// stride[d]: elements between neighbours in dim d.
 static void memory_strides(const State *s, const Variable *v, const Placement *p, int64_t stride[BOX_MAX_RANK]) {
   int64_t n = 1;
   for (int d = v->shape.rank - 1; d >= 0; d--) {
@@ -77,7 +75,7 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
   int outer = part->rank; // dims before this one are gone through one by one
   Box held;
   CHECK(state_box(s, variable, copy, &held) && part->rank == held.rank, "%s does not live on rank %d", v->name, s->rank);
-  memory_strides(s, v, placement_of(v, copy), stride);
+  memory_strides(s, v, variable_placement(v, copy), stride);
   for (int d = 0; d < part->rank; d++)
     CHECK(part->offset[d] >= held.offset[d] && part->offset[d] + part->local[d] <= held.offset[d] + held.local[d], "%s: rank %d does not have this part", v->name, s->rank);
   if (!box_elements(part)) return;
@@ -93,7 +91,8 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
     while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;
     if (d < 0) break;
   }
-  device_drain(s->queue);
+  Error error = {0};
+  CHECK(!device_drain(s->queue, &error), "%s", error.message);
 }
 
 void state_read(const State *s, int variable, int copy, const Box *part, void *out) { copy_part(s, variable, copy, part, DEVICE_TO_HOST, out); }

@@ -1,7 +1,7 @@
 // State owns all Variables of one rank, in one piece of a device's memory together with that in which Programs work. Train,
 // evaluation and generation Programs borrow it: their Variables are those of the same names.
 //
-// Only kernels and the executor know addresses in it. Who else wants to see or change a Variable asks for a part of it as a box:
+// Addresses in it are the executor's, its kernels' and its observers'. Everyone else reads and writes parts of Variables, as boxes:
 // state_read and state_write.
 #pragma once
 #include "base/box.h"

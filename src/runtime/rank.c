@@ -13,6 +13,12 @@ static void find_data_rank(Rank *r) {
 // A rank that waits for others lends them its threads.
 static int lend(void *team) { return team_help(team); }
 
+// Not where a queue's own thread computes with the team: a rank that waits does not know whether it is busy.
+static int lends(const Job *job) {
+  const DeviceImplementation *implementation = job->options.device->implementation;
+  return job->teams && implementation && implementation->at_once;
+}
+
 static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor **out, Error *error) {
   if (!c->graph) return PLAIT_OK;
   return executor_create(c->program[coordinate], r->state, r->queue, r->world, r->job->run.seed, out, error);
@@ -25,7 +31,7 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   r->job = job;
   find_data_rank(r);
   int code = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
-  if (!code && job->teams) comm_set_idle(r->world, (Idle){lend, r->team});
+  if (!code && lends(job)) comm_set_idle(r->world, (Idle){lend, r->team});
   if (!code) code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
   if (!code) code = device_queue_create(job->options.device, r->team, &r->queue, error);
   if (code) return code;
@@ -65,7 +71,7 @@ void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, 1u << VAR
 
 void rank_unload(Rank *r) {
   if (!r->job) return;
-  if (r->job->teams) comm_set_idle(r->world, (Idle){0});
+  if (lends(r->job)) comm_set_idle(r->world, (Idle){0});
   loader_close(r->loader);
   loader_close(r->evaluation);
   executor_destroy(r->generate);

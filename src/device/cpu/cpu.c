@@ -160,14 +160,14 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   return best;
 }
 
-#define DESCRIPTION(device_name, reads)                                                                                \
-  .name = device_name, .space = {"host memory", reads, HOST_PAGE, HOST_ALIGNMENT},                                     \
+#define DESCRIPTION(device_name, is_the_host)                                                                                \
+  .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                     \
   .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
 #define LEVEL(device_name, level) \
   {DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level], .implementation = &device_host}
 #define FAR_LEVEL(device_name, level)                                                                                                  \
-  {DESCRIPTION(device_name, 0), .find = device_far_find, .flops = device_far_flops, .peak_flops = device_far_peak, .own = &near[level], \
-   .implementation = &device_far_implementation}
+  {DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops, .peak_flops = device_imitated_peak, .own = &near[level], \
+   .implementation = &device_far}
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
 static const Device near[] = {LEVEL("cpu", CPU_PORTABLE),    LEVEL("cpu", CPU_AVX2), LEVEL("cpu", CPU_AVX512),
