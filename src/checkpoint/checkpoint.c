@@ -186,47 +186,40 @@ static Box whole_box(const CheckpointTensor *piece, int64_t stride[BOX_MAX_RANK]
 // Pieces to which there is access only go through a buffer of the host's, some elements at a time.
 enum { AT_ONCE = 1 << 13 };
 
-static void *buffer_for(const BoxPieces *pieces) {
-  int64_t n = box_elements(&pieces->whole);
-  return xcalloc((size_t)(n < AT_ONCE ? n : AT_ONCE) + 1, sizeof(double));
+// An array in the host's memory: of box `box`.
+typedef struct Array { void *data; const Box *box; const int64_t *stride; Dtype dtype; } Array;
+
+static void copy_array(const Box *part, const Array *to, const Array *from) {
+  box_copy(part, to->data, to->box, to->stride, to->dtype, from->data, from->box, from->stride, from->dtype);
+}
+
+static void copy_tensor(const CheckpointTensor *t, const Box *part, const Array *other, int put) {
+  int64_t stride[BOX_MAX_RANK] = {0}, n = box_elements(part);
+  Box box = checkpoint_box(t);
+  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
+  Array own = {t->data, &box, stride, t->dtype};
+  if (!n) return;
+  checkpoint_strides(t, stride);
+  if (!t->access) {
+    copy_array(part, put ? &own : other, put ? other : &own);
+    return;
+  }
+  own = (Array){xcalloc((size_t)(n < AT_ONCE ? n : AT_ONCE), sizeof(double)), &pieces.piece, stride, t->dtype}; // of any dtype
+  while (box_next_piece(&pieces)) {
+    box_strides(&pieces.piece, stride);
+    if (!put) t->access->read(t->owner, t->id, &pieces.piece, own.data);
+    copy_array(&pieces.piece, put ? &own : other, put ? other : &own);
+    if (put) t->access->write(t->owner, t->id, &pieces.piece, own.data);
+  }
+  free(own.data);
 }
 
 void checkpoint_tensor_get(const CheckpointTensor *t, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype) {
-  int64_t own[BOX_MAX_RANK] = {0};
-  Box box = checkpoint_box(t);
-  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
-  if (!box_elements(part)) return;
-  checkpoint_strides(t, own);
-  if (!t->access) {
-    box_copy(part, to, other, stride, dtype, t->data, &box, own, t->dtype);
-    return;
-  }
-  void *buffer = buffer_for(&pieces);
-  while (box_next_piece(&pieces)) {
-    t->access->read(t->owner, t->id, &pieces.piece, buffer);
-    box_strides(&pieces.piece, own);
-    box_copy(&pieces.piece, to, other, stride, dtype, buffer, &pieces.piece, own, t->dtype);
-  }
-  free(buffer);
+  copy_tensor(t, part, &(Array){to, other, stride, dtype}, 0);
 }
 
 void checkpoint_tensor_put(const CheckpointTensor *t, const Box *part, const void *from, const Box *other, const int64_t *stride, Dtype dtype) {
-  int64_t own[BOX_MAX_RANK] = {0};
-  Box box = checkpoint_box(t);
-  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
-  if (!box_elements(part)) return;
-  checkpoint_strides(t, own);
-  if (!t->access) {
-    box_copy(part, t->data, &box, own, t->dtype, from, other, stride, dtype);
-    return;
-  }
-  void *buffer = buffer_for(&pieces);
-  while (box_next_piece(&pieces)) {
-    box_strides(&pieces.piece, own);
-    box_copy(&pieces.piece, buffer, &pieces.piece, own, t->dtype, from, other, stride, dtype);
-    t->access->write(t->owner, t->id, &pieces.piece, buffer);
-  }
-  free(buffer);
+  copy_tensor(t, part, &(Array){(void *)(uintptr_t)from, other, stride, dtype}, 1);
 }
 
 void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype) {

@@ -35,6 +35,7 @@ typedef struct CheckpointTensor {
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
 } CheckpointTensor;
 
+Box checkpoint_box(const CheckpointTensor *piece);
 // Copies the elements `part` of a piece, which lies in both boxes, to or from an array in the host's memory that holds the box `other`
 // (strides in elements). Dtypes may differ between floats.
 void checkpoint_tensor_get(const CheckpointTensor *piece, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype);

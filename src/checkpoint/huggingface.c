@@ -305,12 +305,8 @@ static int load_one(const Safetensors *file, const ModelConfig *c, const Checkpo
   if (huggingface_view(c, w->name, &v))
     return error_set(error, PLAIT_FAILED, "%s: a %s model has no parameter %s", file->files[0].path, model_family_name(c->family), w->name);
   const SafetensorsEntry *e = find_tensor(file, c, v.tensor);
-  Box whole = {.rank = w->rank}, part = {.rank = w->rank};
-  for (int d = 0; d < w->rank; d++) {
-    whole.local[d] = w->global[d];
-    part.offset[d] = w->offset[d];
-    part.local[d] = w->local[d];
-  }
+  Box whole = {.rank = w->rank}, part = checkpoint_box(w);
+  memcpy(whole.local, w->global, sizeof whole.local);
   int64_t first = strides_in(&v, w->rank, w->global, stride);
   if (first < 0 || !box_inside(&part, w->global) || !dtype_is_float(w->dtype))
     return error_set(error, PLAIT_FAILED, "%s: the shape or dtype of %s here is not what the config says", file->files[0].path, w->name);

@@ -35,5 +35,4 @@ json_t *manifest_dims(int rank, const int64_t *dims);                   // [3, 4
 int manifest_parse_dims(const json_t *list, int64_t dims[BOX_MAX_RANK]); // the rank, or -1 when it is no list of sizes
 
 // The piece of a CheckpointTensor, and the strides of its data in elements.
-Box checkpoint_box(const CheckpointTensor *tensor);
 void checkpoint_strides(const CheckpointTensor *tensor, int64_t stride[BOX_MAX_RANK]);

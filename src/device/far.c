@@ -158,11 +158,6 @@ static void queue_destroy(DeviceQueue *queue) {
   free(q);
 }
 
-static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
-  *bound = (DeviceBound){.host = kernel->host};
-  return PLAIT_OK;
-}
-
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {
   size_t inputs = (size_t)call->ninput, outputs = (size_t)call->noutput;
   Work *w = xcalloc(1, sizeof *w + (inputs + outputs) * sizeof(Operand));
@@ -203,5 +198,5 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-const DeviceImplementation device_far = {0,   allocate, release, queue_create, queue_destroy, bind,
-                                                        run, copy,     fill,    record,       follow,        wait_for, host_pointer_of};
+const DeviceImplementation device_far = {0,   allocate, release, queue_create, queue_destroy, host_bind,
+                                         run, copy,     fill,    record,       follow,        wait_for, host_pointer_of};

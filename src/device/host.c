@@ -36,7 +36,7 @@ int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Err
 
 void host_queue_destroy(DeviceQueue *queue) { free(queue); }
 
-static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
+int host_bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
   *bound = (DeviceBound){.host = kernel->host};
   return PLAIT_OK;
 }
@@ -55,5 +55,5 @@ int host_wait(DeviceEvent event, Error *error) { return PLAIT_OK; }
 
 void *host_pointer(const Device *device, void *address) { return address; }
 
-const DeviceImplementation device_host = {1,   allocate, release, host_queue_create, host_queue_destroy, bind,
+const DeviceImplementation device_host = {1,   allocate, release, host_queue_create, host_queue_destroy, host_bind,
                                           run, copy,     fill,    host_record,       host_follow,        host_wait, host_pointer};

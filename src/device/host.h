@@ -6,7 +6,8 @@ extern const DeviceImplementation device_host;
 
 enum { HOST_PAGE = 2 << 20, HOST_ALIGNMENT = 64 };
 
-// Parts of it, for devices that differ in others: queues that do everything at once.
+// Parts of it, for devices that differ in others: kernels that are functions of the host's, and queues that do everything at once.
+int host_bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
 int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error);
 void host_queue_destroy(DeviceQueue *queue);
 DeviceEvent host_record(DeviceQueue *queue);

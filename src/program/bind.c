@@ -5,12 +5,6 @@
 #include "program/in_flight.h"
 #include <string.h>
 
-int64_t tensor_local_elements(const Tensor *t) {
-  int64_t n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
-  return n;
-}
-
 static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
   const Graph *g = b->program->graph;
   for (int i = 0; i < g->input.count; i++) {

@@ -67,4 +67,3 @@ int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
 // Where a tensor lies for a microbatch, as an address of the device's; NULL where it has no memory here.
 char *binding_address(const Binding *binding, int tensor, int microbatch);
 BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none
-int64_t tensor_local_elements(const Tensor *tensor);

@@ -41,7 +41,7 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
     print_group(p, n, out);
     for (int k = 0; k < n->ninput; k++) print_place(p, n->input[k], out);
     if (b->instruction[i].wait) fprintf(out, " until %d", b->instruction[i].wait);
-    if (program_by_reference(p, n)) fprintf(out, " (reference kernel)");
+    if (node_by_reference(p->graph, n, p->device)) fprintf(out, " (reference kernel)");
     fprintf(out, "   # %s\n", n->name);
   }
 }

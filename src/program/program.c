@@ -4,6 +4,12 @@
 #include "program/overlap.h"
 #include <string.h>
 
+int64_t tensor_local_elements(const Tensor *t) {
+  int64_t n = 1;
+  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
+  return n;
+}
+
 static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
   *x = (Operand){0};
   if (tensor < 0) return;
@@ -118,10 +124,8 @@ int64_t program_input_offset(const Program *p) { return program_scratch_offset(p
 int64_t program_input_bytes(const Program *p, int input, int *microbatches) {
   const GraphInput *in = &p->graph->input.data[input];
   const Tensor *t = graph_tensor(p->graph, in->tensor);
-  int64_t elements = 1;
-  for (int d = 0; d < t->shape.rank; d++) elements *= t->local[d];
   *microbatches = in->region == REGION_MICRO ? p->schedule->microbatches : 1;
-  return elements * (int64_t)dtype_size(t->dtype);
+  return tensor_local_elements(t) * (int64_t)dtype_size(t->dtype);
 }
 
 // Whether it works on tensors of floating-point numbers, not only on scalars.
@@ -133,30 +137,22 @@ static int has_work(const Graph *g, const Node *n) {
   return 0;
 }
 
-int program_by_reference(const Program *p, const Node *n) {
+int node_by_reference(const Graph *g, const Node *n, const Device *device) {
   DeviceKernel kernel = {0};
-  return !op_def(n->op)->communicates && has_work(p->graph, n) && p->device->find(p->device, n->op, node_dtype(p->graph, n), &kernel) &&
-         kernel.is_reference;
+  return !op_def(n->op)->communicates && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) && kernel.is_reference;
 }
 
-static void note_reference(const Program *p, const Body *b, char seen[OP_COUNT][DTYPE_COUNT], char *text, size_t size) {
-  for (int i = 0; i < b->count; i++) {
-    const Node *n = &p->graph->node.data[b->instruction[i].node];
-    Dtype dtype = node_dtype(p->graph, n);
+void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size) {
+  char seen[OP_COUNT][DTYPE_COUNT] = {{0}};
+  *text = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    Dtype dtype = node_dtype(g, n);
     size_t used = strlen(text);
-    if (seen[n->op][dtype] || !program_by_reference(p, n)) continue;
+    if (seen[n->op][dtype] || !node_by_reference(g, n, device)) continue;
     seen[n->op][dtype] = 1;
     snprintf(text + used, size - used, "%s%s in %s", used ? ", " : "", op_name(n->op), dtype_name(dtype));
   }
-}
-
-void program_reference_ops(const Program *p, char *text, size_t size) {
-  char seen[OP_COUNT][DTYPE_COUNT] = {{0}};
-  *text = 0;
-  note_reference(p, &p->begin, seen, text, size);
-  for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) note_reference(p, &p->micro[s][phase], seen, text, size);
-  note_reference(p, &p->end, seen, text, size);
 }
 
 static double body_flops(const Program *p, const Body *b) {

@@ -100,10 +100,11 @@ int64_t program_scratch_offset(const Program *p);
 int64_t program_input_offset(const Program *p);
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);
-// Whether a node runs by its op's reference kernel, for lack of a faster one, on more than scalars; and all such ops of the Program:
-// "dropout in fp64, …", or "".
-int program_by_reference(const Program *p, const Node *n);
-void program_reference_ops(const Program *p, char *text, size_t size);
+// Whether a device runs a node by its op's reference kernel, for lack of a faster one, on more than scalars; and all such ops of a
+// graph: "dropout in fp64, …", or "".
+int node_by_reference(const Graph *g, const Node *n, const Device *device);
+void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size);
+int64_t tensor_local_elements(const Tensor *tensor); // on one rank
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);

@@ -115,7 +115,7 @@ double state_scalar(const State *s, KnownVariable known) {
 // The elements of one row of the last dim, whose first has the global index `first`.
 static void init_row(const Variable *v, PhiloxKey key, int64_t first, int64_t count, void *out, int64_t at) {
   for (int64_t i = 0; i < count; i++) {
-    double x = v->init.kind == INIT_ZERO ? 0 : v->init.value;
+    double x = v->init.value;
     if (v->init.kind == INIT_NORMAL) x *= philox_normal(key, (uint64_t)(first + i));
     dtype_store(out, v->dtype, at + i, x);
   }

@@ -184,8 +184,8 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
   return code ? code : share_first(r, first, error);
 }
 
-// Sum of squares of the part of a Variable that this rank has, if any; of a scalar that is a sum already, the scalar.
-static double sum_of_squares(const Rank *r, int variable, int summed) {
+// Sum of squares of the part of a Variable that this rank has, if any.
+static double sum_of_squares(const Rank *r, int variable) {
   enum { AT_ONCE = 1 << 12 };
   double piece[AT_ONCE], sum = 0; // room for elements of any dtype
   Dtype dtype = state_dtype(r->state, variable, -1);
@@ -195,10 +195,18 @@ static double sum_of_squares(const Rank *r, int variable, int summed) {
     state_read(r->state, variable, -1, &pieces.piece, piece);
     for (int64_t i = 0, n = box_elements(&pieces.piece); i < n; i++) {
       double x = dtype_load(piece, dtype, i);
-      sum += summed ? x : x * x;
+      sum += x * x;
     }
   }
   return sum;
+}
+
+// A scalar in fp64, 0 where it does not live here.
+static double scalar_or_0(const Rank *r, int variable) {
+  double x = 0;
+  Box box;
+  if (state_box(r->state, variable, -1, &box)) state_read(r->state, variable, -1, &box, &x);
+  return x;
 }
 
 // The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients that
@@ -210,7 +218,7 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->norm_term) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
-    double sum = sum_of_squares(r, graph_find_of(g, n->update ? OF_SQUARE : OF_GRADIENT, parameter), n->update);
+    double sum = n->update ? scalar_or_0(r, graph_find_of(g, OF_SQUARE, parameter)) : sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter));
     if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);

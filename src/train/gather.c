@@ -25,10 +25,8 @@ static size_t bytes_of(const CheckpointTensor *t) {
 }
 
 static void pack(const CheckpointTensor *t, char *out) {
-  Box box = {.rank = t->rank};
+  Box box = checkpoint_box(t);
   int64_t stride[BOX_MAX_RANK];
-  memcpy(box.offset, t->offset, sizeof box.offset);
-  memcpy(box.local, t->local, sizeof box.local);
   box_strides(&box, stride);
   checkpoint_tensor_get(t, &box, out, &box, stride, t->dtype);
 }

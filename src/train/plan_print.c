@@ -186,12 +186,8 @@ static void print_head(const Plan *plan) {
 // Ops without a fast kernel on this device.
 static void print_reference(const Plan *plan) {
   char text[1024];
-  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    program_reference_ops(plan->job->train.program[c], text, sizeof text);
-    if (!*text) continue;
-    fprintf(plan->out, "kernels    by reference kernels, which are slow: %s\n", text);
-    return;
-  }
+  graph_reference_ops(plan->job->train.graph, plan->job->options.device, text, sizeof text);
+  if (*text) fprintf(plan->out, "kernels    by reference kernels, which are slow: %s\n", text);
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.

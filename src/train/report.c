@@ -23,7 +23,7 @@ void trainer_announce(const Trainer *t) {
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.microbatches);
   char reference[1024];
-  program_reference_ops(job_program(t->job, 0), reference, sizeof reference);
+  graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);

@@ -86,7 +86,7 @@ static void reference_kernels_are_named(void **state) {
   char text[2048];
   Job *job;
   SUCCEED(compile("batch.global=2 batch.micro=2", device_reference(), &job));
-  program_reference_ops(job->train.program[0], text, sizeof text);
+  graph_reference_ops(job->train.graph, job->options.device, text, sizeof text);
   assert_non_null(strstr(text, "matmul in fp32"));
   job_destroy(job);
 }

@@ -160,8 +160,8 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   return best;
 }
 
-#define DESCRIPTION(device_name, is_the_host)                                                                                \
-  .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                     \
+#define DESCRIPTION(device_name, is_the_host)                                                                          \
+  .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
   .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
 #define LEVEL(device_name, level) \
   {DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level], .implementation = &device_host}
