@@ -65,7 +65,7 @@ static int is_svg(const char *path, bool *svg, Error *error) {
 static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
   const Schedule *s = job->train.program[0]->schedule;
   for (int stage = 0; stage < s->stages; stage++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->train.program[stage % s->coordinates], stage, (Phase)phase);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->train.program[stage_coordinate(stage, s->coordinates)], stage, (Phase)phase);
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
@@ -113,19 +113,19 @@ static const char *describe_coordinate(const void *context, int coordinate) {
   const Graph *g = s->graph;
   int pp = s->mesh->axis[mesh_axis(s->mesh, "pp")].size, several = g->stages > pp;
   size_t size = sizeof s->text, n = (size_t)snprintf(s->text, size, several ? "stages" : "stage");
-  for (int stage = coordinate; stage < g->stages && n + 64 < size; stage += pp)
-    n += (size_t)snprintf(s->text + n, size - n, "%s%d", stage == coordinate ? " " : ", ", stage);
+  for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++)
+    if (stage_coordinate(stage, pp) == coordinate) n += (size_t)snprintf(s->text + n, size - n, "%s%d", said++ ? ", " : " ", stage);
   const char *between = ": ";
-  if (coordinate == 0) n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
-  for (int stage = coordinate, said = 0; stage < g->stages && n + 64 < size; stage += pp) {
+  if (stage_coordinate(0, pp) == coordinate) n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
+  for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++) {
     int from = g->cut[stage], to = g->cut[stage + 1] - 1;
-    if (to < from) continue;
+    if (to < from || stage_coordinate(stage, pp) != coordinate) continue;
     n += (size_t)snprintf(s->text + n, size - n, "%s%s%d", between, said ? "" : from == to && !several ? "layer " : "layers ", from);
     if (to > from) n += (size_t)snprintf(s->text + n, size - n, "–%d", to);
     between = ", ";
     said = 1;
   }
-  if ((g->stages - 1) % pp == coordinate) snprintf(s->text + n, size - n, "%shead", between);
+  if (stage_coordinate(g->stages - 1, pp) == coordinate) snprintf(s->text + n, size - n, "%shead", between);
   return s->text;
 }
 

@@ -38,26 +38,27 @@ int mesh_size(const Mesh *mesh, uint32_t axes) {
   return n;
 }
 
-int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks) {
+int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordinates, int *ranks) {
   int n = 0, pp = mesh_axis(mesh, "pp");
   for (int r = 0; r < mesh->ranks; r++) {
     int in = 1;
     for (int a = 0; a < mesh->naxis && in; a++) {
       int c = mesh_coordinate(mesh, r, a);
       if (!(axes >> a & 1)) in = c == mesh_coordinate(mesh, rank, a) || FAULT(collective_group_of_tp, 0, a == mesh->naxis - 1);
-      else if (a == pp && coordinates) in = coordinates >> c & 1;
+      else if (a == pp && coordinates) in = stages_have(coordinates, c);
     }
     if (in) ranks[n++] = r;
   }
   return n;
 }
 
-uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages) {
-  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
-  uint64_t coordinates = 0;
-  for (int s = 0; s < 64; s++)
-    if (stages >> s & 1) coordinates |= 1ull << (s % pp);
-  return coordinates;
+StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages) {
+  return stages_coordinates(stages, mesh->axis[mesh_axis(mesh, "pp")].size);
 }
 
-int mesh_runs_stages(const Mesh *mesh, int coordinate, uint64_t stages) { return mesh_stage_coordinates(mesh, stages) >> coordinate & 1; }
+int mesh_runs_stages(const Mesh *mesh, int coordinate, const StageSet *stages) {
+  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
+  for EACH_STAGE(stage, stages)
+    if (stage_coordinate(stage, pp) == coordinate) return 1;
+  return 0;
+}

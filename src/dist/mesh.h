@@ -1,6 +1,7 @@
 // Mesh: named axes and sizes; a rank is a set of coordinates on it (the last axis on neighbouring ranks).
 #pragma once
 #include "base/error.h"
+#include "base/stage_set.h"
 #include <stdint.h>
 
 enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 4 };
@@ -17,9 +18,9 @@ int mesh_index(const Mesh *mesh, int rank, uint32_t axes);
 // Product of the sizes of a set of axes (bits).
 int mesh_size(const Mesh *mesh, uint32_t axes);
 // Ranks that differ from `rank` only in `axes`, in mesh order; along the axis "pp" only those whose coordinate is in
-// `coordinates` (bits; 0: all). Writes to ranks[mesh->ranks] and returns the count.
-int mesh_group(const Mesh *mesh, int rank, uint32_t axes, uint64_t coordinates, int *ranks);
-// Coordinates on the axis "pp" that run a set of virtual stages (bits): stage s runs on coordinate s mod its size.
-uint64_t mesh_stage_coordinates(const Mesh *mesh, uint64_t stages);
+// `coordinates` (NULL: all). Writes to ranks[mesh->ranks] and returns the count.
+int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordinates, int *ranks);
+// Coordinates on the axis "pp" that run a set of virtual stages.
+StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages);
 // 1 when the coordinate on the axis "pp" runs any of the stages.
-int mesh_runs_stages(const Mesh *mesh, int coordinate, uint64_t stages);
+int mesh_runs_stages(const Mesh *mesh, int coordinate, const StageSet *stages);

@@ -77,12 +77,12 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
   for (int d = 0; d < shape->rank; d++) local[d] = axis_list_local(mesh, &p->dim[d], shape->size[d]);
 }
 
-int placement_primary(const Mesh *mesh, const Placement *p, int rank, uint64_t coordinates) {
+int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates) {
   uint32_t axes = placement_axes(p) | p->owner_axes;
   int pp = mesh_axis(mesh, "pp");
   if (!placement_here(mesh, p, rank)) return 0;
   for (int a = 0; a < mesh->naxis; a++) {
-    int first = a == pp && coordinates ? __builtin_ctzll(coordinates) : 0;
+    int first = a == pp && coordinates ? stages_next(coordinates, 0) : 0;
     if (!(axes >> a & 1) && mesh_coordinate(mesh, rank, a) != first) return 0;
   }
   return 1;

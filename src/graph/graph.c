@@ -242,10 +242,10 @@ void graph_bind(Graph *g, int tensor, int variable, int copy) {
   if (copy < 0) remember_newest(g, variable, tensor);
 }
 
-uint64_t graph_holders(const Graph *g, int tensor) {
+StageSet graph_holders(const Graph *g, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->variable >= 0) return g->variable.data[t->variable].stages;
-  return t->producer >= 0 ? t->stages : ~0ull;
+  return t->producer >= 0 ? t->stages : stages_below(MAX_STAGES);
 }
 
 int graph_stage_of_layer(const Graph *g, int layer) {

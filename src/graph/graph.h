@@ -4,6 +4,7 @@
 // buffer is the Variable's storage or one of its Copies, and the order of the nodes says which value is read. Nodes are
 // kept in an order in which they can run.
 #pragma once
+#include "base/stage_set.h"
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/error.h"
@@ -11,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 8, MAX_COPIES = 2, MAX_STAGES = 64 };
+enum { MAX_RANK = 8, MAX_COPIES = 2 };
 
 typedef enum DimName {
 #define DIM(id, name) DIM_##id,
@@ -82,7 +83,7 @@ typedef struct Tensor {
   int copy;       // when bound: -1 storage, else index of the Copy
   int input;      // index of the graph input that it is, or -1
   int parameter;  // the parameter that a gradient belongs to, or -1
-  uint64_t stages; // set of stages where it lives; by stage
+  StageSet stages; // where it lives; by stage
   const Placement *placement; // by place, NULL before
   int64_t local[MAX_RANK];    // shape on one rank; by partition, 0 before
   int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
@@ -97,7 +98,7 @@ typedef struct Node {
   int layer;       // -1: before the first layer (embedding); layer count: after the last (head)
   int stage;       // MICRO: its stage; by stage
   int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
-  uint64_t stages; // BEGIN, END: the stages that run it; by stage
+  StageSet stages; // BEGIN, END: those that run it; by stage
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
@@ -139,7 +140,7 @@ typedef struct Variable {
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
   int narrow_copy;     // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody sets it
-  uint64_t stages; // where it lives
+  StageSet stages; // where it lives
   const Placement *storage;
   int64_t local[MAX_RANK];
   int64_t allocated;
@@ -224,7 +225,7 @@ int graph_add_node(Graph *g, const Node *like);
 void graph_bind(Graph *g, int tensor, int variable, int copy);
 
 // The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
-uint64_t graph_holders(const Graph *g, int tensor);
+StageSet graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 

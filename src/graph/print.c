@@ -39,7 +39,8 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
       if (v->copy[c].placement && placement) placement(context, v->copy[c].placement, text, sizeof text);
       fprintf(out, " copy:%s{%s}", dtype_name(v->copy[c].dtype), text);
     }
-    if (g->stages > 1 && v->stages) fprintf(out, " stages=%llx", (unsigned long long)v->stages);
+    if (g->stages > 1)
+      for EACH_STAGE(stage, &v->stages) fprintf(out, "%s%d", stage == stages_next(&v->stages, 0) ? " stages=" : ",", stage);
     fputc('\n', out);
   }
   int last = -1;

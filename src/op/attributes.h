@@ -46,12 +46,12 @@ typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 // Of all optimizers, of which each reads some. decay: already 0 for parameters without weight decay
 typedef struct OptimizerAttr { double beta1, beta2, epsilon, momentum, decay; } OptimizerAttr;
 
-// Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans.
+// Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and END) it spans
+// those coordinates only that run the node's stages.
 typedef struct CommAttr {
   uint32_t axes;
   int32_t dim;        // gathered, scattered or sliced dim
   int32_t dim2;       // ALL_TO_ALL: the dim that is gathered; `dim` is scattered
   int32_t maximum;    // ALL_REDUCE: 1 max, 0 sum
-  uint64_t stages;    // BEGIN, END: the group spans these stages' ranks of the pp axis only; 0: all
   int32_t root;       // REDUCE_TO, BROADCAST: the rank of the group that receives or sends
 } CommAttr;

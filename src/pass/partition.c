@@ -71,7 +71,7 @@ static int64_t section_of(const Graph *h, int tensor, const Node *n) {
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   Graph *h = p->h;
   const Tensor *from = graph_tensor(h, tensor);
-  uint64_t stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
+  StageSet stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
   Tensor t = *from;
   Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
             .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
@@ -81,9 +81,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   t.name = arena_format(&h->arena, "%s.%s", from->name, op_name(step->op));
   localize(p->mesh, &t);
   int out = graph_add_tensor(h, &t), in = tensor;
-  int pp = mesh_axis(p->mesh, "pp");
   CommAttr attr = {.axes = step->axes, .dim = step->dim, .root = step->root};
-  if (pp >= 0 && step->axes >> pp & 1) attr.stages = mesh_stage_coordinates(p->mesh, stages);
   memcpy(n.attr, &attr, sizeof attr);
   n.name = graph_tensor(h, out)->name;
   n.input = &in;

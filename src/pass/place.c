@@ -69,8 +69,9 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
     Placement p = *t->placement;
     if (v->storage) p.partial &= v->storage->partial; // nothing is resharded into partial
     int pp = mesh_axis(mesh, "pp");
-    uint64_t coordinates = pp >= 0 ? mesh_stage_coordinates(mesh, v->stages) : 0;
-    if (coordinates & (coordinates - 1)) p.partial |= 1u << pp;
+    StageSet coordinates = {{0}};
+    if (pp >= 0) coordinates = mesh_stage_coordinates(mesh, &v->stages);
+    if (stages_count(&coordinates) > 1) p.partial |= 1u << pp;
     v->storage = placement_new(g, &p);
   }
 }

@@ -102,8 +102,10 @@ static uint32_t axes_of(const Factors *f, uint32_t factors) {
 // Terms of a sum that live on different stages: the result is a partial sum over pp. See stage.
 static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   if (g->stages == 1 || n->region == REGION_MICRO || !rule_is_sum(r)) return 0;
-  for (int k = 0; k < n->ninput; k++)
-    if ((graph_holders(g, n->input[k]) & n->stages) != n->stages) return 1;
+  for (int k = 0; k < n->ninput; k++) {
+    StageSet holders = graph_holders(g, n->input[k]);
+    if (!stages_include(&holders, &n->stages)) return 1;
+  }
   return 0;
 }
 

@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t all_stages(const Graph *g) { return g->stages == 64 ? ~0ull : (1ull << g->stages) - 1; }
-
 // ---- the cut ---------------------------------------------------------------------------------------------------------
 
 static double node_flops(const Graph *g, const Node *n, const Device *device) {
@@ -84,13 +82,13 @@ static void stage_micro(Graph *g) {
     Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
     n->stage = graph_stage_of_layer(g, n->layer);
-    n->stages = 1ull << n->stage;
+    n->stages = stages_one(n->stage);
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
       if (t < 0) continue;
       if (k >= n->ninput) graph_tensor(g, t)->stages = n->stages;
       int v = graph_tensor(g, t)->variable;
-      if (v >= 0) g->variable.data[v].stages |= n->stages;
+      if (v >= 0) stages_unite(&g->variable.data[v].stages, &n->stages);
     }
   }
 }
@@ -101,7 +99,7 @@ static void stage_variables(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OUTPUT) continue;
-    v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : all_stages(g);
+    v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : stages_below(g->stages);
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -124,25 +122,26 @@ static int is_only_reader(const Graph *g, int tensor, const Node *reader) {
 static void narrow_terms(Graph *g, const Node *sum) {
   for (int k = 0; k < sum->ninput; k++) {
     Tensor *t = graph_tensor(g, sum->input[k]);
-    if (t->variable >= 0 || t->producer < 0 || !(t->stages & (t->stages - 1)) || !is_only_reader(g, t->id, sum)) continue;
+    if (t->variable >= 0 || t->producer < 0 || stages_count(&t->stages) < 2 || !is_only_reader(g, t->id, sum)) continue;
     Node *maker = &g->node.data[t->producer];
-    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, t->stages & -t->stages, t->stages);
+    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, stages_one(stages_next(&t->stages, 0)), t->stages);
   }
 }
 
 // A node of BEGIN or END runs where all its operands live. A sum of terms that live on different stages runs on all of
 // them, each adding what it has; what is left is a partial sum over pp (see place).
 static void stage_node(Graph *g, Node *n, Arena *scratch) {
-  uint64_t all = all_stages(g), stages = all, some = 0;
+  StageSet all = stages_below(g->stages), stages = all, some = {{0}};
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
-    uint64_t s = graph_holders(g, n->input[k]) & all;
-    stages &= s;
-    some |= s;
+    StageSet s = graph_holders(g, n->input[k]);
+    stages_intersect(&s, &all);
+    stages_intersect(&stages, &s);
+    stages_unite(&some, &s);
   }
   for (int k = 0; k < n->noutput; k++)
-    if (graph_tensor(g, n->output[k])->variable >= 0) stages &= graph_holders(g, n->output[k]);
-  if (some && some != stages && n->ninput > 1) {
+    if (graph_tensor(g, n->output[k])->variable >= 0) stages_intersect(&stages, &g->variable.data[graph_tensor(g, n->output[k])->variable].stages);
+  if (stages_count(&some) && !stages_equal(&some, &stages) && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
     if (rule_is_sum(&r)) {
       stages = all;

@@ -3,7 +3,7 @@
 #include "base/fault.h"
 #include <stdlib.h>
 
-typedef struct Owned { int variable; int64_t elements; uint64_t coordinates; } Owned;
+typedef struct Owned { int variable; int64_t elements; StageSet coordinates; } Owned;
 
 uint32_t owner_axes(const Parallel *parallel, const Placement *seen) {
   uint32_t axes = 0;
@@ -22,15 +22,15 @@ static int64_t local_elements(const Mesh *mesh, const Variable *v) {
 // Those that several pipeline ranks have come first, while loads are equal or nearly so on each of them; then the largest.
 static int by_size(const void *a, const void *b) {
   const Owned *x = a, *y = b;
-  int shared = (x->coordinates & (x->coordinates - 1)) != 0, also = (y->coordinates & (y->coordinates - 1)) != 0;
+  int shared = stages_count(&x->coordinates) > 1, also = stages_count(&y->coordinates) > 1;
   if (shared != also) return also - shared;
   if (x->elements != y->elements) return x->elements < y->elements ? 1 : -1;
   return x->variable - y->variable;
 }
 
-static int64_t load_of(const int64_t *load, int ranks, int rank, uint64_t coordinates) {
+static int64_t load_of(const int64_t *load, int ranks, int rank, const StageSet *coordinates) {
   int64_t sum = 0;
-  for (uint64_t c = coordinates; c; c &= c - 1) sum += load[__builtin_ctzll(c) * ranks + rank];
+  for EACH_STAGE(c, coordinates) sum += load[c * ranks + rank];
   return sum;
 }
 
@@ -38,19 +38,19 @@ int *unsplit_owners(const Graph *g, const Parallel *parallel) {
   const Mesh *mesh = &parallel->mesh;
   int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, parallel->storage.shard_axes);
   Owned *list = xcalloc((size_t)g->variable.count + 1, sizeof *list);
-  int64_t *load = xcalloc(MAX_STAGES * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
+  int64_t *load = xcalloc((size_t)parallel_pipeline_ranks(parallel) * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, v->stages)};
+    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, &v->stages)};
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);
   for (int i = 0; i < n; i++) {
     int ranks = mesh_size(mesh, owner_axes(parallel, g->variable.data[list[i].variable].storage)), best = 0;
     if (ranks == 1) continue;
     for (int r = 1; r < ranks; r++)
-      if (load_of(load, most, r, list[i].coordinates) < load_of(load, most, best, list[i].coordinates)) best = r;
+      if (load_of(load, most, r, &list[i].coordinates) < load_of(load, most, best, &list[i].coordinates)) best = r;
     owner[list[i].variable] = FAULT(owners_are_not_balanced, best, 0);
-    for (uint64_t c = list[i].coordinates; c; c &= c - 1) load[__builtin_ctzll(c) * most + best] += list[i].elements;
+    for EACH_STAGE(c, &list[i].coordinates) load[c * most + best] += list[i].elements;
   }
   free(list);
   free(load);

@@ -4,8 +4,8 @@
 
 static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   for (int first = 0; first < microbatches; first += coordinates)
-    for (int s = coordinate; s < stages; s += coordinates)
-      for (int m = first; m < first + coordinates && m < microbatches; m++)
+    for (int s = 0; s < stages; s++)
+      for (int m = first; m < first + coordinates && m < microbatches && stage_coordinate(s, coordinates) == coordinate; m++)
         vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
 }
 

@@ -5,11 +5,11 @@
 void schedule_gpipe(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   CHECK(stages % coordinates == 0, "gpipe runs the same number of stages on every pipeline rank");
   for (int first = 0; first < microbatches; first += coordinates)
-    for (int s = coordinate; s < stages; s += coordinates)
-      for (int m = first; m < first + coordinates && m < microbatches; m++)
+    for (int s = 0; s < stages; s++)
+      for (int m = first; m < first + coordinates && m < microbatches && stage_coordinate(s, coordinates) == coordinate; m++)
         vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
   for (int first = 0; first < microbatches; first += coordinates)
-    for (int s = stages - coordinates + coordinate; s >= 0; s -= coordinates)
-      for (int m = first; m < first + coordinates && m < microbatches; m++)
+    for (int s = stages - 1; s >= 0; s--)
+      for (int m = first; m < first + coordinates && m < microbatches && stage_coordinate(s, coordinates) == coordinate; m++)
         vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = s, .microbatch = m});
 }

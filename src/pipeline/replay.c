@@ -36,7 +36,7 @@ static int wait_received(Replay *r, int coordinate, int send) {
 }
 
 static int send(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, coordinate, a->peer % r->s->coordinates, a->peer > a->stage);
+  int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->coordinates), a->peer > a->stage);
   vec_push(&r->queue[q], (Message){a, r->clock[coordinate], -1});
   r->posted[coordinate][a - r->s->list[coordinate].data] = (Posted){q, r->queue[q].count - 1};
   return 1;
@@ -44,7 +44,7 @@ static int send(Replay *r, int coordinate, const Action *a) {
 
 // 1 when the message was there, 0 when not, an error when another one came first.
 static int receive(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, a->peer % r->s->coordinates, coordinate, a->stage > a->peer);
+  int q = queue_of(r, stage_coordinate(a->peer, r->s->coordinates), coordinate, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
   if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
@@ -67,7 +67,7 @@ static int run_segment(Replay *r, int coordinate, const Action *a) {
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs backward on microbatch %d before forward", a->stage, a->microbatch);
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
-    if (c->stage % r->s->coordinates == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
+    if (stage_coordinate(c->stage, r->s->coordinates) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
       return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
   }

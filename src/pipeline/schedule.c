@@ -9,7 +9,7 @@ static const Segment *segment_of(const Segments *segments, const Action *a) {
 static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, int coordinates, ActionList *full) {
   for (int k = 0; k < list->count; k++) {
     const Crossing *c = &list->data[k];
-    if ((c->stage - at->stage) % coordinates == 0) continue; // handed over in memory
+    if (stage_coordinate(c->stage, coordinates) == stage_coordinate(at->stage, coordinates)) continue; // handed over in memory
     if (FAULT(schedule_drops_a_send, 0, kind == ACTION_SEND && at->microbatch == 1)) continue;
     vec_push(full, (Action){.kind = kind, .stage = at->stage, .microbatch = at->microbatch, .tensor = c->tensor, .peer = c->stage,
                             .phase = at->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD, .kept = c->kept});
@@ -80,7 +80,7 @@ WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const Action
 static int check_places(const Schedule *s, const ActionList *list, int coordinate, Error *error) {
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
-    if (a->stage >= 0 && a->stage < s->stages && a->stage % s->coordinates == coordinate && a->microbatch >= 0 && a->microbatch < s->microbatches &&
+    if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->coordinates) == coordinate && a->microbatch >= 0 && a->microbatch < s->microbatches &&
         (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD))
       continue;
     return error_set(error, PLAIT_INFEASIBLE, "schedule: pipeline rank %d is to run stage %d on microbatch %d, which is not its to run", coordinate,

@@ -26,7 +26,7 @@ typedef Vec(Action) ActionList;
 
 typedef struct Schedule {
   int coordinates;      // pipeline ranks
-  int stages;           // virtual stages; stage s runs on coordinate s % coordinates
+  int stages;           // virtual stages; stage_coordinate says where each runs
   int microbatches;
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
@@ -72,7 +72,7 @@ typedef Vec(Crossing) CrossingList;
 typedef struct Segment {
   Vec(int) node;
   CrossingList receive, send; // also between stages of one coordinate, which hand over in memory
-  uint64_t holders;           // stages of the same coordinate in whose slots lies what it reads
+  StageSet holders;           // stages of the same coordinate in whose slots lies what it reads
 } Segment;
 typedef struct Segments {
   int stages;

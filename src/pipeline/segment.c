@@ -15,8 +15,8 @@ static int listed(const CrossingList *list, int tensor) {
 
 // The stage of the same coordinate in whose slot a tensor from elsewhere lies: the one that has received it; or -1.
 static int receiver(const Segments *s, int tensor, int coordinate, int coordinates) {
-  for (int stage = coordinate; stage < s->stages; stage += coordinates)
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
+  for (int stage = 0; stage < s->stages; stage++)
+    for (int phase = 0; phase < PHASE_COUNT && stage_coordinate(stage, coordinates) == coordinate; phase++)
       if (listed(&s->micro[stage][phase].receive, tensor)) return stage;
   return -1;
 }
@@ -29,9 +29,9 @@ static void cross(Segments *s, const Graph *g, int coordinates, const Node *read
   const Node *maker = &g->node.data[t->producer];
   Segment *in = &s->micro[reader->stage][reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (maker->stage == reader->stage) return;
-  int here = maker->stage % coordinates == reader->stage % coordinates;
-  int holder = here ? maker->stage : receiver(s, tensor, reader->stage % coordinates, coordinates);
-  if (holder >= 0) in->holders |= 1ull << holder;
+  int coordinate = stage_coordinate(reader->stage, coordinates), here = stage_coordinate(maker->stage, coordinates) == coordinate;
+  int holder = here ? maker->stage : receiver(s, tensor, coordinate, coordinates);
+  if (holder >= 0) stages_add(&in->holders, holder);
   if (holder >= 0 && (!here || listed(&in->receive, tensor))) return;
   vec_push(&in->receive, (Crossing){tensor, maker->stage, maker->phase, here});
   vec_push(&out->send, (Crossing){tensor, reader->stage, reader->phase, here});
@@ -39,8 +39,9 @@ static void cross(Segments *s, const Graph *g, int coordinates, const Node *read
 
 // Marks what a segment receives or sends that another body of the coordinate reads: in its list of that.
 static void keep(Segments *s, int coordinates, int tensor, const Node *reader) {
-  for (int stage = reader->stage % coordinates; stage < s->stages; stage += coordinates)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+  int coordinate = stage_coordinate(reader->stage, coordinates);
+  for (int stage = 0; stage < s->stages; stage++)
+    for (int phase = 0; phase < PHASE_COUNT && stage_coordinate(stage, coordinates) == coordinate; phase++) {
       if (stage == reader->stage && phase == (int)reader->phase) continue;
       CrossingList *lists[] = {&s->micro[stage][phase].receive, &s->micro[stage][phase].send};
       for (int l = 0; l < 2; l++)

@@ -12,7 +12,7 @@ typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // af
 struct Walk {
   WalkPlan plan;
   int at, ran;   // next action; its RUN is done
-  uint64_t stages; // set of stages that the list touches: those of its pipeline rank. Of the others nothing is kept
+  StageSet stages; // those that the list touches: those of its pipeline rank. Of the others nothing is kept
   Buffer *buffer;
   int *slot;     // (stages) index of a stage's first slot among the buffers; -1: not touched
   int *staging;  // (stages · phases) of a segment's first staging buffer; -1: it stages nothing
@@ -43,16 +43,21 @@ static Buffer *find(const Walk *w, const WalkBuffer *b) {
 }
 
 // The stages in whose slots of the microbatch an action reads or writes.
-static uint64_t touched_slots(const WalkPlan *p, const Action *a) {
-  if (is_segment(a)) return 1ull << a->stage | p->segments->micro[a->stage][action_phase(a)].holders;
-  return is_message(a) && a->kept ? 1ull << a->stage : 0;
+static StageSet touched_slots(const WalkPlan *p, const Action *a) {
+  StageSet set = {{0}};
+  if (is_segment(a)) set = p->segments->micro[a->stage][action_phase(a)].holders;
+  if (is_segment(a) || (is_message(a) && a->kept)) stages_add(&set, a->stage);
+  return set;
 }
 
-static uint64_t touched_stages(const WalkPlan *p) {
-  uint64_t set = 0;
+static StageSet touched_stages(const WalkPlan *p) {
+  StageSet set = {{0}};
   for (int i = 0; i < p->list->count; i++) {
     const Action *a = &p->list->data[i];
-    if (is_segment(a) || is_message(a)) set |= 1ull << a->stage | touched_slots(p, a);
+    if (!is_segment(a) && !is_message(a)) continue;
+    StageSet slots = touched_slots(p, a);
+    stages_unite(&set, &slots);
+    stages_add(&set, a->stage);
   }
   return set;
 }
@@ -63,7 +68,7 @@ static int has_staging(const WalkPlan *p, int stage, int phase) {
   const CrossingList *lists[] = {&s->send, &s->receive};
   for (int l = 0; l < 2; l++)
     for (int i = 0; i < lists[l]->count; i++)
-      if (!lists[l]->data[i].kept && (lists[l]->data[i].stage - stage) % p->coordinates) return 1;
+      if (!lists[l]->data[i].kept && stage_coordinate(lists[l]->data[i].stage, p->coordinates) != stage_coordinate(stage, p->coordinates)) return 1;
   return 0;
 }
 
@@ -80,10 +85,11 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
 // Making --------------------------------------------------------------------------------------------------------------
 
 // Notes that a microbatch leaves a buffer after the action, unless it is known already to leave it later.
-static void note_leave(Walk *w, char *known, int action, int stage, int kind) { // kind 0: the slot, else 1 + phase of staging buffers
+// kind 0: the slot, else 1 + phase of staging buffers. own: of a touched stage its number among these.
+static void note_leave(Walk *w, const int *own, char *known, int action, int stage, int kind) {
   const WalkPlan *p = &w->plan;
-  int microbatch = p->list->data[action].microbatch, own = __builtin_popcountll(w->stages & ((1ull << stage) - 1));
-  char *here = &known[(own * (1 + PHASE_COUNT) + kind) * p->microbatches + microbatch];
+  int microbatch = p->list->data[action].microbatch;
+  char *here = &known[(own[stage] * (1 + PHASE_COUNT) + kind) * p->microbatches + microbatch];
   if (*here) return;
   *here = 1;
   WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
@@ -95,14 +101,18 @@ static void note_leave(Walk *w, char *known, int action, int stage, int kind) { 
 // the first that is met from the end. After one action staging buffers are left before slots, and slots by stage.
 static void find_leaves(Walk *w) {
   const WalkPlan *p = &w->plan;
-  size_t most = (size_t)__builtin_popcountll(w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
+  size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
   char *known = xcalloc(most + 1, 1);
+  int *own = xcalloc((size_t)p->segments->stages, sizeof *own), touched = 0;
+  for EACH_STAGE(stage, &w->stages) own[stage] = touched++;
   w->leave = xcalloc(most + 1, sizeof *w->leave);
   for (int i = p->list->count - 1; i >= 0; i--) {
     const Action *a = &p->list->data[i];
     int phase = (int)action_phase(a);
-    for (uint64_t slots = touched_slots(p, a); slots; slots &= ~(1ull << (63 - __builtin_clzll(slots)))) note_leave(w, known, i, 63 - __builtin_clzll(slots), 0);
-    if ((is_segment(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, known, i, a->stage, 1 + phase);
+    StageSet slots = touched_slots(p, a);
+    for (int left = stages_count(&slots), s = p->segments->stages - 1; left; s--)
+      if (stages_have(&slots, s)) note_leave(w, own, known, i, s, 0), left--;
+    if ((is_segment(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
   }
   for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
     Leave first = w->leave[i];
@@ -110,6 +120,7 @@ static void find_leaves(Walk *w) {
     w->leave[k] = first;
   }
   free(known);
+  free(own);
 }
 
 // With room for every SEND of the list from each buffer: these are counted first, then laid out.
@@ -119,7 +130,7 @@ static void make_buffers(Walk *w) {
   w->slot = xcalloc((size_t)stages, sizeof *w->slot);
   w->staging = xcalloc((size_t)(stages * PHASE_COUNT), sizeof *w->staging);
   for (int s = 0; s < stages; s++) {
-    int touched = w->stages >> s & 1;
+    int touched = stages_have(&w->stages, s);
     w->slot[s] = touched ? w->buffers : -1;
     w->buffers += touched ? p->slots[s] : 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {

@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
-  if (!mesh_runs_stages(mesh, mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp")), v->stages) || !placement_here(mesh, placement, rank)) return 0;
+  if (!mesh_runs_stages(mesh, mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp")), &v->stages) || !placement_here(mesh, placement, rank)) return 0;
   uint64_t box = 1;
   for (int d = 0; d < v->shape.rank; d++) {
     IndexMap map = axis_list_map(mesh, &placement->dim[d], v->shape.size[d], rank);
@@ -67,7 +67,7 @@ Agreement *agreement_create(const Program *p, const State *state, PlaitComm *wor
   Agreement *a = xcalloc(1, sizeof *a);
   *a = (Agreement){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
   a->pp = p->mesh.axis[mesh_axis(&p->mesh, "pp")].size;
-  graph_groups(p->graph, &a->group);
+  graph_groups(p->graph, &p->mesh, &a->group);
   a->logs = a->group.count + 4 * a->pp;
   a->log = xcalloc((size_t)a->logs, sizeof *a->log);
   a->piece = xcalloc(HASH_AT_ONCE, sizeof(double));
@@ -95,7 +95,7 @@ static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t
   Entry e = {.microbatch = n->region == REGION_MICRO ? microbatch : -1};
   snprintf(e.what, sizeof e.what, "%s of %s", op_def(n->op)->name, n->name);
   e.hash = mix(mix(philox_name(e.what), (uint64_t)(e.microbatch + 1)), (uint64_t)elements);
-  note(&a->log[group_find(&a->group, node_attr(n, CommAttr))], e);
+  note(&a->log[group_find(&a->group, &a->p->mesh, n)], e);
 }
 
 static int transfer_log(const Agreement *a, int direction, int peer, int send) { return a->group.count + (direction * a->pp + peer) * 2 + send; }
@@ -173,8 +173,8 @@ static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error
   for (int k = 0; k < a->group.count && !code; k++)
     for (int r = 0; r < a->ranks && !code; r++) {
       const Group *g = &a->group.data[k];
-      if (g->coordinates && !(g->coordinates >> mesh_coordinate(&a->p->mesh, r, pp) & 1)) continue;
-      int n = mesh_group(&a->p->mesh, r, g->axes, g->coordinates, ranks);
+      if (g->axes >> pp & 1 && !stages_have(&g->coordinates, mesh_coordinate(&a->p->mesh, r, pp))) continue;
+      int n = mesh_group(&a->p->mesh, r, g->axes, &g->coordinates, ranks);
       if (n && chain[ranks[0] * a->logs + k] != chain[r * a->logs + k]) code = name_order(a, step, ranks[0], k, r, k, error);
     }
   arena_free(&scratch);
@@ -185,7 +185,7 @@ static int check_transfers(Agreement *a, int64_t step, const uint64_t *chain, Er
   const Mesh *mesh = &a->p->mesh;
   int pp = mesh_axis(mesh, "pp"), code = PLAIT_OK, ranks[MAX_STAGES];
   for (int r = 0; r < a->ranks && !code && a->pp > 1; r++) {
-    mesh_group(mesh, r, 1u << pp, 0, ranks);
+    mesh_group(mesh, r, 1u << pp, NULL, ranks);
     for (int direction = 0; direction < 2; direction++)
       for (int peer = 0; peer < a->pp && !code; peer++) {
         int sent = transfer_log(a, direction, peer, 1), got = transfer_log(a, direction, mesh_coordinate(mesh, r, pp), 0);

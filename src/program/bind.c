@@ -61,24 +61,31 @@ char *binding_address(const Binding *b, int tensor, int microbatch) {
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
-static int index_of(const GroupList *groups, const CommAttr *attr) {
+// Only a collective over the pipeline axis looks at coordinates: it spans those that run its node.
+static Group group_of(const Mesh *mesh, const Node *n) {
+  Group group = {.axes = node_attr(n, CommAttr)->axes};
+  if (group.axes >> mesh_axis(mesh, "pp") & 1) group.coordinates = mesh_stage_coordinates(mesh, &n->stages);
+  return group;
+}
+
+static int index_of(const GroupList *groups, const Group *group) {
   int i = 0;
-  while (i < groups->count && (groups->data[i].axes != attr->axes || groups->data[i].coordinates != attr->stages)) i++;
+  while (i < groups->count && (groups->data[i].axes != group->axes || !stages_equal(&groups->data[i].coordinates, &group->coordinates))) i++;
   return i;
 }
 
-int group_find(const GroupList *groups, const CommAttr *attr) {
-  int i = index_of(groups, attr);
+int group_find(const GroupList *groups, const Mesh *mesh, const Node *node) {
+  Group group = group_of(mesh, node);
+  int i = index_of(groups, &group);
   CHECK(i < groups->count, "a collective without a group");
   return i;
 }
 
-void graph_groups(const Graph *g, GroupList *groups) {
+void graph_groups(const Graph *g, const Mesh *mesh, GroupList *groups) {
   for (int i = 0; i < g->node.count; i++) {
-    const Node *n = &g->node.data[i];
-    if (!op_def(n->op)->communicates) continue;
-    const CommAttr *attr = node_attr(n, CommAttr);
-    if (index_of(groups, attr) == groups->count) vec_push(groups, (Group){attr->axes, attr->stages, NULL});
+    if (!op_def(g->node.data[i].op)->communicates) continue;
+    Group group = group_of(mesh, &g->node.data[i]);
+    if (index_of(groups, &group) == groups->count) vec_push(groups, group);
   }
 }
 
@@ -86,15 +93,15 @@ void graph_groups(const Graph *g, GroupList *groups) {
 static int create_groups(Binding *b, PlaitComm *world, Error *error) {
   const Mesh *mesh = &b->program->mesh;
   int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_axis(mesh, "pp");
-  graph_groups(b->program->graph, &b->group);
+  graph_groups(b->program->graph, mesh, &b->group);
   for (int i = 0; i < b->group.count && !code; i++) {
     Group *group = &b->group.data[i];
-    int member = !group->coordinates || group->coordinates >> mesh_coordinate(mesh, rank, pp) & 1;
-    int count = mesh_group(mesh, rank, group->axes, group->coordinates, ranks);
+    int member = !(group->axes >> pp & 1) || stages_have(&group->coordinates, mesh_coordinate(mesh, rank, pp));
+    int count = mesh_group(mesh, rank, group->axes, &group->coordinates, ranks);
     if (member && world) code = plait_comm_create(world, ranks, count, &group->comm, error);
   }
   for (int direction = 0; direction < 2 && !code && world && mesh->axis[pp].size > 1; direction++) {
-    int count = mesh_group(mesh, rank, 1u << pp, 0, ranks);
+    int count = mesh_group(mesh, rank, 1u << pp, NULL, ranks);
     code = plait_comm_create(world, ranks, count, &b->pipe[direction], error);
   }
   return code;
@@ -106,14 +113,17 @@ static int create_groups(Binding *b, PlaitComm *world, Error *error) {
 // one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
 static int adds_here(const Binding *b, const Node *n, int k) {
   const Graph *g = b->program->graph;
-  int spans = 0, first = 0;
+  int spans = 0;
   if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
-  for (int i = 0; i < n->ninput; i++) spans |= n->input[i] >= 0 && (graph_holders(g, n->input[i]) & n->stages) != n->stages;
+  for (int i = 0; i < n->ninput; i++) {
+    if (n->input[i] < 0) continue;
+    StageSet holders = graph_holders(g, n->input[i]);
+    spans |= !stages_include(&holders, &n->stages);
+  }
   if (!spans) return 1;
-  uint64_t holders = graph_holders(g, n->input[k]);
-  while (!(holders >> first & 1)) first++;
-  return FAULT(norm_counts_tied_twice, first % b->program->schedule->coordinates == b->program->coordinate,
-               mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
+  StageSet holders = graph_holders(g, n->input[k]);
+  return FAULT(norm_counts_tied_twice, stage_coordinate(stages_next(&holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
+               mesh_runs_stages(&b->program->mesh, b->program->coordinate, &holders));
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -195,7 +205,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   b->tensor = tensor;
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
-  b->comm = binding->group.data[group_find(&binding->group, node_attr(n, CommAttr))].comm;
+  b->comm = binding->group.data[group_find(&binding->group, &p->mesh, n)].comm;
   bind_pieces(binding, b);
   if (b->comm) reserve_collective(b);
   return PLAIT_OK;

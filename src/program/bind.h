@@ -28,8 +28,8 @@ typedef struct Bound {
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
 
-// A set of ranks that collectives run over: those that differ in `axes`, along the pipeline axis only at `coordinates` (0: all).
-typedef struct Group { uint32_t axes; uint64_t coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it, or has no world
+// A set of ranks that collectives run over: those that differ in `axes`, along the pipeline axis only at `coordinates`.
+typedef struct Group { uint32_t axes; StageSet coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it, or has no world
 typedef Vec(Group) GroupList;
 
 // Memory of a graph input for one step, the host's: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
@@ -58,8 +58,8 @@ void binding_free(Binding *binding);
 
 // The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm NULL. The caller
 // frees the list with vec_free.
-void graph_groups(const Graph *graph, GroupList *groups);
-int group_find(const GroupList *groups, const CommAttr *attr); // index of a collective's group
+void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
+int group_find(const GroupList *groups, const Mesh *mesh, const Node *node); // index of a collective's group
 
 // Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the host's memory.
 // PLAIT_FAILED: one is not there.

@@ -172,7 +172,7 @@ static int wait_collective(Executor *e, Bound *b) {
 // In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
 // communication.
 static int run_collective(Executor *e, Bound *b) {
-  if (fault_drops(b->node, b->piece[0].count)) { // left with what it had
+  if (fault_drops(&e->program->mesh, b->node, b->piece[0].count)) { // left with what it had
     for (int i = 0; i < b->pieces; i++)
       device_copy(e->queue, DEVICE_WITHIN, (char *)b->output[b->piece[i].output].data + b->piece[i].recv,
                   (char *)b->input[b->piece[i].input].data + b->piece[i].send, b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
@@ -252,7 +252,7 @@ static int run_reduce(Executor *e, const Action *a) {
   while (i < end->count && end->bound[i].node->id != a->node) i++;
   CHECK(i < end->count, "REDUCE of a node that END lacks");
   Bound *b = &end->bound[i];
-  if (b->left_to_owner || fault_drops(b->node, b->piece[0].count)) return PLAIT_OK;
+  if (b->left_to_owner || fault_drops(&e->program->mesh, b->node, b->piece[0].count)) return PLAIT_OK;
   point_operands(e, b, 0);
   return start_collective(e, b);
 }
@@ -262,7 +262,7 @@ static int run_transfer(Executor *e, const Action *a) {
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
   PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(t)};
-  int send = a->kind == ACTION_SEND, peer = a->peer % e->program->schedule->coordinates, direction = send ? a->peer > a->stage : a->stage > a->peer;
+  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates), direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;

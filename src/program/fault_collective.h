@@ -3,14 +3,15 @@
 #include "base/fault.h"
 
 #ifdef PLAIT_FAULTS
+#include "dist/mesh.h"
 #include "op/op.h"
 
 // Whether the chosen fault drops the collective, of which `elements` is the length.
-static inline int fault_drops(const Node *n, int64_t elements) {
+static inline int fault_drops(const Mesh *mesh, const Node *n, int64_t elements) {
   const CommAttr *attr = node_attr(n, CommAttr);
   const OpDef *d = op_def(n->op);
   int begin = n->region == REGION_BEGIN, end = n->region == REGION_END, micro = n->region == REGION_MICRO;
-  int sum = d->reduces && !d->scatters && !d->rooted && !attr->maximum, scalar = elements == 1, over_stages = attr->stages != 0;
+  int sum = d->reduces && !d->scatters && !d->rooted && !attr->maximum, scalar = elements == 1, over_stages = attr->axes >> mesh_axis(mesh, "pp") & 1;
   return FAULT(collective_gradients_dp, 0, end && sum && !scalar && !over_stages) ||
          FAULT(collective_gradients_zero, 0, d->scatters) ||
          FAULT(collective_gather_of_copies, 0, d->gathers && begin) ||
@@ -24,5 +25,5 @@ static inline int fault_drops(const Node *n, int64_t elements) {
          FAULT(collective_softmax_maximum, 0, attr->maximum);
 }
 #else
-#define fault_drops(node, elements) 0
+#define fault_drops(mesh, node, elements) 0
 #endif

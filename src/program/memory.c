@@ -40,7 +40,7 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   for (int k = 0; k < count; k++) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
-    if (!mesh_runs_stages(&p->mesh, p->coordinate, v->stages)) continue;
+    if (!mesh_runs_stages(&p->mesh, p->coordinate, &v->stages)) continue;
     place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
       place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
@@ -154,7 +154,6 @@ static void hold(Program *p, int tensor, Area area, int stage, Phase phase) {
 // the slot of the one that made or received it. What is only sent or received lies in a staging buffer of the segment.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
-  int coordinates = p->schedule->coordinates;
   for (int phase = 0; phase < PHASE_COUNT; phase++) {
     const Segment *s = &p->segments->micro[stage][phase];
     for (int i = 0; i < s->node.count; i++) {
@@ -163,14 +162,14 @@ static void mark_slots(Program *p, int stage) {
         const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
         if (!t || t->producer < 0) continue;
         const Node *maker = &g->node.data[t->producer];
-        if (maker->stage % coordinates == p->coordinate && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, AREA_SLOT, maker->stage, PHASE_FORWARD);
+        if (program_runs(p, maker->stage) && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, AREA_SLOT, maker->stage, PHASE_FORWARD);
       }
     }
     const CrossingList *lists[] = {&s->send, &s->receive};
     for (int l = 0; l < 2; l++)
       for (int i = 0; i < lists[l]->count; i++) {
         const Crossing *c = &lists[l]->data[i];
-        if (c->stage % coordinates != p->coordinate) hold(p, c->tensor, c->kept ? AREA_SLOT : AREA_STAGING, stage, (Phase)phase);
+        if (!program_runs(p, c->stage)) hold(p, c->tensor, c->kept ? AREA_SLOT : AREA_STAGING, stage, (Phase)phase);
       }
   }
 }
@@ -183,7 +182,6 @@ static void lay_out(Ring *ring, int count, int64_t *at, int64_t from) {
 
 void memory_place_tensors(Program *p) {
   const Graph *g = p->graph;
-  int coordinates = p->schedule->coordinates;
   p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
   p->slots = arena_array(&p->arena, Ring, g->stages);
   p->staging = arena_alloc(&p->arena, sizeof *p->staging * (size_t)g->stages);
@@ -192,7 +190,8 @@ void memory_place_tensors(Program *p) {
     p->place[i].area = t->variable >= 0 ? AREA_VARIABLE : t->input >= 0 ? AREA_INPUT : AREA_WORK;
     if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
-  for (int s = p->coordinate; s < g->stages; s += coordinates) mark_slots(p, s);
+  for (int s = 0; s < g->stages; s++)
+    if (program_runs(p, s)) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
     Place *place = &p->place[i];
     if (place->area != AREA_SLOT && place->area != AREA_STAGING) continue;
@@ -201,9 +200,10 @@ void memory_place_tensors(Program *p) {
     ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
-  for (int s = p->coordinate; s < g->stages; s += coordinates) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
-  for (int s = p->coordinate; s < g->stages; s += coordinates)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
+  for (int s = 0; s < g->stages; s++)
+    if (program_runs(p, s)) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
+  for (int s = 0; s < g->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT && program_runs(p, s); phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
 }
 
 void memory_place_inputs(Program *p) {

@@ -109,4 +109,6 @@ int64_t tensor_local_elements(const Tensor *tensor); // on one rank
 double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);
 
+// Whether this coordinate's ranks run a stage.
+static inline int program_runs(const Program *p, int stage) { return stage_coordinate(stage, p->schedule->coordinates) == p->coordinate; }
 int64_t round_up(int64_t bytes, int64_t to);

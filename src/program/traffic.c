@@ -16,16 +16,18 @@ static double local_elements(const Tensor *t) {
   return n;
 }
 
-static int group_size(const Program *p, const CommAttr *attr) {
-  int pp = mesh_axis(&p->mesh, "pp"), n = mesh_size(&p->mesh, attr->axes & ~(1u << pp));
-  if (!(attr->axes >> pp & 1)) return n;
-  return n * (attr->stages ? __builtin_popcountll(attr->stages) : p->mesh.axis[pp].size);
+static int group_size(const Program *p, const Node *node) {
+  uint32_t axes = node_attr(node, CommAttr)->axes;
+  int pp = mesh_axis(&p->mesh, "pp"), n = mesh_size(&p->mesh, axes & ~(1u << pp));
+  if (!(axes >> pp & 1)) return n;
+  StageSet coordinates = mesh_stage_coordinates(&p->mesh, &node->stages);
+  return n * stages_count(&coordinates);
 }
 
 static void add_node(const Program *p, const Node *n, TrafficList *list) {
   if (!op_def(n->op)->communicates) return;
   const CommAttr *attr = node_attr(n, CommAttr);
-  double ranks = group_size(p, attr);
+  double ranks = group_size(p, n);
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
     double elements = op_def(n->op)->gathers    ? ranks * local_elements(in)

@@ -84,11 +84,11 @@ static void one_rank_of_each_shard_is_primary(void **state) {
   Placement p = {.rank = 2, .dim = {{0}, {1, {1}}}};
   int primary[3] = {0};
   for (int r = 0; r < m.ranks; r++)
-    if (placement_primary(&m, &p, r, 0)) primary[mesh_coordinate(&m, r, 1)]++;
+    if (placement_primary(&m, &p, r, NULL)) primary[mesh_coordinate(&m, r, 1)]++;
   for (int i = 0; i < 3; i++) assert_int_equal(primary[i], 1);
   int second = 0;
   for (int r = 0; r < m.ranks; r++) {
-    int is = placement_primary(&m, &p, r, 2); // lives on pp 1 alone
+    int is = placement_primary(&m, &p, r, &(StageSet){{2}}); // lives on pp 1 alone
     second += is;
     if (is) assert_int_equal(mesh_coordinate(&m, r, 0), 1);
   }
@@ -295,7 +295,7 @@ static void one_owner_of_a_group(void **state) {
   }
   assert_int_equal(here, 2);
   m.axis[0].name = "pp"; // as placement_primary needs
-  for (int r = 0; r < m.ranks; r++) primary += placement_primary(&m, &p, r, 0);
+  for (int r = 0; r < m.ranks; r++) primary += placement_primary(&m, &p, r, NULL);
   assert_int_equal(primary, 2);
   placement_text(&m, &p, NULL, text, sizeof text);
   assert_string_equal(text, "0:c owner:pp,b=4");

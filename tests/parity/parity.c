@@ -151,7 +151,8 @@ static void record_slots(const Run *run) {
   for (int i = 0; i < session_ranks(run->session); i++) {
     const Rank *r = session_rank(run->session, i);
     const Program *p = r->state->program;
-    for (int stage = p->coordinate; stage < p->graph->stages; stage += p->schedule->coordinates) {
+    for (int stage = 0; stage < p->graph->stages; stage++) {
+      if (!program_runs(p, stage)) continue;
       int most = executor_most_in_flight(r->train, stage);
       if (most > out->most_in_flight[stage]) out->most_in_flight[stage] = most;
       out->slots[stage] = p->slots[stage].count;

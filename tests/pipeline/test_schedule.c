@@ -44,7 +44,7 @@ static void check_whole(const Schedule *s, int phases) {
     for (int i = 1; i < l->count - 1; i++) {
       const Action *a = &l->data[i];
       assert_true(a->kind != ACTION_BEGIN && a->kind != ACTION_END);
-      assert_int_equal(a->stage % s->coordinates, c);
+      assert_int_equal(stage_coordinate(a->stage, s->coordinates), c);
       if (is_segment(a)) count[(a->stage * s->microbatches + a->microbatch) * 2 + (a->kind == ACTION_BACKWARD)]++;
     }
   }
@@ -104,7 +104,7 @@ static int least(int a, int b) { return a < b ? a : b; }
 
 // The most microbatches of a stage between their forward and the end of their backward.
 static int most_in_flight(const Schedule *s, int stage) {
-  const ActionList *l = &s->list[stage % s->coordinates];
+  const ActionList *l = &s->list[stage_coordinate(stage, s->coordinates)];
   int flight = 0, most = 0;
   for (int i = 0; i < l->count; i++) {
     if (l->data[i].stage != stage) continue;
@@ -313,7 +313,7 @@ static void readers_of_other_stages_hold_slots(void **state) {
   assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
   assert_int_equal(s->slots[0], 1);
   schedule_free(s);
-  segments->micro[2][PHASE_FORWARD].holders = 1; // as segments_of finds it
+  segments->micro[2][PHASE_FORWARD].holders = stages_one(0); // as segments_of finds it
   assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
   assert_int_equal(s->slots[0], 2);
   assert_int_equal(s->slots[2], 1);

@@ -51,7 +51,7 @@ static void check_body(const Program *p, const Body *body) {
       int t = n->input[k];
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       // A term of a sum that another pipeline rank has; see exec.
-      if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, graph_tensor(g, t)->stages)) {
+      if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, &graph_tensor(g, t)->stages)) {
         foreign++;
         continue;
       }
@@ -83,8 +83,8 @@ static void check_body(const Program *p, const Body *body) {
 }
 
 static int is_here(const Program *p, const Tensor *t) {
-  if (graph_tensor(p->graph, t->id)->producer >= 0 && mesh_runs_stages(&p->mesh, p->coordinate, t->stages)) return 1;
-  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+  if (graph_tensor(p->graph, t->id)->producer >= 0 && mesh_runs_stages(&p->mesh, p->coordinate, &t->stages)) return 1;
+  for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++)
         if (p->segments->micro[s][phase].receive.data[k].tensor == t->id) return 1;
@@ -105,7 +105,7 @@ static void check_lasting(const Program *p) {
     }
     check_apart(p, &live, p->slots[s].bytes);
     vec_free(&live);
-    assert_int_equal(p->slots[s].count, s % p->schedule->coordinates == p->coordinate ? p->schedule->slots[s] : 0);
+    assert_int_equal(p->slots[s].count, program_runs(p, s) ? p->schedule->slots[s] : 0);
     if (p->slots[s].count) assert_true(p->slots[s].offset == slots);
     slots += p->slots[s].count * p->slots[s].bytes;
   }
@@ -137,7 +137,7 @@ static void check_variables(const Program *p) {
   Ranges live = {0};
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    assert_int_equal(p->variable_offset[i] >= 0, mesh_runs_stages(&p->mesh, p->coordinate, v->stages));
+    assert_int_equal(p->variable_offset[i] >= 0, mesh_runs_stages(&p->mesh, p->coordinate, &v->stages));
     if (p->variable_offset[i] < 0) continue;
     int64_t from = p->variable_offset[i];
     vec_push(&live, (Range){from, from + v->allocated * (int64_t)dtype_size(v->dtype), 0, 0, -i});
@@ -208,7 +208,7 @@ static void check_program(const Program *p, InFlight *seen) {
   check_lasting(p);
   check_body(p, &p->begin);
   check_body(p, &p->end);
-  for (int s = p->coordinate; s < p->graph->stages; s += p->schedule->coordinates)
+  for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       check_body(p, &p->micro[s][phase]);
       seen->in_bodies += check_in_flight(p, &p->micro[s][phase]);
