@@ -88,10 +88,10 @@ static int *last_writers(const Graph *g) {
 }
 
 // When what a collective reads is complete: the last MICRO node that writes it, a late number where the group spans stages.
-static int ready_at(const Graph *g, int id, const int *last) {
+static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
   const Node *n = &g->node.data[id];
   if (!is_free(g, id)) return g->node.count + 1;
-  return node_attr(n, CommAttr)->stages ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
+  return node_attr(n, CommAttr)->axes >> mesh_axis(mesh, "pp") & 1 ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
 }
 
 // Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
@@ -171,7 +171,7 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates || n->region == REGION_MICRO || n->ninput != 1) continue;
-    vec_push(&candidate, (Candidate){i, ready_at(g, i, last)});
+    vec_push(&candidate, (Candidate){i, ready_at(g, &o->parallel.mesh, i, last)});
     is_member[i] = 1;
   }
   if (candidate.count) qsort(candidate.data, (size_t)candidate.count, sizeof *candidate.data, by_readiness);

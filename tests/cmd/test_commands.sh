@@ -74,8 +74,8 @@ refuse 2 'no.yaml' "$PLAIT" plan no.yaml
 refuse 2 'backend' "$PLAIT" plan recipe.yaml run.backend=abacus
 PLAIT_SPACE=moon refuse 2 '^plait: PLAIT_SPACE is "moon"; allowed: host, and far for tests' "$PLAIT" plan recipe.yaml
 
-sed 's/"n_layer": 2/"n_layer": 100/' config.json >deep.json
-refuse 2 '^plait plan: mesh.pp is 80, but at most 64 stages are built; the nearest mesh.pp is 64' "$PLAIT" plan recipe.yaml mesh.pp=80 model.config=deep.json
+sed 's/"n_layer": 2/"n_layer": 1200/' config.json >deep.json
+refuse 2 '^plait plan: mesh.pp is 1100, but at most 1024 stages are built; the nearest mesh.pp is 1024' "$PLAIT" plan recipe.yaml mesh.pp=1100 model.config=deep.json
 # whether waiting ranks lend their threads, and why not where that was asked for
 [ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, lent while it waits$' "$PLAIT" plan recipe.yaml run.lend=true
 "$PLAIT" plan recipe.yaml run.lend=false 2>&1 | grep -E 'lent|run.lend' && fail "run.lend: false, but something is said of it"

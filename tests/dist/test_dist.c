@@ -40,7 +40,7 @@ static void ranks_are_coordinates(void **state) {
 static void groups_take_coordinates_of_pp(void **state) {
   Mesh m = mesh_create(2, (const char *[]){"pp", "dp"}, (int[]){4, 2});
   int ranks[8];
-  assert_int_equal(mesh_group(&m, 3, 1, 1 << 1 | 1 << 3, ranks), 2);
+  assert_int_equal(mesh_group(&m, 3, 1, &(StageSet){{1 << 1 | 1 << 3}}, ranks), 2);
   assert_int_equal(ranks[0], 3);
   assert_int_equal(ranks[1], 7);
 }

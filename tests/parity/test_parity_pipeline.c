@@ -119,6 +119,22 @@ static void uneven(void **state) {
   assert_int_equal(bad, 0);
 }
 
+// More stages than a word has bits, with a tied embedding on the first and the last of them.
+static void many_stages(void **state) {
+  ParityCase base = one_rank("gpt");
+  ParityResult one;
+  base.layers = 70;
+  base.steps = 2;
+  run(&base, &one);
+  ParityCase c = base;
+  c.name = "70 stages on 2 ranks";
+  c.pp = 2, c.micro = GLOBAL / 4;
+  c.schedule = "interleaved";
+  c.settings = "parallel.virtual=35 run.check=true";
+  assert_int_equal(parity_wanted(&c) ? differs(&c, &one) : 0, 0);
+  parity_free(&one);
+}
+
 // What cannot be is refused before anything starts, and the nearest that can is named.
 static void refusals(void **state) {
   static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
@@ -147,7 +163,7 @@ static void refusals(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gpt),        cmocka_unit_test(gpt_untied), cmocka_unit_test(llama),
-      cmocka_unit_test(llama_tied), cmocka_unit_test(uneven),     cmocka_unit_test(refusals),
+      cmocka_unit_test(llama_tied), cmocka_unit_test(uneven),     cmocka_unit_test(many_stages), cmocka_unit_test(refusals),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
