@@ -111,7 +111,7 @@ typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512];
 static const char *describe_coordinate(const void *context, int coordinate) {
   StageText *s = (StageText *)(uintptr_t)context;
   const Graph *g = s->graph;
-  int pp = s->mesh->axis[mesh_axis(s->mesh, "pp")].size, several = g->stages > pp;
+  int pp = mesh_pipeline_ranks(s->mesh), several = g->stages > pp;
   size_t size = sizeof s->text, n = (size_t)snprintf(s->text, size, several ? "stages" : "stage");
   for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++)
     if (stage_coordinate(stage, pp) == coordinate) n += (size_t)snprintf(s->text + n, size - n, "%s%d", said++ ? ", " : " ", stage);

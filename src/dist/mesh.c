@@ -7,7 +7,7 @@ Mesh mesh_create(int naxis, const char *const *name, const int *size) {
   Mesh m = {.naxis = naxis, .ranks = 1};
   CHECK(naxis <= MAX_AXES);
   for (int a = 0; a < naxis; a++) {
-    m.axis[a] = (Axis){name[a], size[a]};
+    m.axis[a] = (Axis){name[a], size[a], axis_role(name[a])};
     m.ranks *= size[a];
   }
   return m;
@@ -17,6 +17,33 @@ int mesh_axis(const Mesh *mesh, const char *name) {
   for (int a = 0; a < mesh->naxis; a++)
     if (!strcmp(mesh->axis[a].name, name)) return a;
   return -1;
+}
+
+AxisRole axis_role(const char *name) {
+  static const struct { const char *name; AxisRole role; } known[] = {
+#define AXIS_NAME(name, role) {name, role},
+#include "dist/axes.def"
+#undef AXIS_NAME
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i].name, name)) return known[i].role;
+  return AXIS_TENSOR;
+}
+
+int mesh_pipeline(const Mesh *mesh) {
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].role == AXIS_PIPELINE) return a;
+  return -1;
+}
+
+int mesh_pipeline_ranks(const Mesh *mesh) {
+  int axis = mesh_pipeline(mesh);
+  return axis < 0 ? 1 : mesh->axis[axis].size;
+}
+
+int mesh_pipeline_coordinate(const Mesh *mesh, int rank) {
+  int axis = mesh_pipeline(mesh);
+  return axis < 0 ? 0 : mesh_coordinate(mesh, rank, axis);
 }
 
 int mesh_coordinate(const Mesh *mesh, int rank, int axis) {
@@ -39,7 +66,7 @@ int mesh_size(const Mesh *mesh, uint32_t axes) {
 }
 
 int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordinates, int *ranks) {
-  int n = 0, pp = mesh_axis(mesh, "pp");
+  int n = 0, pp = mesh_pipeline(mesh);
   for (int r = 0; r < mesh->ranks; r++) {
     int in = 1;
     for (int a = 0; a < mesh->naxis && in; a++) {
@@ -53,11 +80,11 @@ int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordi
 }
 
 StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages) {
-  return stages_coordinates(stages, mesh->axis[mesh_axis(mesh, "pp")].size);
+  return stages_coordinates(stages, mesh_pipeline_ranks(mesh));
 }
 
 int mesh_runs_stages(const Mesh *mesh, int coordinate, const StageSet *stages) {
-  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
+  int pp = mesh_pipeline_ranks(mesh);
   for EACH_STAGE(stage, stages)
     if (stage_coordinate(stage, pp) == coordinate) return 1;
   return 0;

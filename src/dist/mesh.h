@@ -4,23 +4,29 @@
 #include "base/stage_set.h"
 #include <stdint.h>
 
-enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 4 };
+enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 12 };
 
-typedef struct Axis { const char *name; int size; } Axis; // name: static storage
+typedef enum AxisRole { AXIS_DATA, AXIS_CONTEXT, AXIS_TENSOR, AXIS_EXPERT, AXIS_PIPELINE } AxisRole;
+AxisRole axis_role(const char *name); // by axes.def
+
+typedef struct Axis { const char *name; int size; AxisRole role; } Axis; // name: static storage
 typedef struct Mesh { int naxis, ranks; Axis axis[MAX_AXES]; } Mesh;
 
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
 int mesh_axis(const Mesh *mesh, const char *name); // index, or -1
 int mesh_coordinate(const Mesh *mesh, int rank, int axis);
+int mesh_pipeline(const Mesh *mesh);                            // the axis of the pipeline, or -1
+int mesh_pipeline_ranks(const Mesh *mesh);                      // its size; 1 where there is none
+int mesh_pipeline_coordinate(const Mesh *mesh, int rank);       // on it
 // A rank's place among those of a set of axes (bits), as mesh_group lists them: the last axis counts first.
 int mesh_index(const Mesh *mesh, int rank, uint32_t axes);
 // Product of the sizes of a set of axes (bits).
 int mesh_size(const Mesh *mesh, uint32_t axes);
-// Ranks that differ from `rank` only in `axes`, in mesh order; along the axis "pp" only those whose coordinate is in
+// Ranks that differ from `rank` only in `axes`, in mesh order; along the pipeline axis only those whose coordinate is in
 // `coordinates` (NULL: all). Writes to ranks[mesh->ranks] and returns the count.
 int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordinates, int *ranks);
-// Coordinates on the axis "pp" that run a set of virtual stages.
+// Coordinates on the pipeline axis that run a set of virtual stages.
 StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages);
-// 1 when the coordinate on the axis "pp" runs any of the stages.
+// 1 when the coordinate on the pipeline axis runs any of the stages.
 int mesh_runs_stages(const Mesh *mesh, int coordinate, const StageSet *stages);

@@ -55,7 +55,7 @@ static void print_row(const Mesh *mesh, int first, int columns, int width, FILE 
 }
 
 void mesh_print_grid(const Mesh *mesh, const char *(*remark)(const void *context, int coordinate), const void *context, FILE *out) {
-  int columns = column_axis(mesh), size = mesh->axis[columns].size, rows = mesh->ranks / size, before = -1, pp = mesh_axis(mesh, "pp");
+  int columns = column_axis(mesh), size = mesh->axis[columns].size, rows = mesh->ranks / size, before = -1, pp = mesh_pipeline(mesh);
   int width = digits(mesh->ranks - 1) + 3;
   print_header(mesh, columns, width, out);
   for (int r = 0; r < rows; r++) {

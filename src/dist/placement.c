@@ -79,7 +79,7 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates) {
   uint32_t axes = placement_axes(p) | p->owner_axes;
-  int pp = mesh_axis(mesh, "pp");
+  int pp = mesh_pipeline(mesh);
   if (!placement_here(mesh, p, rank)) return 0;
   for (int a = 0; a < mesh->naxis; a++) {
     int first = a == pp && coordinates ? stages_next(coordinates, 0) : 0;

@@ -38,7 +38,7 @@ IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size
 // Local shape of a tensor under a placement; an owner's, where it has one.
 void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, int64_t *local);
 // 1 when this rank is the first of those that hold the same shard (all axes that neither shard nor own it at coordinate 0);
-// along "pp" the first of `coordinates` (bits; 0: all).
+// along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
 // "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1"; nothing for a replicated tensor.

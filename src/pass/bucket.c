@@ -91,7 +91,7 @@ static int *last_writers(const Graph *g) {
 static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
   const Node *n = &g->node.data[id];
   if (!is_free(g, id)) return g->node.count + 1;
-  return node_attr(n, CommAttr)->axes >> mesh_axis(mesh, "pp") & 1 ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
+  return node_attr(n, CommAttr)->axes >> mesh_pipeline(mesh) & 1 ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
 }
 
 // Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.

@@ -23,7 +23,7 @@ static Mesh atoms(const ParallelOptions *o, const Workload *w) {
   int size[MAX_AXES], n = 0;
   for (int a = 0; a < o->mesh.naxis; a++) {
     const Axis *axis = &o->mesh.axis[a];
-    Axis outer = {"replica", 1}, own = *axis, inner = {"tp_group", 1};
+    Axis outer = {"replica", 1, AXIS_DATA}, own = *axis, inner = {"tp_group", 1, AXIS_TENSOR};
     if (!strcmp(axis->name, "dp") && o->shard_group) outer.size = axis->size / o->shard_group, own.size = o->shard_group;
     if (!strcmp(axis->name, "tp") && parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) {
       own.size = parallel_kv_ranks(w, axis->size);
@@ -74,6 +74,6 @@ ParallelOptions parallel_default(int pp, int dp, int tp, int zero) {
                            .stages_per_rank = 1};
 }
 
-int parallel_pipeline_ranks(const Parallel *p) { return p->mesh.axis[mesh_axis(&p->mesh, "pp")].size; }
+int parallel_pipeline_ranks(const Parallel *p) { return mesh_pipeline_ranks(&p->mesh); }
 
 int parallel_data_ranks(const Parallel *p) { return mesh_size(&p->mesh, layout_data_axes(&p->layout)); }

@@ -125,7 +125,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
   Factors f = {.rule = &rule, .used = owner ? owner->owner_axes : 0};
   assign_factors(&f, g, n);
   // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
-  int pp = mesh_axis(mesh, "pp");
+  int pp = mesh_pipeline(mesh);
   uint32_t pp_bit = pp >= 0 ? 1u << pp : 0, hidden = n->region == REGION_MICRO ? pp_bit : 0;
   uint8_t group;
   uint32_t through = partial_through(&f, g, n, hidden, &group);

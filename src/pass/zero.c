@@ -81,7 +81,7 @@ static void point_at_copies(Graph *g) {
 // sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
 static void store_gradients(Graph *g, const Parallel *parallel) {
   const Mesh *mesh = &parallel->mesh;
-  uint32_t later = 1u << mesh_axis(mesh, "pp") | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
+  uint32_t later = 1u << mesh_pipeline(mesh) | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind != VARIABLE_GRADIENT) continue;

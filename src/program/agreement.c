@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
-  if (!mesh_runs_stages(mesh, mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp")), &v->stages) || !placement_here(mesh, placement, rank)) return 0;
+  if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), &v->stages) || !placement_here(mesh, placement, rank)) return 0;
   uint64_t box = 1;
   for (int d = 0; d < v->shape.rank; d++) {
     IndexMap map = axis_list_map(mesh, &placement->dim[d], v->shape.size[d], rank);
@@ -66,7 +66,7 @@ Agreement *agreement_create(const Program *p, const State *state, PlaitComm *wor
   if (!world || p->mesh.ranks == 1) return NULL;
   Agreement *a = xcalloc(1, sizeof *a);
   *a = (Agreement){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
-  a->pp = p->mesh.axis[mesh_axis(&p->mesh, "pp")].size;
+  a->pp = mesh_pipeline_ranks(&p->mesh);
   graph_groups(p->graph, &p->mesh, &a->group);
   a->logs = a->group.count + 4 * a->pp;
   a->log = xcalloc((size_t)a->logs, sizeof *a->log);
@@ -169,7 +169,7 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
 // Every rank looks through all ranks' chains in the same order, so that all find the same fault.
 static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error *error) {
   Arena scratch = {0};
-  int *ranks = arena_array(&scratch, int, a->ranks), code = PLAIT_OK, pp = mesh_axis(&a->p->mesh, "pp");
+  int *ranks = arena_array(&scratch, int, a->ranks), code = PLAIT_OK, pp = mesh_pipeline(&a->p->mesh);
   for (int k = 0; k < a->group.count && !code; k++)
     for (int r = 0; r < a->ranks && !code; r++) {
       const Group *g = &a->group.data[k];
@@ -183,7 +183,7 @@ static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error
 
 static int check_transfers(Agreement *a, int64_t step, const uint64_t *chain, Error *error) {
   const Mesh *mesh = &a->p->mesh;
-  int pp = mesh_axis(mesh, "pp"), code = PLAIT_OK, ranks[MAX_STAGES];
+  int pp = mesh_pipeline(mesh), code = PLAIT_OK, ranks[MAX_STAGES];
   for (int r = 0; r < a->ranks && !code && a->pp > 1; r++) {
     mesh_group(mesh, r, 1u << pp, NULL, ranks);
     for (int direction = 0; direction < 2; direction++)

@@ -64,7 +64,7 @@ char *binding_address(const Binding *b, int tensor, int microbatch) {
 // Only a collective over the pipeline axis looks at coordinates: it spans those that run its node.
 static Group group_of(const Mesh *mesh, const Node *n) {
   Group group = {.axes = node_attr(n, CommAttr)->axes};
-  if (group.axes >> mesh_axis(mesh, "pp") & 1) group.coordinates = mesh_stage_coordinates(mesh, &n->stages);
+  if (group.axes >> mesh_pipeline(mesh) & 1) group.coordinates = mesh_stage_coordinates(mesh, &n->stages);
   return group;
 }
 
@@ -92,7 +92,7 @@ void graph_groups(const Graph *g, const Mesh *mesh, GroupList *groups) {
 // Every rank goes through all groups in the same order, and makes those that it is in; without a world none.
 static int create_groups(Binding *b, PlaitComm *world, Error *error) {
   const Mesh *mesh = &b->program->mesh;
-  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_axis(mesh, "pp");
+  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_pipeline(mesh);
   graph_groups(b->program->graph, mesh, &b->group);
   for (int i = 0; i < b->group.count && !code; i++) {
     Group *group = &b->group.data[i];

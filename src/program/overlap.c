@@ -30,7 +30,7 @@ static Start last_writer(const Program *p, int variable) {
 // lies within this stage (ranks of other stages complete theirs at other times).
 static int early(const Program *p, const Node *n, Start *start) {
   *start = (Start){.node = n->id, .action = -1};
-  if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->axes >> mesh_axis(&p->mesh, "pp") & 1) return 0;
+  if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1) return 0;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *t = graph_tensor(p->graph, n->input[k]);
     if (t->variable < 0 || t->producer >= 0 || p->graph->variable.data[t->variable].kind != VARIABLE_GRADIENT) return 0;

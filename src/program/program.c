@@ -78,7 +78,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->mesh = *mesh;
   p->coordinate = o->coordinate;
   p->chaos = o->chaos;
-  int pp = mesh->axis[mesh_axis(mesh, "pp")].size;
+  int pp = mesh_pipeline_ranks(mesh);
   p->segments = segments_of(graph, pp);
   int code = schedule_create(o->schedule, p->segments, pp, o->microbatches, &p->schedule, error);
   if (code) {

@@ -18,7 +18,7 @@ static double local_elements(const Tensor *t) {
 
 static int group_size(const Program *p, const Node *node) {
   uint32_t axes = node_attr(node, CommAttr)->axes;
-  int pp = mesh_axis(&p->mesh, "pp"), n = mesh_size(&p->mesh, axes & ~(1u << pp));
+  int pp = mesh_pipeline(&p->mesh), n = mesh_size(&p->mesh, axes & ~(1u << pp));
   if (!(axes >> pp & 1)) return n;
   StageSet coordinates = mesh_stage_coordinates(&p->mesh, &node->stages);
   return n * stages_count(&coordinates);
@@ -51,6 +51,6 @@ void program_traffic(const Program *p, TrafficList *list) {
     if (a->kind == ACTION_FORWARD) add_body(p, &p->micro[a->stage][PHASE_FORWARD], list);
     if (a->kind == ACTION_BACKWARD) add_body(p, &p->micro[a->stage][PHASE_BACKWARD], list);
     const Tensor *t = a->kind == ACTION_SEND ? graph_tensor(p->graph, a->tensor) : NULL;
-    if (t) add(list, 1u << mesh_axis(&p->mesh, "pp"), local_elements(t), t->dtype);
+    if (t) add(list, 1u << mesh_pipeline(&p->mesh), local_elements(t), t->dtype);
   }
 }

@@ -26,7 +26,7 @@ static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor 
 
 int rank_load(Rank *r, const Job *job, Error *error) {
   const Mesh *mesh = &job->options.parallel.mesh;
-  int c = mesh_coordinate(mesh, r->rank, mesh_axis(mesh, "pp"));
+  int c = mesh_pipeline_coordinate(mesh, r->rank);
   CHECK(!r->job, "a rank loads one job");
   r->job = job;
   find_data_rank(r);
@@ -52,7 +52,7 @@ int64_t rank_bound_bytes(const Job *job, int coordinate) {
   Error error = {0};
   Rank r = {.job = job};
   int64_t bytes = 0;
-  while (mesh_coordinate(mesh, r.rank, mesh_axis(mesh, "pp")) != coordinate) r.rank++;
+  while (mesh_pipeline_coordinate(mesh, r.rank) != coordinate) r.rank++;
   int code = state_create(job_program(job, coordinate), &null, job->work_bytes[coordinate], r.rank, &r.state, &error);
   if (!code) code = device_queue_create(&null, NULL, &r.queue, &error);
   for (int i = 0; i < 3 && !code; i++) {

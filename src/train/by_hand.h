@@ -1,12 +1,13 @@
 // Half by hand: what is behind a PlaitGraph of plait/graph.h. by_hand.c builds it, by_hand_training.c trains it.
 #pragma once
+#include "dist/mesh.h"
 #include "graph/graph.h"
 #include "plait/graph.h"
 
 // Names of the graph's Variables and tensors cannot be taken for plait's own: users' have no dot.
 #define BY_HAND_PARAMETER "parameter."
 
-enum { BY_HAND_NAME = 64, BY_HAND_INPUTS = 12, BY_HAND_ANNOTATIONS = 3 }; // bytes of a name; annotations: of one tensor
+enum { BY_HAND_NAME = 64, BY_HAND_INPUTS = 12, BY_HAND_ANNOTATIONS = MAX_AXES_PER_DIM - 2 }; // bytes of a name; annotations: of one tensor
 
 typedef struct ByHandAnnotation { int tensor, dim; char axis[BY_HAND_NAME]; } ByHandAnnotation; // dim -1: whole
 

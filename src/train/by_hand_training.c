@@ -25,13 +25,13 @@ struct PlaitTraining {
 // Options --------------------------------------------------------------------------------------------------------------
 
 static int add_axis(PlaitTraining *t, const char *name, size_t length, int size, Error *error) {
-  if (t->mesh.naxis == MAX_AXES - 2 && mesh_axis(&t->mesh, "pp") < 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
+  if (t->mesh.naxis == MAX_AXES - 2 && mesh_pipeline(&t->mesh) < 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
   if (t->mesh.naxis == MAX_AXES) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES);
   char *own = t->axis[t->mesh.naxis];
   memcpy(own, name, length);
   own[length] = 0;
   if (mesh_axis(&t->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
-  t->mesh.axis[t->mesh.naxis++] = (Axis){own, size};
+  t->mesh.axis[t->mesh.naxis++] = (Axis){own, size, axis_role(own)};
   t->mesh.ranks *= size;
   return PLAIT_OK;
 }
@@ -138,7 +138,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
   const double *betas = op_def(optimizer)->optimizer->betas;
   LayoutTensor *annotation = xcalloc((size_t)h->annotation.count + 1, sizeof *annotation);
-  int layers = h->g->layers, stages = t->mesh.axis[mesh_axis(&t->mesh, "pp")].size, cut[MAX_STAGES] = {0};
+  int layers = h->g->layers, stages = mesh_pipeline_ranks(&t->mesh), cut[MAX_STAGES] = {0};
   ParallelOptions parallel = {.mesh = t->mesh,
                               .layout = layout_shipped(LAYOUT_SHIPPED_DATA),
                               .annotations = placements_from(h, &t->mesh, annotation),

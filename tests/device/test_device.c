@@ -140,7 +140,7 @@ static void programs_of_1000_ranks(void **state) {
   const Mesh *mesh = &job->options.parallel.mesh;
   assert_int_equal(mesh->ranks, 1000);
   for (int rank = 0; rank < mesh->ranks; rank++) {
-    int c = mesh_coordinate(mesh, rank, mesh_axis(mesh, "pp"));
+    int c = mesh_pipeline_coordinate(mesh, rank);
     State *memory;
     Binding b;
     SUCCEED(state_create(job_program(job, c), &null, job->work_bytes[c], rank, &memory, &error));
@@ -168,7 +168,7 @@ static void planned_binding_is_the_real_one(void **state) {
   for (int rank = 0; rank < 4; rank++) {
     const Rank *r = session_rank(session, rank);
     int64_t bytes = executor_host_bytes(r->train) + executor_host_bytes(r->evaluate);
-    assert_int_equal(bytes, rank_bound_bytes(job, mesh_coordinate(&job->options.parallel.mesh, rank, mesh_axis(&job->options.parallel.mesh, "pp"))));
+    assert_int_equal(bytes, rank_bound_bytes(job, mesh_pipeline_coordinate(&job->options.parallel.mesh, rank)));
   }
   session_close(session);
   job_destroy(job);

@@ -294,11 +294,11 @@ static void one_owner_of_a_group(void **state) {
     here += is;
   }
   assert_int_equal(here, 2);
-  m.axis[0].name = "pp"; // as placement_primary needs
+  m.axis[0].role = AXIS_PIPELINE; // as placement_primary needs
   for (int r = 0; r < m.ranks; r++) primary += placement_primary(&m, &p, r, NULL);
   assert_int_equal(primary, 2);
   placement_text(&m, &p, NULL, text, sizeof text);
-  assert_string_equal(text, "0:c owner:pp,b=4");
+  assert_string_equal(text, "0:c owner:a,b=4");
 }
 
 // Rules and layouts --------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ static const Device *with_own(void) {
   return &own_device;
 }
 
-static int stages_of(const Job *j) { return j->options.parallel.mesh.axis[mesh_axis(&j->options.parallel.mesh, "pp")].size; }
+static int stages_of(const Job *j) { return mesh_pipeline_ranks(&j->options.parallel.mesh); }
 
 static void land(const Body *body, int node) {
   for (int i = 0; i < body->count; i++)

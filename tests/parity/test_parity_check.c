@@ -63,7 +63,7 @@ typedef struct Exchanged {
 
 static void copy_job(Exchanged *x, const Job *job, int coordinate) {
   x->job = *job;
-  for (int c = 0; c < job->options.parallel.mesh.axis[mesh_axis(&job->options.parallel.mesh, "pp")].size; c++) x->programs[c] = job->train.program[c];
+  for (int c = 0; c < mesh_pipeline_ranks(&job->options.parallel.mesh); c++) x->programs[c] = job->train.program[c];
   x->program = *job->train.program[coordinate];
   x->programs[coordinate] = &x->program;
   x->job.train.program = x->programs;

@@ -281,7 +281,7 @@ static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
   Case c = compiled(keys);
   const Mesh *mesh = &c.job->options.parallel.mesh;
-  int dp = mesh_axis(mesh, "dp"), pp = mesh->axis[mesh_axis(mesh, "pp")].size, ranks[64];
+  int dp = mesh_axis(mesh, "dp"), pp = mesh_pipeline_ranks(mesh), ranks[64];
   for (int stage = 0; stage < pp; stage++) {
     const Program *p = c.job->train.program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);

@@ -141,6 +141,34 @@ static void every_layout_is_one_rank(void **state) {
   }
 }
 
+// A bias of 16 elements, cut over four axes and by ZeRO over a fifth.
+static void many_axes_cut_one_dim(void **state) {
+  enum { WIDE = 16 };
+  static const int64_t matrix[] = {WIDE, IN}, wide[] = {WIDE};
+  static const char *const axes[] = {"a", "b", "c", "d"}, *const meshes[] = {"dp=1", "a=2 b=2 c=2 d=2 dp=2"};
+  double bias[2][WIDE];
+  for (int m = 0; m < 2; m++) {
+    PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP64);
+    PlaitTensor x = plait_graph_input(g, "x", 1, in), target = plait_graph_input(g, "target", 1, wide);
+    PlaitTensor w = plait_graph_parameter(g, "w", 2, matrix, 0.5), b = plait_graph_parameter(g, "b", 1, wide, 0.1);
+    plait_graph_squared_error(g, plait_graph_linear(g, "up", x, w, b), target);
+    for (int a = 0; a < 4; a++) plait_graph_shard(g, w, 0, axes[a]), plait_graph_shard(g, b, 0, axes[a]);
+    PlaitTraining *t;
+    PlaitError error = {0};
+    double px[SAMPLES * IN], py[SAMPLES * WIDE];
+    for (int i = 0; i < SAMPLES * IN; i++) px[i] = data(1, i);
+    for (int i = 0; i < SAMPLES * WIDE; i++) py[i] = data(2, i);
+    const void *inputs[] = {px, py};
+    if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = meshes[m], .zero = m ? 3 : 0, .seed = 7, .optimizer = "adamw"}, &t, &error)) fail_msg("%s", error.message);
+    plait_graph_destroy(g);
+    for (int step = 0; step < 3; step++)
+      if (plait_training_step(t, inputs, 0.1, NULL, &error)) fail_msg("%s", error.message);
+    if (plait_training_read(t, "b", bias[m], sizeof bias[m], &error)) fail_msg("%s", error.message);
+    plait_training_destroy(t);
+  }
+  for (int i = 0; i < WIDE; i++) assert_true(fabs(bias[0][i] - bias[1][i]) <= 1e-12);
+}
+
 static void narrower_types_are_near(void **state) {
   Run wide = run(PLAIT_FP64, COLUMNS, &(PlaitTrainingOptions){.mesh = "dp=1", .seed = 7});
   for (int i = 0; i < (int)(sizeof layouts / sizeof *layouts); i++) {
@@ -392,7 +420,7 @@ static void wrong_options_say_what_is_allowed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_layout_is_one_rank),  cmocka_unit_test(narrower_types_are_near),
+      cmocka_unit_test(every_layout_is_one_rank),  cmocka_unit_test(many_axes_cut_one_dim), cmocka_unit_test(narrower_types_are_near),
       cmocka_unit_test(one_step_by_formula),       cmocka_unit_test(one_annotation_is_enough),
       cmocka_unit_test(ranks_may_be_the_callers),  cmocka_unit_test(wrong_graphs_say_why),
       cmocka_unit_test(wrong_options_say_what_is_allowed),
