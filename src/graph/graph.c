@@ -248,6 +248,24 @@ StageSet graph_holders(const Graph *g, int tensor) {
   return t->producer >= 0 ? t->stages : stages_below(MAX_STAGES);
 }
 
+const char *phase_name(Phase phase) {
+  static const char *const names[] = {
+#define PHASE(id, name, letter) name,
+#include "graph/phases.def"
+#undef PHASE
+  };
+  return names[phase];
+}
+
+const char *phase_letter(Phase phase) {
+  static const char *const letters[] = {
+#define PHASE(id, name, letter) letter,
+#include "graph/phases.def"
+#undef PHASE
+  };
+  return letters[phase];
+}
+
 int graph_stage_of_layer(const Graph *g, int layer) {
   if (layer < 0 || g->stages == 1) return 0;
   int stage = g->stages - 1;

@@ -52,7 +52,14 @@ typedef enum KnownInput {
 
 // BEGIN runs once a step before, END once a step after, MICRO once a microbatch. Only Variables cross regions.
 typedef enum Region { REGION_BEGIN, REGION_MICRO, REGION_END, REGION_COUNT } Region;
-typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT } Phase; // within MICRO; becomes segments F and B
+typedef enum Phase { // within MICRO; each becomes a segment
+#define PHASE(id, name, letter) PHASE_##id,
+#include "graph/phases.def"
+#undef PHASE
+  PHASE_COUNT
+} Phase;
+const char *phase_name(Phase phase);   // "forward"
+const char *phase_letter(Phase phase); // "F"
 
 // What a tensor is to its model; Layouts speak of roles and dims.
 typedef enum Role {

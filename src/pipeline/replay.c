@@ -55,7 +55,6 @@ static int receive(Replay *r, int coordinate, const Action *a) {
   return 1;
 }
 
-static const char *phase_name(Phase phase) { return phase == PHASE_FORWARD ? "forward" : "backward"; }
 
 // A segment runs once, backward behind forward, and behind those of the same coordinate that leave it something in memory.
 static int run_segment(Replay *r, int coordinate, const Action *a) {

@@ -3,7 +3,7 @@
 #include "base/fault.h"
 
 static const Segment *segment_of(const Segments *segments, const Action *a) {
-  return &segments->micro[a->stage][a->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD];
+  return &segments->micro[a->stage][action_phase(a)];
 }
 
 static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, int coordinates, ActionList *full) {
@@ -12,7 +12,7 @@ static void add_messages(const CrossingList *list, ActionKind kind, const Action
     if (stage_coordinate(c->stage, coordinates) == stage_coordinate(at->stage, coordinates)) continue; // handed over in memory
     if (FAULT(schedule_drops_a_send, 0, kind == ACTION_SEND && at->microbatch == 1)) continue;
     vec_push(full, (Action){.kind = kind, .stage = at->stage, .microbatch = at->microbatch, .tensor = c->tensor, .peer = c->stage,
-                            .phase = at->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD, .kept = c->kept});
+                            .phase = action_phase(at), .kept = c->kept});
   }
 }
 
@@ -81,7 +81,7 @@ static int check_places(const Schedule *s, const ActionList *list, int coordinat
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
     if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->coordinates) == coordinate && a->microbatch >= 0 && a->microbatch < s->microbatches &&
-        (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD))
+        action_runs_body(a))
       continue;
     return error_set(error, PLAIT_INFEASIBLE, "schedule: pipeline rank %d is to run stage %d on microbatch %d, which is not its to run", coordinate,
                      a->stage, a->microbatch);
@@ -129,7 +129,7 @@ const char *action_name(ActionKind kind) {
 
 static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, FILE *out) {
   fprintf(out, "  %s", action_name(a->kind));
-  if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD)
+  if (action_runs_body(a))
     fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % plan->slots[a->stage], a->from, a->to - 1);
   if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
     fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor, graph_tensor(g, a->tensor)->name,

@@ -106,3 +106,5 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
 void schedule_spans_free(ScheduleSpans *spans);
 
 const char *action_name(ActionKind kind); // as printed: "F"
+// Whether an action runs the body of a segment; action_phase says which.
+static inline int action_runs_body(const Action *a) { return a->kind >= ACTION_FORWARD && a->kind < ACTION_FORWARD + PHASE_COUNT; }

@@ -28,7 +28,7 @@ static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, F
   double x = LEFT + span->start * scale, width = (span->end - span->start) * scale, y = TOP + span->coordinate * ROW;
   if (width < 1) width = 1; // a segment without FLOPs
   fprintf(out, "<g><title>%s of stage %d, microbatch %d, on pipeline rank %d</title><rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"",
-          span->kind == ACTION_FORWARD ? "forward" : "backward", span->stage, span->microbatch, span->coordinate, x, y, width, BOX);
+          phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch, span->coordinate, x, y, width, BOX);
   print_colour(span->kind, turn, turns, out);
   fputs("\"/>", out);
   if (width >= 6.5 * digits(span->microbatch) + 2)
@@ -115,7 +115,7 @@ void timeline_json(const Schedule *s, const ScheduleSpans *spans, const Timeline
     const ScheduleSpan *span = &spans->span.data[i];
     fprintf(out, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s%d\",\"cat\":\"%s\",\"args\":{\"stage\":%d,\"microbatch\":%d}}",
             span->coordinate + 1, span->start * scale, (span->end - span->start) * scale, action_name(span->kind), span->microbatch,
-            span->kind == ACTION_FORWARD ? "forward" : "backward", span->stage, span->microbatch);
+            phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch);
   }
   fputs("\n]}\n", out);
 }

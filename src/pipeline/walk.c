@@ -23,10 +23,9 @@ struct Walk {
 };
 
 Phase action_phase(const Action *a) {
-  return a->kind == ACTION_FORWARD ? PHASE_FORWARD : a->kind == ACTION_BACKWARD ? PHASE_BACKWARD : a->phase;
+  return action_runs_body(a) ? (Phase)(a->kind - ACTION_FORWARD) : a->phase;
 }
 
-static int is_segment(const Action *a) { return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD; }
 static int is_message(const Action *a) { return a->kind == ACTION_SEND || a->kind == ACTION_RECV; }
 
 static WalkBuffer slot_of(const WalkPlan *p, int stage, int microbatch) {
@@ -45,8 +44,8 @@ static Buffer *find(const Walk *w, const WalkBuffer *b) {
 // The stages in whose slots of the microbatch an action reads or writes.
 static StageSet touched_slots(const WalkPlan *p, const Action *a) {
   StageSet set = {{0}};
-  if (is_segment(a)) set = p->segments->micro[a->stage][action_phase(a)].holders;
-  if (is_segment(a) || (is_message(a) && a->kept)) stages_add(&set, a->stage);
+  if (action_runs_body(a)) set = p->segments->micro[a->stage][action_phase(a)].holders;
+  if (action_runs_body(a) || (is_message(a) && a->kept)) stages_add(&set, a->stage);
   return set;
 }
 
@@ -54,7 +53,7 @@ static StageSet touched_stages(const WalkPlan *p) {
   StageSet set = {{0}};
   for (int i = 0; i < p->list->count; i++) {
     const Action *a = &p->list->data[i];
-    if (!is_segment(a) && !is_message(a)) continue;
+    if (!action_runs_body(a) && !is_message(a)) continue;
     StageSet slots = touched_slots(p, a);
     stages_unite(&set, &slots);
     stages_add(&set, a->stage);
@@ -75,7 +74,7 @@ static int has_staging(const WalkPlan *p, int stage, int phase) {
 // The buffers that an action's microbatch must be in before it runs. Backward's slot was entered by forward.
 static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
   int n = 0;
-  if (!is_segment(a) && a->kind != ACTION_RECV) return 0;
+  if (!action_runs_body(a) && a->kind != ACTION_RECV) return 0;
   Phase phase = action_phase(a);
   if (w->staging[a->stage * PHASE_COUNT + (int)phase] >= 0) out[n++] = staging_of(&w->plan, a);
   if (phase == PHASE_FORWARD) out[n++] = slot_of(&w->plan, a->stage, a->microbatch);
@@ -112,7 +111,7 @@ static void find_leaves(Walk *w) {
     StageSet slots = touched_slots(p, a);
     for (int left = stages_count(&slots), s = p->segments->stages - 1; left; s--)
       if (stages_have(&slots, s)) note_leave(w, own, known, i, s, 0), left--;
-    if ((is_segment(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
+    if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
   }
   for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
     Leave first = w->leave[i];
@@ -270,5 +269,5 @@ int walk_ended(const Walk *w) {
 
 void walk_buffer_text(const WalkBuffer *b, char *text, size_t size) {
   if (b->is_slot) snprintf(text, size, "slot %d of stage %d", b->index, b->stage);
-  else snprintf(text, size, "%s staging buffer %d of stage %d", b->phase == PHASE_FORWARD ? "F" : "B", b->index, b->stage);
+  else snprintf(text, size, "%s staging buffer %d of stage %d", phase_letter(b->phase), b->index, b->stage);
 }

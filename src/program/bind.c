@@ -258,11 +258,7 @@ void binding_free(Binding *b) {
 }
 
 BoundBody *binding_body(Binding *b, const Action *a) {
-  switch (a->kind) {
-  case ACTION_BEGIN: return &b->begin;
-  case ACTION_END: return &b->end;
-  case ACTION_FORWARD:
-  case ACTION_BACKWARD: return &b->micro[a->stage][action_phase(a)];
-  default: return NULL;
-  }
+  if (a->kind == ACTION_BEGIN) return &b->begin;
+  if (a->kind == ACTION_END) return &b->end;
+  return action_runs_body(a) ? &b->micro[a->stage][action_phase(a)] : NULL;
 }

@@ -92,7 +92,7 @@ void finite_describe(const Graph *g, const Mesh *mesh, const NonFinite *first, c
   else if (n->layer < 0) snprintf(layer, sizeof layer, "embedding");
   else if (n->layer >= g->layers) snprintf(layer, sizeof layer, "head");
   else snprintf(layer, sizeof layer, "layer %d", n->layer);
-  if (n->region == REGION_MICRO) snprintf(where, sizeof where, ", %s of microbatch %d", n->phase == PHASE_FORWARD ? "forward" : "backward", first->microbatch);
+  if (n->region == REGION_MICRO) snprintf(where, sizeof where, ", %s of microbatch %d", phase_name(n->phase), first->microbatch);
   int at = snprintf(text, size, "%s, %s %.100s%s, rank %d", layer, op_name(n->op), n->name, where, first->rank);
   for (int a = 0; a < mesh->naxis && mesh->ranks > 1 && at >= 0 && (size_t)at < size; a++)
     at += snprintf(text + at, size - (size_t)at, "%s%s %d%s", a ? ", " : " (", mesh->axis[a].name, mesh_coordinate(mesh, first->rank, a), a + 1 < mesh->naxis ? "" : ")");

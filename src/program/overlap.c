@@ -7,9 +7,7 @@
 typedef struct Start { int node, action, instruction; } Start; // action: index into the schedule's list
 
 static const Body *body_of(const Program *p, const Action *a) {
-  if (a->kind == ACTION_FORWARD) return &p->micro[a->stage][PHASE_FORWARD];
-  if (a->kind == ACTION_BACKWARD) return &p->micro[a->stage][PHASE_BACKWARD];
-  return NULL;
+  return action_runs_body(a) ? &p->micro[a->stage][action_phase(a)] : NULL;
 }
 
 // The last instruction of the step's microbatches that writes the Variable; action -1 when none does.

@@ -12,7 +12,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->area == AREA_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->area == AREA_INPUT) fprintf(out, "=<%s>", t->name);
   if (place->area == AREA_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
-  if (place->area == AREA_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, place->phase == PHASE_FORWARD ? "F" : "B", (long long)place->offset);
+  if (place->area == AREA_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, phase_letter(place->phase), (long long)place->offset);
   if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
   if (place->area == AREA_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
@@ -59,7 +59,7 @@ void program_print(const Program *p, FILE *out) {
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       char title[64];
-      snprintf(title, sizeof title, "body %s stage %d", phase ? "B" : "F", s);
+      snprintf(title, sizeof title, "body %s stage %d", phase_letter((Phase)phase), s);
       print_body(p, title, &p->micro[s][phase], out);
     }
   print_body(p, "body END", &p->end, out);

@@ -176,8 +176,7 @@ double program_flops(const Program *p) {
   const ActionList *list = &p->schedule->list[p->coordinate];
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
-    if (a->kind == ACTION_FORWARD) flops += body_flops(p, &p->micro[a->stage][PHASE_FORWARD]);
-    if (a->kind == ACTION_BACKWARD) flops += body_flops(p, &p->micro[a->stage][PHASE_BACKWARD]);
+    if (action_runs_body(a)) flops += body_flops(p, &p->micro[a->stage][action_phase(a)]);
   }
   return flops;
 }

@@ -59,7 +59,7 @@ int trace_program_spans(const Program *p) {
     n += 2; // the action, and what a REDUCE starts
     if (a->kind == ACTION_BEGIN) n += body_spans(&p->begin, a);
     if (a->kind == ACTION_END) n += body_spans(&p->end, a);
-    if (a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD) n += body_spans(&p->micro[a->stage][action_phase(a)], a);
+    if (action_runs_body(a)) n += body_spans(&p->micro[a->stage][action_phase(a)], a);
   }
   return n;
 }

@@ -48,8 +48,7 @@ void program_traffic(const Program *p, TrafficList *list) {
     const Action *a = &actions->data[i];
     if (a->kind == ACTION_BEGIN) add_body(p, &p->begin, list);
     if (a->kind == ACTION_END) add_body(p, &p->end, list);
-    if (a->kind == ACTION_FORWARD) add_body(p, &p->micro[a->stage][PHASE_FORWARD], list);
-    if (a->kind == ACTION_BACKWARD) add_body(p, &p->micro[a->stage][PHASE_BACKWARD], list);
+    if (action_runs_body(a)) add_body(p, &p->micro[a->stage][action_phase(a)], list);
     const Tensor *t = a->kind == ACTION_SEND ? graph_tensor(p->graph, a->tensor) : NULL;
     if (t) add(list, 1u << mesh_pipeline(&p->mesh), local_elements(t), t->dtype);
   }
