@@ -51,6 +51,15 @@ int stages_next(const StageSet *s, int from) {
   }
 }
 
+int stages_previous(const StageSet *s, int from) {
+  if (from < 0) return -1;
+  uint64_t word = s->word[from / 64] << (63 - from % 64) >> (63 - from % 64);
+  for (int w = from / 64;; word = s->word[w]) {
+    if (word) return w * 64 + 63 - __builtin_clzll(word);
+    if (--w < 0) return -1;
+  }
+}
+
 StageSet stages_coordinates(const StageSet *stages, int coordinates) {
   StageSet s = {{0}};
   for EACH_STAGE(stage, stages) stages_add(&s, stage_coordinate(stage, coordinates));

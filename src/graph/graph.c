@@ -67,6 +67,8 @@ Graph *graph_create(void) {
   g->loss = -1;
   g->scope = "";
   for (int k = 0; k < KNOWN_COUNT; k++) g->known[k] = -1;
+  vec_push(&g->stage_set, stages_below(0));
+  vec_push(&g->stage_set, stages_below(MAX_STAGES));
   return g;
 }
 
@@ -77,6 +79,8 @@ void graph_destroy(Graph *g) {
   vec_free(&g->variable);
   vec_free(&g->input);
   vec_free(&g->names);
+  vec_free(&g->stage_set);
+  intern_free(&g->placement);
   for (int r = 0; r < REGION_COUNT; r++) vec_free(&g->newest[r]);
   arena_free(&g->arena);
   free(g);
@@ -242,10 +246,17 @@ void graph_bind(Graph *g, int tensor, int variable, int copy) {
   if (copy < 0) remember_newest(g, variable, tensor);
 }
 
-StageSet graph_holders(const Graph *g, int tensor) {
+int graph_stage_set(Graph *g, const StageSet *set) {
+  for (int i = 0; i < g->stage_set.count; i++)
+    if (stages_equal(&g->stage_set.data[i], set)) return i;
+  vec_push(&g->stage_set, *set);
+  return g->stage_set.count - 1;
+}
+
+int graph_holders(const Graph *g, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->variable >= 0) return g->variable.data[t->variable].stages;
-  return t->producer >= 0 ? t->stages : stages_below(MAX_STAGES);
+  return t->producer >= 0 ? t->stages : STAGES_ALL;
 }
 
 const char *phase_name(Phase phase) {
@@ -329,11 +340,17 @@ int graph_add_node(Graph *g, const Node *like) {
   return n.id;
 }
 
-Graph *graph_copy(const Graph *g) {
+Graph *graph_create_like(const Graph *g) {
   Graph *c = graph_create();
   c->layers = g->layers;
   c->stages = g->stages;
   memcpy(c->cut, g->cut, sizeof c->cut);
+  for (int i = c->stage_set.count; i < g->stage_set.count; i++) vec_push(&c->stage_set, g->stage_set.data[i]);
+  return c;
+}
+
+Graph *graph_copy(const Graph *g) {
+  Graph *c = graph_create_like(g);
   c->region = g->region;
   c->phase = g->phase;
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(c, &g->variable.data[i]);

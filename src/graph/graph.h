@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/intern.h"
 #include "base/vec.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ typedef struct Tensor {
   int copy;       // when bound: -1 storage, else index of the Copy
   int input;      // index of the graph input that it is, or -1
   int parameter;  // the parameter that a gradient belongs to, or -1
-  StageSet stages; // where it lives; by stage
+  int stages;     // where it lives: one of Graph.stage_set; by stage
   const Placement *placement; // by place, NULL before
   int64_t local[MAX_RANK];    // shape on one rank; by partition, 0 before
   int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
@@ -105,7 +106,7 @@ typedef struct Node {
   int layer;       // -1: before the first layer (embedding); layer count: after the last (head)
   int stage;       // MICRO: its stage; by stage
   int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
-  StageSet stages; // BEGIN, END: those that run it; by stage
+  int stages;      // those that run it: one of Graph.stage_set; by stage
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
@@ -147,7 +148,7 @@ typedef struct Variable {
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
   int narrow_copy;     // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody sets it
-  StageSet stages; // where it lives
+  int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
   int64_t local[MAX_RANK];
   int64_t allocated;
@@ -173,6 +174,8 @@ typedef struct Graph {
   int layers;           // of the model
   int loss;             // tensor (), the sum of losses that autodiff differentiates; -1: none, or it has done so
   int stages;           // virtual stages; 1 before stage
+  Intern placement;        // each once, in the arena
+  Vec(StageSet) stage_set; // each once; the first two are STAGES_NONE and STAGES_ALL
   int cut[MAX_STAGES + 1]; // stage s has the layers from cut[s] to below cut[s + 1]; by stage
   Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full
   Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
@@ -188,6 +191,7 @@ typedef struct Graph {
 Graph *graph_create(void);
 void graph_destroy(Graph *g); // NULL is fine
 Graph *graph_copy(const Graph *g);
+Graph *graph_create_like(const Graph *g); // its layers, stages and sets of stages, and nothing in it yet
 
 Shape shape_of(int rank, const int64_t *size, const DimName *dim);
 int64_t shape_elements(const Shape *shape);
@@ -231,8 +235,12 @@ int graph_add_node(Graph *g, const Node *like);
 // Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).
 void graph_bind(Graph *g, int tensor, int variable, int copy);
 
+// Sets of stages are held by index. Most graphs have a few of them: each stage alone, all, those that share a Variable.
+enum { STAGES_NONE, STAGES_ALL };
+int graph_stage_set(Graph *g, const StageSet *set); // its index
+static inline const StageSet *graph_stages(const Graph *g, int index) { return &g->stage_set.data[index]; } // until the next set is added
 // The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
-StageSet graph_holders(const Graph *g, int tensor);
+int graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 

@@ -40,7 +40,7 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
       fprintf(out, " copy:%s{%s}", dtype_name(v->copy[c].dtype), text);
     }
     if (g->stages > 1)
-      for EACH_STAGE(stage, &v->stages) fprintf(out, "%s%d", stage == stages_next(&v->stages, 0) ? " stages=" : ",", stage);
+      for EACH_STAGE(stage, graph_stages(g, v->stages)) fprintf(out, "%s%d", stage == stages_next(graph_stages(g, v->stages), 0) ? " stages=" : ",", stage);
     fputc('\n', out);
   }
   int last = -1;

@@ -21,7 +21,7 @@ static int64_t node_bytes(const Graph *g, const Node *n) {
 static int alike(const Graph *g, const Node *a, const Node *b) {
   const CommAttr *x = node_attr(a, CommAttr), *y = node_attr(b, CommAttr);
   const Tensor *v = graph_tensor(g, a->input[0]), *w = graph_tensor(g, b->input[0]); // of one owner: the same ranks run both
-  return a->op == b->op && a->region == b->region && stages_equal(&a->stages, &b->stages) && x->axes == y->axes && x->maximum == y->maximum &&
+  return a->op == b->op && a->region == b->region && a->stages == b->stages && x->axes == y->axes && x->maximum == y->maximum &&
          x->root == y->root && v->dtype == w->dtype && placement_same_owner(v->placement, w->placement);
 }
 

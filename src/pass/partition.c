@@ -6,7 +6,7 @@
 #include "pass/place_node.h"
 #include <string.h>
 
-typedef struct Moved { int from, to; int64_t section; const Placement *placement; } Moved;
+typedef struct Moved { int to, before; int64_t section; const Placement *placement; } Moved; // before: 1 + the one before of the same tensor
 
 typedef struct Partition {
   const Graph *g; // global
@@ -14,6 +14,7 @@ typedef struct Partition {
   const Mesh *mesh;
   int *map;          // tensor of g → tensor of h
   Vec(Moved) moved;  // redistributions already made: a second reader takes the first one's
+  Vec(int) newest;   // per tensor of h, 1 + its last one in `moved`; 0: none
   Error *error;
 } Partition;
 
@@ -71,7 +72,7 @@ static int64_t section_of(const Graph *h, int tensor, const Node *n) {
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   Graph *h = p->h;
   const Tensor *from = graph_tensor(h, tensor);
-  StageSet stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
+  int stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
   Tensor t = *from;
   Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
             .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
@@ -96,9 +97,10 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
 static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
   const Placement *from = graph_tensor(p->h, tensor)->placement;
   if (placement_equal(from, to)) return tensor;
-  for (int i = 0; i < p->moved.count; i++) {
-    const Moved *m = &p->moved.data[i];
-    if (m->from == tensor && m->section == section_of(p->h, tensor, context) && placement_equal(m->placement, to)) return m->to;
+  while (p->newest.count <= tensor) vec_push(&p->newest, 0);
+  for (int i = p->newest.data[tensor]; i; i = p->moved.data[i - 1].before) {
+    const Moved *m = &p->moved.data[i - 1];
+    if (m->section == section_of(p->h, tensor, context) && placement_equal(m->placement, to)) return m->to;
   }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   int n = redistribute_steps(from, to, steps, p->error);
@@ -108,7 +110,8 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   }
   int now = tensor;
   for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
-  vec_push(&p->moved, (Moved){tensor, now, section_of(p->h, tensor, context), to});
+  vec_push(&p->moved, (Moved){now, p->newest.data[tensor], section_of(p->h, tensor, context), to});
+  p->newest.data[tensor] = p->moved.count;
   return now;
 }
 
@@ -222,11 +225,8 @@ static int partition_node(Partition *p, const Node *n) {
 int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   const Mesh *mesh = &o->parallel.mesh;
-  Partition p = {.g = g, .h = graph_create(), .mesh = mesh, .error = error};
+  Partition p = {.g = g, .h = graph_create_like(g), .mesh = mesh, .error = error};
   Graph *h = p.h;
-  h->layers = g->layers;
-  h->stages = g->stages;
-  memcpy(h->cut, g->cut, sizeof h->cut);
   p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(h, &g->variable.data[i]);
   localize_variables(h, mesh);
@@ -246,6 +246,7 @@ int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
   placements_adopt(h);
   free(p.map);
   vec_free(&p.moved);
+  vec_free(&p.newest);
   if (!code) return pass_replace(graph, h);
   graph_destroy(h);
   return code;

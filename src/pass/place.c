@@ -70,7 +70,7 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
     if (v->storage) p.partial &= v->storage->partial; // nothing is resharded into partial
     int pp = mesh_pipeline(mesh);
     StageSet coordinates = {{0}};
-    if (pp >= 0) coordinates = mesh_stage_coordinates(mesh, &v->stages);
+    if (pp >= 0) coordinates = mesh_stage_coordinates(mesh, graph_stages(g, v->stages));
     if (stages_count(&coordinates) > 1) p.partial |= 1u << pp;
     v->storage = placement_new(g, &p);
   }

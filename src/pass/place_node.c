@@ -4,9 +4,8 @@
 #include <string.h>
 
 const Placement *placement_new(Graph *g, const Placement *p) {
-  Placement *copy = arena_new(&g->arena, Placement);
-  *copy = *p;
-  return copy;
+  _Static_assert(sizeof *p == sizeof p->dim + 4 * sizeof(int), "it is compared by its bytes");
+  return intern(&g->placement, &g->arena, p, sizeof *p);
 }
 
 void placements_adopt(Graph *g) {
@@ -103,8 +102,7 @@ static uint32_t axes_of(const Factors *f, uint32_t factors) {
 static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   if (g->stages == 1 || n->region == REGION_MICRO || !rule_is_sum(r)) return 0;
   for (int k = 0; k < n->ninput; k++) {
-    StageSet holders = graph_holders(g, n->input[k]);
-    if (!stages_include(&holders, &n->stages)) return 1;
+    if (!stages_include(graph_stages(g, graph_holders(g, n->input[k])), graph_stages(g, n->stages))) return 1;
   }
   return 0;
 }

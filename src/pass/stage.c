@@ -78,28 +78,39 @@ static void cut_by_cost(Graph *g, const Device *device) {
 // ---- where things are ------------------------------------------------------------------------------------------------
 
 static void stage_micro(Graph *g) {
+  int *alone = xcalloc((size_t)g->stages, sizeof *alone); // (stages) the set of each one
+  StageSet *users = xcalloc((size_t)g->variable.count + 1, sizeof *users); // (Variables)
+  for (int s = 0; s < g->stages; s++) {
+    StageSet one = stages_one(s);
+    alone[s] = graph_stage_set(g, &one);
+  }
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
     n->stage = graph_stage_of_layer(g, n->layer);
-    n->stages = stages_one(n->stage);
+    n->stages = alone[n->stage];
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
       if (t < 0) continue;
       if (k >= n->ninput) graph_tensor(g, t)->stages = n->stages;
       int v = graph_tensor(g, t)->variable;
-      if (v >= 0) stages_unite(&g->variable.data[v].stages, &n->stages);
+      if (v >= 0) stages_add(&users[v], n->stage);
     }
   }
+  for (int v = 0; v < g->variable.count; v++) g->variable.data[v].stages = graph_stage_set(g, &users[v]);
+  free(users);
+  free(alone);
 }
 
 // Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives where the
 // parameter does; outputs live where they are made, as stage_micro has found.
 static void stage_variables(Graph *g) {
+  StageSet all = stages_below(g->stages);
+  int everywhere = graph_stage_set(g, &all);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OUTPUT) continue;
-    v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : stages_below(g->stages);
+    v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : everywhere;
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -122,9 +133,10 @@ static int is_only_reader(const Graph *g, int tensor, const Node *reader) {
 static void narrow_terms(Graph *g, const Node *sum) {
   for (int k = 0; k < sum->ninput; k++) {
     Tensor *t = graph_tensor(g, sum->input[k]);
-    if (t->variable >= 0 || t->producer < 0 || stages_count(&t->stages) < 2 || !is_only_reader(g, t->id, sum)) continue;
+    if (t->variable >= 0 || t->producer < 0 || stages_count(graph_stages(g, t->stages)) < 2 || !is_only_reader(g, t->id, sum)) continue;
     Node *maker = &g->node.data[t->producer];
-    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, stages_one(stages_next(&t->stages, 0)), t->stages);
+    StageSet first = stages_one(stages_next(graph_stages(g, t->stages), 0));
+    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, graph_stage_set(g, &first), t->stages);
   }
 }
 
@@ -134,13 +146,13 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
   StageSet all = stages_below(g->stages), stages = all, some = {{0}};
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
-    StageSet s = graph_holders(g, n->input[k]);
+    StageSet s = *graph_stages(g, graph_holders(g, n->input[k]));
     stages_intersect(&s, &all);
     stages_intersect(&stages, &s);
     stages_unite(&some, &s);
   }
   for (int k = 0; k < n->noutput; k++)
-    if (graph_tensor(g, n->output[k])->variable >= 0) stages_intersect(&stages, &g->variable.data[graph_tensor(g, n->output[k])->variable].stages);
+    if (graph_tensor(g, n->output[k])->variable >= 0) stages_intersect(&stages, graph_stages(g, g->variable.data[graph_tensor(g, n->output[k])->variable].stages));
   if (stages_count(&some) && !stages_equal(&some, &stages) && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
     if (rule_is_sum(&r)) {
@@ -148,7 +160,7 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
       narrow_terms(g, n);
     }
   }
-  n->stages = stages;
+  n->stages = graph_stage_set(g, &stages);
   for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;
 }
 

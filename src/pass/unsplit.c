@@ -41,7 +41,7 @@ int *unsplit_owners(const Graph *g, const Parallel *parallel) {
   int64_t *load = xcalloc((size_t)parallel_pipeline_ranks(parallel) * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, &v->stages)};
+    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, graph_stages(g, v->stages))};
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);
   for (int i = 0; i < n; i++) {

@@ -15,8 +15,8 @@ static int listed(const CrossingList *list, int tensor) {
 
 // The stage of the same coordinate in whose slot a tensor from elsewhere lies: the one that has received it; or -1.
 static int receiver(const Segments *s, int tensor, int coordinate, int coordinates) {
-  for (int stage = 0; stage < s->stages; stage++)
-    for (int phase = 0; phase < PHASE_COUNT && stage_coordinate(stage, coordinates) == coordinate; phase++)
+  for EACH_STAGE_ON(stage, coordinate, coordinates, s->stages)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
       if (listed(&s->micro[stage][phase].receive, tensor)) return stage;
   return -1;
 }
@@ -40,8 +40,8 @@ static void cross(Segments *s, const Graph *g, int coordinates, const Node *read
 // Marks what a segment receives or sends that another body of the coordinate reads: in its list of that.
 static void keep(Segments *s, int coordinates, int tensor, const Node *reader) {
   int coordinate = stage_coordinate(reader->stage, coordinates);
-  for (int stage = 0; stage < s->stages; stage++)
-    for (int phase = 0; phase < PHASE_COUNT && stage_coordinate(stage, coordinates) == coordinate; phase++) {
+  for EACH_STAGE_ON(stage, coordinate, coordinates, s->stages)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
       if (stage == reader->stage && phase == (int)reader->phase) continue;
       CrossingList *lists[] = {&s->micro[stage][phase].receive, &s->micro[stage][phase].send};
       for (int l = 0; l < 2; l++)

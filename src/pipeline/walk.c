@@ -109,8 +109,7 @@ static void find_leaves(Walk *w) {
     const Action *a = &p->list->data[i];
     int phase = (int)action_phase(a);
     StageSet slots = touched_slots(p, a);
-    for (int left = stages_count(&slots), s = p->segments->stages - 1; left; s--)
-      if (stages_have(&slots, s)) note_leave(w, own, known, i, s, 0), left--;
+    for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1)) note_leave(w, own, known, i, s, 0);
     if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
   }
   for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {

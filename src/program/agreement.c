@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
-  if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), &v->stages) || !placement_here(mesh, placement, rank)) return 0;
+  if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), graph_stages(a->p->graph, v->stages)) || !placement_here(mesh, placement, rank)) return 0;
   uint64_t box = 1;
   for (int d = 0; d < v->shape.rank; d++) {
     IndexMap map = axis_list_map(mesh, &placement->dim[d], v->shape.size[d], rank);
@@ -95,7 +95,7 @@ static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t
   Entry e = {.microbatch = n->region == REGION_MICRO ? microbatch : -1};
   snprintf(e.what, sizeof e.what, "%s of %s", op_def(n->op)->name, n->name);
   e.hash = mix(mix(philox_name(e.what), (uint64_t)(e.microbatch + 1)), (uint64_t)elements);
-  note(&a->log[group_find(&a->group, &a->p->mesh, n)], e);
+  note(&a->log[group_find(&a->group, a->p->graph, &a->p->mesh, n)], e);
 }
 
 static int transfer_log(const Agreement *a, int direction, int peer, int send) { return a->group.count + (direction * a->pp + peer) * 2 + send; }

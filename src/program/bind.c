@@ -62,9 +62,9 @@ char *binding_address(const Binding *b, int tensor, int microbatch) {
 // Communicators -----------------------------------------------------------------------------------------------------
 
 // Only a collective over the pipeline axis looks at coordinates: it spans those that run its node.
-static Group group_of(const Mesh *mesh, const Node *n) {
+static Group group_of(const Graph *g, const Mesh *mesh, const Node *n) {
   Group group = {.axes = node_attr(n, CommAttr)->axes};
-  if (group.axes >> mesh_pipeline(mesh) & 1) group.coordinates = mesh_stage_coordinates(mesh, &n->stages);
+  if (group.axes >> mesh_pipeline(mesh) & 1) group.coordinates = mesh_stage_coordinates(mesh, graph_stages(g, n->stages));
   return group;
 }
 
@@ -74,8 +74,8 @@ static int index_of(const GroupList *groups, const Group *group) {
   return i;
 }
 
-int group_find(const GroupList *groups, const Mesh *mesh, const Node *node) {
-  Group group = group_of(mesh, node);
+int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh, const Node *node) {
+  Group group = group_of(g, mesh, node);
   int i = index_of(groups, &group);
   CHECK(i < groups->count, "a collective without a group");
   return i;
@@ -84,7 +84,7 @@ int group_find(const GroupList *groups, const Mesh *mesh, const Node *node) {
 void graph_groups(const Graph *g, const Mesh *mesh, GroupList *groups) {
   for (int i = 0; i < g->node.count; i++) {
     if (!op_def(g->node.data[i].op)->communicates) continue;
-    Group group = group_of(mesh, &g->node.data[i]);
+    Group group = group_of(g, mesh, &g->node.data[i]);
     if (index_of(groups, &group) == groups->count) vec_push(groups, group);
   }
 }
@@ -117,13 +117,12 @@ static int adds_here(const Binding *b, const Node *n, int k) {
   if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
   for (int i = 0; i < n->ninput; i++) {
     if (n->input[i] < 0) continue;
-    StageSet holders = graph_holders(g, n->input[i]);
-    spans |= !stages_include(&holders, &n->stages);
+    spans |= !stages_include(graph_stages(g, graph_holders(g, n->input[i])), graph_stages(g, n->stages));
   }
   if (!spans) return 1;
-  StageSet holders = graph_holders(g, n->input[k]);
-  return FAULT(norm_counts_tied_twice, stage_coordinate(stages_next(&holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
-               mesh_runs_stages(&b->program->mesh, b->program->coordinate, &holders));
+  const StageSet *holders = graph_stages(g, graph_holders(g, n->input[k]));
+  return FAULT(norm_counts_tied_twice, stage_coordinate(stages_next(holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
+               mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -205,7 +204,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   b->tensor = tensor;
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
-  b->comm = binding->group.data[group_find(&binding->group, &p->mesh, n)].comm;
+  b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
   bind_pieces(binding, b);
   if (b->comm) reserve_collective(b);
   return PLAIT_OK;

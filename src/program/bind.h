@@ -59,7 +59,7 @@ void binding_free(Binding *binding);
 // The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm NULL. The caller
 // frees the list with vec_free.
 void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
-int group_find(const GroupList *groups, const Mesh *mesh, const Node *node); // index of a collective's group
+int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh, const Node *node); // index of a collective's group
 
 // Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the host's memory.
 // PLAIT_FAILED: one is not there.

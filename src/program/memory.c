@@ -40,7 +40,7 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   for (int k = 0; k < count; k++) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
-    if (!mesh_runs_stages(&p->mesh, p->coordinate, &v->stages)) continue;
+    if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
     place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
       place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
@@ -190,8 +190,7 @@ void memory_place_tensors(Program *p) {
     p->place[i].area = t->variable >= 0 ? AREA_VARIABLE : t->input >= 0 ? AREA_INPUT : AREA_WORK;
     if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
-  for (int s = 0; s < g->stages; s++)
-    if (program_runs(p, s)) mark_slots(p, s);
+  for EACH_PROGRAM_STAGE(s, p) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
     Place *place = &p->place[i];
     if (place->area != AREA_SLOT && place->area != AREA_STAGING) continue;
@@ -200,10 +199,9 @@ void memory_place_tensors(Program *p) {
     ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
-  for (int s = 0; s < g->stages; s++)
-    if (program_runs(p, s)) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
-  for (int s = 0; s < g->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT && program_runs(p, s); phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
+  for EACH_PROGRAM_STAGE(s, p) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
 }
 
 void memory_place_inputs(Program *p) {

@@ -48,8 +48,8 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
 
 void program_print(const Program *p, FILE *out) {
   fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->coordinates);
-  for (int s = 0; s < p->graph->stages; s++)
-    if (program_runs(p, s)) fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "", (long long)p->slots[s].bytes);
+  for EACH_PROGRAM_STAGE(s, p)
+    fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "", (long long)p->slots[s].bytes);
   fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes, (long long)p->scratch_bytes,
           (long long)p->state_bytes);
   fprintf(out, "actions\n");

@@ -52,7 +52,7 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
   for (int i = 0; i < s->node.count; i++) {
     const Node *n = &p->graph->node.data[s->node.data[i]];
     DeviceKernel kernel = {0};
-    if (!mesh_runs_stages(&p->mesh, p->coordinate, &n->stages)) continue;
+    if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, n->stages))) continue;
     int code = op_def(n->op)->communicates ? PLAIT_OK : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
     if (code) return code;
     int64_t scratch = scratch_of(p, n, &kernel, o->threads), rounded = round_up(scratch, o->device->space.alignment);
@@ -66,8 +66,8 @@ static int make_bodies(Program *p, const ProgramOptions *o, Error *error) {
   int code = make_body(p, &p->segments->begin, o, &p->begin, error);
   if (!code) code = make_body(p, &p->segments->end, o, &p->end, error);
   p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)p->graph->stages);
-  for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT && program_runs(p, s) && !code; phase++) code = make_body(p, &p->segments->micro[s][phase], o, &p->micro[s][phase], error);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = make_body(p, &p->segments->micro[s][phase], o, &p->micro[s][phase], error);
   return code;
 }
 
@@ -93,13 +93,13 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
     return code;
   }
   overlap_actions(p, o->overlap);
-  for (int s = 0; o->overlap && s < graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT && program_runs(p, s); phase++) overlap_body(p, &p->micro[s][phase]);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
   memory_place_reduced(p);
   memory_place_body(p, &p->begin);
   memory_place_body(p, &p->end);
-  for (int s = 0; s < graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT && program_runs(p, s); phase++) memory_place_body(p, &p->micro[s][phase]);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) memory_place_body(p, &p->micro[s][phase]);
   memory_place_inputs(p);
   memory_total(p);
   *out = p;

@@ -110,5 +110,6 @@ double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);
 
 // Whether this coordinate's ranks run a stage.
+#define EACH_PROGRAM_STAGE(stage, p) EACH_STAGE_ON(stage, (p)->coordinate, (p)->schedule->coordinates, (p)->graph->stages)
 static inline int program_runs(const Program *p, int stage) { return stage_coordinate(stage, p->schedule->coordinates) == p->coordinate; }
 int64_t round_up(int64_t bytes, int64_t to);

@@ -20,7 +20,7 @@ static int group_size(const Program *p, const Node *node) {
   uint32_t axes = node_attr(node, CommAttr)->axes;
   int pp = mesh_pipeline(&p->mesh), n = mesh_size(&p->mesh, axes & ~(1u << pp));
   if (!(axes >> pp & 1)) return n;
-  StageSet coordinates = mesh_stage_coordinates(&p->mesh, &node->stages);
+  StageSet coordinates = mesh_stage_coordinates(&p->mesh, graph_stages(p->graph, node->stages));
   return n * stages_count(&coordinates);
 }
 

@@ -15,7 +15,7 @@ int state_tensor(State *s, int variable, CheckpointTensor *out) {
   memcpy(out->global, v->shape.size, sizeof *out->global * (size_t)v->shape.rank);
   memcpy(out->local, box.local, sizeof out->local);
   memcpy(out->offset, box.offset, sizeof out->offset);
-  StageSet coordinates = mesh_stage_coordinates(mesh, &v->stages);
+  StageSet coordinates = mesh_stage_coordinates(mesh, graph_stages(s->program->graph, v->stages));
   out->primary = placement_primary(mesh, v->storage, s->rank, &coordinates);
   return 1;
 }

@@ -36,6 +36,11 @@ static void same(const StageSet *set, const char plain[MAX_STAGES]) {
     count--;
   }
   assert_int_equal(count, 0);
+  for (int s = stages_previous(set, MAX_STAGES - 1); s >= 0; s = stages_previous(set, s - 1)) {
+    assert_true(s == last && plain[s]);
+    for (last--; last >= 0 && !plain[last];) last--;
+  }
+  assert_true(last < 0);
 }
 
 static void sets_are_what_arrays_are(void **state) {
@@ -56,6 +61,13 @@ static void sets_are_what_arrays_are(void **state) {
     assert_int_equal(stages_equal(&x, &y), !memcmp(a, b, sizeof a));
     StageSet run = stages_coordinates(&x, coordinates), both = x, any = x;
     same(&run, on);
+    int met = 0, end = 1 + next_random(&seed, MAX_STAGES);
+    for (int c = 0; c < coordinates; c++)
+      for EACH_STAGE_ON(stage, c, coordinates, end) {
+        assert_int_equal(stage_coordinate(stage, coordinates), c);
+        met++;
+      }
+    assert_int_equal(met, end);
     stages_intersect(&both, &y);
     stages_unite(&any, &y);
     for (int s = 0; s < MAX_STAGES; s++) {

@@ -51,7 +51,7 @@ static void check_body(const Program *p, const Body *body) {
       int t = n->input[k];
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       // A term of a sum that another pipeline rank has; see exec.
-      if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, &graph_tensor(g, t)->stages)) {
+      if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(g, graph_tensor(g, t)->stages))) {
         foreign++;
         continue;
       }
@@ -83,7 +83,7 @@ static void check_body(const Program *p, const Body *body) {
 }
 
 static int is_here(const Program *p, const Tensor *t) {
-  if (graph_tensor(p->graph, t->id)->producer >= 0 && mesh_runs_stages(&p->mesh, p->coordinate, &t->stages)) return 1;
+  if (graph_tensor(p->graph, t->id)->producer >= 0 && mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, t->stages))) return 1;
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++)
@@ -137,7 +137,7 @@ static void check_variables(const Program *p) {
   Ranges live = {0};
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    assert_int_equal(p->variable_offset[i] >= 0, mesh_runs_stages(&p->mesh, p->coordinate, &v->stages));
+    assert_int_equal(p->variable_offset[i] >= 0, mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages)));
     if (p->variable_offset[i] < 0) continue;
     int64_t from = p->variable_offset[i];
     vec_push(&live, (Range){from, from + v->allocated * (int64_t)dtype_size(v->dtype), 0, 0, -i});
