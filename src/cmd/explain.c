@@ -135,13 +135,14 @@ static bool has_own_layout(const Recipe *r) {
   return own;
 }
 
-static const char *meaning_of(const char *axis, const Recipe *r) {
-  if (!strncmp(axis, "tp", 2) && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
-  if (!strcmp(axis, "tp_group")) return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
-  if (!strcmp(axis, "pp")) return "pass activations from stage to stage";
-  if (!strcmp(axis, "tp")) return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
-  if (!strcmp(axis, "cp")) return "share the sequence";
-  if (!strcmp(axis, "replica")) return "replicas, each of all shards: reduce gradients";
+static const char *meaning_of(const Axis *axis, const Recipe *r) {
+  if (axis->role == AXIS_TENSOR && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
+  if (axis->part == AXIS_PART_GROUP) return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
+  if (axis->part == AXIS_PART_REPLICA) return "replicas, each of all shards: reduce gradients";
+  if (axis->role == AXIS_PIPELINE) return "pass activations from stage to stage";
+  if (axis->role == AXIS_TENSOR)
+    return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
+  if (axis->role == AXIS_CONTEXT) return "share the sequence";
   static const char *const zero[][4] = {
       [RECIPE_OWN_SHARDS] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
                              "share the batch, the optimizer's state and gradients", "share the batch and all of the state"},
@@ -161,8 +162,10 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   printf("mesh  ");
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
-  if (mesh_axis(mesh, "replica") >= 0) printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
-  if (mesh_axis(mesh, "tp_group") >= 0) printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
+  for (int a = 0; a < mesh->naxis; a++) {
+    if (mesh->axis[a].part == AXIS_PART_REPLICA) printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
+    if (mesh->axis[a].part == AXIS_PART_GROUP) printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
+  }
   StageText context = {graph, mesh, ""};
   fputc('\n', stdout);
   if (mesh->ranks == 1) printf("  rank 0   %s\n", describe_coordinate(&context, 0));
@@ -171,8 +174,8 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   uint32_t data = 0;
   for (int a = 0; a < mesh->naxis; a++) {
     if (mesh->axis[a].size == 1) continue;
-    mesh_print_groups(mesh, 1u << a, mesh->axis[a].name, meaning_of(mesh->axis[a].name, recipe), stdout);
-    if (!strcmp(mesh->axis[a].name, "replica") || !strcmp(mesh->axis[a].name, "dp")) data |= 1u << a;
+    mesh_print_groups(mesh, 1u << a, mesh->axis[a].name, meaning_of(&mesh->axis[a], recipe), stdout);
+    if (mesh->axis[a].role == AXIS_DATA) data |= 1u << a;
   }
   if (data & (data - 1)) mesh_print_groups(mesh, data, "replica dp", "share the batch", stdout);
   graph_destroy(graph);

@@ -100,34 +100,22 @@ LayoutTable layout_shipped(LayoutShipped name) {
   return table;
 }
 
-// The atoms of an axis that users name, outer first.
-static int atoms_of(const Mesh *mesh, const char *word, int *atoms) {
-  static const char *const refined[][3] = {{"dp", "replica", "dp"}, {"tp", "tp", "tp_group"}};
-  int n = 0;
-  for (size_t i = 0; i < sizeof refined / sizeof *refined; i++)
-    for (int k = 1; k < 3 && !strcmp(word, refined[i][0]); k++)
-      if (mesh_axis(mesh, refined[i][k]) >= 0) atoms[n++] = mesh_axis(mesh, refined[i][k]);
-  if (!n && mesh_axis(mesh, word) >= 0) atoms[n++] = mesh_axis(mesh, word);
-  return n;
-}
-
-static void add_atom(Layout *l, const Mesh *mesh, LayoutRow row, int atom) {
+static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
   static const struct { LayoutRow row; Role role; DimName dim; } meaning[] = {
       {LAYOUT_ROW_BATCH, ROLE_DATA, DIM_BATCH},     {LAYOUT_ROW_BATCH, ROLE_RESIDUAL, DIM_BATCH}, {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},
       {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},   {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS}, {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
       {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},       {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},    {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
   };
-  int group = row == LAYOUT_ROW_HEADS && !strcmp(mesh->axis[atom].name, "tp_group");
+  int group = row == LAYOUT_ROW_HEADS && mesh->axis[axis].part == AXIS_PART_GROUP;
   for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
-    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, atom);
+    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, axis);
 }
 
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {
   Layout l = {0};
-  int atoms[MAX_AXES];
+  int axes[MAX_AXES];
   for (int row = 0; row < LAYOUT_ROWS; row++)
     for (int w = 0; w < table->row[row].count; w++)
-      for (int i = 0, n = atoms_of(mesh, table->row[row].axis[w], atoms); i < n; i++)
-        add_atom(&l, mesh, (LayoutRow)row, atoms[i]);
+      for (int i = 0, n = mesh_axes_of(mesh, table->row[row].axis[w], axes); i < n; i++) add_axis(&l, mesh, (LayoutRow)row, axes[i]);
   return l;
 }

@@ -47,6 +47,6 @@ int layout_rows_meet(LayoutRow a, LayoutRow b); // is there a tensor that both c
 const char *layout_shipped_name(LayoutShipped name);
 const char *layout_shipped_meaning(LayoutShipped name);
 LayoutTable layout_shipped(LayoutShipped name);
-// A Layout from a table. A word of it means its atoms on the mesh: dp is replica (outer, if there is one) and dp; tp is tp and
-// tp_group (inner, if there is one), of which heads cuts the query heads of a group.
+// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP the row `heads`
+// cuts the query heads of a group.
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);

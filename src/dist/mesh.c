@@ -3,14 +3,42 @@
 #include "base/fault.h"
 #include <string.h>
 
+void mesh_add(Mesh *m, const char *name, int size) {
+  CHECK(m->naxis < MAX_AXES);
+  m->axis[m->naxis++] = (Axis){name, size, axis_role(name), name, AXIS_WHOLE};
+  m->ranks *= size;
+}
+
 Mesh mesh_create(int naxis, const char *const *name, const int *size) {
-  Mesh m = {.naxis = naxis, .ranks = 1};
-  CHECK(naxis <= MAX_AXES);
-  for (int a = 0; a < naxis; a++) {
-    m.axis[a] = (Axis){name[a], size[a], axis_role(name[a])};
-    m.ranks *= size[a];
-  }
+  Mesh m = {.ranks = 1};
+  for (int a = 0; a < naxis; a++) mesh_add(&m, name[a], size[a]);
   return m;
+}
+
+void mesh_cut(Mesh *m, const char *axis, AxisPart part, int size) {
+  enum { AXIS_OUTER, AXIS_INNER };
+  static const struct { const char *name; int side; } parts[] = {
+      [AXIS_WHOLE] = {"", 0},
+#define AXIS_PART(id, name, side, what) [AXIS_PART_##id] = {name, side},
+#include "dist/axes.def"
+  };
+  int at = mesh_axis(m, axis);
+  if (size == 1) return;
+  CHECK(at >= 0 && m->axis[at].size % size == 0, "the axis %s cannot be cut by %d", axis, size);
+  CHECK(m->naxis < MAX_AXES, "more than %d axes", MAX_AXES);
+  m->axis[at].size /= size;
+  Axis cut = {parts[part].name, size, m->axis[at].role, m->axis[at].of, part};
+  at += parts[part].side == AXIS_INNER;
+  memmove(&m->axis[at + 1], &m->axis[at], sizeof *m->axis * (size_t)(m->naxis - at));
+  m->axis[at] = cut;
+  m->naxis++;
+}
+
+int mesh_axes_of(const Mesh *mesh, const char *name, int *axes) {
+  int n = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (!strcmp(mesh->axis[a].of, name)) axes[n++] = a;
+  return n;
 }
 
 int mesh_axis(const Mesh *mesh, const char *name) {
@@ -23,7 +51,6 @@ AxisRole axis_role(const char *name) {
   static const struct { const char *name; AxisRole role; } known[] = {
 #define AXIS_NAME(name, role) {name, role},
 #include "dist/axes.def"
-#undef AXIS_NAME
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, name)) return known[i].role;

@@ -17,37 +17,36 @@ int parallel_kv_ranks(const Workload *w, int tp) {
   return (int)a;
 }
 
-// Axes of users → atoms. The axis keeps its name as the outer or the inner one of two; the other is there where it has ranks.
-static Mesh atoms(const ParallelOptions *o, const Workload *w) {
-  const char *name[MAX_AXES];
-  int size[MAX_AXES], n = 0;
-  for (int a = 0; a < o->mesh.naxis; a++) {
-    const Axis *axis = &o->mesh.axis[a];
-    Axis outer = {"replica", 1, AXIS_DATA}, own = *axis, inner = {"tp_group", 1, AXIS_TENSOR};
-    if (!strcmp(axis->name, "dp") && o->shard_group) outer.size = axis->size / o->shard_group, own.size = o->shard_group;
-    if (!strcmp(axis->name, "tp") && parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) {
-      own.size = parallel_kv_ranks(w, axis->size);
-      inner.size = axis->size / own.size;
-    }
-    const Axis parts[] = {outer, own, inner};
-    for (int i = 0; i < 3; i++) {
-      if (i != 1 && parts[i].size == 1) continue;
-      CHECK(n < MAX_AXES, "more than %d axes", MAX_AXES);
-      name[n] = parts[i].name;
-      size[n++] = parts[i].size;
-    }
-  }
-  return mesh_create(n, name, size);
+static int axis_size(const Mesh *mesh, const char *axis) { return mesh->axis[mesh_axis(mesh, axis)].size; }
+
+// The features that cut an axis of the users' in two.
+static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
+  if (o->shard_group) mesh_cut(mesh, "dp", AXIS_PART_REPLICA, axis_size(mesh, "dp") / o->shard_group);
+}
+
+static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *w) {
+  if (mesh_axis(mesh, "tp") < 0 || !parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) return;
+  int tp = axis_size(mesh, "tp");
+  mesh_cut(mesh, "tp", AXIS_PART_GROUP, tp / parallel_kv_ranks(w, tp));
+}
+
+// The axes over which ZeRO divides storage.
+static uint32_t shard_axes(const Mesh *mesh) {
+  uint32_t axes = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].role == AXIS_DATA && mesh->axis[a].part != AXIS_PART_REPLICA) axes |= 1u << a;
+  return axes;
 }
 
 Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
-  Parallel p = {.overlap = o->overlap};
-  p.mesh = atoms(o, w);
+  Parallel p = {.overlap = o->overlap, .mesh = o->mesh};
+  cut_for_hybrid(&p.mesh, o);
+  cut_for_heads(&p.mesh, o, w);
   p.layout = layout_from_table(&o->layout, &p.mesh);
   p.layout.annotations = o->annotations;
   p.layout.annotation = o->annotation;
   p.layout.propagate = o->propagate;
-  p.storage = (Storage){o->zero, o->reshard, o->unsplit, 1u << mesh_axis(&p.mesh, "dp")};
+  p.storage = (Storage){o->zero, o->reshard, o->unsplit, shard_axes(&p.mesh)};
   int pp = parallel_pipeline_ranks(&p);
   // With one rank there is nothing to fill: backward follows forward, and one slot serves all microbatches.
   p.pipeline = (Pipeline){.schedule = pp > 1 ? o->schedule : &schedules[SCHEDULE_1F1B], .stages = pp * o->stages_per_rank, .cut_given = o->cut > 0};

@@ -31,8 +31,7 @@ static int add_axis(PlaitTraining *t, const char *name, size_t length, int size,
   memcpy(own, name, length);
   own[length] = 0;
   if (mesh_axis(&t->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
-  t->mesh.axis[t->mesh.naxis++] = (Axis){own, size, axis_role(own)};
-  t->mesh.ranks *= size;
+  mesh_add(&t->mesh, own, size);
   return PLAIT_OK;
 }
 

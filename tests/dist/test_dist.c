@@ -327,6 +327,28 @@ static void rules_are_parsed(void **state) {
   graph_destroy(g);
 }
 
+// Cut axes keep their ranks in order, and their names say of which axis they are.
+static void axes_are_cut_in_two(void **state) {
+  Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 6, 4});
+  int axes[MAX_AXES];
+  mesh_cut(&m, "tp", AXIS_PART_GROUP, 2);
+  mesh_cut(&m, "dp", AXIS_PART_REPLICA, 3);
+  mesh_cut(&m, "pp", AXIS_PART_REPLICA, 1); // nothing to cut
+  static const struct { const char *name, *of; int size; AxisRole role; } expected[] = {
+      {"pp", "pp", 2, AXIS_PIPELINE}, {"replica", "dp", 3, AXIS_DATA},       {"dp", "dp", 2, AXIS_DATA},
+      {"tp", "tp", 2, AXIS_TENSOR},   {"tp_group", "tp", 2, AXIS_TENSOR},
+  };
+  assert_true(m.naxis == 5 && m.ranks == 48);
+  for (int a = 0; a < 5; a++) {
+    assert_string_equal(m.axis[a].name, expected[a].name);
+    assert_string_equal(m.axis[a].of, expected[a].of);
+    assert_true(m.axis[a].size == expected[a].size && m.axis[a].role == expected[a].role);
+  }
+  assert_true(mesh_axes_of(&m, "dp", axes) == 2 && axes[0] == 1 && axes[1] == 2);
+  assert_true(mesh_axes_of(&m, "tp", axes) == 2 && axes[0] == 3 && axes[1] == 4);
+  assert_int_equal(mesh_axes_of(&m, "replica", axes), 0);
+}
+
 static void standard_layout(void **state) {
   Mesh m = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){2, 2, 1, 2});
   LayoutTable table = layout_shipped(LAYOUT_SHIPPED_TENSOR);
@@ -358,7 +380,7 @@ int main(void) {
       cmocka_unit_test(shards_cover_a_dim_once),  cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements), cmocka_unit_test(sums_are_scattered),
       cmocka_unit_test(sums_are_reduced_to_an_owner), cmocka_unit_test(one_owner_of_a_group),
-      cmocka_unit_test(rules_are_parsed),         cmocka_unit_test(standard_layout),
+      cmocka_unit_test(rules_are_parsed),         cmocka_unit_test(axes_are_cut_in_two), cmocka_unit_test(standard_layout),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
