@@ -30,6 +30,15 @@ char *arena_strdup(Arena *arena, const char *s) {
   return memcpy(arena_alloc(arena, n), s, n);
 }
 
+char *arena_join(Arena *arena, const char *a, const char *b) {
+  size_t n = strlen(a), m = strlen(b) + 1;
+  char *s = arena_alloc(arena, n + 1 + m);
+  memcpy(s, a, n);
+  s[n] = '.';
+  memcpy(s + n + 1, b, m);
+  return s;
+}
+
 char *arena_format(Arena *arena, const char *format, ...) {
   va_list a, b;
   va_start(a, format);

@@ -7,6 +7,7 @@ typedef struct Arena { ArenaBlock *block; size_t total; } Arena; // zero-initial
 
 void *arena_alloc(Arena *arena, size_t size);        // zeroed, 16-byte aligned, never NULL
 char *arena_strdup(Arena *arena, const char *s);
+char *arena_join(Arena *arena, const char *a, const char *b); // "a.b", as names of nodes and tensors are made
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(Arena *arena);
 

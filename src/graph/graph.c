@@ -148,7 +148,7 @@ int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape) 
 
 int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind) {
   const Variable *p = &g->variable.data[parameter];
-  int v = graph_variable(g, arena_format(&g->arena, "%s.%s", prefix, p->name), kind, p->dtype, p->shape, (Init){0});
+  int v = graph_variable(g, arena_join(&g->arena, prefix, p->name), kind, p->dtype, p->shape, (Init){0});
   g->variable.data[v].parameter = parameter;
   return v;
 }
@@ -162,7 +162,7 @@ int graph_known_of(Graph *g, KnownOf of, int parameter) {
   int v = graph_find_of(g, of, parameter);
   if (v >= 0) return v;
   if (known_ofs[of].scalar) {
-    const char *name = arena_format(&g->arena, "%s.%s", known_ofs[of].prefix, g->variable.data[parameter].name);
+    const char *name = arena_join(&g->arena, known_ofs[of].prefix, g->variable.data[parameter].name);
     v = graph_variable(g, name, known_ofs[of].kind, DTYPE_F64, (Shape){0}, (Init){0});
   } else {
     v = graph_variable_of(g, known_ofs[of].prefix, parameter, known_ofs[of].kind);
@@ -285,7 +285,7 @@ int graph_stage_of_layer(const Graph *g, int layer) {
 }
 
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape) {
-  const char *name = suffix && suffix[0] ? arena_format(&g->arena, "%s.%s", node->name, suffix) : node->name;
+  const char *name = suffix && suffix[0] ? arena_join(&g->arena, node->name, suffix) : node->name;
   int t = new_tensor(g, name, dtype, shape);
   int *output = arena_array(&g->arena, int, node->noutput + 1);
   if (node->noutput) memcpy(output, node->output, sizeof(int) * (size_t)node->noutput);
@@ -298,7 +298,7 @@ int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape sh
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
   CHECK(attr_size <= NODE_ATTR_BYTES);
   Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .update = g->update, .ninput = ninput};
-  n.name = g->scope[0] ? arena_format(&g->arena, "%s.%s", g->scope, name) : arena_strdup(&g->arena, name);
+  n.name = g->scope[0] ? arena_join(&g->arena, g->scope, name) : arena_strdup(&g->arena, name);
   n.input = arena_array(&g->arena, int, ninput + 1);
   if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);
   if (attr) memcpy(n.attr, attr, attr_size);
@@ -342,6 +342,7 @@ int graph_add_node(Graph *g, const Node *like) {
 
 Graph *graph_create_like(const Graph *g) {
   Graph *c = graph_create();
+  c->form = g->form;
   c->layers = g->layers;
   c->stages = g->stages;
   memcpy(c->cut, g->cut, sizeof c->cut);

@@ -93,7 +93,7 @@ typedef struct Tensor {
   int parameter;  // the parameter that a gradient belongs to, or -1
   int stages;     // where it lives: one of Graph.stage_set; by stage
   const Placement *placement; // by place, NULL before
-  int64_t local[MAX_RANK];    // shape on one rank; by partition, 0 before
+  int64_t local[MAX_RANK];    // of a GRAPH_LOCAL: shape on one rank
   int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
 } Tensor;
 
@@ -164,7 +164,15 @@ typedef struct GraphInput {
   int own;         // INPUT_OWN: its index among the user's own inputs; else -1
 } GraphInput;
 
+// What is known of a Graph. Passes take it from one form to the next (pass/passes.def), and graph_verify holds each to what it says.
+typedef enum GraphForm {
+  GRAPH_GLOBAL, // shapes are global; placements are being found
+  GRAPH_PLACED, // every Variable, and every tensor and operand of a node has a placement
+  GRAPH_LOCAL,  // and a shape on one rank (`local`, `allocated`); operands are as they are wanted, so `want` and `give` are gone
+} GraphForm;
+
 typedef struct Graph {
+  GraphForm form;
   Arena arena;
   Vec(Tensor) tensor;
   Vec(Node) node;       // all regions, each region's nodes in running order
@@ -247,6 +255,11 @@ int graph_stage_of_layer(const Graph *g, int layer);
 // Of its storage (copy -1) or of a Copy.
 static inline const Placement *variable_placement(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
 
+// The tensor's shape on one rank, (rank of the tensor).
+static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
+  return t->local;
+}
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 
 // Checks everything a pass may break: ids, order, shapes by the op's rule, regions crossed only through Variables.

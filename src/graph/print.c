@@ -11,7 +11,7 @@ static void print_tensor(const Graph *g, FILE *out, int id, PlacementPrinter pla
   const Tensor *t = graph_tensor(g, id);
   fprintf(out, " %%%d:%s(", id, dtype_name(t->dtype));
   for (int d = 0; d < t->shape.rank; d++) {
-    int64_t size = t->placement && t->allocated ? t->local[d] : t->shape.size[d];
+    int64_t size = g->form == GRAPH_LOCAL ? tensor_local(g, t)[d] : t->shape.size[d];
     fprintf(out, "%s%s=%lld", d ? " " : "", dim_name(t->shape.dim[d]), (long long)size);
   }
   fputc(')', out);

@@ -49,10 +49,11 @@ int inference_speaks(const Rank *r) {
 }
 
 int inference_logits(Rank *r, float *out, Error *error) {
-  CheckpointTensor mine;
+  CheckpointTensor *mine;
   Gathered all = {0};
   int n = state_tensor(r->state, r->state->program->graph->known[KNOWN_LOGITS], &mine);
-  int code = gather_boxes(r->world, &mine, n, &all, error);
+  int code = gather_boxes(r->world, mine, n, &all, error);
+  free(mine);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)
     if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, DTYPE_F32);
   gather_free(&all);

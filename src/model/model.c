@@ -32,7 +32,7 @@ static int parameter(ModelBuild *m, const char *name, Init init, int matrix, int
   int64_t size[MAX_RANK];
   for (int i = 0; i < rank; i++) size[i] = extent(m->config, dims[i]);
   const char *scope = m->g->scope;
-  const char *full = scope && *scope ? arena_format(&m->g->arena, "%s.%s", scope, name) : name;
+  const char *full = scope && *scope ? arena_join(&m->g->arena, scope, name) : name;
   int variable = graph_find_variable(m->g, full);
   if (variable < 0) {
     variable = graph_variable(m->g, full, VARIABLE_PARAMETER, DTYPE_F32, shape_of(rank, size, dims), init);

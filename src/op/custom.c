@@ -5,8 +5,6 @@
 // memory; attr is theirs to define.
 #include "op/op.h"
 
-static void shape(Graph *g, Node *node) { CHECK(0, "%s: a custom node comes with its outputs", node->name); }
-
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {
   CHECK(0, "%s: a custom node belongs in a graph that is partitioned already", node->name);
 }
@@ -15,6 +13,5 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
 const OpDef op_def_custom = {
     .name = "custom",
     .meaning = "inputs → outputs, as the kernel says that the back end has for it; local",
-    .shape = shape,
     .rule = rule,
 };

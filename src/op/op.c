@@ -55,7 +55,7 @@ const char *op_derived_name(Graph *g, const Node *node, const char *suffix) {
   const char *name = node->name;
   if (n >= length && !strcmp(g->scope + n - length, name)) return suffix; // the scope says already whose it is
   if (n && !strncmp(name, g->scope, n) && name[n] == '.') name += n + 1;
-  return arena_format(&g->arena, "%s.%s", name, suffix);
+  return arena_join(&g->arena, name, suffix);
 }
 
 void op_update(Graph *g, int node, int k, int i) {

@@ -11,6 +11,7 @@ typedef struct IndexMap {
   int64_t valid;  // of those, how many exist globally (a prefix)
   int64_t global; // size of the whole dim
   int runs;
+  // Only the functions below, dist/placement.c, which makes maps, and dist/shard.c, which goes through them, read the runs.
   struct { int64_t local, global; } run[2]; // run r starts at local index `local` ↔ global index `global`
 } IndexMap;
 static inline int64_t index_map(const IndexMap *m, int64_t i) {
@@ -26,6 +27,8 @@ static inline int64_t index_local(const IndexMap *m, int64_t i) {
   }
   return -1;
 }
+// One run: local index i is global index index_map(m, 0) + i.
+static inline int index_is_range(const IndexMap *m) { return m->runs == 1; }
 // The map of a dim that is not sharded.
 static inline IndexMap index_whole(int64_t n) {
   return (IndexMap){.local = n, .valid = n, .global = n, .runs = 1, .run = {{0, 0}}};
@@ -81,7 +84,8 @@ typedef struct OptimizerDef OptimizerDef; // op/optimizer.h
 typedef struct OpDef {
   const char *name;
   const char *meaning; // one line of notation
-  // Checks the inputs (CHECK: a model that breaks it is a bug) and declares outputs with graph_output.
+  // Checks the inputs (CHECK: a model or pass that breaks it is a bug) and declares outputs with graph_output. NULL: nodes of it are made
+  // with their outputs.
   void (*shape)(Graph *g, Node *node);
   // Appends nodes that compute the gradients of the inputs. doutput[k] is the gradient of output k or -1; writes
   // dinput[i] = tensor or -1. NULL: not differentiable. g's phase is PHASE_BACKWARD, layer and scope are the node's.

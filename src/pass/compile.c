@@ -2,14 +2,14 @@
 #include "pass/compile.h"
 #include <string.h>
 
-static const struct { const char *name; int (*run)(Graph **, const CompileOptions *, Error *); } passes[] = {
-#define PASS(name, meaning) {#name, pass_##name},
+static const struct { const char *name; int (*run)(Graph **, const CompileOptions *, Error *); GraphForm takes, leaves; } passes[] = {
+#define PASS(name, takes, leaves, meaning) {#name, pass_##name, GRAPH_##takes, GRAPH_##leaves},
 #include "pass/passes.def"
 };
 
 const char *const *compile_passes(void) {
   static const char *const names[] = {
-#define PASS(name, meaning) #name,
+#define PASS(name, takes, leaves, meaning) #name,
 #include "pass/passes.def"
       NULL};
   return names;
@@ -29,7 +29,9 @@ int compile_built(Graph *g, int loss_sum, const CompileOptions *o, Graph **out, 
   int code = PLAIT_OK;
   g->loss = loss_sum;
   for (size_t i = 0; i < sizeof passes / sizeof *passes && !code; i++) {
+    CHECK(g->form == passes[i].takes, "%s: the graph is not of its form", passes[i].name);
     code = passes[i].run(&g, o, error);
+    if (!code) g->form = passes[i].leaves;
     if (!code) code = graph_verify(g, passes[i].name, error);
     if (o->after && !strcmp(o->after, passes[i].name)) break;
   }

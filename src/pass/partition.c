@@ -79,7 +79,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   t.variable = t.copy = t.input = -1;
   t.stages = n.stages;
   t.placement = placement_new(h, &step->to);
-  t.name = arena_format(&h->arena, "%s.%s", from->name, op_name(step->op));
+  t.name = arena_join(&h->arena, from->name, op_name(step->op));
   localize(p->mesh, &t);
   int out = graph_add_tensor(h, &t), in = tensor;
   CommAttr attr = {.axes = step->axes, .dim = step->dim, .root = step->root};
@@ -147,6 +147,7 @@ static int place_lowered(Partition *p, int first, const Node *like) {
       for (int k = 0; k < n->ninput; k++)
         if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
           return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name, graph_tensor(h, n->input[k])->name);
+      n->want = n->give = NULL;
     }
     for (int k = 0; k < n->noutput; k++) {
       Tensor *t = graph_tensor(h, n->output[k]);

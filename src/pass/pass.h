@@ -36,7 +36,7 @@ typedef struct CompileOptions {
 } CompileOptions;
 
 // Changes *graph, or replaces it by a new one. After an error the graph can only be destroyed.
-#define PASS(name, meaning) int pass_##name(Graph **graph, const CompileOptions *options, Error *error);
+#define PASS(name, takes, leaves, meaning) int pass_##name(Graph **graph, const CompileOptions *options, Error *error);
 #include "pass/passes.def"
 
 // For passes that make a new graph: destroys the old one.

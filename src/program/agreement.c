@@ -36,12 +36,11 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
   if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), graph_stages(a->p->graph, v->stages)) || !placement_here(mesh, placement, rank)) return 0;
-  uint64_t box = 1;
-  for (int d = 0; d < v->shape.rank; d++) {
-    IndexMap map = axis_list_map(mesh, &placement->dim[d], v->shape.size[d], rank);
-    box = mix(mix(box, (uint64_t)map.valid), map.valid ? (uint64_t)map.run[0].global : 0);
-  }
-  return box | 1;
+  ShardBoxes b = {.shard = shard_of(mesh, placement, &v->shape, rank)};
+  uint64_t part = 1;
+  while (shard_next(&b))
+    for (int d = 0; d < v->shape.rank; d++) part = mix(mix(part, (uint64_t)b.box.local[d]), (uint64_t)b.box.offset[d]);
+  return part | 1;
 }
 
 // Accumulators are partial sums, or scattered and of no use after END.
@@ -226,13 +225,14 @@ static uint64_t hash_bytes(const char *data, size_t bytes) {
 
 // Of what exists globally: padding may hold anything. Ranks that hold the same box go through the same pieces.
 static uint64_t hash_item(const Agreement *a, const Item *item) {
-  BoxPieces pieces = {.most = HASH_AT_ONCE};
   size_t size = dtype_size(state_dtype(a->state, item->variable, item->copy));
   uint64_t h = 1;
-  if (!state_box(a->state, item->variable, item->copy, &pieces.whole)) return 0;
-  while (box_next_piece(&pieces)) {
-    state_read(a->state, item->variable, item->copy, &pieces.piece, a->piece);
-    h = mix(h, hash_bytes(a->piece, (size_t)box_elements(&pieces.piece) * size));
+  for (ShardBoxes b = state_boxes(a->state, item->variable, item->copy); shard_next(&b);) {
+    BoxPieces pieces = {.whole = b.box, .most = HASH_AT_ONCE};
+    while (box_next_piece(&pieces)) {
+      state_read(a->state, item->variable, item->copy, &pieces.piece, a->piece);
+      h = mix(h, hash_bytes(a->piece, (size_t)box_elements(&pieces.piece) * size));
+    }
   }
   return h;
 }

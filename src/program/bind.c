@@ -125,9 +125,9 @@ static int adds_here(const Binding *b, const Node *n, int k) {
                mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
-static int64_t extent(const Tensor *t, int from, int to) {
+static int64_t extent(const Graph *g, const Tensor *t, int from, int to) {
   int64_t n = 1;
-  for (int d = from; d < to; d++) n *= t->local[d];
+  for (int d = from; d < to; d++) n *= tensor_local(g, t)[d];
   return n;
 }
 
@@ -143,8 +143,8 @@ static void bind_pieces(Binding *binding, Bound *b) {
       const Tensor *whole = d->scatters ? in : out, *shard = d->scatters ? out : in;
       int dim = 0, rank = in->shape.rank, same = !d->gathers && !d->scatters; // both sides
       while (dim < rank && axis_list_equal(&in->placement->dim[dim], &out->placement->dim[dim])) dim++;
-      int64_t blocks = same ? 1 : extent(shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
-      int64_t elements = same ? extent(in, 0, rank) : extent(shard, dim, rank);
+      int64_t blocks = same ? 1 : extent(g, shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = same ? extent(g, in, 0, rank) : extent(g, shard, dim, rank);
       int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
       CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
             (long long)(blocks * shards * elements));

@@ -261,7 +261,7 @@ static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
-  PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(t)};
+  PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(e->program->graph, t)};
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates), direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];

@@ -4,9 +4,9 @@
 #include "program/overlap.h"
 #include <string.h>
 
-int64_t tensor_local_elements(const Tensor *t) {
+int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
   int64_t n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
+  for (int d = 0; d < t->shape.rank; d++) n *= tensor_local(g, t)[d];
   return n;
 }
 
@@ -17,7 +17,7 @@ static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
   x->dtype = t->dtype;
   x->rank = t->shape.rank;
   for (int d = 0; d < t->shape.rank; d++) {
-    x->size[d] = t->local[d];
+    x->size[d] = tensor_local(p->graph, t)[d];
     x->map[d] = placement_map(&p->mesh, t->placement, d, t->shape.size[d], rank);
   }
 }
@@ -125,7 +125,7 @@ int64_t program_input_bytes(const Program *p, int input, int *microbatches) {
   const GraphInput *in = &p->graph->input.data[input];
   const Tensor *t = graph_tensor(p->graph, in->tensor);
   *microbatches = in->region == REGION_MICRO ? p->schedule->microbatches : 1;
-  return tensor_local_elements(t) * (int64_t)dtype_size(t->dtype);
+  return tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype);
 }
 
 // Whether it works on tensors of floating-point numbers, not only on scalars.

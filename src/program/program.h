@@ -104,7 +104,7 @@ int64_t program_input_bytes(const Program *p, int input, int *microbatches);
 // graph: "dropout in fp64, …", or "".
 int node_by_reference(const Graph *g, const Node *n, const Device *device);
 void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size);
-int64_t tensor_local_elements(const Tensor *tensor); // on one rank
+int64_t tensor_local_elements(const Graph *g, const Tensor *tensor); // on one rank
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);

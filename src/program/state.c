@@ -40,17 +40,10 @@ static const Variable *find_variable(const State *s, int v, int copy) {
   return &g->variable.data[v];
 }
 
-int state_box(const State *s, int variable, int copy, Box *box) {
+ShardBoxes state_boxes(const State *s, int variable, int copy) {
   const Variable *v = find_variable(s, variable, copy);
-  const Placement *p = variable_placement(v, copy);
-  if (s->program->variable_offset[variable] < 0 || !placement_here(&s->program->mesh, p, s->rank)) return 0;
-  *box = (Box){.rank = v->shape.rank};
-  for (int d = 0; d < v->shape.rank; d++) {
-    IndexMap map = axis_list_map(&s->program->mesh, &p->dim[d], v->shape.size[d], s->rank);
-    box->local[d] = map.valid;
-    box->offset[d] = map.valid ? map.run[0].global : 0;
-  }
-  return 1;
+  if (s->program->variable_offset[variable] < 0) return (ShardBoxes){.shard = shard_nowhere()};
+  return (ShardBoxes){.shard = shard_of(&s->program->mesh, variable_placement(v, copy), &v->shape, s->rank)};
 }
 
 Dtype state_dtype(const State *s, int variable, int copy) {
@@ -58,31 +51,19 @@ Dtype state_dtype(const State *s, int variable, int copy) {
   return copy < 0 ? v->dtype : v->copy[copy].dtype;
 }
 
-// stride[d]: elements between neighbours in dim d.
-static void memory_strides(const State *s, const Variable *v, const Placement *p, int64_t stride[BOX_MAX_RANK]) {
-  int64_t n = 1;
-  for (int d = v->shape.rank - 1; d >= 0; d--) {
-    stride[d] = n;
-    n *= axis_list_map(&s->program->mesh, &p->dim[d], v->shape.size[d], s->rank).local;
-  }
-}
-
 // The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part leaves out.
 static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
-  const Variable *v = find_variable(s, variable, copy);
   int64_t stride[BOX_MAX_RANK], run = 1, offset = copy < 0 ? s->program->variable_offset[variable] : s->program->copy_offset[variable][copy];
   int64_t size = (int64_t)dtype_size(state_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
   int outer = part->rank; // dims before this one are gone through one by one
-  Box held;
-  CHECK(state_box(s, variable, copy, &held) && part->rank == held.rank, "%s does not live on rank %d", v->name, s->rank);
-  memory_strides(s, v, variable_placement(v, copy), stride);
-  for (int d = 0; d < part->rank; d++)
-    CHECK(part->offset[d] >= held.offset[d] && part->offset[d] + part->local[d] <= held.offset[d] + held.local[d], "%s: rank %d does not have this part", v->name, s->rank);
   if (!box_elements(part)) return;
+  ShardBoxes held = state_boxes(s, variable, copy);
+  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", find_variable(s, variable, copy)->name, s->rank);
+  shard_strides(&held.shard, stride);
   while (outer > 0 && stride[outer - 1] == run) run *= part->local[--outer];
   for (;;) {
     int64_t at = 0;
-    for (int d = 0; d < part->rank; d++) at += (part->offset[d] - held.offset[d] + index[d]) * stride[d];
+    for (int d = 0; d < part->rank; d++) at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
     char *memory = s->memory + offset + at * size;
     char *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
     FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size), (void)memcpy(to, from, (size_t)(run * size)));
@@ -138,12 +119,14 @@ void state_init(State *s, uint64_t seed, unsigned kinds) {
   double *memory = xcalloc(AT_ONCE, sizeof *memory);
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    BoxPieces pieces = {.most = AT_ONCE};
-    if (!(kinds >> v->kind & 1) || v->init.kind == INIT_ZERO || !state_box(s, i, -1, &pieces.whole)) continue;
+    if (!(kinds >> v->kind & 1) || v->init.kind == INIT_ZERO) continue;
     PhiloxKey key = philox_key(seed, 0, philox_name(v->name));
-    while (box_next_piece(&pieces)) {
-      init_piece(v, key, &pieces.piece, memory);
-      state_write(s, i, -1, &pieces.piece, memory);
+    for (ShardBoxes b = state_boxes(s, i, -1); shard_next(&b);) {
+      BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};
+      while (box_next_piece(&pieces)) {
+        init_piece(v, key, &pieces.piece, memory);
+        state_write(s, i, -1, &pieces.piece, memory);
+      }
     }
   }
   free(memory);

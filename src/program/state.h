@@ -4,7 +4,7 @@
 // Addresses in it are the executor's, its kernels' and its observers'. Everyone else reads and writes parts of Variables, as boxes:
 // state_read and state_write.
 #pragma once
-#include "base/box.h"
+#include "dist/shard.h"
 #include "program/program.h"
 
 typedef struct State {
@@ -26,10 +26,9 @@ int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 
-// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: 1 and the box in the Variable's global indices, padding
-// apart (it may be empty); 0 when it does not live here.
-int state_box(const State *s, int variable, int copy, Box *box);
-// Copies the elements of `part`, which lies inside that box, to or from the host's memory: row-major, in the dtype of the Variable
+// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: for (ShardBoxes b = state_boxes(…); shard_next(&b);).
+ShardBoxes state_boxes(const State *s, int variable, int copy);
+// Copies the elements of `part`, which lies inside one of these boxes, to or from the host's memory: row-major, in the dtype of the Variable
 // or Copy. For what is large take one piece after the other (box_next_piece). Not while a Program runs.
 void state_read(const State *s, int variable, int copy, const Box *part, void *out);
 void state_write(State *s, int variable, int copy, const Box *part, const void *in);

@@ -10,9 +10,9 @@ static void add(TrafficList *list, uint32_t axes, double elements, Dtype dtype) 
   list->data[i].bytes += elements * (double)dtype_size(dtype);
 }
 
-static double local_elements(const Tensor *t) {
+static double local_elements(const Graph *g, const Tensor *t) {
   double n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= (double)t->local[d];
+  for (int d = 0; d < t->shape.rank; d++) n *= (double)tensor_local(g, t)[d];
   return n;
 }
 
@@ -30,10 +30,10 @@ static void add_node(const Program *p, const Node *n, TrafficList *list) {
   double ranks = group_size(p, n);
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
-    double elements = op_def(n->op)->gathers    ? ranks * local_elements(in)
-                      : op_def(n->op)->scatters ? ranks * local_elements(out)
-                      : op_def(n->op)->rooted   ? local_elements(in) // on the average of the ranks
-                                                : 2 * local_elements(in);
+    double elements = op_def(n->op)->gathers    ? ranks * local_elements(p->graph, in)
+                      : op_def(n->op)->scatters ? ranks * local_elements(p->graph, out)
+                      : op_def(n->op)->rooted   ? local_elements(p->graph, in) // on the average of the ranks
+                                                : 2 * local_elements(p->graph, in);
     add(list, attr->axes, elements * (ranks - 1) / ranks, in->dtype);
   }
 }
@@ -50,6 +50,6 @@ void program_traffic(const Program *p, TrafficList *list) {
     if (a->kind == ACTION_END) add_body(p, &p->end, list);
     if (action_runs_body(a)) add_body(p, &p->micro[a->stage][action_phase(a)], list);
     const Tensor *t = a->kind == ACTION_SEND ? graph_tensor(p->graph, a->tensor) : NULL;
-    if (t) add(list, 1u << mesh_pipeline(&p->mesh), local_elements(t), t->dtype);
+    if (t) add(list, 1u << mesh_pipeline(&p->mesh), local_elements(p->graph, t), t->dtype);
   }
 }

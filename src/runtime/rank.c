@@ -189,13 +189,14 @@ static double sum_of_squares(const Rank *r, int variable) {
   enum { AT_ONCE = 1 << 12 };
   double piece[AT_ONCE], sum = 0; // room for elements of any dtype
   Dtype dtype = state_dtype(r->state, variable, -1);
-  BoxPieces pieces = {.most = AT_ONCE};
-  if (!state_box(r->state, variable, -1, &pieces.whole)) return 0;
-  while (box_next_piece(&pieces)) {
-    state_read(r->state, variable, -1, &pieces.piece, piece);
-    for (int64_t i = 0, n = box_elements(&pieces.piece); i < n; i++) {
-      double x = dtype_load(piece, dtype, i);
-      sum += x * x;
+  for (ShardBoxes b = state_boxes(r->state, variable, -1); shard_next(&b);) {
+    BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};
+    while (box_next_piece(&pieces)) {
+      state_read(r->state, variable, -1, &pieces.piece, piece);
+      for (int64_t i = 0, n = box_elements(&pieces.piece); i < n; i++) {
+        double x = dtype_load(piece, dtype, i);
+        sum += x * x;
+      }
     }
   }
   return sum;
@@ -204,8 +205,7 @@ static double sum_of_squares(const Rank *r, int variable) {
 // A scalar in fp64, 0 where it does not live here.
 static double scalar_or_0(const Rank *r, int variable) {
   double x = 0;
-  Box box;
-  if (state_box(r->state, variable, -1, &box)) state_read(r->state, variable, -1, &box, &x);
+  for (ShardBoxes b = state_boxes(r->state, variable, -1); shard_next(&b);) state_read(r->state, variable, -1, &b.box, &x);
   return x;
 }
 

@@ -292,16 +292,19 @@ static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, i
   for (int i = 0; i < t->mesh.ranks; i++) {
     const Rank *r = session_rank(t->session, i);
     if (!r) continue;
-    CheckpointTensor box;
-    if (state_tensor(r->state, p->id, &box)) copy_boxes(&box, 1, p, whole, write);
+    CheckpointTensor *boxes;
+    int n = state_tensor(r->state, p->id, &boxes);
+    copy_boxes(boxes, n, p, whole, write);
+    free(boxes);
   }
 }
 
 static int gather_whole(PlaitTraining *t, const Variable *p, void *whole, size_t size, Error *error) {
-  CheckpointTensor box;
+  CheckpointTensor *boxes;
   Gathered all = {0};
-  int n = state_tensor(own_rank(t)->state, p->id, &box);
-  int code = gather_boxes(t->comm, &box, n, &all, error);
+  int n = state_tensor(own_rank(t)->state, p->id, &boxes);
+  int code = gather_boxes(t->comm, boxes, n, &all, error);
+  free(boxes);
   if (!code && plait_comm_rank(t->comm) == 0) copy_boxes(all.boxes, all.count, p, whole, 0);
   gather_free(&all);
   if (!code && plait_broadcast(t->comm, &(PlaitBuffer){whole, whole, size}, 1, PLAIT_UINT8, 0, NULL, NULL))

@@ -333,7 +333,7 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must hold keys, as in %s: {key: value}, not %s",
                      place(loader, value), path, path, shown(loader, value));
   for (int i = 0; i < value->count; i++) {
-    const char *child = arena_format(&loader->arena, "%s.%s", path, value->keys[i]->text);
+    const char *child = arena_join(&loader->arena, path, value->keys[i]->text);
     int code = apply(loader, child, value->keys[i], value->items[i]);
     if (code < 0) return code;
   }

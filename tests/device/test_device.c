@@ -113,7 +113,7 @@ static void check_address(const Binding *b, int tensor) {
   for (int m = 0; m < p->schedule->microbatches; m++) {
     const char *at = binding_address(b, tensor, m);
     if (p->place[tensor].area == AREA_INPUT) continue;
-    assert_true(at >= b->state->memory && at + tensor_local_elements(t) * (int64_t)dtype_size(t->dtype) <= b->state->memory + b->state->bytes);
+    assert_true(at >= b->state->memory && at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <= b->state->memory + b->state->bytes);
     assert_int_equal((uintptr_t)at % (uintptr_t)p->device->space.alignment, 0);
   }
 }
@@ -311,10 +311,10 @@ static void parts_are_read_and_written(void **state) {
     SUCCEED(state_create(job_program(job, 0), far, job->work_bytes[0], rank, &s, &error));
     for (int v = 0; v < g->variable.count; v++) {
       const Variable *x = &g->variable.data[v];
-      Box held;
-      if (!state_box(s, v, -1, &held) || x->dtype != DTYPE_F32 || held.rank != 2 || held.local[0] < 2 || held.local[1] < 4) continue;
-      check_parts(s, v, &held, x->local[1]);
-      padded += held.local[0] < x->local[0] || held.local[1] < x->local[1];
+      ShardBoxes b = state_boxes(s, v, -1);
+      if (!shard_next(&b) || x->dtype != DTYPE_F32 || b.box.rank != 2 || b.box.local[0] < 2 || b.box.local[1] < 4) continue;
+      check_parts(s, v, &b.box, x->local[1]);
+      padded += b.box.local[0] < x->local[0] || b.box.local[1] < x->local[1];
     }
     state_destroy(s);
   }

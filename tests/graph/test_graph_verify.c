@@ -75,6 +75,58 @@ BREAKS(overwritten, "an input is overwritten before it is read", {
   op_accumulate(s.g, "again", graph_tensor(s.g, s.sum)->producer >= 0 ? maker(&s, s.sum)->input[0] : -1, maker(&s, s.sum)->input[1]);
 })
 
+// Against the ops' shape rules.
+BREAKS(output_of_other_shape, "not of the shape that its op's rule gives", graph_tensor(s.g, s.y)->shape.size[2]++)
+BREAKS(output_of_other_rank, "not of the shape that its op's rule gives", graph_tensor(s.g, s.z)->shape.rank--)
+BREAKS(output_of_other_dtype, "not of the dtype that its op's rule gives", graph_tensor(s.g, s.z)->dtype = DTYPE_F64)
+BREAKS(outputs_too_few, "not as many", maker(&s, s.z)->noutput = 0)
+
+// What the graph's form says is known.
+static const Placement *somewhere(Small *s) { return (const Placement *)(const void *)s->g; } // it is not looked into
+
+static void form_of(Small *s, GraphForm form) {
+  Graph *g = s->g;
+  g->form = form;
+  for (int i = 0; i < g->variable.count; i++) g->variable.data[i].storage = somewhere(s);
+  for (int i = 0; i < g->variable.count && form == GRAPH_LOCAL; i++) g->variable.data[i].allocated = 1000;
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    t->placement = somewhere(s);
+    if (form != GRAPH_LOCAL) continue;
+    memcpy(t->local, t->shape.size, sizeof t->local);
+    t->allocated = shape_elements(&t->shape);
+  }
+  for (int i = 0; i < g->node.count && form == GRAPH_PLACED; i++) {
+    Node *n = &g->node.data[i];
+    n->want = arena_array(&g->arena, const Placement *, n->ninput);
+    n->give = arena_array(&g->arena, const Placement *, n->noutput);
+    for (int k = 0; k < n->ninput; k++) n->want[k] = somewhere(s);
+    for (int k = 0; k < n->noutput; k++) n->give[k] = somewhere(s);
+  }
+}
+
+static void whole_forms_pass(void **state) {
+  static const GraphForm forms[] = {GRAPH_GLOBAL, GRAPH_PLACED, GRAPH_LOCAL};
+  for (int i = 0; i < 3; i++) {
+    Small s = small_graph();
+    form_of(&s, forms[i]);
+    expect(s.g, NULL);
+    graph_destroy(s.g);
+  }
+}
+
+BREAKS(local_too_early, "a local shape too early", graph_tensor(s.g, s.y)->allocated = 30)
+BREAKS(not_placed, "has no placement", { form_of(&s, GRAPH_PLACED); graph_tensor(s.g, s.y)->placement = NULL; })
+BREAKS(not_wished, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give = NULL; })
+BREAKS(wish_missing, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want[1] = NULL; })
+BREAKS(not_stored, "total has no storage", { form_of(&s, GRAPH_PLACED); s.g->variable.data[s.scalar].storage = NULL; })
+BREAKS(wish_left, "still has wishes", { form_of(&s, GRAPH_PLACED); Node n = *maker(&s, s.y); form_of(&s, GRAPH_LOCAL); maker(&s, s.y)->want = n.want; })
+BREAKS(buffer_too_small, "does not hold its local shape", { form_of(&s, GRAPH_LOCAL); graph_tensor(s.g, s.y)->allocated--; })
+BREAKS(storage_too_small, "storage of Variable w does not hold", {
+  form_of(&s, GRAPH_LOCAL);
+  s.g->variable.data[s.w].local[0] = s.g->variable.data[s.w].local[1] = 40;
+})
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_graphs_pass), cmocka_unit_test(node_id),          cmocka_unit_test(input_missing),
@@ -83,6 +135,11 @@ int main(void) {
       cmocka_unit_test(output_missing),    cmocka_unit_test(output_of_another), cmocka_unit_test(output_twice),
       cmocka_unit_test(variable_missing),  cmocka_unit_test(variable_of_other_size), cmocka_unit_test(variable_of_other_dtype),
       cmocka_unit_test(copy_missing),      cmocka_unit_test(overwritten),
+      cmocka_unit_test(output_of_other_shape), cmocka_unit_test(output_of_other_rank), cmocka_unit_test(output_of_other_dtype),
+      cmocka_unit_test(outputs_too_few),   cmocka_unit_test(whole_forms_pass), cmocka_unit_test(local_too_early),
+      cmocka_unit_test(not_placed),        cmocka_unit_test(not_wished),       cmocka_unit_test(wish_missing),
+      cmocka_unit_test(not_stored),        cmocka_unit_test(wish_left),        cmocka_unit_test(buffer_too_small),
+      cmocka_unit_test(storage_too_small),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

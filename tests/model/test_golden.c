@@ -233,11 +233,11 @@ static int read_variable(void *context, const char *name, int64_t elements, floa
   assert_true(id >= 0);
   const Variable *v = &s->program->graph->variable.data[id];
   assert_int_equal(shape_elements(&v->shape), elements);
-  Box box;
+  ShardBoxes b = state_boxes(s, id, -1);
   double *values = xcalloc((size_t)elements, sizeof *values); // of any dtype
-  assert_true(state_box(s, id, -1, &box));
-  assert_int_equal(box_elements(&box), elements);
-  state_read(s, id, -1, &box, values);
+  assert_true(shard_next(&b));
+  assert_int_equal(box_elements(&b.box), elements);
+  state_read(s, id, -1, &b.box, values);
   for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(values, v->dtype, i);
   free(values);
   return PLAIT_OK;

@@ -191,10 +191,10 @@ static int read_gradient(void *context, const char *name, int64_t elements, floa
   const State *s = context;
   const Graph *g = s->program->graph;
   int id = graph_find_of(g, OF_DUMP, graph_find_variable(g, name));
-  Box box;
-  assert_true(state_box(s, id, -1, &box));
-  assert_int_equal(box_elements(&box), elements);
-  state_read(s, id, -1, &box, out);
+  ShardBoxes b = state_boxes(s, id, -1);
+  assert_true(shard_next(&b));
+  assert_int_equal(box_elements(&b.box), elements);
+  state_read(s, id, -1, &b.box, out);
   return PLAIT_OK;
 }
 

@@ -84,8 +84,9 @@ static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
 static void poison(const Rank *r, void **saved) {
   const Graph *g = r->state->program->graph;
   for (int i = 0; i < g->variable.count; i++) {
-    Box box;
-    if (g->variable.data[i].kind != VARIABLE_PARAMETER || !state_box(r->state, i, -1, &box)) continue; // another rank owns it
+    ShardBoxes b = state_boxes(r->state, i, -1);
+    if (g->variable.data[i].kind != VARIABLE_PARAMETER || !shard_next(&b)) continue; // another rank owns it
+    Box box = b.box;
     size_t n = (size_t)box_elements(&box);
     if (*saved) {
       state_write(r->state, i, -1, &box, *saved);

@@ -144,8 +144,9 @@ static void flip(Rank *r, int step, void *context) {
   const Flip *f = context;
   if (r->rank != f->rank || step != 2) return;
   int v = graph_find_variable(r->state->program->graph, f->variable);
-  Box box;
-  assert_true(state_box(r->state, v, f->copy, &box));
+  ShardBoxes b = state_boxes(r->state, v, f->copy);
+  assert_true(shard_next(&b));
+  Box box = b.box;
   unsigned char *data = xcalloc((size_t)box_elements(&box), sizeof(double));
   state_read(r->state, v, f->copy, &box, data);
   data[8 * 3 + 5] ^= 1; // fp64: a bit of the fourth element that rounding does not swallow

@@ -233,9 +233,9 @@ int64_t dropout_first_feature(const Operand *x) {
   int64_t stride = 1;
   for (int i = x->rank - 1; i > 2; i--) {
     const IndexMap *m = &x->map[i];
-    if (m->runs > 1 || m->run[0].global || m->global != x->size[i]) return -1;
+    if (!index_is_range(m) || index_map(m, 0) || m->global != x->size[i]) return -1;
     stride *= m->global;
   }
   if (x->rank < 3) return 0;
-  return x->map[2].runs > 1 ? -1 : x->map[2].run[0].global * stride;
+  return index_is_range(&x->map[2]) ? index_map(&x->map[2], 0) * stride : -1;
 }
