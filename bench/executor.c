@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
   if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error) || model_config_load(&config, recipe.model.config, &error)) return fail(&error);
   if (setup_job(&recipe, &config, &job, &error)) return fail(&error);
   if (job->options.parallel.mesh.ranks != 1) return fprintf(stderr, "executor: the recipe has %d ranks; allowed: 1\n", job->options.parallel.mesh.ranks), 2;
-  int64_t tokens = (int64_t)recipe.batch.global * recipe.data.seq_len, stride = tokens / job->train.microbatches * (int64_t)sizeof(int32_t);
+  int64_t tokens = (int64_t)recipe.batch.global * recipe.data.seq_len, stride = tokens / job->train.shares.microbatches * (int64_t)sizeof(int32_t);
   int32_t *zeroes = xcalloc((size_t)tokens, sizeof *zeroes);
   double rate = 1e-3;
   StepInputs inputs = {.known = {[INPUT_TOKENS] = {zeroes, stride}, [INPUT_TARGETS] = {zeroes, stride}, [INPUT_POSITIONS] = {zeroes, stride},

@@ -37,44 +37,30 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int64_t rank_samples(const LoaderConfig *c) { return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1); }
+
 static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
-  CHECK(first_step >= 0 && c->data_ranks >= 1 && c->data_rank >= 0 && c->data_rank < c->data_ranks);
+  CHECK(first_step >= 0 && c->shares && c->data_rank >= 0 && c->data_rank < c->shares->ranks);
   if (c->seq_len < 1) return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, it must be at least 1", c->seq_len);
   if (c->prefetch_steps < 1)
     return error_set(error, PLAIT_BAD_INPUT, "the loader's prefetch is %d steps, it must be at least 1",
                      c->prefetch_steps);
-  if (c->micro_batch_global < 1 || c->micro_batch_global % c->data_ranks)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "a microbatch has %lld samples over all ranks, it must be a positive multiple of "
-                     "the %d data ranks",
-                     (long long)c->micro_batch_global, c->data_ranks);
-  if (c->global_batch < 1 || c->global_batch % c->micro_batch_global)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "batch.global is %lld, it must be a positive multiple of the %lld samples of a "
-                     "microbatch (batch.micro × data ranks)",
-                     (long long)c->global_batch, (long long)c->micro_batch_global);
-  if (c->global_batch / c->data_ranks > INT_MAX / c->seq_len)
+  if (rank_samples(c) > INT_MAX / c->seq_len)
     return error_set(error, PLAIT_BAD_INPUT,
                      "batch.global %lld is too large: a rank's share of a step exceeds %d tokens",
-                     (long long)c->global_batch, INT_MAX);
+                     (long long)c->shares->global, INT_MAX);
   return PLAIT_OK;
-}
-
-// Position in the global batch of this rank's sample s: microbatch s / b, place s % b.
-static int64_t global_position(const LoaderConfig *c, int64_t s) {
-  int64_t b = c->micro_batch_global / c->data_ranks;
-  return s / b * c->micro_batch_global + FAULT(data_ranks_read_the_same, c->data_rank, 0) * b + s % b;
 }
 
 // Fills one step; PLAIT_OK, 1 when the evaluation has no such step, or an error. All ranks agree on the 1.
 static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
   const LoaderConfig *c = &loader->config;
-  if (step > (INT64_MAX - c->global_batch) / c->global_batch || step * c->global_batch >= loader->sampler.total)
-    return 1;
+  int64_t global = c->shares->global;
+  if (step > (INT64_MAX - global) / global || step * global >= loader->sampler.total) return 1;
   batch->step = step;
   for (int s = 0; s < batch->samples; s++) {
     int64_t at = (int64_t)s * c->seq_len;
-    int code = sampler_read(&loader->sampler, step * c->global_batch + batch->sample[s], batch->tokens + at,
+    int code = sampler_read(&loader->sampler, step * global + batch->sample[s], batch->tokens + at,
                             batch->targets + at, batch->positions + at, batch->documents + at, error);
     if (code < 0) return code;
   }
@@ -115,10 +101,11 @@ static void *run(void *argument) {
 
 static void allocate_slots(Loader *loader) {
   const LoaderConfig *c = &loader->config;
-  int samples = (int)(c->global_batch / c->data_ranks);
-  size_t bytes = (size_t)samples * (size_t)c->seq_len * sizeof(int32_t);
-  loader->sample = xcalloc((size_t)samples, sizeof *loader->sample);
-  for (int s = 0; s < samples; s++) loader->sample[s] = global_position(c, s);
+  int samples = (int)rank_samples(c), n = 0, rank = FAULT(data_ranks_read_the_same, c->data_rank, 0);
+  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)c->seq_len * sizeof(int32_t); // a rank without any has memory all the same
+  loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
+  for (int m = 0; m < c->shares->microbatches; m++)
+    for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++) loader->sample[n++] = shares_first(c->shares, m, rank) + j;
   loader->slot_count = c->prefetch_steps + 1;
   loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
   for (int i = 0; i < loader->slot_count; i++) {
@@ -246,7 +233,7 @@ LoaderStats loader_stats(Loader *loader) {
 }
 
 size_t loader_bytes(const LoaderConfig *c) {
-  size_t samples = (size_t)(c->global_batch / c->data_ranks), slots = (size_t)c->prefetch_steps + 1;
+  size_t samples = (size_t)rank_samples(c) + !rank_samples(c), slots = (size_t)c->prefetch_steps + 1;
   return slots * (4 * samples * (size_t)c->seq_len * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
          ((size_t)c->seq_len + 1) * sizeof(int32_t);
 }

@@ -1,12 +1,12 @@
 // The prefetching loader: a thread that fills whole steps of one data rank into a bounded queue, ahead of training.
 //
-// Step t consists of samples t·global_batch … (t+1)·global_batch - 1 of the sampler. Of these, microbatch m of data
-// rank r of D, with b = micro_batch_global / D, holds positions m·(b·D) + r·b + j of the global batch, j < b. So what a
-// step trains on depends on (seed, step) alone: resuming is starting at first_step, and every layout sees the same
-// global batch. A batch holds the rank's whole step, so its target tokens can be counted before the first microbatch
+// Step t consists of samples t·G … (t+1)·G - 1 of the sampler, G being the sequences of a step; the Shares say which of these positions a
+// data rank has in which microbatch. So what a step trains on depends on (seed, step) alone: resuming is starting at first_step, and every
+// layout sees the same global batch. A batch holds the rank's whole step, so its target tokens can be counted before the first microbatch
 // runs.
 #pragma once
 #include "base/error.h"
+#include "base/shares.h"
 #include "data/sampler.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -19,16 +19,15 @@ typedef struct LoaderConfig {
   int vocab_size; // an id at or above it is an error of loader_next; 0: not checked
   int evaluation; // in order, no shuffle, no weights, one pass, then loader_next returns 1
   uint64_t seed;
-  int64_t global_batch;       // samples a step
-  int64_t micro_batch_global; // samples a microbatch over all data ranks; divides global_batch, data_ranks divides it
-  int data_rank, data_ranks;
+  const Shares *shares; // of a step; borrowed for as long as the loader is open
+  int data_rank;
   int prefetch_steps; // steps kept ready beside the one in use, >= 1
 } LoaderConfig;
 
-// One step's share of this rank, microbatch after microbatch. Owned by the loader, valid until loader_release.
+// One step's share of this rank, its rows of one microbatch after those of the other. Owned by the loader, valid until loader_release.
 typedef struct Batch {
   int64_t step;
-  int samples;                                       // global_batch / data_ranks
+  int samples;                                       // may be 0
   int32_t *tokens, *targets, *positions, *documents; // (samples, seq_len), as in sampler_read
   int64_t *sample;                                   // (samples) position in the global batch
 } Batch;

@@ -64,8 +64,8 @@ static void fill_window(Generator *g) {
 
 static int draw(Rank *r, void *generator, Error *error) {
   Generator *g = generator;
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0}, [INPUT_POSITIONS] = {g->positions, 0}, [INPUT_DOCUMENTS] = {g->documents, 0},
-                                 [INPUT_INDEX] = {g->index, 0}}};
+  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0, 0}, [INPUT_POSITIONS] = {g->positions, 0, 0}, [INPUT_DOCUMENTS] = {g->documents, 0, 0},
+                                 [INPUT_INDEX] = {g->index, 0, 0}}};
   int32_t id = -1;
   int code = rank_generate(r, &inputs, error);
   if (!code) code = inference_logits(r, g->logits, error);

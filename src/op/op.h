@@ -29,10 +29,11 @@ static inline int64_t index_local(const IndexMap *m, int64_t i) {
 }
 // One run: local index i is global index index_map(m, 0) + i.
 static inline int index_is_range(const IndexMap *m) { return m->runs == 1; }
-// The map of a dim that is not sharded.
-static inline IndexMap index_whole(int64_t n) {
-  return (IndexMap){.local = n, .valid = n, .global = n, .runs = 1, .run = {{0, 0}}};
+// The map of n indices from `first` on, all of them valid; and of a dim that is not sharded.
+static inline IndexMap index_range(int64_t first, int64_t n, int64_t global) {
+  return (IndexMap){.local = n, .valid = n, .global = global, .runs = 1, .run = {{0, first}}};
 }
+static inline IndexMap index_whole(int64_t n) { return index_range(0, n, n); }
 
 // What changes between calls; kernels read it, nothing of it is baked into a Program.
 typedef struct CallParameters {

@@ -1,5 +1,6 @@
 // Runs the passes in order, verifying between them.
 #include "pass/compile.h"
+#include "base/shares.h"
 #include <string.h>
 
 static const struct { const char *name; int (*run)(Graph **, const CompileOptions *, Error *); GraphForm takes, leaves; } passes[] = {
@@ -13,6 +14,15 @@ const char *const *compile_passes(void) {
 #include "pass/passes.def"
       NULL};
   return names;
+}
+
+void compile_set_batch(CompileOptions *o, int64_t samples, int64_t micro) {
+  Shares shares = shares_create(samples, parallel_data_ranks(&o->parallel), micro);
+  o->step_samples = samples;
+  o->micro = micro;
+  o->micro_samples = shares.bound * shares.ranks;
+  o->microbatches = shares.microbatches;
+  shares_free(&shares);
 }
 
 int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, Error *error) {

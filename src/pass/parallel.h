@@ -60,7 +60,7 @@ typedef struct Workload {
   int64_t layers;
   int64_t size[DIM_COUNT]; // of the model's weights by dim; 0: none of them has it
   int64_t samples;         // sequences of a step
-  int64_t micro;           // sequences of a microbatch for each rank of "dp"
+  int64_t micro;           // the most sequences of a microbatch that a data rank has
   int64_t seq;
   int update_in_backward;  // gradients are applied as soon as they are made: what stands in the way of it is below
   double clip;             // global gradient norm; 0: none

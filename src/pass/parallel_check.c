@@ -1,6 +1,7 @@
 // The judge of parallel configurations. Rules stand in the order in which a user should hear of them: a later one may take for granted
 // what an earlier one has checked.
 #include "pass/parallel.h"
+#include "base/shares.h"
 #include <stdarg.h>
 #include <string.h>
 
@@ -47,7 +48,9 @@ static int axis_size(const ParallelOptions *o, const char *name) {
   return a < 0 ? 1 : o->mesh.axis[a].size;
 }
 
-static int microbatches(const Question *q) { return (int)(q->w->samples / (q->w->micro * q->dp)); }
+static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOUT_ROW_BATCH); }
+
+static int microbatches(const Question *q) { return shares_microbatches(q->w->samples, data_ranks(q), q->w->micro); }
 
 // ---- storage -----------------------------------------------------------------------------------------------------------
 
@@ -80,14 +83,6 @@ static int check_zero(const Question *q) {
 
 // ---- the batch ---------------------------------------------------------------------------------------------------------
 
-static int check_batch(const Question *q) {
-  int64_t unit = q->w->micro * q->dp, samples = q->w->samples;
-  char text[64];
-  if (samples % unit == 0) return PLAIT_OK;
-  return refuse(q, "batch.global", "batch.global is %lld, but must be a multiple of batch.micro × mesh.dp = %lld × %d = %lld; the nearest is %s", (long long)samples,
-                (long long)q->w->micro, q->dp, (long long)unit, nearest_multiple(q, samples, unit, text));
-}
-
 static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
   const LayoutWords *words = &q->o->layout.row[row];
   size_t n = (size_t)snprintf(text, 64, "[");
@@ -99,19 +94,12 @@ static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
-  int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_BATCH), samples = q->w->micro * q->dp, micro = q->w->micro;
+  int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
     if (mesh_axis(&q->o->mesh, batch->axis[i]) < mesh_axis(&q->o->mesh, batch->axis[i - 1]))
       return refuse(q, "layout.batch", "layout.batch is %s, but ranks read their samples in the order of the mesh: dp, cp, tp", list);
-  if (samples % ranks) {
-    while (micro * q->dp % ranks) micro++;
-    q->problem->also = "batch.micro";
-    return refuse(q, "layout.batch", "layout.batch is %s, %lld ranks, which must divide the batch.micro · mesh.dp = %lld samples of a microbatch; the nearest batch.micro is %lld",
-                  list, (long long)ranks, (long long)samples, (long long)micro);
-  }
-  ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   if (q->w->seq % ranks == 0) return PLAIT_OK;
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len", "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the nearest data.seq_len is %s",
@@ -158,8 +146,9 @@ static int check_schedule(const Question *q) {
   }
   if (s->microbatches_multiple_of_ranks && m % pp) {
     char text[64];
+    int64_t rows = q->w->micro * data_ranks(q), below = m / pp * pp * rows, above = (int64_t)(m / pp + 1) * pp * rows - rows + 1;
     return refuse(q, "batch.global", "batch.global %lld makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); the nearest batch.global is %s",
-                  (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest_multiple(q, q->w->samples, pp * q->w->micro * q->dp, text));
+                  (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text));
   }
   return PLAIT_OK;
 }
@@ -210,7 +199,7 @@ static int check_update(const Question *q) {
   int m = microbatches(q);
   char first[128], micro[32];
   snprintf(first, sizeof first, "the gradients of %d microbatches are accumulated, so that none is complete in backward", m);
-  snprintf(micro, sizeof micro, "batch.micro %lld", (long long)(w->samples / q->dp));
+  snprintf(micro, sizeof micro, "batch.micro %lld", (long long)((w->samples + data_ranks(q) - 1) / data_ranks(q)));
   char norm[128];
   snprintf(norm, sizeof norm, "optimizer.clip is %.15g, and the global norm is known only after backward", w->clip);
   const struct { int bad; const char *why, *take; } obstacles[] = {
@@ -317,7 +306,7 @@ static int check_weights(const Question *q) {
 }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  static int (*const rules[])(const Question *) = {check_shard_group, check_batch, check_data, check_meeting, check_stages, check_schedule, check_cut, check_update, check_zero, check_weights};
+  static int (*const rules[])(const Question *) = {check_shard_group, check_data, check_meeting, check_stages, check_schedule, check_cut, check_update, check_zero, check_weights};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

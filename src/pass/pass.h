@@ -5,7 +5,7 @@
 
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
-  int64_t samples, seq;  // of the global batch: shape of the input "step_targets"
+  int64_t samples, seq;  // of all microbatches: shape of the input "step_targets", of which ranks have as many rows as their shares say
   double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
   Op optimizer;          // one of op/optimizers.def; no other is taken
   double beta1, beta2, epsilon, decay, momentum, clip;
@@ -22,8 +22,11 @@ typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL
 typedef struct CompileOptions {
   int mode;              // ModelMode
   const Device *device;  // passes read its description only
-  int64_t micro_samples; // sequences of a microbatch over all data ranks
+  // By compile_set_batch:
   int64_t step_samples;  // sequences of a step (global batch)
+  int64_t micro;         // the most of a microbatch that a data rank has
+  int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's shares say (base/shares.h)
+  int microbatches;      // of a step
   int64_t seq;
   Dtype precision;
   int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters

@@ -17,6 +17,13 @@ static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
   return PLAIT_OK;
 }
 
+static const char *input_address(const Binding *b, int input, int microbatch) {
+  const StepInput *in = &b->input[input];
+  Rows rows = b->input_rows[input];
+  int64_t offset = in->row && rows.count ? shares_rows_before(b->program->shares, microbatch, rows.first, rows.count) * in->row : microbatch * in->stride;
+  return (const char *)in->base + offset;
+}
+
 // The copies have a queue of their own; kernels come after them.
 static void copy_inputs(Binding *b) {
   const Program *p = b->program;
@@ -24,9 +31,13 @@ static void copy_inputs(Binding *b) {
     int microbatches;
     int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
     char *to = b->state->work + program_input_offset(p) + p->input_offset[i];
-    const char *from = b->input[i].base;
-    for (int m = 0; m < microbatches && from; m++) device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, from + m * b->input[i].stride, bytes);
-    b->input[i] = (StepInput){from ? to : NULL, stride};
+    StepInput from = b->input[i];
+    int in_micro = p->graph->input.data[i].region == REGION_MICRO;
+    for (int m = 0; m < microbatches && from.base; m++) {
+      int64_t there = from.row ? rows_valid(p, b->input_rows[i], in_micro ? m : -1) * from.row : bytes;
+      device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, input_address(b, i, m), there);
+    }
+    b->input[i] = (StepInput){from.base ? to : NULL, stride, 0};
   }
   UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
 }
@@ -46,7 +57,7 @@ char *binding_address(const Binding *b, int tensor, int microbatch) {
     int v = b->variable[t->variable];
     return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
   }
-  case AREA_INPUT: return (char *)(uintptr_t)b->input[t->input].base + microbatch * b->input[t->input].stride;
+  case AREA_INPUT: return (char *)(uintptr_t)input_address(b, t->input, microbatch);
   case AREA_SLOT:
   case AREA_STAGING: {
     const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
@@ -146,18 +157,20 @@ static void bind_pieces(Binding *binding, Bound *b) {
       int64_t blocks = same ? 1 : extent(g, shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
       int64_t elements = same ? extent(g, in, 0, rank) : extent(g, shard, dim, rank);
       int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
+      b->gathers_rows |= !same && !dim && in->shape.dim[0] == DIM_BATCH;
       CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
             (long long)(blocks * shards * elements));
       for (int64_t i = 0; i < blocks; i++, count++) {
         if (!pass) continue;
         int64_t wide = i * shards * elements * size, narrow = i * elements * size;
-        b->piece[count] = (Piece){d->scatters ? wide : narrow, d->gathers ? wide : narrow, elements, k, k};
+        b->piece[count] = (Piece){d->scatters ? wide : narrow, d->gathers ? wide : narrow, elements, k, k, i, blocks};
       }
     }
     if (pass) continue;
     b->pieces = count;
     b->piece = arena_array(&binding->arena, Piece, count);
-    b->buffer = arena_array(&binding->arena, PlaitBuffer, count);
+    int ranks = b->gathers_rows ? mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes) : 1; // one after the other where rows are uneven
+    b->buffer = arena_array(&binding->arena, PlaitBuffer, count * ranks);
   }
 }
 
@@ -187,6 +200,20 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
   return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
 }
 
+// What BEGIN reads of the batch is the same in every step.
+static void bind_rows(Binding *binding, Bound *b) {
+  const Program *p = binding->program;
+  int any = 0;
+  b->rows = arena_array(&binding->arena, Rows, b->ninput + b->node->noutput + 1);
+  for (int k = 0; k < b->ninput + b->node->noutput; k++) {
+    int tensor = k < b->ninput ? b->tensor[k] : b->node->output[k - b->ninput];
+    if (tensor >= 0) b->rows[k] = rows_of(p, graph_tensor(p->graph, tensor), binding->state->rank);
+    if (b->rows[k].count && b->node->region != REGION_MICRO) rows_set(p, b->rows[k], -1, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+    any |= b->rows[k].count;
+  }
+  if (!any || b->node->region != REGION_MICRO) b->rows = NULL;
+}
+
 static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Placement *owner = node_owner(p->graph, n);
@@ -202,6 +229,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
     tensor[b->ninput++] = n->input[k];
   }
   b->tensor = tensor;
+  if (!p->shares->even) bind_rows(binding, b);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
@@ -238,6 +266,8 @@ static int bind_variables(Binding *b, Error *error) {
 int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .queue = queue};
   b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
+  b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
+  for (int i = 0; i < p->graph->input.count; i++) b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
   int code = bind_variables(b, error);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
   if (!code) code = bind_body(b, &p->begin, &b->begin, error);

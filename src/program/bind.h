@@ -1,9 +1,11 @@
 // A Program bound to a rank: operands, IndexMaps, kernels, communicators. Made once, before the first step.
 #pragma once
 #include "plait/comm.h"
+#include "program/rows.h"
 #include "program/state.h"
 
-typedef struct Piece { int64_t send, recv, count; int input, output; } Piece; // byte offsets into operands; count in elements
+// Of a collective: byte offsets into operands, and elements. Of a tensor it is number `block` of `blocks`.
+typedef struct Piece { int64_t send, recv, count; int input, output; int64_t block, blocks; } Piece;
 
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
@@ -14,11 +16,13 @@ typedef struct Bound {
   KernelCall call;        // of the kernel; its operands are these:
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
+  Rows *rows;             // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   Operand *input, *output;
   PlaitComm *comm;        // collectives
+  int gathers_rows;       // its dim is the batch
   int pieces;
   Piece *piece;
-  PlaitBuffer *buffer;    // (pieces) scratch for the call
+  PlaitBuffer *buffer;    // (pieces, or with gathers_rows pieces · ranks) scratch for the call, which a stream reads until it is done
   int until;              // of a collective in flight: see Instruction.wait
   int due, next_due;      // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
   int started;            // in flight since `issued`, by a REDUCE or in its body; `done` is waited for
@@ -32,8 +36,9 @@ typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more tha
 typedef struct Group { uint32_t axes; StageSet coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it, or has no world
 typedef Vec(Group) GroupList;
 
-// Memory of a graph input for one step, the host's: microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END).
-typedef struct StepInput { const void *base; int64_t stride; } StepInput;
+// Memory of a graph input for one step, the host's. Microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END); or, where `row`
+// is given, the bytes of a row of the batch, what is there are the rows that this rank has of the step, one microbatch's after the other's.
+typedef struct StepInput { const void *base; int64_t stride, row; } StepInput;
 // What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
 typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
 
@@ -43,6 +48,7 @@ typedef struct Binding {
   DeviceQueue *queue;         // in which its kernels run
   int *variable;              // Variable of this graph → of the State's graph
   StepInput *input;           // (graph inputs) of the step, as addresses of the device's; by binding_inputs
+  Rows *input_rows;           // (graph inputs)
   CallParameters parameters;  // of the call under way; kernels read them here
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   GroupList group;

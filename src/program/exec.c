@@ -13,7 +13,6 @@ struct Executor {
   const Program *program;
   DeviceQueue *queue;         // of its kernels
   PlaitComm *world;
-  int64_t microbatch_samples; // over all data ranks
   Walk *walk;
   PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
@@ -63,14 +62,6 @@ static void report(const Executor *e, const Observation *o) {
 
 // Making ------------------------------------------------------------------------------------------------------------
 
-static void find_microbatch_samples(Executor *e) {
-  const Graph *g = e->program->graph;
-  for (int i = 0; i < g->input.count; i++) {
-    const Tensor *t = graph_tensor(g, g->input.data[i].tensor);
-    if (g->input.data[i].region == REGION_MICRO && t->shape.rank && t->shape.dim[0] == DIM_BATCH) e->microbatch_samples = t->shape.size[0];
-  }
-}
-
 // Memory for all that will be under way is taken here: nothing is allocated later.
 static int make_stream(Executor *e, Error *error) {
   int calls = e->world ? in_flight_collectives(e->program) : 0, code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
@@ -91,7 +82,6 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
     executor_destroy(e);
     return code;
   }
-  find_microbatch_samples(e);
   WalkPlan plan = program_walk(p);
   e->walk = walk_create(&plan);
   Arena *arena = &e->binding.arena;
@@ -119,17 +109,62 @@ void executor_destroy(Executor *e) {
 // the queue instead.)
 static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
 
-// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
-static int call_collective(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning of its only one.
+static int64_t piece_elements(const Executor *e, const Bound *b, const Piece *p) {
+  if (!b->rows || !b->rows[p->input].count) return p->count;
+  int64_t bound = tensor_local(e->program->graph, graph_tensor(e->program->graph, b->tensor[p->input]))[0], rows = b->input[p->input].size[0];
+  if (p->blocks == 1) return p->count / bound * rows;
+  return p->block < p->blocks / bound * rows ? p->count : 0;
+}
+
+// The buffers as they are bound now, without empty ones; returns how many.
+static size_t find_buffers(const Executor *e, Bound *b) {
   const Device *device = e->queue->device;
+  size_t n = 0;
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
-    b->buffer[i] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
-                                 device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)p->count};
+    int64_t count = piece_elements(e, b, p);
+    if (!count) continue;
+    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
+                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
   }
+  return n;
+}
+
+// Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other. `done` is that of the
+// last, as they are done in order; none where no rank has a row.
+static int call_for_each_rank(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  const Device *device = e->queue->device;
+  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
+  size_t size = dtype_size(b->input[0].dtype);
+  PlaitBuffer *buffer = b->buffer;
+  for (int k = 0; k < b->ninput && !code; k++) {
+    const Operand *whole = gathers ? &b->output[k] : &b->input[k], *own = gathers ? &b->input[k] : &b->output[k];
+    Rows rows = b->rows[gathers ? b->ninput + k : k];
+    size_t row = (size_t)(operand_extent(whole, 1, whole->rank)), at = 0;
+    int share = rows.count / ranks;
+    for (int r = 0; r < ranks && !code; r++) {
+      size_t count = (size_t)shares_rows(e->program->shares, (int)e->binding.parameters.microbatch, rows.first + r * share, share) * row;
+      char *part = device_host_pointer(device, (char *)whole->data + at * size), *mine = device_host_pointer(device, own->data);
+      at += count;
+      if (!count) continue;
+      if (gathers && r == me) memcpy(part, mine, count * size);
+      *buffer = (PlaitBuffer){part, gathers ? part : mine, count};
+      if (gathers) code = plait_broadcast(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, r, stream, done);
+      else code = plait_reduce(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, PLAIT_SUM, r, stream, done);
+    }
+  }
+  return code;
+}
+
+// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
+static int call_collective(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  if (done) *done = (PlaitEvent){0};
+  if (b->rows && b->gathers_rows) return call_for_each_rank(e, b, stream, done);
+  size_t n = find_buffers(e, b);
+  if (!n) return PLAIT_OK; // nor has any other rank of the group a row
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
-  size_t n = (size_t)b->pieces;
   int root = node_attr(b->node, CommAttr)->root;
   const OpDef *d = op_def(b->node->op);
   if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
@@ -202,6 +237,8 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
   for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
   for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
+  for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
+    if (b->rows[k].count) rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
 }
 
 static void run_kernel(Executor *e, Bound *b) {
@@ -233,7 +270,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
 static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
   e->binding.parameters.microbatch = a->microbatch;
-  e->binding.parameters.sample_base = FAULT(address_of_microbatch, a->microbatch * e->microbatch_samples, 0);
+  e->binding.parameters.sample_base = FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);
   for (int i = a->from; i < end && !code; i++) {
     Bound *b = &body->bound[i];
@@ -261,7 +298,7 @@ static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
-  PlaitBuffer buffer = {data, data, (size_t)tensor_local_elements(e->program->graph, t)};
+  PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates), direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];

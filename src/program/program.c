@@ -78,6 +78,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->mesh = *mesh;
   p->coordinate = o->coordinate;
   p->chaos = o->chaos;
+  p->shares = o->shares;
   int pp = mesh_pipeline_ranks(mesh);
   p->segments = segments_of(graph, pp);
   int code = schedule_create(o->schedule, p->segments, pp, o->microbatches, &p->schedule, error);

@@ -19,6 +19,7 @@
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a rank leaves to
 // the owner of their operands (node_owner) are bound at load.
 #pragma once
+#include "base/shares.h"
 #include "device/device.h"
 #include "dist/layout.h"
 #include "pipeline/walk.h"
@@ -54,6 +55,7 @@ typedef struct Program {
   const Device *device; // whose description the memory plan and the choice of kernels follow
   Mesh mesh;
   int coordinate;     // on the pp axis
+  const Shares *shares; // borrowed
   uint64_t chaos;     // above 0: see program/chaos.h
   Schedule *schedule; // owned; all coordinates' lists
   Segments *segments; // owned
@@ -73,6 +75,7 @@ typedef struct Program {
 } Program;
 
 typedef struct ProgramOptions {
+  const Shares *shares;   // of the microbatches; must outlive the Program
   const ScheduleGenerator *schedule;
   int microbatches;
   int coordinate;         // on the pp axis

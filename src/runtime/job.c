@@ -10,7 +10,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
   c->program = xcalloc((size_t)pp, sizeof *c->program);
   for (int i = 0; i < pp && !code; i++) {
-    ProgramOptions o = {.schedule = schedule, .microbatches = c->microbatches, .coordinate = i, .device = j->options.device,
+    ProgramOptions o = {.schedule = schedule, .microbatches = c->shares.microbatches, .shares = &c->shares, .coordinate = i, .device = j->options.device,
                         .threads = j->run.threads + j->run.helpers, .overlap = j->options.parallel.overlap.on, .chaos = j->options.chaos};
     code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);
     if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i]) j->work_bytes[i] = program_work_bytes(c->program[i]);
@@ -19,8 +19,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
 }
 
 static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o, const ScheduleGenerator *schedule, Compiled *c, Error *error) {
-  c->samples = o->step_samples;
-  c->microbatches = (int)(o->step_samples / o->micro_samples);
+  c->shares = shares_create(o->step_samples, job_data_ranks(j), o->micro);
   int code = compile_graph(config, o, &c->graph, error);
   return code ? code : create_programs(j, c, schedule, error);
 }
@@ -41,8 +40,7 @@ static int finish(Job *j, int code, Job **out) {
 
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out, Error *error) {
   Job *j = job_new(options, run);
-  j->train.samples = options->step_samples;
-  j->train.microbatches = (int)(options->step_samples / options->micro_samples);
+  j->train.shares = shares_create(options->step_samples, job_data_ranks(j), options->micro);
   int code = compile_built(g, loss_sum, options, &j->train.graph, error);
   if (!code) code = create_programs(j, &j->train, options->parallel.pipeline.schedule, error);
   return finish(j, code, out);
@@ -60,7 +58,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
     Pipeline *pipeline = &o.parallel.pipeline;
     pipeline->cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
     for (int s = 0; s < pipeline->stages; s++) pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
-    o.step_samples = run->evaluate_samples;
+    compile_set_batch(&o, run->evaluate_samples, o.micro);
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }
   return finish(j, code, out);
@@ -70,6 +68,7 @@ static void compiled_free(const Job *j, Compiled *c) {
   for (int i = 0; c->program && i < job_pipeline_ranks(j); i++) program_destroy(c->program[i]);
   free(c->program);
   graph_destroy(c->graph);
+  shares_free(&c->shares);
 }
 
 void job_destroy(Job *j) {

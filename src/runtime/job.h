@@ -1,6 +1,7 @@
 // A job: what all ranks of a session share, compiled once and read by everybody. It knows the model and the parallel configuration,
 // and no rank.
 #pragma once
+#include "base/shares.h"
 #include "pass/compile.h"
 #include "program/program.h"
 
@@ -8,8 +9,7 @@
 typedef struct Compiled {
   Graph *graph;      // partitioned; NULL: the job has none
   Program **program; // (pipeline ranks)
-  int microbatches;  // of a step
-  int64_t samples;   // of a step, over all ranks
+  Shares shares;     // which rows of a step's microbatches each data rank has
 } Compiled;
 
 typedef struct JobOptions {

@@ -110,35 +110,33 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
 }
 
-static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, int64_t global_batch) {
+static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, const Shares *shares) {
   LoaderConfig c = *config;
   c.data_rank = r->data_rank;
-  c.data_ranks = r->data_ranks;
-  c.global_batch = global_batch;
-  c.micro_batch_global = r->job->options.micro_samples;
+  c.shares = shares;
   return c;
 }
 
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error) {
-  LoaderConfig c = for_rank(r, config, r->job->options.step_samples);
+  LoaderConfig c = for_rank(r, config, &r->job->train.shares);
   return loader_open(&c, first_step, &r->loader, error);
 }
 
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
-  LoaderConfig c = for_rank(r, config, r->job->evaluate.samples);
+  LoaderConfig c = for_rank(r, config, &r->job->evaluate.shares);
   c.evaluation = 1;
   return loader_open(&c, 0, &r->evaluation, error);
 }
 
 // What a step reads of a batch. learning_rate NULL: an evaluation.
-static StepInputs inputs_from(const Batch *b, int microbatches, int64_t seq, const double *learning_rate) {
-  int64_t stride = b->samples / microbatches * seq * (int64_t)sizeof(int32_t);
-  return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, stride},
-                                [INPUT_TARGETS] = {b->targets, stride},
-                                [INPUT_POSITIONS] = {b->positions, stride},
-                                [INPUT_DOCUMENTS] = {b->documents, stride},
-                                [INPUT_STEP_TARGETS] = {b->targets, 0},
-                                [INPUT_LEARNING_RATE] = {learning_rate, 0}}};
+static StepInputs inputs_from(const Batch *b, int64_t seq, const double *learning_rate) {
+  int64_t row = seq * (int64_t)sizeof(int32_t);
+  return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, 0, row},
+                                [INPUT_TARGETS] = {b->targets, 0, row},
+                                [INPUT_POSITIONS] = {b->positions, 0, row},
+                                [INPUT_DOCUMENTS] = {b->documents, 0, row},
+                                [INPUT_STEP_TARGETS] = {b->targets, 0, row},
+                                [INPUT_LEARNING_RATE] = {learning_rate, 0, 0}}};
 }
 
 enum { MAX_COUNTERS = 16 };
@@ -233,7 +231,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
-  StepInputs inputs = inputs_from(batch, r->job->train.microbatches, r->job->options.seq, &learning_rate);
+  StepInputs inputs = inputs_from(batch, r->job->options.seq, &learning_rate);
   double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
@@ -252,7 +250,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
-  StepInputs inputs = inputs_from(batch, r->job->evaluate.microbatches, r->job->options.seq, NULL);
+  StepInputs inputs = inputs_from(batch, r->job->options.seq, NULL);
   int code = executor_run(r->evaluate, 0, &inputs, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);

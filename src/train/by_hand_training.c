@@ -159,13 +159,12 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
     CompileOptions options = {
         .mode = MODEL_TRAIN,
         .device = device_cpu(),
-        .micro_samples = h->samples / microbatches,
-        .step_samples = h->samples,
         .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
         .parallel = parallel_create(&parallel, &workload),
         .update = {.optimizer = optimizer, .beta1 = betas[0], .beta2 = betas[1], .epsilon = 1e-8, .decay = o->weight_decay,
                    .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
     JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};
+    compile_set_batch(&options, h->samples, workload.micro);
     code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
   }
   if (t->job) t->job->options.parallel.layout.annotation = NULL;
@@ -232,7 +231,7 @@ static void find_samples(const Step *s, int rank, StepInput *own) {
     if (in->known != INPUT_OWN) continue;
     const Tensor *x = graph_tensor(g, in->tensor);
     int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
-    own[in->own] = (StepInput){(const char *)s->inputs[in->own] + first * row, t->job->options.micro_samples * row};
+    own[in->own] = (StepInput){(const char *)s->inputs[in->own] + first * row, t->job->options.micro_samples * row, 0};
   }
 }
 
@@ -240,7 +239,7 @@ static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
   StepInput own[BY_HAND_INPUTS];
   find_samples(s, r->rank, own);
-  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0}}, .own = own, .own_count = s->t->inputs};
+  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = s->t->inputs};
   return executor_run(r->train, s->number, &inputs, error);
 }
 

@@ -27,9 +27,7 @@ static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const J
     if (!list->count) continue;
     DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
     LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.global_batch = validation ? job->evaluate.samples : job->options.step_samples;
-    c.micro_batch_global = job->options.micro_samples;
-    c.data_ranks = job_data_ranks(job);
+    c.shares = validation ? &job->evaluate.shares : &job->train.shares;
     bytes += (int64_t)loader_bytes(&c);
     free(sources);
   }
@@ -178,9 +176,13 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
-  fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %d on each data rank\n", r->batch.global,
-         r->data.seq_len, (long long)tokens, job->train.microbatches, job->train.microbatches > 1 ? "es" : "",
-         (int)(job->options.micro_samples / job_data_ranks(job)));
+  const Shares *shares = &job->train.shares;
+  fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n", r->batch.global,
+         r->data.seq_len, (long long)tokens, shares->microbatches, shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ",
+         (long long)shares->bound);
+  if (shares_idle(shares) > 0)
+    fprintf(plan->out, "           %.1f%% of the data ranks' time is idle, since %d sequences do not divide by %d ranks\n", 100 * shares_idle(shares),
+            r->batch.global, shares->ranks);
 }
 
 // Ops without a fast kernel on this device.
@@ -268,7 +270,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
   fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n", "ZeRO 1 would move", units_bytes(least).s,
-          job->train.microbatches, job->train.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
+          job->train.shares.microbatches, job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
   job_destroy(job);
   return PLAIT_OK;
 }

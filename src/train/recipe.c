@@ -428,10 +428,10 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   code = apply_file(&loader, nothing, strlen(nothing));
   recipe->place = ""; // of keys that no file has
   recipe->data.seq_len = seq_len;
-  if (!micro_given) recipe->batch.micro = rows > recipe->mesh.dp ? rows / recipe->mesh.dp : 1;
   ParallelOptions parallel = recipe_parallel(recipe);
-  while (!micro_given && recipe->batch.micro * recipe->mesh.dp % parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH)) recipe->batch.micro++;
-  recipe->batch.global = recipe->batch.micro * recipe->mesh.dp * recipe->mesh.pp;
+  int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH);
+  if (!micro_given) recipe->batch.micro = rows > data_ranks ? rows / data_ranks : 1;
+  recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return end_loading(&loader, code);
 }

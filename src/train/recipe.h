@@ -158,7 +158,7 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
 int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
-static inline int recipe_microbatches(const Recipe *r) { return r->batch.global / (r->batch.micro * r->mesh.dp); }
+int recipe_microbatches(const Recipe *r);
 
 // The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);

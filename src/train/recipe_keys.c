@@ -163,9 +163,10 @@ const RecipeKey recipe_keys[] = {
         .doc = "fp16: steps without overflow after which the scale is doubled; 0: it stays as it is given."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
-        .doc = "Sequences of a step, over all ranks; a multiple of batch.micro · mesh.dp."),
+        .doc = "Sequences of a step, over all ranks. They need not divide: some data ranks then have a sequence less than others, or none, "
+               "and `plait plan` says how much of their time is idle."),
     KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8",
-        .inference = true, .doc = "Sequences that one data rank computes at a time. The step's result does not depend on it."),
+        .inference = true, .doc = "The most sequences that one data rank computes at a time. The step's result does not depend on it."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words, .meaning = optimizer_meaning,
         .example = default_optimizer, .doc = "The update rule."),

@@ -1,4 +1,5 @@
 // The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these keys.
+#include "base/shares.h"
 #include "train/recipe.h"
 #include <string.h>
 
@@ -28,6 +29,11 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                        .layers = r->parallel.layers.items};
   for (int row = 0; row < LAYOUT_ROWS; row++) o.layout.row[row] = recipe_layout_row(r, (LayoutRow)row);
   return o;
+}
+
+int recipe_microbatches(const Recipe *r) {
+  ParallelOptions o = recipe_parallel(r);
+  return shares_microbatches(r->batch.global, parallel_row_ranks(&o, LAYOUT_ROW_BATCH), r->batch.micro);
 }
 
 Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {

@@ -20,8 +20,8 @@ void trainer_announce(const Trainer *t) {
   fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n", model_family_name(t->config.family),
           units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
           units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
-  if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.microbatches > 1)
-    fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.microbatches);
+  if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
+    fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.shares.microbatches);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);

@@ -111,8 +111,6 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .device = device,
-      .micro_samples = (int64_t)recipe->batch.micro * recipe->mesh.dp,
-      .step_samples = recipe->batch.global,
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
@@ -121,6 +119,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .recompute_layers = recipe->parallel.recompute_layers,
       .update = update_options(recipe),
       .chaos = chaos_of_environment()};
+  compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
   return PLAIT_OK;
 }
 
@@ -136,7 +135,7 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
   int code = setup_compile_options(recipe, config, &options, error);
   if (code) return code;
   options.mode = mode;
-  if (mode == MODEL_GENERATE) options.step_samples = options.micro_samples; // a token of each sequence: one microbatch
+  if (mode == MODEL_GENERATE) compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel), options.micro); // a token of each sequence: one microbatch
   return job_create(config, &options, &run, job, error);
 }
 

@@ -34,6 +34,17 @@ static int teardown(void **state) {
 
 enum { SEQ = 16, GLOBAL = 24 };
 
+// Made once and kept: loaders borrow them.
+static const Shares *shares_of(int64_t global, int ranks, int64_t micro) {
+  enum { MOST = 1000 };
+  static Shares kept[MOST];
+  int i = 0;
+  while (i < MOST && kept[i].first && (kept[i].global != global || kept[i].ranks != ranks || kept[i].microbatches != shares_microbatches(global, ranks, micro))) i++;
+  assert_true(i < MOST);
+  if (!kept[i].first) kept[i] = shares_create(global, ranks, micro);
+  return &kept[i];
+}
+
 static LoaderConfig base(void) {
   return (LoaderConfig){.sources = sources,
                         .source_count = 2,
@@ -41,9 +52,7 @@ static LoaderConfig base(void) {
                         .document_mask = 1,
                         .vocab_size = 300,
                         .seed = 42,
-                        .global_batch = GLOBAL,
-                        .micro_batch_global = GLOBAL,
-                        .data_ranks = 1,
+                        .shares = shares_of(GLOBAL, 1, GLOBAL),
                         .prefetch_steps = 2};
 }
 
@@ -67,12 +76,11 @@ static int same_sample(const Batch *a, int i, const Batch *b, int j) {
          !memcmp(a->positions + at, b->positions + to, bytes) && !memcmp(a->documents + at, b->documents + to, bytes);
 }
 
-// The union over data ranks and microbatches is the batch of one rank, each sample where the formula says.
+// The union over data ranks and microbatches is the batch of one rank, each sample where the shares say, and the formula where they are even.
 static void check_layout(int ranks, int micro) {
   LoaderConfig config = base();
   Loader *whole = open_loader(&config, 0), *parts[GLOBAL];
-  config.data_ranks = ranks;
-  config.micro_batch_global = ranks * micro;
+  const Shares *shares = config.shares = shares_of(GLOBAL, ranks, micro);
   for (config.data_rank = 0; config.data_rank < ranks; config.data_rank++)
     parts[config.data_rank] = open_loader(&config, 0);
   for (int step = 0; step < 3; step++) {
@@ -83,13 +91,15 @@ static void check_layout(int ranks, int micro) {
     for (int r = 0; r < ranks; r++) {
       Batch *part = next(parts[r]);
       assert_int_equal(part->step, step);
-      assert_int_equal(part->samples, GLOBAL / ranks);
-      for (int s = 0; s < part->samples; s++) {
-        int m = s / micro, j = s % micro, place = m * micro * ranks + r * micro + j;
-        assert_int_equal(part->sample[s], place);
-        assert_true(same_sample(part, s, all, place));
-        seen[place]++;
-      }
+      int s = 0;
+      for (int m = 0; m < shares->microbatches; m++)
+        for (int64_t place = shares_first(shares, m, r); place < shares_first(shares, m, r + 1); place++, s++) {
+          assert_int_equal(part->sample[s], place);
+          if (shares->even) assert_int_equal(place, (m * ranks + r) * shares->bound + s % shares->bound);
+          assert_true(same_sample(part, s, all, (int)place));
+          seen[place]++;
+        }
+      assert_int_equal(part->samples, s);
       loader_release(parts[r], part);
     }
     for (int i = 0; i < GLOBAL; i++) assert_int_equal(seen[i], 1);
@@ -100,9 +110,13 @@ static void check_layout(int ranks, int micro) {
 }
 
 static void test_layouts(void **state) {
+  int uneven = 0;
   for (int ranks = 1; ranks <= GLOBAL; ranks++)
-    for (int micro = 1; micro * ranks <= GLOBAL; micro++)
-      if (GLOBAL % (micro * ranks) == 0) check_layout(ranks, micro);
+    for (int micro = 1; micro * ranks <= GLOBAL; micro++) {
+      check_layout(ranks, micro);
+      uneven += GLOBAL % (micro * ranks) != 0;
+    }
+  assert_true(uneven > 10);
 }
 
 // The loader gives what the sampler says: sample t·global + k.
@@ -144,7 +158,7 @@ static void test_resume(void **state) {
 
 static void test_evaluation(void **state) {
   LoaderConfig config = base();
-  config.evaluation = 1, config.data_ranks = 2, config.micro_batch_global = 4;
+  config.evaluation = 1, config.shares = shares_of(GLOBAL, 2, 2);
   Error error = {0};
   Sampler sampler;
   SamplerConfig same = {.sources = sources, .source_count = 2, .seq_len = SEQ, .document_mask = 1, .evaluation = 1};
@@ -247,7 +261,7 @@ static void test_bounded(void **state) {
 // A consumer that asks at once waits for the first step, and the time says so.
 static void test_waiting_is_reported(void **state) {
   LoaderConfig config = base();
-  config.global_batch = config.micro_batch_global = 4096;
+  config.shares = shares_of(4096, 1, 4096);
   Loader *loader = open_loader(&config, 0);
   Error error = {0};
   double waited = 0, sum = 0;
@@ -292,7 +306,7 @@ static void test_ranks_at_once(void **state) {
   consume(&one);
   for (int r = 0; r < RANKS; r++) {
     many[r].config = base();
-    many[r].config.data_ranks = RANKS, many[r].config.data_rank = r, many[r].config.prefetch_steps = 1 + r % 3;
+    many[r].config.shares = shares_of(GLOBAL, RANKS, 3), many[r].config.data_rank = r, many[r].config.prefetch_steps = 1 + r % 3;
     assert_int_equal(pthread_create(&threads[r], NULL, consume, &many[r]), 0);
   }
   int64_t sum = 0;
@@ -310,14 +324,11 @@ static void test_refusals(void **state) {
     int64_t global, micro;
     int ranks, seq, prefetch;
     const char *says;
-  } cases[] = {{24, 5, 1, 16, 1, "batch.global is 24"}, {24, 6, 4, 16, 1, "microbatch"},
-               {24, 0, 1, 16, 1, "microbatch"},         {0, 4, 1, 16, 1, "batch.global is 0"},
-               {24, 6, 1, 0, 1, "data.seq_len is 0"},   {24, 6, 1, 16, 0, "prefetch"},
+  } cases[] = {{24, 6, 1, 0, 1, "data.seq_len is 0"},   {24, 6, 1, 16, 0, "prefetch"},
                {1 << 30, 1, 1, 4096, 1, "too large"},   {24, 6, 1, 1 << 20, 1, "too short"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     LoaderConfig config = base();
-    config.global_batch = cases[i].global, config.micro_batch_global = cases[i].micro,
-    config.data_ranks = cases[i].ranks;
+    config.shares = shares_of(cases[i].global, cases[i].ranks, cases[i].micro);
     config.seq_len = cases[i].seq, config.prefetch_steps = cases[i].prefetch;
     Error error = {0};
     Loader *loader;

@@ -129,10 +129,10 @@ static void inputs_are_found_by_kind(void **state) {
   graph_input(g, "targets", DTYPE_F32, s); // the user's word, not the table's
   float x = 1, y = 2;
   double rate = 3;
-  StepInput bound[3], own[] = {{&x, 4}, {&y, 8}};
+  StepInput bound[3], own[] = {{&x, 4, 0}, {&y, 8, 0}};
   Program program = {.graph = g, .device = device_cpu()};
   Binding b = {.program = &program, .input = bound};
-  StepInputs given = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}, [INPUT_TARGETS] = {&rate, 0}}, .own = own, .own_count = 2};
+  StepInputs given = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
   SUCCEED(binding_inputs(&b, &given, &error));
   assert_true(bound[0].base == &x && bound[0].stride == 4 && bound[1].base == &rate && bound[2].base == &y && bound[2].stride == 8);
 
@@ -161,7 +161,7 @@ static void generation_misses_no_input(void **state) {
   SUCCEED(session_run(session, load, job, &error));
   Rank *r = session_rank(session, 0);
   int32_t zeroes[SEQ] = {0};
-  const StepInputs all = {.known = {[INPUT_TOKENS] = {zeroes, 0}, [INPUT_POSITIONS] = {zeroes, 0}, [INPUT_DOCUMENTS] = {zeroes, 0}, [INPUT_INDEX] = {zeroes, 0}}};
+  const StepInputs all = {.known = {[INPUT_TOKENS] = {zeroes, 0, 0}, [INPUT_POSITIONS] = {zeroes, 0, 0}, [INPUT_DOCUMENTS] = {zeroes, 0, 0}, [INPUT_INDEX] = {zeroes, 0, 0}}};
   static const struct { KnownInput known; const char *name; } table[] = {
       {INPUT_TOKENS, "input tokens ("}, {INPUT_POSITIONS, "input positions ("}, {INPUT_DOCUMENTS, "input documents ("}, {INPUT_INDEX, "input index ("}};
   for (int i = 0; i < 4; i++) {

@@ -163,10 +163,10 @@ static void run_step(Rank *r, const Golden *golden, int step, double rate) {
       {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
   StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[5];
-  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.microbatches;
+  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.shares.microbatches;
   for (int k = 0; k < 5; k++) {
     data[k] = batch_of(golden, read[k].name, step);
-    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : stride};
+    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : stride, 0};
   }
   SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, &error));
   for (int k = 0; k < 5; k++) free(data[k]);

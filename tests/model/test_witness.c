@@ -93,7 +93,7 @@ static int run_step(Rank *r, void *context, Error *error) {
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
     memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
-    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.microbatches};
+    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.shares.microbatches, 0};
   }
   int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);

@@ -62,11 +62,12 @@ static int64_t targets_in(const Batch *b, int64_t first, int64_t samples) {
 
 // How many ranks of dp 8 and how many of their microbatches of one sample have no target in the steps that the cases run.
 static void count_without_target(const char *model, int steps, int *ranks, int *microbatches) {
+  Shares shares = shares_create(16, 8, 1);
   *ranks = *microbatches = 0;
   for (int r = 0; r < 8; r++) {
     DataSource source = {corpus_for(model, CORPUS_SPARSE), 1};
-    LoaderConfig config = {.sources = &source, .source_count = 1, .seq_len = PARITY_SEQ, .document_mask = 1, .seed = 99, .global_batch = 16,
-                           .micro_batch_global = 8, .data_rank = r, .data_ranks = 8, .prefetch_steps = 1};
+    LoaderConfig config = {.sources = &source, .source_count = 1, .seq_len = PARITY_SEQ, .document_mask = 1, .seed = 99, .shares = &shares,
+                           .data_rank = r, .prefetch_steps = 1};
     Loader *loader;
     Error error = {0};
     assert_int_equal(loader_open(&config, 0, &loader, &error), PLAIT_OK);
@@ -79,6 +80,7 @@ static void count_without_target(const char *model, int steps, int *ranks, int *
     }
     loader_close(loader);
   }
+  shares_free(&shares);
 }
 
 static void ranks_without_target(void **state) {

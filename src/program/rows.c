@@ -1,0 +1,29 @@
+// Rows of microbatches.
+#include "program/rows.h"
+
+Rows rows_of(const Program *p, const Tensor *t, int rank) {
+  if (!t->shape.rank || t->shape.dim[0] != DIM_BATCH) return (Rows){0};
+  int shards = axis_list_shards(&p->mesh, &t->placement->dim[0]), ranks = p->shares->ranks;
+  IndexMap map = placement_map(&p->mesh, t->placement, 0, t->shape.size[0], rank);
+  int whole = ranks % shards == 0 && map.local * shards == t->shape.size[0];
+  CHECK(whole || p->shares->even, "%s: its batch is cut over others than the data ranks", t->name);
+  if (!whole) return (Rows){0}; // a user's own placement: all rows are there
+  return (Rows){(int)(index_map(&map, 0) / map.local) * (ranks / shards), ranks / shards};
+}
+
+int64_t rows_valid(const Program *p, Rows rows, int microbatch) {
+  if (microbatch < 0) return shares_rows_before(p->shares, p->shares->microbatches, rows.first, rows.count);
+  return shares_rows(p->shares, microbatch, rows.first, rows.count);
+}
+
+void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
+  int64_t n = rows_valid(p, rows, microbatch), at = microbatch < 0 ? 0 : shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0);
+  x->size[0] = n;
+  x->map[0] = index_range(at, n, x->map[0].global);
+}
+
+int64_t rows_elements(const Program *p, const Tensor *t, int rank, int microbatch) {
+  int64_t elements = tensor_local_elements(p->graph, t);
+  Rows rows = p->shares->even ? (Rows){0} : rows_of(p, t, rank);
+  return rows.count ? elements / tensor_local(p->graph, t)[0] * rows_valid(p, rows, microbatch) : elements;
+}
