@@ -43,6 +43,7 @@ int main(int argc, char **argv) {
     start += 1e-6 * answer * 10000;
     if (answer < best_judge) best_judge = answer;
     Graph *g = NULL;
+    Shares shares = shares_create(options.step_samples, parallel_data_ranks(&options.parallel), options.micro);
     if (compile_graph(&config, &options, &g, &error)) return fail(&error);
     double graph = seconds() - start, slowest = 0;
     ranks = options.parallel.mesh.ranks;
@@ -50,7 +51,7 @@ int main(int argc, char **argv) {
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
-      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = (int)(options.step_samples / options.micro_samples), .coordinate = tried[i], .device = options.device,
+      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = options.microbatches, .shares = &shares, .coordinate = tried[i], .device = options.device,
                           .threads = 1, .overlap = 1};
       start = seconds();
       if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);
@@ -58,6 +59,7 @@ int main(int argc, char **argv) {
       program_destroy(p);
     }
     graph_destroy(g);
+    shares_free(&shares);
     recipe_free(&recipe);
     if (graph < best_graph) best_graph = graph;
     if (slowest < best_program) best_program = slowest;

@@ -105,7 +105,7 @@ static void allocate_slots(Loader *loader) {
   size_t bytes = (size_t)(samples ? samples : 1) * (size_t)c->seq_len * sizeof(int32_t); // a rank without any has memory all the same
   loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
   for (int m = 0; m < c->shares->microbatches; m++)
-    for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++) loader->sample[n++] = shares_first(c->shares, m, rank) + j;
+    for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++) loader->sample[n++] = shares_first(c->shares, m, rank) + FAULT(share_is_off_by_one, j, j + (rank > 0));
   loader->slot_count = c->prefetch_steps + 1;
   loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
   for (int i = 0; i < loader->slot_count; i++) {

@@ -146,7 +146,7 @@ static int call_for_each_rank(const Executor *e, Bound *b, PlaitStream *stream, 
     for (int r = 0; r < ranks && !code; r++) {
       size_t count = (size_t)shares_rows(e->program->shares, (int)e->binding.parameters.microbatch, rows.first + r * share, share) * row;
       char *part = device_host_pointer(device, (char *)whole->data + at * size), *mine = device_host_pointer(device, own->data);
-      at += count;
+      at += FAULT(gathered_rows_have_holes, count, (size_t)(share * e->program->shares->bound) * row);
       if (!count) continue;
       if (gathers && r == me) memcpy(part, mine, count * size);
       *buffer = (PlaitBuffer){part, gathers ? part : mine, count};
@@ -241,8 +241,17 @@ static void point_operands(const Executor *e, Bound *b, int microbatch) {
     if (b->rows[k].count) rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
 }
 
+#ifdef PLAIT_FAULTS
+static int has_no_row(const Bound *b) {
+  for (int k = 0; b->rows && k < b->ninput; k++)
+    if (b->rows[k].count && !b->input[k].size[0]) return 1;
+  return 0;
+}
+#endif
+
 static void run_kernel(Executor *e, Bound *b) {
   OBSERVE(e, KERNEL, .node = b->node);
+  if (FAULT(empty_rank_computes_nothing, 0, has_no_row(b))) return;
   device_run(e->queue, &b->kernel, &b->call);
 }
 

@@ -1,5 +1,6 @@
 // Rows of microbatches.
 #include "program/rows.h"
+#include "base/fault.h"
 
 Rows rows_of(const Program *p, const Tensor *t, int rank) {
   if (!t->shape.rank || t->shape.dim[0] != DIM_BATCH) return (Rows){0};
@@ -17,7 +18,9 @@ int64_t rows_valid(const Program *p, Rows rows, int microbatch) {
 }
 
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
-  int64_t n = rows_valid(p, rows, microbatch), at = microbatch < 0 ? 0 : shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0);
+  int64_t n = FAULT(rows_of_padding_count, rows_valid(p, rows, microbatch), rows.count * p->shares->bound), at = 0;
+  if (microbatch >= 0)
+    at = FAULT(rows_are_addressed_by_rank, shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0), rows.first * p->shares->bound);
   x->size[0] = n;
   x->map[0] = index_range(at, n, x->map[0].global);
 }

@@ -24,6 +24,7 @@ static const struct { LayoutFeature a, b; const char *why; } refused[] = {
 static bool has_feature(const Recipe *r, LayoutFeature f) {
   const LayoutTraits *t = &layout_traits[f];
   if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
+  if (f == LAYOUT_UNEVEN) return r->mesh.dp > 1 && !recipe_is_even(r);
   const RecipeKey *key = recipe_key_find(t->key);
   if (!key || !recipe_fulfils(r, key, t->condition)) return false;
   return !t->axis[0] || (!strcmp(t->axis, "dp") ? r->mesh.dp : !strcmp(t->axis, "tp") ? r->mesh.tp : r->mesh.pp) > 1;

@@ -159,6 +159,7 @@ int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 int recipe_microbatches(const Recipe *r);
+bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences of every microbatch
 
 // The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);

@@ -31,9 +31,18 @@ ParallelOptions recipe_parallel(const Recipe *r) {
   return o;
 }
 
-int recipe_microbatches(const Recipe *r) {
+static int data_ranks(const Recipe *r) {
   ParallelOptions o = recipe_parallel(r);
-  return shares_microbatches(r->batch.global, parallel_row_ranks(&o, LAYOUT_ROW_BATCH), r->batch.micro);
+  return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);
+}
+
+int recipe_microbatches(const Recipe *r) { return shares_microbatches(r->batch.global, data_ranks(r), r->batch.micro); }
+
+bool recipe_is_even(const Recipe *r) {
+  Shares shares = shares_create(r->batch.global, data_ranks(r), r->batch.micro);
+  bool even = shares.even;
+  shares_free(&shares);
+  return even;
 }
 
 Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {

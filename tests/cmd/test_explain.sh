@@ -148,7 +148,9 @@ grep -E '^  (evaluation|working)' plan.txt && fail "one stage: rows without a re
 row() { awk -v row="$1" '$1 == row { print $2 }' plan.txt; }
 adds_up mesh.dp=2
 loader=$(row loader)
-adds_up mesh.dp=1 mesh.tp=2 batch.micro=2 'layout.batch=[tp]'
+adds_up mesh.dp=1 mesh.tp=2 'layout.batch=[tp]'
 [ "$(row loader)" = "$loader" ] || fail "a batch cut over tp: the loader has $(row loader) bytes, over dp $loader"
-expect 0 '24 microbatches of 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.tp=2 batch.micro=2 'layout.batch=[tp]'
+expect 0 '24 microbatches of 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.tp=2 batch.micro=1 'layout.batch=[tp]'
+expect 0 '16 microbatches of at most 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
+expect 0 '4.2% of the data ranks. time is idle, since 46 sequences do not divide by 3 ranks' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
 exit $((failures > 0))

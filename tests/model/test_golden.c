@@ -190,12 +190,11 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   CompileOptions options = {
       .device = device_cpu(),
       .mode = MODEL_TRAIN,
-      .micro_samples = micro,
-      .step_samples = BATCH,
       .seq = SEQ,
       .precision = dtype,
       .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
       .update = training->update};
+  compile_set_batch(&options, BATCH, micro);
   Job *job;
   Session *session;
   JobOptions run = {.threads = THREADS, .seed = 1};

@@ -24,7 +24,7 @@ enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
 static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
   Graph *g = graph_create();
   ModelOutputs outputs;
-  CompileOptions options = {.mode = MODEL_TRAIN, .device = device_cpu(), .micro_samples = BATCH, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
+  CompileOptions options = {.mode = MODEL_TRAIN, .device = device_cpu(), .micro_samples = BATCH, .microbatches = 1, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
                             .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
   g->loss = outputs.loss_sum;

@@ -1,6 +1,7 @@
 // Makes the layouts of the matrix and holds them to one rank.
 #include "matrix.h"
 #include "base/philox.h"
+#include "base/shares.h"
 #include "corpora.h"
 #include "op/optimizer.h"
 #include "pipeline/schedule.h"
@@ -82,7 +83,15 @@ static int micro_of(uint64_t set, const MatrixLayout *l) {
   if (l->pp == 3) microbatches = 6;
   if (has(set, LAYOUT_IN_BACKWARD)) microbatches = 1;
   while (l->global % (microbatches * l->dp * whole)) microbatches /= 2;
-  return l->global / l->dp / microbatches;
+  return l->global / (l->dp * whole) / microbatches;
+}
+
+// Sequences that do not divide, in as many microbatches; one that leaves a rank without any in the last microbatch, if there is one.
+static int uneven_global(uint64_t set, const MatrixLayout *l) {
+  int ranks = l->dp * (has(set, LAYOUT_BATCH_TP) ? l->tp : 1), microbatches = shares_microbatches(l->global, ranks, l->micro);
+  for (int less = 3; less > 0; less--)
+    if (shares_microbatches(l->global - less, ranks, l->micro) == microbatches && (l->global - less) % (ranks * l->micro)) return l->global - less;
+  CHECK(0, "no uneven batch for %d ranks", ranks);
 }
 
 // Sizes 0: as small as shows the features.
@@ -95,6 +104,7 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
   l.pp = pp ? pp : of_axis(set, "pp") ? 2 : 1;
   l.global = l.dp % 3 && l.tp % 3 && l.pp % 3 ? MATRIX_GLOBAL : GLOBAL_OF_3;
   l.micro = micro_of(set, &l);
+  if (has(set, LAYOUT_UNEVEN)) l.global = uneven_global(set, &l);
   for (int s = 0; s < SCHEDULES; s++)
     if (has(set, schedule_feature[s]) && l.pp * schedules[s].least_stages > LAYERS) l.layers = l.pp * schedules[s].least_stages;
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
@@ -168,6 +178,10 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(1F1B) | F(ACCUMULATION), 2, 2, 2},    // written
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION) | F(UNEVEN), 2, 2, 2}, // batches that do not divide
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION) | F(UNEVEN), 4, 2, 2},
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(INTERLEAVED) | F(ACCUMULATION) | F(UNEVEN), 3, 2, 2},
+    {F(DP) | F(ZERO_2) | F(BATCH_TP) | F(1F1B) | F(ACCUMULATION) | F(UNEVEN), 2, 2, 2},
 #undef F
 };
 

@@ -133,9 +133,47 @@ static void microbatches(void **state) {
     }
 }
 
+// Batches that do not divide by the data ranks, or by their microbatches; ranks without any sequence in some microbatch, or in the step.
+static const ParityCase uneven_layouts[] = {
+    {.name = "dp 1", .dp = 1, .pp = 1, .tp = 1, .micro = 3},
+    {.name = "dp 3", .dp = 3, .pp = 1, .tp = 1, .micro = 2},
+    {.name = "dp 3 zero 1", .dp = 3, .pp = 1, .tp = 1, .micro = 5, .zero = 1},
+    {.name = "dp 2 zero 2", .dp = 2, .pp = 1, .tp = 1, .micro = 2, .zero = 2},
+    {.name = "dp 4 zero 3", .dp = 4, .pp = 1, .tp = 1, .micro = 1, .zero = 3, .recompute = RECOMPUTE_FULL},
+    {.name = "dp 5", .dp = 5, .pp = 1, .tp = 1, .micro = 1},
+    {.name = "dp 16 zero 1", .dp = 16, .pp = 1, .tp = 1, .micro = 4, .zero = 1},
+    {.name = "dp 3 tp 2", .dp = 3, .pp = 1, .tp = 2, .micro = 2, .sequence = 1},
+    {.name = "dp 3 pp 2", .dp = 3, .pp = 2, .tp = 1, .micro = 1, .zero = 1},
+    {.name = "dp 3 pp 2 gpipe", .dp = 3, .pp = 2, .tp = 1, .micro = 1, .schedule = "gpipe"},
+    {.name = "dp 2 pp 2 interleaved", .dp = 2, .pp = 2, .tp = 1, .micro = 2, .schedule = "interleaved", .zero = 2},
+    {.name = "dp 3 tp 2 pp 2", .dp = 3, .pp = 2, .tp = 2, .micro = 2, .zero = 2, .recompute = RECOMPUTE_SELECTIVE},
+    {.name = "hybrid", .dp = 6, .pp = 1, .tp = 1, .micro = 2, .zero = 3, .settings = "parallel.hybrid=2"},
+    {.name = "whole tensors", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .zero = 2, .settings = "parallel.ownership=tensors"},
+    {.name = "batch over tp", .dp = 3, .pp = 1, .tp = 2, .micro = 1, .settings = "layout.batch=[dp,tp]"},
+    {.name = "batch over tp, zero 3", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .settings = "layout.batch=[dp,tp]"},
+    {.name = "reference", .dp = 3, .pp = 1, .tp = 2, .micro = 2, .reference = 1},
+    {.name = "threads", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .threads = 2},
+};
+enum { UNEVEN = sizeof uneven_layouts / sizeof *uneven_layouts };
+
+static void uneven(void **state) {
+  static const char *const models[] = {"gpt", "llama", "gpt untied"};
+  static const int batches[] = {13, 11, 3};
+  for (int m = 0; m < 3; m++) {
+    ParityCase c[UNEVEN];
+    size_t n = 0;
+    for (int i = 0; i < UNEVEN; i++) // interleaved wants a multiple of two microbatches
+      if (batches[m] == 13 || !uneven_layouts[i].schedule || strcmp(uneven_layouts[i].schedule, "interleaved")) c[n++] = uneven_layouts[i];
+    ParityResult one;
+    compare(models[m], CORPUS_RAGGED, batches[m], c, n, &one);
+    parity_free(&one);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_without_target), cmocka_unit_test(steps_without_target),
-                                     cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches)};
+                                     cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches),
+                                     cmocka_unit_test(uneven)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -138,8 +138,8 @@ static void many_stages(void **state) {
 // What cannot be is refused before anything starts, and the nearest that can is named.
 static void refusals(void **state) {
   static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
-      {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 16"},
-      {3, 6, "interleaved", "", "the nearest batch.global is 18"},
+      {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 13"},
+      {3, 6, "interleaved", "", "the nearest batch.global is 13"},
       {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take virtual 1, or naive, gpipe"},
       {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},

@@ -236,9 +236,10 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     parallel.overlap.bucket_bytes = bucket;
     parallel.schedule = schedule_by_name(layouts[i].schedule);
     parallel.stages_per_rank = layouts[i].virtual_stages;
-    CompileOptions o = {.mode = MODEL_TRAIN, .device = device_cpu(), .micro_samples = layouts[i].micro * layouts[i].dp, .step_samples = 16, .seq = 17, .precision = precision,
+    CompileOptions o = {.mode = MODEL_TRAIN, .device = device_cpu(), .seq = 17, .precision = precision,
                         .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
                         .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+    compile_set_batch(&o, 16, layouts[i].micro);
     JobOptions run = {.threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
     if (model_config_parse(&config, json, strlen(json), "tiny", &error)) fail_msg("%s", error.message);

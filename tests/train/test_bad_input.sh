@@ -19,8 +19,6 @@ untouched() { diff -r -x lock before run >difference || fail "$1: changed the ru
 
 bad 'optimizer.lrr.*optimizer.lr' optimizer.lrr=1
 bad 'mesh.dp' mesh.dp=0
-bad 'batch.global is 8' mesh.dp=3
-bad 'batch.global' batch.micro=3
 bad 'mesh.tp is 3.*heads' mesh.dp=1 mesh.tp=3
 bad 'mesh.pp is 4.*2 layers' mesh.dp=1 mesh.pp=4
 bad 'mesh.pp|rank' mesh.pp=1000000

@@ -91,7 +91,6 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 2, dp: 2}\nlayout: {seq: [dp]}\n", "batch and seq are both cut over dp"},
       {BASE "mesh: {tp: 2}\nparallel: {sequence: true}\nlayout: {seq: []}\n", "x.yaml:7:15: layout.seq is [], but parallel.sequence is true"},
       {BASE "mesh: {tp: 2, dp: 2}\nlayout: {batch: [tp, dp]}\n", "layout.batch is [tp, dp], but ranks read their samples in the order of the mesh"},
-      {BASE "mesh: {tp: 8}\nlayout: {batch: [tp]}\n", "the nearest batch.micro is 8"},
       {BASE "mesh: {tp: 3}\nlayout: {name: data, seq: [tp]}\n", "the nearest data.seq_len is 15 or 18"},
       {BASE "mesh: {tp: 3}\n", "x.yaml:5:12: mesh.tp is 3, which does not divide the heads (8, with 2 key and value heads) of the "
                                "model of m.json evenly; the nearest is 2 or 4"},
