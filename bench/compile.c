@@ -59,7 +59,6 @@ int main(int argc, char **argv) {
       program_destroy(p);
     }
     graph_destroy(g);
-    shares_free(&shares);
     recipe_free(&recipe);
     if (graph < best_graph) best_graph = graph;
     if (slowest < best_program) best_program = slowest;

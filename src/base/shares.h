@@ -10,16 +10,15 @@ typedef struct Shares {
   int64_t global;     // rows of the step
   int microbatches, ranks;
   int64_t bound;      // the most rows that a rank has of a microbatch: memory is planned for so many
+  int64_t most;       // rows of a step that a rank has at most
   int even;           // every rank has `bound` rows of every microbatch
-  int64_t *first;     // (microbatches, ranks + 1) where each rank's rows begin; the last is where the microbatch ends
 } Shares;
 
 int shares_microbatches(int64_t global, int ranks, int64_t micro);
-// All at least 1. shares_free releases it.
-Shares shares_create(int64_t global, int ranks, int64_t micro);
-void shares_free(Shares *shares); // also safe twice
+Shares shares_create(int64_t global, int ranks, int64_t micro); // all at least 1
 
-static inline int64_t shares_first(const Shares *s, int microbatch, int rank) { return s->first[(int64_t)microbatch * (s->ranks + 1) + rank]; }
+// Where the rows of a rank begin; of rank `ranks`, where the microbatch ends.
+int64_t shares_first(const Shares *shares, int microbatch, int rank);
 // Of `count` ranks from `rank` on.
 static inline int64_t shares_rows(const Shares *s, int microbatch, int rank, int count) {
   return shares_first(s, microbatch, rank + count) - shares_first(s, microbatch, rank);

@@ -22,7 +22,6 @@ void compile_set_batch(CompileOptions *o, int64_t samples, int64_t micro) {
   o->micro = micro;
   o->micro_samples = shares.bound * shares.ranks;
   o->microbatches = shares.microbatches;
-  shares_free(&shares);
 }
 
 int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, Error *error) {

@@ -68,7 +68,6 @@ static void compiled_free(const Job *j, Compiled *c) {
   for (int i = 0; c->program && i < job_pipeline_ranks(j); i++) program_destroy(c->program[i]);
   free(c->program);
   graph_destroy(c->graph);
-  shares_free(&c->shares);
 }
 
 void job_destroy(Job *j) {

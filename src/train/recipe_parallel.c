@@ -41,7 +41,6 @@ int recipe_microbatches(const Recipe *r) { return shares_microbatches(r->batch.g
 bool recipe_is_even(const Recipe *r) {
   Shares shares = shares_create(r->batch.global, data_ranks(r), r->batch.micro);
   bool even = shares.even;
-  shares_free(&shares);
   return even;
 }
 

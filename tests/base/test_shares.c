@@ -30,8 +30,6 @@ static void check(int64_t global, int ranks, int64_t micro) {
     assert_true(s.even && s.microbatches == global / (micro * ranks) && s.bound == micro);
     assert_true(shares_idle(&s) == 0);
   }
-  shares_free(&s);
-  shares_free(&s);
 }
 
 static void every_row_once(void **state) {
@@ -49,7 +47,6 @@ static void some_have_none(void **state) {
   assert_int_equal(shares_rows(&s, 0, 2, 2), 0);
   assert_int_equal(shares_rows_before(&s, 1, 0, 4), 2);
   assert_true(shares_idle(&s) == 0.5);
-  shares_free(&s);
 }
 
 // 64 sequences on 3 ranks, at most 4 each: 22 turns, of which the last is not full.
@@ -57,7 +54,6 @@ static void as_little_idle_as_can_be(void **state) {
   Shares s = shares_create(64, 3, 4);
   assert_true(s.microbatches == 6 && s.bound == 4);
   assert_true(shares_idle(&s) > 0.0302 && shares_idle(&s) < 0.0304); // 1 - 64 / 66
-  shares_free(&s);
 }
 
 int main(void) {

@@ -39,9 +39,9 @@ static const Shares *shares_of(int64_t global, int ranks, int64_t micro) {
   enum { MOST = 1000 };
   static Shares kept[MOST];
   int i = 0;
-  while (i < MOST && kept[i].first && (kept[i].global != global || kept[i].ranks != ranks || kept[i].microbatches != shares_microbatches(global, ranks, micro))) i++;
+  while (i < MOST && kept[i].global && (kept[i].global != global || kept[i].ranks != ranks || kept[i].microbatches != shares_microbatches(global, ranks, micro))) i++;
   assert_true(i < MOST);
-  if (!kept[i].first) kept[i] = shares_create(global, ranks, micro);
+  if (!kept[i].global) kept[i] = shares_create(global, ranks, micro);
   return &kept[i];
 }
 

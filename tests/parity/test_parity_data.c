@@ -80,7 +80,6 @@ static void count_without_target(const char *model, int steps, int *ranks, int *
     }
     loader_close(loader);
   }
-  shares_free(&shares);
 }
 
 static void ranks_without_target(void **state) {
