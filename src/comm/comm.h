@@ -95,6 +95,8 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 // it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
+// Fails the world with a sentence, unless it has failed already; returns the code.
+int comm_fail_world(PlaitWorld *world, int code, const char *message);
 // Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 

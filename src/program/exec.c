@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "program/chaos.h"
+#include "program/collective.h"
 #include "program/fault_collective.h"
 #include "program/in_flight.h"
 #include "program/trace.h"
@@ -109,72 +110,6 @@ void executor_destroy(Executor *e) {
 // the queue instead.)
 static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
 
-// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning of its only one.
-static int64_t piece_elements(const Executor *e, const Bound *b, const Piece *p) {
-  if (!b->rows || !b->rows[p->input].count) return p->count;
-  int64_t bound = tensor_local(e->program->graph, graph_tensor(e->program->graph, b->tensor[p->input]))[0], rows = b->input[p->input].size[0];
-  if (p->blocks == 1) return p->count / bound * rows;
-  return p->block < p->blocks / bound * rows ? p->count : 0;
-}
-
-// The buffers as they are bound now, without empty ones; returns how many.
-static size_t find_buffers(const Executor *e, Bound *b) {
-  const Device *device = e->queue->device;
-  size_t n = 0;
-  for (int i = 0; i < b->pieces; i++) {
-    const Piece *p = &b->piece[i];
-    int64_t count = piece_elements(e, b, p);
-    if (!count) continue;
-    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
-                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
-  }
-  return n;
-}
-
-// Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other. `done` is that of the
-// last, as they are done in order; none where no rank has a row.
-static int call_for_each_rank(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  const Device *device = e->queue->device;
-  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
-  size_t size = dtype_size(b->input[0].dtype);
-  PlaitBuffer *buffer = b->buffer;
-  for (int k = 0; k < b->ninput && !code; k++) {
-    const Operand *whole = gathers ? &b->output[k] : &b->input[k], *own = gathers ? &b->input[k] : &b->output[k];
-    Rows rows = b->rows[gathers ? b->ninput + k : k];
-    size_t row = (size_t)(operand_extent(whole, 1, whole->rank)), at = 0;
-    int share = rows.count / ranks;
-    for (int r = 0; r < ranks && !code; r++) {
-      size_t count = (size_t)shares_rows(e->program->shares, (int)e->binding.parameters.microbatch, rows.first + r * share, share) * row;
-      char *part = device_host_pointer(device, (char *)whole->data + at * size), *mine = device_host_pointer(device, own->data);
-      at += FAULT(gathered_rows_have_holes, count, (size_t)(share * e->program->shares->bound) * row);
-      if (!count) continue;
-      if (gathers && r == me) memcpy(part, mine, count * size);
-      *buffer = (PlaitBuffer){part, gathers ? part : mine, count};
-      if (gathers) code = plait_broadcast(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, r, stream, done);
-      else code = plait_reduce(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, PLAIT_SUM, r, stream, done);
-    }
-  }
-  return code;
-}
-
-// Calls a collective on the buffers as they are bound now; with a stream it only starts there.
-static int call_collective(const Executor *e, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  if (done) *done = (PlaitEvent){0};
-  if (b->rows && b->gathers_rows) return call_for_each_rank(e, b, stream, done);
-  size_t n = find_buffers(e, b);
-  if (!n) return PLAIT_OK; // nor has any other rank of the group a row
-  PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
-  PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
-  int root = node_attr(b->node, CommAttr)->root;
-  const OpDef *d = op_def(b->node->op);
-  if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
-  if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
-  if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
-  if (d->rooted) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
-  if (d->reduces) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
-  CHECK(0, "the executor cannot run %s", op_name(b->node->op));
-}
-
 static int comm_failed(const Executor *e, const Bound *b) {
   return error_set(e->error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
 }
@@ -192,7 +127,7 @@ static int start_collective(Executor *e, Bound *b) {
   b->started = 1;
   b->issued = now();
   announce_collective(e, b);
-  return call_collective(e, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
+  return collective_call(&e->binding, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
@@ -219,7 +154,7 @@ static int run_collective(Executor *e, Bound *b) {
   int code = finish_kernels(e);
   if (code) return code;
   double start = now();
-  code = call_collective(e, b, NULL, NULL);
+  code = collective_call(&e->binding, b, NULL, NULL);
   e->comm_seconds += now() - start;
   return code ? comm_failed(e, b) : PLAIT_OK;
 }

@@ -42,132 +42,6 @@ void comm_describe(const CommCall *call, char *text, size_t size) {
            traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
 }
 
-// Calls under way -----------------------------------------------------------------------------------------------------
-
-static LastCall *last_of(const PlaitComm *comm) { return &comm->world->last[comm->ranks[comm->rank]]; }
-
-int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
-  _Atomic uint64_t *last = on_stream ? &last_of(comm)->stream : &last_of(comm)->own;
-  uint64_t word = last_call_word(call->kind, comm->size, call->ticket + 1);
-  last_call_set(last, word | LAST_CALL_RUNS);
-  int code = comm->backend->run(comm, call);
-  last_call_set(last, word);
-  return code;
-}
-
-int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
-  if (!timeline->last) return timeline->wait(timeline, value, timeline->waiter);
-  uint64_t before = last_call_get(&timeline->last->own), word = timeline->peers ? last_call_word(COMM_SEND, timeline->peers, value) : LAST_CALL_STREAM;
-  last_call_set(&timeline->last->own, word | LAST_CALL_RUNS);
-  int code = timeline->wait(timeline, value, timeline->waiter);
-  last_call_set(&timeline->last->own, before);
-  return code;
-}
-
-void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
-  *world = (PlaitWorld){.backend = backend, .ranks = ranks, .local_ranks = local_ranks, .last = xcalloc((size_t)ranks, sizeof *world->last)};
-  abort_init(&world->abort, local_ranks);
-}
-
-void world_free(PlaitWorld *world) {
-  abort_destroy(&world->abort);
-  free(world->last);
-}
-
-void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
-  if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, received, context);
-}
-
-void world_end(PlaitWorld *world, int status, const char *message) {
-  fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "", message); // a progress line may be open on the terminal
-  if (world->backend->end) world->backend->end(world, status);
-  _exit(status);
-}
-
-// Worlds and communicators ------------------------------------------------------------------------------------------
-
-void plait_world_destroy(PlaitWorld *world) {
-  if (world) world->backend->world_destroy(world);
-}
-int plait_world_size(const PlaitWorld *world) { return world->ranks; }
-int plait_world_local_size(const PlaitWorld *world) { return world->local_ranks; }
-int plait_world_rank(const PlaitWorld *world) { return world->backend->own_rank ? world->backend->own_rank(world) : -1; }
-
-static int fail_world(PlaitWorld *world, int code, const char *message) {
-  code = abort_all(&world->abort, code, message);
-  if (world->backend->aborted) world->backend->aborted(world);
-  return code;
-}
-void plait_world_abort(PlaitWorld *world, const char *message) { fail_world(world, PLAIT_FAILED, message); }
-
-int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
-  char message[512], text[160];
-  int rank = comm->ranks[departed];
-  comm_describe(call, text, sizeof text);
-  snprintf(message, sizeof message, "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s (%s %llu%s)",
-           rank, comm->size, comm->ranks[comm->rank], text, call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
-           (unsigned long long)call->ticket + 1, call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
-  return fail_world(comm->world, PLAIT_FAILED, message);
-}
-
-int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
-  *comm = NULL;
-  if (rank < 0 || rank >= world->ranks)
-    return error_set(error, PLAIT_BAD_INPUT, "rank %d is not in a world of %d ranks", rank, world->ranks);
-  int code = world->backend->comm_world(world, rank, comm, error);
-  if (!code) (*comm)->waiter.alive = &world->last[rank].own_alive;
-  return code;
-}
-
-int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, PlaitError *error) {
-  int me = any->ranks[any->rank], found = 0;
-  *comm = NULL;
-  for (int i = 0; i < n; i++) {
-    if (ranks[i] < 0 || ranks[i] >= any->world->ranks)
-      return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d, but the world has ranks 0 to %d", ranks[i],
-                       any->world->ranks - 1);
-    for (int k = 0; k < i; k++)
-      if (ranks[k] == ranks[i]) return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d twice", ranks[i]);
-    found |= ranks[i] == me;
-  }
-  if (!found) return error_set(error, PLAIT_BAD_INPUT, "rank %d creates a communicator that it is not in", me);
-  uint64_t before = last_call_get(&last_of(any)->own);
-  last_call_set(&last_of(any)->own, last_call_word(LAST_CALL_CREATE, n, 0) | LAST_CALL_RUNS);
-  int code = any->backend->comm_create(any, ranks, n, comm, error);
-  last_call_set(&last_of(any)->own, before);
-  if (!code) (*comm)->waiter = any->waiter;
-  return code;
-}
-
-void comm_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced) {
-  if (comm->backend->reserve_collective) comm->backend->reserve_collective(comm, buffers, reduced);
-}
-
-void comm_reserve_messages(PlaitComm *comm, int peer, size_t messages, size_t buffers) {
-  comm->backend->reserve_messages(comm, peer, messages, buffers);
-}
-
-void comm_set_idle(PlaitComm *comm, Idle idle) { comm->waiter.idle = idle; }
-
-void plait_comm_destroy(PlaitComm *comm) {
-  if (comm) comm->backend->comm_destroy(comm);
-}
-int plait_comm_rank(const PlaitComm *comm) { return comm->rank; }
-int plait_comm_size(const PlaitComm *comm) { return comm->size; }
-int plait_comm_world_rank(const PlaitComm *comm, int rank) { return comm->ranks[rank]; }
-const char *plait_comm_error(const PlaitComm *comm) {
-  return abort_code(&comm->world->abort) ? comm->world->abort.error.message : "";
-}
-
-int plait_event_wait(PlaitEvent event) {
-  return event.timeline ? timeline_wait(event.timeline, event.value) : PLAIT_OK;
-}
-int plait_event_done(PlaitEvent event) {
-  return event.timeline ? event.timeline->done(event.timeline, event.value) : 1;
-}
-
-// Calls -------------------------------------------------------------------------------------------------------------
-
 // Why a buffer cannot be used by this rank, or NULL. Memory may overlap only where the call says "in place".
 static const char *buffer_problem(const PlaitComm *comm, const CommCall *call, const PlaitBuffer *buffer) {
   const CommTraits *traits = &comm_traits[call->kind];
@@ -243,7 +117,7 @@ static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const cha
   char message[384], arguments[192];
   describe_arguments(comm, call, index, arguments, sizeof arguments);
   snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text, arguments);
-  return fail_world(comm->world, PLAIT_BAD_INPUT, message);
+  return comm_fail_world(comm->world, PLAIT_BAD_INPUT, message);
 }
 
 static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEvent *event) {
