@@ -1,7 +1,6 @@
 // Building Graphs: tensors, nodes, Variables.
 #include "graph/graph.h"
 #include "base/philox.h"
-#include "op/op.h"
 #include <string.h>
 
 static const char *const dim_names[] = {
@@ -40,7 +39,14 @@ int dim_from_name(const char *name) {
   return -1;
 }
 
-const char *op_name(Op op) { return op_def(op)->name; }
+const char *op_name(Op op) {
+  static const char *const names[] = {
+#define OP(id, name) #name,
+#include "graph/ops.def"
+#undef OP
+  };
+  return names[op];
+}
 
 Shape shape_of(int rank, const int64_t *size, const DimName *dim) {
   Shape s = {.rank = rank};
@@ -293,18 +299,6 @@ int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape sh
   node->output = output;
   graph_tensor(g, t)->producer = node->id;
   return t;
-}
-
-int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
-  CHECK(attr_size <= NODE_ATTR_BYTES);
-  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .update = g->update, .ninput = ninput};
-  n.name = g->scope[0] ? arena_join(&g->arena, g->scope, name) : arena_strdup(&g->arena, name);
-  n.input = arena_array(&g->arena, int, ninput + 1);
-  if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);
-  if (attr) memcpy(n.attr, attr, attr_size);
-  op_def(op)->shape(g, &n);
-  vec_push(&g->node, n);
-  return n.id;
 }
 
 int graph_add_input(Graph *g, const GraphInput *like) {

@@ -24,7 +24,7 @@ typedef enum DimName {
 
 typedef enum Op {
 #define OP(id, name) OP_##id,
-#include "op/ops.def"
+#include "graph/ops.def"
 #undef OP
   OP_COUNT
 } Op;
@@ -230,9 +230,6 @@ int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
 int graph_known_input(Graph *g, KnownInput known, Shape shape);
 const char *known_input_what(KnownInput known); // "the token ids (b, s)"
 
-// Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.
-// attr may be NULL (zeroes). Returns the node's id; outputs are g->node.data[id].output[k].
-int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size);
 // For an op's shape rule: declares the node's next output.
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
 // For passes that build graphs: appends a Variable, tensor, input or node verbatim (ids are set, names and arrays copied).
@@ -262,8 +259,6 @@ static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
 }
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 
-// Checks everything a pass may break: ids, order, shapes by the op's rule, regions crossed only through Variables.
-int graph_verify(const Graph *g, const char *after, Error *error);
 // Readable listing. `placement` (may be NULL) prints a placement into text.
 typedef void (*PlacementPrinter)(const void *context, const Placement *placement, char *text, size_t size);
 void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const void *context);

@@ -1,6 +1,5 @@
 // Readable listing of a Graph after any pass.
 #include "graph/graph.h"
-#include "op/op.h"
 #include <string.h>
 
 static void print_tensor(const Graph *g, FILE *out, int id, PlacementPrinter placement, const void *context) {

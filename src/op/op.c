@@ -5,7 +5,7 @@
 const OpDef *op_def(Op op) {
   static const OpDef *const table[OP_COUNT] = {
 #define OP(id, name) &op_def_##name,
-#include "op/ops.def"
+#include "graph/ops.def"
 #undef OP
   };
   CHECK((int)op >= 0 && op < OP_COUNT);
@@ -132,4 +132,16 @@ void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t si
   for (int k = 0; k < node->noutput; k++) out[k] = graph_tensor(g, node->output[k])->shape.rank == rank ? letters : "";
   op_rule(text, size, in, node->ninput, out, node->noutput, clauses);
   free(in);
+}
+
+int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
+  CHECK(attr_size <= NODE_ATTR_BYTES);
+  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .update = g->update, .ninput = ninput};
+  n.name = g->scope[0] ? arena_join(&g->arena, g->scope, name) : arena_strdup(&g->arena, name);
+  n.input = arena_array(&g->arena, int, ninput + 1);
+  if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);
+  if (attr) memcpy(n.attr, attr, attr_size);
+  op_def(op)->shape(g, &n);
+  vec_push(&g->node, n);
+  return n.id;
 }

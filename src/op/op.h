@@ -131,8 +131,12 @@ typedef struct OpDef {
 
 const OpDef *op_def(Op op);
 #define OP(id, name) extern const OpDef op_def_##name;
-#include "op/ops.def"
+#include "graph/ops.def"
 #undef OP
+
+// Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.
+// attr may be NULL (zeroes). Returns the node's id; outputs are g->node.data[id].output[k].
+int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size);
 
 // Helpers for op files.
 int op_same_sizes(const Graph *g, int a, int b); // tensors of equal rank and sizes

@@ -1,6 +1,7 @@
 // Runs the passes in order, verifying between them.
 #include "pass/compile.h"
 #include "base/shares.h"
+#include "pass/verify.h"
 #include <string.h>
 
 static const struct { const char *name; int (*run)(Graph **, const CompileOptions *, Error *); GraphForm takes, leaves; } passes[] = {

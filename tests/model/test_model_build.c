@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "checkpoint/huggingface.h"
+#include "pass/verify.h"
 #include "checkpoint/safetensors.h"
 #include "evaluate.h"
 #include "model/model.h"

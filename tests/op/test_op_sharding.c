@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "cases.h"
+#include "pass/verify.h"
 #include "evaluate.h"
 #include "dist/rule.h"
 #include <math.h>

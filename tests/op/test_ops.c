@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <ctype.h>
 #include "cases.h"
+#include "pass/verify.h"
 #include "evaluate.h"
 #include "dist/rule.h"
 #include "op/build.h"

@@ -1,5 +1,6 @@
 // graph_verify: whole graphs pass, and each thing that a pass may break is found.
 #include "op/build.h"
+#include "pass/verify.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

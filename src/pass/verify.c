@@ -1,6 +1,6 @@
 // Verification between passes: every property that a later pass relies on.
+#include "pass/verify.h"
 #include "base/fault.h"
-#include "graph/graph.h"
 #include "op/op.h"
 #include <stdlib.h>
 #include <string.h>
