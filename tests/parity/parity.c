@@ -275,7 +275,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   *result = (ParityResult){.steps = c->steps};
   Run run = {.c = c, .result = result};
   int code = model_config_parse(&config, json, strlen(json), c->model, error);
-  if (!code && c->layers) config.layers = c->layers;
+  if (!code && c->layers) config.layers = c->layers, model_measure(&config);
   if (!code) code = compile(c, &config, &run.job, error);
   if (!code) randomize_inits(run.job->train.graph);
   if (!code && c->edit) c->edit(run.job, c->context);
