@@ -13,8 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
-enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
+static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
 #define SUCCEED(call)                                                                                                  \
   do {                                                                                                                 \
     Error error = {0};                                                                                                 \

@@ -24,9 +24,9 @@ static ModelConfig parse(const char *text) {
 
 static void test_gpt2(void **state) {
   ModelConfig c = parse("{" GPT2 "}"); // the rest are Hugging Face's defaults
-  assert_int_equal(c.family, MODEL_GPT2);
+  assert_string_equal(model_family_name(c.family), "gpt2");
   assert_true(c.layers == 2 && c.embed == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8 && c.ffn == 128);
-  assert_true(c.vocab == 97 && c.positions == 64 && c.tied && c.attention_bias && c.mlp_bias);
+  assert_true(c.vocab == 97 && c.positions == 64 && c.tied && c.qkv_bias && c.ffn_bias);
   assert_true(c.activation == ACTIVATION_GELU_TANH && c.norm_epsilon == 1e-5 && c.initializer_range == 0.02);
   assert_true(c.residual_dropout == 0.1 && c.embedding_dropout == 0.1 && c.attention_dropout == 0.1);
   assert_true(c.attention_scale == 1 / sqrt(8));
@@ -40,15 +40,15 @@ static void test_gpt2(void **state) {
 
 static void test_llama(void **state) {
   ModelConfig c = parse("{" LLAMA "}");
-  assert_int_equal(c.family, MODEL_LLAMA);
+  assert_string_equal(model_family_name(c.family), "llama");
   assert_true(c.layers == 2 && c.embed == 32 && c.heads == 4 && c.kv_heads == 4 && c.head_dim == 8 && c.ffn == 56);
-  assert_true(!c.tied && !c.attention_bias && !c.mlp_bias && c.activation == ACTIVATION_SILU && c.norm_epsilon == 1e-6);
+  assert_true(!c.tied && !c.qkv_bias && !c.ffn_bias && c.activation == ACTIVATION_SILU && c.norm_epsilon == 1e-6);
   assert_true(c.rope.theta == 10000 && c.rope.scaling == 0 && c.attention_dropout == 0 && c.positions == 2048);
   model_config_free(&c);
   c = parse("{" LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000, \"attention_bias\": true, "
             "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
             "\"original_max_position_embeddings\": 8192}}");
-  assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope.theta == 500000 && c.attention_bias && c.attention_scale == 0.25);
+  assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope.theta == 500000 && c.qkv_bias && c.attention_scale == 0.25);
   assert_true(c.rope.scaling == 1 && c.rope.factor == 8 && c.rope.low_frequency_factor == 1 &&
               c.rope.high_frequency_factor == 4 && c.rope.original_positions == 8192);
   model_config_free(&c);
@@ -65,9 +65,9 @@ static void test_refusals(void **state) {
       {"", "not valid JSON"},
       {"{", "line 1"},
       {"[]", "no JSON object"},
-      {"{}", "the key model_type is missing; allowed: gpt2, llama"},
-      {"{\"model_type\": \"bert\"}", "model_type is \"bert\"; allowed: gpt2, llama"},
-      {"{\"model_type\": 3}", "model_type is 3; allowed: gpt2, llama"},
+      {"{}", "the key model_type is missing; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
+      {"{\"model_type\": \"bert\"}", "model_type is \"bert\"; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
+      {"{\"model_type\": 3}", "model_type is 3; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
       {"{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}", "duplicate"},
       {"{\"model_type\": \"gpt2\"}", "the key n_layer is missing; allowed: an integer from 1"},
       {"{" GPT2 ", \"n_inner\": 0}", "n_inner is 0; allowed: an integer from 1"},
@@ -176,7 +176,7 @@ static void test_write(void **state) {
 }
 
 static void test_counts(void **state) {
-  static const struct { const char *file; int64_t parameters, without_positions; } table[] = {
+  static const struct { const char *file; int64_t parameters, multiplied; } table[] = {
       {"gpt-small", 124439808, 124439808 - 1024 * 768}, // GPT-2
       {"llama-small", 134515008, 134515008},            // SmolLM-135M
       {"gpt-demo", 2025600, 2025600 - 256 * 192}, // these by transformers
@@ -190,8 +190,8 @@ static void test_counts(void **state) {
     Error error = {0};
     if (model_config_load(&c, path, &error)) fail_msg("%s", error.message);
     if (model_config_parameters(&c) != table[i].parameters) fail_msg("%s: %lld", path, (long long)model_config_parameters(&c));
-    assert_int_equal(model_config_parameters_without_positions(&c), table[i].without_positions);
-    double n = (double)table[i].without_positions;
+    assert_int_equal(c.facts.multiplied, table[i].multiplied);
+    double n = (double)table[i].multiplied;
     assert_true(model_config_flops_per_token(&c, 100) == 6 * n + 600.0 * (double)(c.layers * c.embed));
     model_config_free(&c);
     free(path);

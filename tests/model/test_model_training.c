@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
-enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
+static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20 };
 #define SUCCEED(call)                                                                                                  \
   do {                                                                                                                 \
     Error error = {0};                                                                                                 \
