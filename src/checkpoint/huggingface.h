@@ -24,12 +24,12 @@ typedef struct HuggingfaceSave {
   const char *tokenizer;  // tokenizer.json to copy, or NULL
   int dtype;              // Dtype of all tensors, or -1: as `dtypes` says
   const json_t *dtypes;   // borrowed, may be NULL: fp32
-  // Reads the whole Variable `name` (global shape, row-major) as fp32 into out. 0 or an error code.
-  int (*read)(void *context, const char *name, int64_t elements, float *out, Error *error);
+  // Reads a box of the Variable `name`, row-major, as fp32 into out. 0 or an error code.
+  int (*read)(void *context, const char *name, const Box *part, float *out, Error *error);
   void *context;
 } HuggingfaceSave;
 
-// Writes config.json, model.safetensors and tokenizer.json into a temporary folder beside `folder`, verifies it
+// Writes config.json, model.safetensors (byte for byte what transformers writes of the same weights) and tokenizer.json into a temporary folder beside `folder`, verifies it
 // (huggingface_verify) and renames it: the folder is complete or does not exist.
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error);
 // Opens `folder` again and compares: the config says the same, the tensors are those of the model, and every element

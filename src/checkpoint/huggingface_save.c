@@ -23,58 +23,67 @@ static SafetensorsEntry entry_of(const HuggingfaceSave *save, const HuggingfaceT
   return e;
 }
 
-// The Variable that was read last: the next tensor may be another row of it.
-typedef struct LastRead { int variable; float *values; } LastRead;
-
-static int read_variable(const HuggingfaceSave *save, const Variable *v, LastRead *last, Error *error) {
-  if (last->values && last->variable == v->id) return PLAIT_OK;
-  int64_t elements = shape_elements(&v->shape);
-  free(last->values);
-  *last = (LastRead){v->id, xcalloc((size_t)elements, sizeof *last->values)};
-  return save->read(save->context, v->name, elements, last->values, error);
-}
-
 // Assembles one tensor of the folder, as it is in the file, from its pieces.
 static int assemble(const HuggingfaceSave *save, const HuggingfaceViews *views, const HuggingfaceTensor *t, Dtype dtype,
-                    char *tensor, LastRead *last, Error *error) {
+                    char *tensor, Error *error) {
   int code = PLAIT_OK;
   for (int i = t->piece; i < t->piece + t->pieces && !code; i++) {
     const HuggingfacePiece *p = &views->piece.data[i];
-    const Variable *v = &views->graph->variable.data[p->variable];
-    Box whole = {.rank = v->shape.rank};
+    char *target = tensor + p->first * (int64_t)dtype_size(dtype);
+    float *values = xcalloc((size_t)box_elements(&p->box), sizeof *values);
     int64_t plain[BOX_MAX_RANK];
-    memcpy(whole.local, v->shape.size, sizeof *whole.local * (size_t)whole.rank);
-    box_strides(&whole, plain);
-    code = read_variable(save, v, last, error);
-    if (!code)
-      box_copy(&p->box, tensor + p->first * (int64_t)dtype_size(dtype), &p->box, p->stride, dtype, last->values, &whole,
-               plain, DTYPE_F32);
+    box_strides(&p->box, plain);
+    code = save->read(save->context, views->graph->variable.data[p->variable].name, &p->box, values, error);
+    if (!code) box_copy(&p->box, target, &p->box, p->stride, dtype, values, &p->box, plain, DTYPE_F32);
+    free(values);
+  }
+  return code;
+}
+
+typedef struct Written { SafetensorsEntry entry; const HuggingfaceTensor *tensor; } Written;
+
+// The order of transformers' files: wide dtypes first, bf16 before fp16, and then by name.
+static int in_file_order(const void *a, const void *b) {
+  const SafetensorsEntry *x = &((const Written *)a)->entry, *y = &((const Written *)b)->entry;
+  size_t wide_x = dtype_size((Dtype)x->dtype), wide_y = dtype_size((Dtype)y->dtype);
+  if (wide_x != wide_y) return wide_x > wide_y ? -1 : 1;
+  if (x->dtype != y->dtype) return x->dtype == DTYPE_BF16 ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+static int write_data(const HuggingfaceSave *save, const HuggingfaceViews *views, const Written *all, int count,
+                      SafetensorsWriter *writer, Error *error) {
+  int code = PLAIT_OK;
+  for (int i = 0; i < count && !code; i++) {
+    size_t bytes = all[i].entry.bytes;
+    char *tensor = xcalloc(bytes, 1);
+    code = assemble(save, views, all[i].tensor, (Dtype)all[i].entry.dtype, tensor, error);
+    if (!code) code = safetensors_write_data(writer, tensor, bytes, error);
+    free(tensor);
   }
   return code;
 }
 
 static int write_tensors(const HuggingfaceSave *save, const char *folder, const ModelConfig *c, Error *error) {
+  static const char *const metadata[] = {"format", "pt", NULL};
   HuggingfaceViews views;
-  LastRead last = {0};
-  Vec(SafetensorsEntry) entries = {0};
   huggingface_views_of(&views, c);
-  for (int i = 0; i < views.tensor.count; i++) vec_push(&entries, entry_of(save, &views.tensor.data[i]));
+  int count = views.tensor.count;
+  Written *all = xcalloc((size_t)count, sizeof *all);
+  SafetensorsEntry *entries = xcalloc((size_t)count, sizeof *entries);
+  for (int i = 0; i < count; i++) all[i] = (Written){entry_of(save, &views.tensor.data[i]), &views.tensor.data[i]};
+  qsort(all, (size_t)count, sizeof *all, in_file_order);
+  for (int i = 0; i < count; i++) entries[i] = all[i].entry;
+
   char *path = xformat("%s/model.safetensors", folder);
   SafetensorsWriter writer = {0};
-  const char *const metadata[] = {"format", "pt", NULL};
-  int code = safetensors_write_begin(&writer, path, entries.data, entries.count, metadata, error);
-  for (int i = 0; i < entries.count && !code; i++) {
-    const SafetensorsEntry *e = &entries.data[i];
-    char *tensor = xcalloc(e->bytes, 1);
-    code = assemble(save, &views, &views.tensor.data[i], (Dtype)e->dtype, tensor, &last, error);
-    if (!code) code = safetensors_write_data(&writer, tensor, e->bytes, error);
-    free(tensor);
-  }
+  int code = safetensors_write_begin(&writer, path, entries, count, metadata, error);
+  if (!code) code = write_data(save, &views, all, count, &writer, error);
   if (!code) code = safetensors_write_finish(&writer, error);
   safetensors_write_abandon(&writer);
-  free(last.values);
   free(path);
-  vec_free(&entries);
+  free(entries);
+  free(all);
   huggingface_views_free(&views);
   return code;
 }
@@ -106,7 +115,6 @@ static int write_config(const HuggingfaceSave *save, const char *folder, const M
 
 static int verify_tensors(const HuggingfaceSave *save, const char *path, const ModelConfig *c, Error *error) {
   HuggingfaceFolder f;
-  LastRead last = {0};
   int code = huggingface_folder_open(&f, path, c, error);
   if (code) return code;
   for (int i = 0; i < f.views.tensor.count && !code; i++) {
@@ -114,12 +122,11 @@ static int verify_tensors(const HuggingfaceSave *save, const char *path, const M
     const SafetensorsEntry *found = huggingface_folder_find(&f, t);
     SafetensorsEntry expected = entry_of(save, t);
     char *tensor = xcalloc(expected.bytes, 1);
-    code = assemble(save, &f.views, t, (Dtype)expected.dtype, tensor, &last, error);
+    code = assemble(save, &f.views, t, (Dtype)expected.dtype, tensor, error);
     if (!code && (found->dtype != expected.dtype || memcmp(found->data, tensor, expected.bytes)))
       code = error_set(error, PLAIT_FAILED, "%s: tensor %s is not what was to be written", path, t->name);
     free(tensor);
   }
-  free(last.values);
   huggingface_folder_close(&f);
   return code;
 }

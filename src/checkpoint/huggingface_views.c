@@ -166,8 +166,11 @@ static int find_parts(HuggingfaceViews *v, Layout *l, int64_t layer, Error *erro
     found += l->variable[i] >= 0;
   }
   if (found && found < l->line->parts) return bad_line(l->text, "the graph has some of the Variables only", error);
-  for (int i = 0; i < l->line->parts && found; i++)
-    if (v->of_variable.data[l->variable[i]] >= 0) return bad_line(l->text, "another line has the Variable", error);
+  for (int i = 0; i < l->line->parts && found; i++) {
+    int twice = v->of_variable.data[l->variable[i]] >= 0;
+    for (int k = 0; k < i; k++) twice |= l->variable[k] == l->variable[i];
+    if (twice) return bad_line(l->text, "another line has the Variable, or this one twice", error);
+  }
   return found > 0;
 }
 

@@ -99,11 +99,15 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
 // The shortest decimal that reads back as the same double: jansson alone would turn 1e-05 into 1.0000000000000001e-05.
 static void write_real(FILE *out, double x) {
   char text[40];
-  for (int digits = 1; digits <= 17; digits++) {
+  int digits = 1;
+  for (; digits < 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, x);
     if (strtod(text, NULL) == x) break;
   }
-  fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+  snprintf(text, sizeof text, "%.*e", digits - 1, x);
+  int exponent = atoi(strchr(text, 'e') + 1), places = digits - 1 - exponent;
+  if (exponent < -4 || exponent > 15) fputs(text, out);
+  else fprintf(out, "%.*f", places > 1 ? places : 1, x);
 }
 
 static void write_json(FILE *out, const json_t *value, int indent) {

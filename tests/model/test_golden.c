@@ -228,12 +228,13 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
 }
 
 // For huggingface_save: the weights after training.
-static int read_variable(void *context, const char *name, int64_t elements, float *out, Error *error) {
+static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
   const State *s = context;
   int id = graph_find_variable(s->program->graph, name);
   assert_true(id >= 0);
   const Variable *v = &s->program->graph->variable.data[id];
-  assert_int_equal(shape_elements(&v->shape), elements);
+  int64_t elements = shape_elements(&v->shape);
+  assert_int_equal(box_elements(part), elements);
   Box box;
   double *values = xcalloc((size_t)elements, sizeof *values); // of any dtype
   assert_true(state_box(s, id, -1, &box));

@@ -62,9 +62,10 @@ static void feed(Evaluation *e, const Safetensors *data, int step, double rate) 
 }
 
 // For huggingface_save: the weights after training.
-static int read_variable(void *context, const char *name, int64_t elements, float *out, Error *error) {
+static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
   Evaluation *e = context;
   int id = graph_find_variable(e->graph, name);
+  int64_t elements = box_elements(part);
   assert_int_equal(shape_elements(&e->graph->variable.data[id].shape), elements);
   for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
   return PLAIT_OK;
