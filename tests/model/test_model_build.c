@@ -130,6 +130,12 @@ static void test_too_long(void **state) {
   Error error = {0};
   assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 33}, &outputs, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "n_positions is 32, but data.seq_len is 33; take at most 32"));
+  model_config_free(&c);
+  error = (Error){0};
+  load("qwen3-untied", &c); // whose window is as long as its golden sequences
+  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 25}, &outputs, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "sliding_window is 24, but data.seq_len is 25; take at most 24"));
+  assert_int_equal(g->node.count, 0);
   graph_destroy(g);
   model_config_free(&c);
 }
