@@ -1,5 +1,5 @@
-// Hugging Face model folders, in and out. Which part of which tensor there is a plait Variable here is said by the views of the
-// model's family (huggingface_views.h): fused and transposed tensors are read and written piece by piece, without a copy of the
+// Hugging Face model folders, in and out. The views of a model's family (huggingface_views.h) say which part of which
+// tensor is which Variable: fused and transposed tensors are read and written piece by piece, without a copy of the
 // whole model.
 #pragma once
 #include "base/error.h"
@@ -8,15 +8,15 @@
 
 // Fills the boxes of `wanted` (names are Variables; dtype, strides and data as in checkpoint.h) from FOLDER's
 // model.safetensors or its shards; F32, BF16, F16 and F64 are converted to the wanted dtype. The whole folder is
-// checked, whatever is wanted: a tensor that is missing, surplus or of another shape than config says is PLAIT_BAD_INPUT
-// with its name. Buffers that are not parameters (Family.buffers) are passed over, and so is the head of a tied model where it
-// equals the embedding. Any thread may call it.
+// checked, whatever is wanted: a tensor that is missing, surplus or of another shape than config says is
+// PLAIT_BAD_INPUT with its name. Buffers that are not parameters (Family.buffers) are passed over, and so is the head
+// of a tied model where it equals the embedding. Any thread may call it.
 int huggingface_load(const char *folder, const ModelConfig *config, const CheckpointTensor *wanted, int count,
                      Error *error);
 
 // The dtypes of the folder's tensors, so that a later export can write the same ones (widening BF16 and F16 to fp32 and
-// narrowing again is exact): a JSON object {"*": "BF16", "model.norm.weight": "F32"}, where "*" is the most frequent and
-// the others are exceptions. The caller owns *dtypes. Suited to a checkpoint's `extra`.
+// narrowing again is exact): a JSON object {"*": "BF16", "model.norm.weight": "F32"}, where "*" is the most frequent
+// and the others are exceptions. The caller owns *dtypes. Suited to a checkpoint's `extra`.
 int huggingface_dtypes(const char *folder, const ModelConfig *config, json_t **dtypes, Error *error);
 
 typedef struct HuggingfaceSave {
@@ -29,8 +29,9 @@ typedef struct HuggingfaceSave {
   void *context;
 } HuggingfaceSave;
 
-// Writes config.json, model.safetensors (byte for byte what transformers writes of the same weights) and tokenizer.json into a temporary folder beside `folder`, verifies it
-// (huggingface_verify) and renames it: the folder is complete or does not exist.
+// Writes config.json, model.safetensors (byte for byte what transformers writes of the same weights) and tokenizer.json
+// into a temporary folder beside `folder`, verifies it (huggingface_verify) and renames it: the folder is complete or
+// does not exist.
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error);
 // Opens `folder` again and compares: the config says the same, the tensors are those of the model, and every element
 // equals what `read` gives, rounded to the file's dtype; the tokenizer is the same file.

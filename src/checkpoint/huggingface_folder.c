@@ -29,7 +29,10 @@ static int is_buffer(const HuggingfaceFolder *f, const char *name) {
 }
 
 // A list of names for a message: the first few, and how many more.
-typedef struct Names { char text[400]; int count; } Names;
+typedef struct Names {
+  char text[400];
+  int count;
+} Names;
 static void add_name(Names *names, const char *name) {
   size_t used = strlen(names->text);
   if (names->count++ < 4) snprintf(names->text + used, sizeof names->text - used, "%s%.90s", used ? ", " : "", name);
@@ -40,14 +43,15 @@ static const char *more(const Names *names, char text[32]) {
   return text;
 }
 
-static int check_tensor(const HuggingfaceFolder *f, const HuggingfaceTensor *t, const SafetensorsEntry *e, Error *error) {
+static int check_tensor(const HuggingfaceFolder *f, const HuggingfaceTensor *t, const SafetensorsEntry *e,
+                        Error *error) {
   char found[200], expected[200];
   if (e->dtype < 0 || !dtype_is_float((Dtype)e->dtype))
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s has dtype %.20s; allowed: F32, BF16, F16, F64", f->path,
                      e->name, e->dtype_name ? e->dtype_name : dtype_file_name((Dtype)e->dtype));
   if (e->rank == t->rank && dims_equal(t->rank, e->dims, t->dims)) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s has shape %s; allowed: %s, by config.json", f->path, e->name,
-                   dims_text(e->rank, e->dims, found), dims_text(t->rank, t->dims, expected));
+  return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s has shape %s; allowed: %s, by config.json", f->path,
+                   e->name, dims_text(e->rank, e->dims, found), dims_text(t->rank, t->dims, expected));
 }
 
 // The tensor that is the token embedding: the only piece of the Variable wte.
@@ -65,9 +69,12 @@ static const SafetensorsEntry *find_embedding(const HuggingfaceFolder *f) {
 static int check_tied_head(const HuggingfaceFolder *f, const SafetensorsEntry *head, Error *error) {
   const SafetensorsEntry *wte = find_embedding(f);
   if (!wte) return PLAIT_OK;
-  if (wte->dtype == head->dtype && wte->bytes == head->bytes && !memcmp(wte->data, head->data, head->bytes)) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: %s differs from the embedding although config.json says tie_word_embeddings: "
-                   "true; allowed: equal tensors, or tie_word_embeddings: false", f->path, head->name);
+  if (wte->dtype == head->dtype && wte->bytes == head->bytes && !memcmp(wte->data, head->data, head->bytes))
+    return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: %s differs from the embedding although config.json says tie_word_embeddings: "
+                   "true; allowed: equal tensors, or tie_word_embeddings: false",
+                   f->path, head->name);
 }
 
 static int check_all(const HuggingfaceFolder *f, Error *error) {
@@ -93,8 +100,8 @@ static int check_all(const HuggingfaceFolder *f, Error *error) {
   }
   free(used);
   if (!code && (lacking.count || surplus.count))
-    code = error_set(error, PLAIT_BAD_INPUT, "%s: the tensors are not those of its %s config.json: %s%s%s%s%s%s%s", f->path,
-                     model_family_name(f->config->family), lacking.count ? "missing " : "", lacking.text,
+    code = error_set(error, PLAIT_BAD_INPUT, "%s: the tensors are not those of its %s config.json: %s%s%s%s%s%s%s",
+                     f->path, model_family_name(f->config->family), lacking.count ? "missing " : "", lacking.text,
                      more(&lacking, more_lacking), lacking.count && surplus.count ? "; " : "",
                      surplus.count ? "surplus " : "", surplus.text, more(&surplus, more_surplus));
   return code;

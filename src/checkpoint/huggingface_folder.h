@@ -13,7 +13,7 @@ typedef struct HuggingfaceFolder {
 
 // The views of the model.
 void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config);
-// Opens the folder and checks everything in it: that each tensor is there, of the right shape and a float, and no others.
+// Opens the folder and checks that each tensor is there, of the right shape and a float, and no others.
 int huggingface_folder_open(HuggingfaceFolder *folder, const char *path, const ModelConfig *config, Error *error);
 void huggingface_folder_close(HuggingfaceFolder *folder);
 // A tensor of the views in the open folder.

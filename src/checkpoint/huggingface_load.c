@@ -12,7 +12,8 @@ static int load_one(const HuggingfaceFolder *f, const CheckpointTensor *w, Error
   Box wanted = checkpoint_box(w), both;
   if (w->rank != s->rank || !dims_equal(s->rank, w->global, s->size) || !box_inside(&wanted, w->global) ||
       !dtype_is_float(w->dtype))
-    return error_set(error, PLAIT_FAILED, "%s: the shape or dtype of %s here is not what the config says", f->path, w->name);
+    return error_set(error, PLAIT_FAILED, "%s: the shape or dtype of %s here is not what the config says", f->path,
+                     w->name);
   for (int i = v->of_variable.data[variable]; i >= 0; i = v->piece.data[i].next) {
     const HuggingfacePiece *p = &v->piece.data[i];
     const SafetensorsEntry *e = huggingface_folder_find(f, &v->tensor.data[p->tensor]);

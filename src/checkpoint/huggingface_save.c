@@ -40,7 +40,10 @@ static int assemble(const HuggingfaceSave *save, const HuggingfaceViews *views, 
   return code;
 }
 
-typedef struct Written { SafetensorsEntry entry; const HuggingfaceTensor *tensor; } Written;
+typedef struct Written {
+  SafetensorsEntry entry;
+  const HuggingfaceTensor *tensor;
+} Written;
 
 // The order of transformers' files: wide dtypes first, bf16 before fp16, and then by name.
 static int in_file_order(const void *a, const void *b) {
@@ -168,7 +171,8 @@ static int is_vacant(const char *folder) {
 static int rename_synced(const char *from, const char *to, Error *error) {
   int code = folder_sync(from, error);
   if (code) return code;
-  if (rename(from, to)) return error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno));
+  if (rename(from, to))
+    return error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno));
   char *parent = xstrdup(to), *slash = strrchr(parent, '/');
   if (slash) slash[slash == parent] = 0;
   code = folder_sync(slash ? parent : ".", error);
@@ -178,7 +182,8 @@ static int rename_synced(const char *from, const char *to, Error *error) {
 
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error) {
   if (!is_vacant(save->folder))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: exists already; allowed: a folder that does not exist or is empty", save->folder);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: exists already; allowed: a folder that does not exist or is empty",
+                     save->folder);
   char *folder = xstrdup(save->folder);
   for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--) folder[n - 1] = 0;
   char *temporary = xformat("%s.tmp.%ld", folder, (long)getpid());

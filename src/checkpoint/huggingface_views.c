@@ -52,10 +52,12 @@ static int read_line(const char *text, Line *line, Error *error) {
   size_t n = strlen(line->tensor);
   line->transposed = n > 2 && !strcmp(line->tensor + n - 2, "^T");
   if (line->transposed) line->tensor[n - 2] = 0;
-  if (!next_word(&at, word, sizeof word) || strcmp(word, "=")) return bad_line(text, "no \"=\" after the tensor", error);
+  if (!next_word(&at, word, sizeof word) || strcmp(word, "="))
+    return bad_line(text, "no \"=\" after the tensor", error);
   for (;;) {
     if (line->parts == MOST_PARTS) return bad_line(text, "too many parts", error);
-    if (!next_word(&at, line->part[line->parts++], sizeof *line->part)) return bad_line(text, "a Variable is missing", error);
+    if (!next_word(&at, line->part[line->parts++], sizeof *line->part))
+      return bad_line(text, "a Variable is missing", error);
     if (!next_word(&at, word, sizeof word)) break;
     int dim = isdigit((unsigned char)word[1]) ? word[1] - '0' : 0;
     if (word[0] != '|' || (word[1] && (!isdigit((unsigned char)word[1]) || word[2])))
@@ -77,7 +79,10 @@ static int read_line(const char *text, Line *line, Error *error) {
 static int is_of_heads(DimName dim) { return dim == DIM_KV_HEADS || dim == DIM_GROUP || dim == DIM_HEAD_DIM; }
 
 // Dims of a tensor that one Variable would be alone: group[d] is the tensor's dim in which the Variable's dim d lies.
-typedef struct Grouping { int rank, group[MAX_RANK]; int64_t size[MAX_RANK]; } Grouping;
+typedef struct Grouping {
+  int rank, group[MAX_RANK];
+  int64_t size[MAX_RANK];
+} Grouping;
 
 static Grouping group_dims(const Shape *s, int from) {
   Grouping g = {0};
@@ -185,7 +190,8 @@ static int add_layer(HuggingfaceViews *v, const char *text, const Line *line, in
   int64_t rows = v->graph->variable.data[l.variable[0]].shape.size[0];
   for (int i = 0; i < line->parts; i++) {
     const Shape *s = &v->graph->variable.data[l.variable[i]].shape;
-    if (s->rank < 2 || s->size[0] != rows) return bad_line(text, "E needs Variables with the same first dim, and another one", error);
+    if (s->rank < 2 || s->size[0] != rows)
+      return bad_line(text, "E needs Variables with the same first dim, and another one", error);
   }
   code = PLAIT_OK;
   for (l.row = 0; l.row < rows && !code; l.row++) code = add_tensor(v, fill_in(arena, name, 'E', l.row), &l, error);
@@ -207,7 +213,10 @@ static const char *after_line(const char *text) {
   return *text ? text + 1 : text;
 }
 
-typedef struct Lines { Vec(Line) line; Vec(const char *) text; } Lines;
+typedef struct Lines {
+  Vec(Line) line;
+  Vec(const char *) text;
+} Lines;
 
 static int read_lines(const char *text, Lines *lines, Error *error) {
   int code = PLAIT_OK;

@@ -107,7 +107,8 @@ int build_linear_residual(ModelBuild *m, const char *name, int x, int stream, do
 
 int build_attention(ModelBuild *m, int x) {
   const ModelConfig *c = m->config;
-  const Extent query[] = {{DIM_KV_HEADS, c->kv_heads}, {DIM_GROUP, c->heads / c->kv_heads}, {DIM_HEAD_DIM, c->head_dim}};
+  const Extent query[] = {
+      {DIM_KV_HEADS, c->kv_heads}, {DIM_GROUP, c->heads / c->kv_heads}, {DIM_HEAD_DIM, c->head_dim}};
   const Extent key[] = {{DIM_KV_HEADS, c->kv_heads}, {DIM_HEAD_DIM, c->head_dim}};
   Graph *g = m->g;
   int q = build_linear(m, "q", x, c->initializer_range, 3, query, 1, c->qkv_bias); // (b, s, g, r, d)
@@ -121,7 +122,8 @@ int build_attention(ModelBuild *m, int x) {
     q = op_rope(g, "q.rope", q, m->positions, &c->rope);
     k = op_rope(g, "k.rope", k, m->positions, &c->rope);
   }
-  AttentionAttr attr = {.scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
+  AttentionAttr attr = {
+      .scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
   if (c->window) build_limit(m, c->window_key, c->window, "attention within a window is not built yet");
   return op_attention(g, "attention", q, k, v, m->documents, &attr);
 }
@@ -149,4 +151,3 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
     outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, seed, train);
   }
 }
-

@@ -19,7 +19,7 @@ typedef struct Extent { DimName dim; int64_t size; } Extent;
 
 // Nodes from here on belong to `layer`, and names of nodes and parameters begin with the scope ("layer.3.attention").
 void build_scope(ModelBuild *m, int layer, const char *format, ...) __attribute__((format(printf, 3, 4)));
-// Sequences are at most `length` tokens long, because `key` of config.json says so; `why`, or NULL: what is missing for more.
+// Sequences are at most `length` tokens long, because `key` of config.json says so; `why`: what is missing.
 void build_limit(ModelBuild *m, const char *key, int64_t length, const char *why);
 
 // A parameter of the current scope as an operand. Matrices are normal with the given standard deviation, have weight
@@ -38,18 +38,18 @@ double build_dropout_rate(const ModelBuild *m, double probability);
 int build_layer_norm(ModelBuild *m, const char *name, int x);
 int build_rms_norm(ModelBuild *m, const char *name, int x);
 
-// x W + bias in the current scope: parameters NAME.weight (out…, in…) and, where `bias`, NAME.bias (out…). The last `in` dims
-// of x are contracted, and are those of the weight.
+// x W + bias in the current scope: parameters NAME.weight (out…, in…) and, where `bias`, NAME.bias (out…). The last
+// `in` dims of x are contracted, and are those of the weight.
 int build_linear(ModelBuild *m, const char *name, int x, double deviation, int out, const Extent *out_dims, int in,
                  int bias);
 // build_linear back onto the residual stream: (…) → (b, s, embed), with bias, dropout and the addition to `stream`.
 int build_linear_residual(ModelBuild *m, const char *name, int x, int stream, double deviation, int in, int bias);
 
-// x (b, s, embed), already normalised → (b, s, kv_heads, group, head_dim): q, k, v (normalised by head and turned by rope where
-// the config says so) and attention, in the current scope.
+// x (b, s, embed), already normalised → (b, s, kv_heads, group, head_dim): q, k, v (normalised by head and turned by
+// rope where the config says so) and attention, in the current scope.
 int build_attention(ModelBuild *m, int x);
 
-// The table of token embeddings (vocab, embed), and the tokens' rows of it (b, s, embed), which begin the residual stream.
+// The table of token embeddings (vocab, embed), and the tokens' rows of it (b, s, embed), the first residual stream.
 int build_embedding(ModelBuild *m, int *wte);
 // The end of every model: loss or logits from the normalised stream (b, s, embed); wte is the head where tied.
 void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs);

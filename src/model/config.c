@@ -51,9 +51,11 @@ int model_config_parse(ModelConfig *config, const char *text, size_t size, const
   json_error_t why;
   config->json = size > MAX_CONFIG_BYTES ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
   if (size > MAX_CONFIG_BYTES)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed for a config.json", name, MAX_CONFIG_BYTES);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed for a config.json", name,
+                     MAX_CONFIG_BYTES);
   if (!config->json)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column, why.text);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column,
+                     why.text);
   if (!json_is_object(config->json))
     return error_set(error, PLAIT_BAD_INPUT, "%s: holds no JSON object; a config.json is one", name);
   return read_family(config, error);
@@ -94,7 +96,8 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
          r->original_positions == q->original_positions;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------
+// --- writing
+// -------------------------------------------------------------------------------------------------------------
 
 // The shortest decimal that reads back as the same double: jansson alone would turn 1e-05 into 1.0000000000000001e-05.
 static void write_real(FILE *out, double x) {
@@ -156,4 +159,3 @@ int model_config_save(const ModelConfig *config, const char *path, const char *t
   json_decref(json);
   return file_commit(&file, error);
 }
-

@@ -13,10 +13,10 @@ typedef struct Family Family; // model/family.h; outside of families it is only 
 typedef struct ModelFacts {
   int64_t parameters;      // a tied head counts once
   int64_t multiplied;      // of these, without tables that are only looked up: learned positions, an untied embedding
-  int64_t size[DIM_COUNT]; // of the parameters' dims, and where parameters differ, what divides all of them; 0: none has it
+  int64_t size[DIM_COUNT]; // of the parameters' dims; their common divisor where parameters differ; 0: none has it
   int64_t longest;         // tokens of the longest sequence that plait can run; 0: any
-  const char *limit;       // the key that says so, and where its value is not the limit itself, why it is one
-  const char *why;         // or NULL
+  const char *limit;       // the key that says so
+  const char *why;         // what is missing for longer ones; NULL: the model has no such positions
 } ModelFacts;
 
 // Facts that several families have. Readers fill them in; 0 where a family has not got such a thing.
@@ -64,12 +64,12 @@ const char *model_families(char text[MODEL_FAMILIES_TEXT]); // all of them: "gpt
 void model_measure(ModelConfig *config);
 // Parameters of the model; a tied head counts once.
 int64_t model_config_parameters(const ModelConfig *config);
-// Model FLOPs of forward and backward per token at this length of sequences: 6·N + 6·L·d·T for a plain decoder (T = seq_len,
-// d = heads · head_dim; attention is causal). N: ModelFacts.multiplied; the rest is what the graph's products of two
-// activations cost. It builds a graph.
+// Model FLOPs of forward and backward per token at this length of sequences: 6·N + 6·L·d·T for a plain decoder
+// (T = seq_len, d = heads · head_dim; attention is causal). N: ModelFacts.multiplied; the rest is what the graph's
+// products of two activations cost. It builds a graph.
 double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len);
-// Can sequences of this many tokens be run? If not, PLAIT_BAD_INPUT with the key that forbids it; `asked`: the key or option
-// that asks for the length ("data.seq_len").
+// Can sequences of this many tokens be run? If not, PLAIT_BAD_INPUT with the key that forbids it; `asked`: the key or
+// option that asks for the length ("data.seq_len").
 int model_check_length(const ModelConfig *config, const char *asked, int64_t length, Error *error);
 // The length that the model was made for, as far as plait can run it.
 int64_t model_usual_length(const ModelConfig *config);

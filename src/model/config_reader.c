@@ -7,8 +7,8 @@
 
 void config_bad_value(ConfigReader *r, const char *key, const json_t *value, const char *allowed) {
   char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s%s is %.60s%s; allowed: %s", r->file, r->prefix, key, text ? text : "?",
-                      text && strlen(text) > 60 ? "…" : "", allowed);
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s%s is %.60s%s; allowed: %s", r->file, r->prefix, key,
+                      text ? text : "?", text && strlen(text) > 60 ? "…" : "", allowed);
   free(text);
 }
 
@@ -20,7 +20,8 @@ const json_t *config_value(const ConfigReader *r, const char *key) {
 int config_is_null(const ConfigReader *r, const char *key) { return json_is_null(json_object_get(r->object, key)); }
 
 void config_missing(ConfigReader *r, const char *key, const char *allowed) {
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: the key %s%s is missing; allowed: %s", r->file, r->prefix, key, allowed);
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: the key %s%s is missing; allowed: %s", r->file, r->prefix, key,
+                      allowed);
 }
 
 int64_t config_integer(ConfigReader *r, const char *key, int64_t lowest, int64_t highest, int64_t absent) {
@@ -53,7 +54,9 @@ double config_real(ConfigReader *r, const char *key, double lowest, int closed, 
   return 0;
 }
 
-double config_probability(ConfigReader *r, const char *key, double absent) { return config_real(r, key, 0, 1, 1, absent); }
+double config_probability(ConfigReader *r, const char *key, double absent) {
+  return config_real(r, key, 0, 1, 1, absent);
+}
 
 int config_boolean(ConfigReader *r, const char *key, int absent) {
   if (r->code) return 0;
@@ -65,9 +68,12 @@ int config_boolean(ConfigReader *r, const char *key, int absent) {
 }
 
 ActivationKind config_activation(ConfigReader *r, const char *key, const char *absent) {
-  static const struct { const char *name; ActivationKind kind; } known[] = {
-      {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU},
-      {"relu", ACTIVATION_RELU},          {"silu", ACTIVATION_SILU},                   {"swish", ACTIVATION_SILU}};
+  static const struct {
+    const char *name;
+    ActivationKind kind;
+  } known[] = {{"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+               {"gelu", ACTIVATION_GELU},          {"relu", ACTIVATION_RELU},
+               {"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU}};
   if (r->code) return ACTIVATION_GELU;
   const json_t *value = config_value(r, key);
   const char *name = value ? json_string_value(value) : absent;
@@ -82,7 +88,7 @@ void config_only(ConfigReader *r, const char *key, const char *neutral) {
   if (r->code || !value) return;
   json_t *expected = json_loads(neutral, JSON_DECODE_ANY, NULL);
   int same = json_is_number(value) && json_is_number(expected) ? json_number_value(value) == json_number_value(expected)
-                                                              : json_equal(value, expected);
+                                                               : json_equal(value, expected);
   json_decref(expected);
   if (same) return;
   char allowed[120];
@@ -92,6 +98,6 @@ void config_only(ConfigReader *r, const char *key, const char *neutral) {
 
 void config_must_divide(ConfigReader *r, const char *key, int64_t value, const char *by_key, int64_t by) {
   if (r->code || value % by == 0) return;
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which is %lld", r->file, key,
-                      (long long)value, by_key, (long long)by);
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which is %lld", r->file,
+                      key, (long long)value, by_key, (long long)by);
 }

@@ -33,7 +33,7 @@ double config_probability(ConfigReader *r, const char *key, double absent); // f
 int config_boolean(ConfigReader *r, const char *key, int absent);
 ActivationKind config_activation(ConfigReader *r, const char *key, const char *absent);
 
-// A key that changes the numbers in a way that plait does not have: only `neutral` (a JSON text) or absence is let through.
+// A key that changes the numbers as plait cannot: only `neutral` (a JSON text) or absence is let through.
 void config_only(ConfigReader *r, const char *key, const char *neutral);
 void config_must_divide(ConfigReader *r, const char *key, int64_t value, const char *by_key, int64_t by);
 

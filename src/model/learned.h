@@ -1,5 +1,5 @@
-// Decoders with learned positions, layer norm before each half of a block and one product before and one after the activation
-// (Radford et al. 2019).
+// Decoders with learned positions, layer norm before each half of a block, and one product before and one after the
+// activation (Radford et al. 2019).
 #pragma once
 #include "model/family.h"
 

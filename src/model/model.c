@@ -118,9 +118,9 @@ double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len) 
 int model_check_length(const ModelConfig *config, const char *asked, int64_t length, Error *error) {
   const ModelFacts *f = &config->facts;
   if (!f->longest || length <= f->longest) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: %s is %lld, but %s is %lld; take at most %lld%s%s", config->path, f->limit,
-                   (long long)f->longest, asked, (long long)length, (long long)f->longest, f->why ? ", because " : "",
-                   f->why ? f->why : "");
+  return error_set(error, PLAIT_BAD_INPUT, "%s: %s is %lld, but %s is %lld; take at most %lld%s%s", config->path,
+                   f->limit, (long long)f->longest, asked, (long long)length, (long long)f->longest,
+                   f->why ? ", because " : "", f->why ? f->why : "");
 }
 
 int64_t model_usual_length(const ModelConfig *config) {

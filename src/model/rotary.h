@@ -1,5 +1,5 @@
-// Decoders with rotary positions, RMS norm before each half of a block, grouped-query attention and a gated feed-forward half
-// (Touvron et al. 2023): their keys, which their families write alike, their blocks and their names.
+// Decoders with rotary positions, RMS norm before each half of a block, grouped-query attention and a gated feed-
+// forward half (Touvron et al. 2023): their keys, which their families write alike, their blocks and their names.
 #pragma once
 #include "model/family.h"
 

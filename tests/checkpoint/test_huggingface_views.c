@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Parameter { const char *name; int rank; int64_t size[4]; DimName dim[4]; } Parameter;
+typedef struct Parameter {
+  const char *name;
+  int rank;
+  int64_t size[4];
+  DimName dim[4];
+} Parameter;
 
 static Graph *graph_of(const Parameter *p, int count, int layers) {
   Graph *g = graph_create();
@@ -94,13 +99,14 @@ static void assert_dims(const HuggingfaceViews *v, const char *name, const char 
   assert_string_equal(dims_text(t->rank, t->dims, text), expected);
 }
 
-#define EMBED {DIM_EMBED}
+#define EMBED                                                                                                          \
+  { DIM_EMBED }
 static void test_plain(void **state) {
-  HuggingfaceViews v = views_of("emb = wte\nblocks.N.w = layer.N.up\nblocks.N.b = layer.N.bias\nscale = gain\nhead.w = head\n",
-                                GRAPH(2, {"wte", 2, {5, 4}, {DIM_VOCAB, DIM_EMBED}},
-                                      {"layer.0.up", 2, {6, 4}, {DIM_FFN, DIM_EMBED}}, {"layer.0.bias", 1, {6}, {DIM_FFN}},
-                                      {"layer.1.up", 2, {6, 4}, {DIM_FFN, DIM_EMBED}}, {"layer.1.bias", 1, {6}, {DIM_FFN}},
-                                      {"gain", 1, {4}, EMBED}));
+  HuggingfaceViews v =
+      views_of("emb = wte\nblocks.N.w = layer.N.up\nblocks.N.b = layer.N.bias\nscale = gain\nhead.w = head\n",
+               GRAPH(2, {"wte", 2, {5, 4}, {DIM_VOCAB, DIM_EMBED}}, {"layer.0.up", 2, {6, 4}, {DIM_FFN, DIM_EMBED}},
+                     {"layer.0.bias", 1, {6}, {DIM_FFN}}, {"layer.1.up", 2, {6, 4}, {DIM_FFN, DIM_EMBED}},
+                     {"layer.1.bias", 1, {6}, {DIM_FFN}}, {"gain", 1, {4}, EMBED}));
   static const char *const order[] = {"emb", "blocks.0.w", "blocks.0.b", "blocks.1.w", "blocks.1.b", "scale"};
   assert_int_equal(v.tensor.count, 6); // tied: no head
   for (int i = 0; i < 6; i++) assert_string_equal(v.tensor.data[i].name, order[i]);
@@ -139,11 +145,12 @@ static void test_fused(void **state) {
 
 // Experts: many tensors are one Variable; or all of them are one tensor, whose second dim has two Variables.
 static void test_stacked(void **state) {
-  HuggingfaceViews v = views_of("moe.N.experts.E.w1 = layer.N.up\nmoe.N.experts.E.w2^T = layer.N.down\n",
-                                GRAPH(2, {"layer.0.up", 3, {3, 6, 4}, {DIM_EXPERT, DIM_FFN, DIM_EMBED}},
-                                      {"layer.0.down", 3, {3, 4, 6}, {DIM_EXPERT, DIM_EMBED, DIM_FFN}},
-                                      {"layer.1.up", 3, {3, 6, 4}, {DIM_EXPERT, DIM_FFN, DIM_EMBED}}, // layer 0 has both, 1 one
-                                      ));
+  HuggingfaceViews v =
+      views_of("moe.N.experts.E.w1 = layer.N.up\nmoe.N.experts.E.w2^T = layer.N.down\n",
+               GRAPH(2, {"layer.0.up", 3, {3, 6, 4}, {DIM_EXPERT, DIM_FFN, DIM_EMBED}},
+                     {"layer.0.down", 3, {3, 4, 6}, {DIM_EXPERT, DIM_EMBED, DIM_FFN}},
+                     {"layer.1.up", 3, {3, 6, 4}, {DIM_EXPERT, DIM_FFN, DIM_EMBED}}, // layer 0 has both, 1 one
+                     ));
   assert_int_equal(v.tensor.count, 9);
   assert_dims(&v, "moe.1.experts.2.w1", "[6, 4]");
   int64_t n;
@@ -155,8 +162,13 @@ static void test_stacked(void **state) {
 
   // A box that a rank wants reaches over several of the tensors.
   float part[2][2][4];
-  CheckpointTensor wanted = {.name = "layer.1.up", .dtype = DTYPE_F32, .rank = 3, .global = {3, 6, 4}, .offset = {1, 3},
-                             .local = {2, 2, 4}, .data = part};
+  CheckpointTensor wanted = {.name = "layer.1.up",
+                             .dtype = DTYPE_F32,
+                             .rank = 3,
+                             .global = {3, 6, 4},
+                             .offset = {1, 3},
+                             .local = {2, 2, 4},
+                             .data = part};
   Box box = checkpoint_box(&wanted), both;
   for (int i = v.of_variable.data[2], k = 0; i >= 0; i = v.piece.data[i].next, k++) {
     const HuggingfacePiece *p = &v.piece.data[i];
@@ -182,14 +194,17 @@ static void test_stacked(void **state) {
   for (int x = 0; x < 3; x++)
     for (int e = 0; e < 4; e++)
       for (int f = 0; f < 11; f++)
-        assert_true(w[(x * 4 + e) * 11 + f] == (f < 6 ? value_of(0, (x * 6 + f) * 4 + e) : value_of(1, (x * 5 + f - 6) * 4 + e)));
+        assert_true(w[(x * 4 + e) * 11 + f] ==
+                    (f < 6 ? value_of(0, (x * 6 + f) * 4 + e) : value_of(1, (x * 5 + f - 6) * 4 + e)));
   free(w);
   assert_comes_back(&v);
   huggingface_views_free(&v);
 }
 
 static void test_wrong_lines(void **state) {
-  static const struct { const char *text, *says; } wrong[] = {
+  static const struct {
+    const char *text, *says;
+  } wrong[] = {
       {"a\n", "view \"a\": no \"=\" after the tensor"},
       {"a =\n", "a Variable is missing"},
       {"\n", "no tensor"},
@@ -213,7 +228,8 @@ static void test_wrong_lines(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     HuggingfaceViews v;
     Error error = {0};
-    Graph *g = GRAPH(1, {"x", 2, {3, 4}, {DIM_FFN, DIM_EMBED}}, {"y", 1, {4}, EMBED}, {"z", 2, {5, 3}, {DIM_FFN, DIM_EMBED}});
+    Graph *g =
+        GRAPH(1, {"x", 2, {3, 4}, {DIM_FFN, DIM_EMBED}}, {"y", 1, {4}, EMBED}, {"z", 2, {5, 3}, {DIM_FFN, DIM_EMBED}});
     int code = huggingface_views_create(&v, wrong[i].text, g, &error);
     if (code != PLAIT_FAILED || !strstr(error.message, wrong[i].says))
       fail_msg("%s: %d: %s (expected: %s)", wrong[i].text, code, error.message, wrong[i].says);

@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 table=$SOURCE/src/model/families.def
 families=$(sed -nE 's/^FAMILY\(([a-z0-9_]+)\)$/\1/p' "$table")
 [ "$(wc -w <<<"$families")" -ge 6 ] || { echo "FAILED: the table was not read: $families"; exit 1; }
-words=$(paste -sd'|' <<<"$families")
+words=$(sed -E 's,(gpt)_?,\1[-_ ]?,' <<<"$families" | paste -sd'|')
 folders=$(sed 's,^,^src/model/,; s,$,/,' <<<"$families" | paste -sd'|')
 
 # Lines of code that have the name of a family as a word, or after family_ or MODEL_, whatever the case.
@@ -46,6 +46,7 @@ expect_found yes '  if (c->family == MODEL_GPT2) return 1;'
 expect_found yes '  if (!strcmp(model_family_name(c->family), "llama")) return 1;'
 expect_found yes '  return c->family == &family_gpt_neo; // a comment'
 expect_found yes 'int qwen3 = 1;'
+expect_found yes '  .doc = "the positions of GPT-2";'
 expect_found no '  return 1; // as llama has it'
 expect_found no 'const char SPLIT_GPT2[] = "the expression of a tokenizer";'
 [ $failures = 0 ] && echo "no family is named outside its folder"

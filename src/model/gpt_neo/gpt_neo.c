@@ -1,10 +1,11 @@
-// GPT-Neo (Black et al. 2021): learned positions, unscaled attention, q, k and v without biases; in some layers, attention to
-// the last `window_size` tokens.
+// GPT-Neo (Black et al. 2021): learned positions, unscaled attention, q, k and v without biases; in some layers,
+// attention to the last `window_size` tokens.
 #include "model/learned.h"
 #include <string.h>
 
-// Of a list of layers' attentions, such as ["global", "local"], how many times over: counts the layers, and looks for "local".
-static void read_layers(ConfigReader *r, const char *key, const json_t *list, int64_t times, int64_t *layers, int *local) {
+// A list of layers' attentions, such as ["global", "local"], so many times over: counts layers, looks for "local".
+static void read_layers(ConfigReader *r, const char *key, const json_t *list, int64_t times, int64_t *layers,
+                        int *local) {
   size_t i;
   json_t *kind;
   if (r->code) return;
@@ -14,8 +15,8 @@ static void read_layers(ConfigReader *r, const char *key, const json_t *list, in
   }
   json_array_foreach((json_t *)list, i, kind) {
     const char *name = json_string_value(kind);
-    int is_local = name && !strcmp(name, "local");
-    if (!is_local && !(name && !strcmp(name, "global"))) return config_bad_value(r, key, kind, "\"global\" or \"local\"");
+    int is_local = name && !strcmp(name, "local"), is_global = name && !strcmp(name, "global");
+    if (!is_local && !is_global) return config_bad_value(r, key, kind, "\"global\" or \"local\"");
     *local |= is_local && times > 0;
     *layers += times;
   }
@@ -37,8 +38,8 @@ static void read_types(ConfigReader *r, const json_t *types, int64_t *layers, in
   }
 }
 
-// Which layers see a window only. transformers goes by attention_layers where it is there, else by attention_types, whose
-// default is 24 layers that alternate.
+// Which layers see a window only. transformers goes by attention_layers where it is there, else by attention_types,
+// whose default is 24 layers that alternate.
 static void read_attention(ConfigReader *r, ModelConfig *c) {
   const json_t *types = config_value(r, "attention_types"), *list = config_value(r, "attention_layers");
   int64_t window = config_integer(r, "window_size", 1, MOST_POSITIONS, 256), by_types = 0, by_list = 0;
@@ -51,11 +52,13 @@ static void read_attention(ConfigReader *r, ModelConfig *c) {
   const char *key = types || !list ? "attention_types" : "attention_layers";
   int64_t layers = types || !list ? by_types : by_list;
   if (list && types && (by_list != by_types || local != local_in_list))
-    r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: attention_layers and attention_types differ; allowed: lists that say "
-                        "the same, or one of them", r->file);
+    r->code = error_set(r->error, PLAIT_BAD_INPUT,
+                        "%s: attention_layers and attention_types differ; allowed: lists that say the same, or one of "
+                        "them", r->file);
   else if (layers != c->layers)
-    r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s %s %lld layers; allowed: num_layers, which is %lld", r->file, key,
-                        types || list ? "lists" : "is missing and then means", (long long)layers, (long long)c->layers);
+    r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s %s %lld layers; allowed: num_layers, which is %lld", r->file,
+                        key, types || list ? "lists" : "is missing and then means", (long long)layers,
+                        (long long)c->layers);
   if (r->code || !(list ? local_in_list : local)) return;
   c->window = window;
   c->window_key = "window_size";
