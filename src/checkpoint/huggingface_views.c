@@ -1,5 +1,6 @@
 // Reads the lines of views, and lays out the pieces of each tensor.
 #include "checkpoint/huggingface_views.h"
+#include "base/fault.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,35 +129,49 @@ static void add_piece(HuggingfaceViews *v, HuggingfacePiece piece) {
   int *link = &v->of_variable.data[piece.variable];
   while (*link >= 0) link = &v->piece.data[*link].next;
   *link = v->piece.count;
-  piece.next = -1;
   vec_push(&v->piece, piece);
+}
+
+// The tensor's shape, and of each dim of `whole` its stride in the tensor.
+static void lay_out(HuggingfaceTensor *t, const Grouping *whole, int transposed, int64_t *stride) {
+  int order[MAX_RANK], last = whole->rank - 1;
+  int64_t step = 1;
+  t->rank = whole->rank;
+  for (int k = 0; k <= last; k++) order[k] = k; // of the tensor's dims, which of `whole` it is
+  if (transposed) order[last - 1] = last, order[last] = last - 1;
+  for (int k = last; k >= 0; k--) {
+    t->dims[k] = whole->size[order[k]];
+    stride[order[k]] = step;
+    step *= t->dims[k];
+  }
+}
+
+// A part of a tensor with these strides: Variable `variable`, or a row of it.
+static HuggingfacePiece piece_of(const HuggingfaceViews *v, int variable, int64_t row, const int64_t *stride) {
+  const Shape *s = &v->graph->variable.data[variable].shape;
+  Grouping g = group_dims(s, row >= 0);
+  HuggingfacePiece p = {.variable = variable, .tensor = v->tensor.count, .next = -1, .box = {.rank = s->rank}};
+  if (row >= 0) p.box.offset[0] = row, p.box.local[0] = 1;
+  for (int d = s->rank - 1; d >= (row >= 0); d--) {
+    int inner = d + 1 < s->rank && g.group[d + 1] == g.group[d];
+    p.box.local[d] = s->size[d];
+    p.stride[d] = inner ? p.stride[d + 1] * s->size[d + 1] : stride[g.group[d]];
+  }
+  return p;
 }
 
 static int add_tensor(HuggingfaceViews *v, const char *name, const Layout *l, Error *error) {
   Grouping whole = {0};
-  int64_t stride[MAX_RANK], step = 1, start = 0;
-  int code = whole_dims(v, l, &whole, error), order[MAX_RANK];
+  int64_t stride[MAX_RANK], start = 0;
+  int code = whole_dims(v, l, &whole, error), parts = l->line->parts, dim = l->line->dim;
   if (code) return code;
-  HuggingfaceTensor t = {.name = name, .rank = whole.rank, .piece = v->piece.count, .pieces = l->line->parts};
-  for (int k = 0; k < t.rank; k++) order[k] = k; // of the tensor's dims, which of `whole` it is
-  if (l->line->transposed) order[t.rank - 2] = t.rank - 1, order[t.rank - 1] = t.rank - 2;
-  for (int k = t.rank - 1; k >= 0; k--) {
-    t.dims[k] = whole.size[order[k]];
-    stride[order[k]] = step;
-    step *= t.dims[k];
-  }
-  for (int i = 0; i < l->line->parts; i++) {
-    const Shape *s = &v->graph->variable.data[l->variable[i]].shape;
-    Grouping one = group_dims(s, l->row >= 0);
-    HuggingfacePiece p = {.variable = l->variable[i], .tensor = v->tensor.count, .box = {.rank = s->rank}};
-    p.first = l->line->parts > 1 ? start * stride[l->line->dim] : 0;
-    if (l->row >= 0) p.box.offset[0] = l->row, p.box.local[0] = 1;
-    for (int d = s->rank - 1; d >= (l->row >= 0); d--) {
-      int inner = d + 1 < s->rank && one.group[d + 1] == one.group[d];
-      p.box.local[d] = s->size[d];
-      p.stride[d] = inner ? p.stride[d + 1] * s->size[d + 1] : stride[one.group[d]];
-    }
-    if (l->line->parts > 1) start += one.size[l->line->dim];
+  HuggingfaceTensor t = {.name = name, .piece = v->piece.count, .pieces = parts};
+  lay_out(&t, &whole, l->line->transposed, stride);
+  for (int i = 0; i < parts; i++) {
+    HuggingfacePiece p = piece_of(v, l->variable[i], l->row, stride);
+    Grouping one = group_dims(&v->graph->variable.data[p.variable].shape, l->row >= 0);
+    if (parts > 1) p.first = start * stride[dim]; // alone, it may have fewer dims than that
+    if (parts > 1) start += FAULT(view_of_a_part, one.size[dim], whole.size[dim] / parts);
     add_piece(v, p);
   }
   vec_push(&v->tensor, t);

@@ -51,6 +51,7 @@ static const ParityCase layouts[] = {
 static const ParityCase few_layouts[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
     {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8}, // of 2 key and value heads, but for GPT-Neo
+    {.name = "tp 2 within heads", .dp = 1, .pp = 1, .tp = 2, .micro = 8, .settings = "layout.heads=[] layout.head_dim=[tp]"},
     {.name = "pp 2 1f1b", .dp = 1, .pp = 2, .tp = 1, .micro = 2, .schedule = "1f1b"},
     {.name = "dp 2 zero 3", .dp = 2, .pp = 1, .tp = 1, .micro = 4, .zero = 3},
     {.name = "2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .sequence = 1},
