@@ -65,7 +65,7 @@ static const SafetensorsEntry *find_embedding(const HuggingfaceFolder *f) {
   return NULL;
 }
 
-// A tied head that is written nevertheless is no surplus as long as it says the same.
+// A tied head that is in the file all the same is not surplus where it equals the embedding.
 static int check_tied_head(const HuggingfaceFolder *f, const SafetensorsEntry *head, Error *error) {
   const SafetensorsEntry *wte = find_embedding(f);
   if (!wte) return PLAIT_OK;

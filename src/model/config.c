@@ -40,7 +40,8 @@ static int read_family(ModelConfig *c, Error *error) {
   else if (family == FAMILIES) config_bad_value(&r, "model_type", type, model_families(allowed));
   if (r.code) return r.code;
   c->family = families[family];
-  config_only(&r, "quantization_config", "null");
+  config_only(&r, "quantization_config", "null"); // these two change every family of transformers
+  config_only(&r, "is_causal", "true");
   c->family->read(&r, c);
   if (!r.code) model_measure(c);
   return r.code;

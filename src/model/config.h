@@ -19,7 +19,7 @@ typedef struct ModelFacts {
   const char *why;         // what is missing for longer ones; NULL: the model has no such positions
 } ModelFacts;
 
-// Facts that several families have. Readers fill them in; 0 where a family has not got such a thing.
+// Facts that several families have. Readers fill them in; 0 where a family lacks one.
 typedef struct ModelConfig {
   const Family *family;
   int64_t layers, embed, ffn, vocab;
@@ -60,7 +60,7 @@ const char *model_family_name(const Family *family); // its model_type: "gpt2"
 #define MODEL_FAMILIES_TEXT 400
 const char *model_families(char text[MODEL_FAMILIES_TEXT]); // all of them: "gpt2, llama"; returns text
 
-// Asks the graph again, for whoever has changed the sizes of a config by hand.
+// Asks the graph again: for callers that change the sizes of a config themselves.
 void model_measure(ModelConfig *config);
 // Parameters of the model; a tied head counts once.
 int64_t model_config_parameters(const ModelConfig *config);

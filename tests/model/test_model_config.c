@@ -183,6 +183,7 @@ static void test_refusals(void **state) {
       {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"default\"}}",
        "allowed: null, because there is rope_parameters"},
       {"{" LLAMA ", \"quantization_config\": {\"bits\": 4}}", "quantization_config is"},
+      {"{" QWEN3 ", \"is_causal\": false}", "is_causal is false; allowed: only true"},
       {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4.0}}", "rope_parameters.rope_type is \"yarn\"; allowed:"},
       {"{" QWEN2 ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4.0}}", "rope_scaling.type is \"dynamic\"; allowed:"},
       {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}", "rope_parameters.partial_rotary_factor is 0.5"},

@@ -38,7 +38,7 @@ static void read_types(ConfigReader *r, const json_t *types, int64_t *layers, in
   }
 }
 
-// Which layers see a window only. transformers goes by attention_layers where it is there, else by attention_types,
+// Which layers see a window only. transformers takes attention_layers where it is there, else attention_types,
 // whose default is 24 layers that alternate.
 static void read_attention(ConfigReader *r, ModelConfig *c) {
   const json_t *types = config_value(r, "attention_types"), *list = config_value(r, "attention_layers");

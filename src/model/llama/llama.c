@@ -1,4 +1,4 @@
-// Llama 2 and 3 (Touvron et al. 2023; Llama Team 2024), and whoever writes the same config.json.
+// Llama 2 and 3 (Touvron et al. 2023; Llama Team 2024), and other models with the same config.json.
 #include "model/rotary.h"
 
 static void read(ConfigReader *r, ModelConfig *c) {
