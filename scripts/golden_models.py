@@ -6,20 +6,22 @@ Tests only read the result; nobody needs PyTorch to run them. To make it again:
     /tmp/golden/bin/python scripts/golden_models.py [CASE ...]
     /tmp/golden/bin/python scripts/golden_witness.py [CASE ...]    starts from these weights
 Other versions are refused, since they may compute other bits; --any-version takes them all the same. What is in the
-repository was made with torch 1.13 and transformers 4.43; the versions above give the same weights to the bit, losses and
-norms to 1e-6 in fp32 and to 1e-14 in fp64. A config.json that is there stays as transformers 4 wrote it.
+repository of GPT-2 and Llama was made with torch 1.13 and transformers 4.43; the versions above give the same weights to the
+bit, losses and norms to 1e-6 in fp32 and to 1e-14 in fp64. A config.json that is there stays as it is: theirs are as
+transformers 4 wrote them, and so, by hand, are those of the cases in TRANSFORMERS_4.
 
 A case is a Hugging Face folder (config.json, model.safetensors: the weights before the first step) with
 golden.safetensors:
     tokens positions documents targets   I32 (20, batch, seq)   one batch a step; targets < 0: none
     logits                               F32 (batch, seq, vocab)  of step 0's batch, before it
     loss grad_norm                       F64 (20)               fp32 training; loss: mean over the targets >= 0
-    loss64 grad_norm64                   F64 (20)               fp64 training (GPT-2; transformers' Llama rounds to fp32)
+    loss64 grad_norm64                   F64 (20)               fp64 training (GPT-2; transformers rounds others to fp32)
     after.NAME                           F32                    some weights after the 20 steps, by Hugging Face name
 A document is computed alone, as a sequence of its own: that is what positions that restart and a document mask mean.
 AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on tensors of two dims or more, clipped to norm 1.
 """
 import importlib.metadata
+import json
 import os
 import shutil
 import sys
@@ -27,7 +29,8 @@ import sys
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 VERSIONS = {"torch": "2.15.0", "transformers": "5.23.0", "numpy": "2.4.6", "safetensors": "0.8.0"}
 STEPS, BATCH, SEQ, VOCAB = 20, 3, 24, 97
@@ -38,6 +41,8 @@ GPT2 = dict(vocab_size=VOCAB, n_positions=32, n_embd=32, n_layer=2, n_head=4, re
 LLAMA = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, bos_token_id=0, eos_token_id=0,
              attn_implementation="eager")
+NEO = dict(vocab_size=VOCAB, max_position_embeddings=32, hidden_size=24, num_layers=2, num_heads=3, intermediate_size=40,
+           bos_token_id=0, eos_token_id=0, attn_implementation="eager")
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 # name: (model class, config, ragged documents, weights to keep after training)
@@ -56,7 +61,28 @@ CASES = {
                                  rope_scaling={"type": "linear", "factor": 2.0}), False,
                      ["lm_head.weight", "model.layers.1.mlp.gate_proj.weight",
                       "model.layers.0.self_attn.o_proj.bias"]),
+    # Three query heads to a key; windows that are not used, and longer ones than the sequences.
+    "qwen2-tied": (Qwen2ForCausalLM,
+                   Qwen2Config(**{**LLAMA, "num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 24},
+                               tie_word_embeddings=True, rope_theta=1000.0, use_sliding_window=False), True,
+                   ["model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.bias",
+                    "model.layers.1.self_attn.v_proj.bias"]),
+    "qwen3-untied": (Qwen3ForCausalLM,
+                     Qwen3Config(**LLAMA, head_dim=12, rope_theta=1e6, use_sliding_window=True, sliding_window=SEQ,
+                                 max_window_layers=1), True,
+                     ["lm_head.weight", "model.layers.0.self_attn.q_norm.weight",
+                      "model.layers.1.self_attn.k_norm.weight"]),
+    "mistral-untied": (MistralForCausalLM,
+                       MistralConfig(**LLAMA, head_dim=6, rope_theta=500.0, sliding_window=SEQ), False,
+                       ["lm_head.weight", "model.layers.1.mlp.up_proj.weight",
+                        "model.layers.0.self_attn.o_proj.weight"]),
+    "gpt_neo-tied": (GPTNeoForCausalLM,
+                     GPTNeoConfig(**NEO, attention_types=[[["global", "local"], 1]], window_size=SEQ), True,
+                     ["transformer.wte.weight", "transformer.h.1.attn.attention.q_proj.weight",
+                      "transformer.h.0.attn.attention.out_proj.bias"]),
 }
+SHARDED = {"qwen3-untied": "40KB"}  # largest file of the folder
+TRANSFORMERS_4 = ["mistral-untied", "gpt_neo-tied"]  # rope_theta and torch_dtype instead of rope_parameters and dtype
 
 
 def versions():
@@ -127,6 +153,20 @@ def train(model, tokens, documents, targets):
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
 
 
+def as_transformers_4(path):
+    """Rewrites a config.json with the keys in which transformers 4 said the same."""
+    config = json.load(open(path))
+    config["torch_dtype"] = config.pop("dtype")
+    rope = config.pop("rope_parameters", None)
+    if rope:
+        config["rope_theta"] = rope["rope_theta"]
+        config["rope_scaling"] = None
+    config["transformers_version"] = "4.43.3"
+    with open(path, "w") as out:
+        json.dump(config, out, indent=2, sort_keys=True)
+        out.write("\n")
+
+
 def make(case, seed):
     kind, config, ragged, selected = CASES[case]
     generator = torch.Generator().manual_seed(seed)
@@ -136,10 +176,12 @@ def make(case, seed):
     config_file = os.path.join(folder, "config.json")
     kept = open(config_file, "rb").read() if os.path.exists(config_file) else None
     shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=SHARDED.get(case, "1GB"))
     os.remove(os.path.join(folder, "generation_config.json"))
     if kept is not None:
         open(config_file, "wb").write(kept)
+    elif case in TRANSFORMERS_4:
+        as_transformers_4(config_file)
     tokens, positions, documents, targets = batches(generator, ragged)
     golden = {name: value.to(torch.int32) for name, value in
               dict(tokens=tokens, positions=positions, documents=documents, targets=targets).items()}

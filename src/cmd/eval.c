@@ -32,15 +32,9 @@ typedef struct Eval {
 
 static int choose_length(Eval *e, Error *error) {
   const ModelConfig *c = &e->source.config;
-  if (!e->seq_len) {
-    e->seq_len = e->source.has_recipe             ? e->source.recipe.data.seq_len
-                 : c->positions < LONGEST_DEFAULT ? c->positions
-                                                  : LONGEST_DEFAULT;
-    return PLAIT_OK;
-  }
-  if (c->family == MODEL_GPT2 && e->seq_len > c->positions)
-    return error_set(error, PLAIT_BAD_INPUT, "--seq-len is %lld, but the model has only %lld positions",
-                     (long long)e->seq_len, (long long)c->positions);
+  if (e->seq_len) return model_check_length(c, "--seq-len", e->seq_len, error);
+  int64_t usual = model_usual_length(c);
+  e->seq_len = e->source.has_recipe ? e->source.recipe.data.seq_len : usual < LONGEST_DEFAULT ? usual : LONGEST_DEFAULT;
   return PLAIT_OK;
 }
 

@@ -17,10 +17,10 @@ typedef struct Export {
 } Export;
 
 // A signal ends it here, so that huggingface_save removes the folder that it has begun.
-static int read_parameter(void *context, const char *name, int64_t elements, float *out, Error *error) {
+static int read_parameter(void *context, const char *name, const Box *part, float *out, Error *error) {
   if (signals_stop())
     return error_set(error, PLAIT_INTERRUPTED, "stopped by %s, nothing was written", signals_name(signals_number()));
-  return model_source_read(context, name, elements, out, error);
+  return model_source_read(context, name, part, out, error);
 }
 
 // A model that came from a Hugging Face folder goes out in the same dtypes.

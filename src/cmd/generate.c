@@ -39,11 +39,8 @@ static int open_tokenizer(Generate *g, Error *error) {
 
 static int choose_window(Generate *g, Error *error) {
   const ModelConfig *c = &g->source.config;
-  if (c->family == MODEL_GPT2 && g->window > c->positions)
-    return error_set(error, PLAIT_BAD_INPUT, "--window is %lld, but the model has only %lld positions",
-                     (long long)g->window, (long long)c->positions);
-  if (g->window) return PLAIT_OK;
-  g->window = g->source.has_recipe ? g->source.recipe.data.seq_len : c->positions;
+  if (g->window) return model_check_length(c, "--window", g->window, error);
+  g->window = g->source.has_recipe ? g->source.recipe.data.seq_len : model_usual_length(c);
   if (g->window > LONGEST_WINDOW) g->window = LONGEST_WINDOW;
   return PLAIT_OK;
 }

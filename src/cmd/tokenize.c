@@ -223,7 +223,7 @@ int cmd_tokenize(int argc, char **argv) {
       "UTF-8 are kept. Empty documents are left out.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl\n"
-      "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/llama --out data/c --files-from -\n"};
+      "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"};
   Operands operands;
   Error error = {0};
   int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);

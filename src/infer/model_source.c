@@ -154,17 +154,18 @@ static int find_shape(ModelSource *s, const char *name, CheckpointTensor *t, Err
   int v = code ? -1 : graph_find_variable(s->model, name);
   if (code || v < 0) return code ? code : error_set(error, PLAIT_FAILED, "the model has no parameter %s", name);
   const Shape *shape = &s->model->variable.data[v].shape;
-  for (int d = 0; d < shape->rank; d++) t->global[d] = t->local[d] = shape->size[d];
+  for (int d = 0; d < shape->rank; d++) t->global[d] = shape->size[d];
   t->rank = shape->rank;
   return PLAIT_OK;
 }
 
-int model_source_read(ModelSource *source, const char *name, int64_t elements, float *out, Error *error) {
+int model_source_read(ModelSource *source, const char *name, const Box *part, float *out, Error *error) {
   CheckpointTensor t = {.name = name, .dtype = DTYPE_F32, .data = out};
   int code = find_shape(source, name, &t, error);
-  int64_t n = 1;
-  for (int d = 0; d < t.rank; d++) n *= t.global[d];
-  if (!code && n != elements)
-    code = error_set(error, PLAIT_FAILED, "%s has %lld elements, not %lld", name, (long long)n, (long long)elements);
-  return code ? code : load(source, &t, 1, error);
+  if (!code && (part->rank != t.rank || !box_inside(part, t.global)))
+    code = error_set(error, PLAIT_FAILED, "the part of %s that is asked for is not in it", name);
+  if (code) return code;
+  memcpy(t.offset, part->offset, sizeof t.offset);
+  memcpy(t.local, part->local, sizeof t.local);
+  return load(source, &t, 1, error);
 }

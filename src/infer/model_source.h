@@ -23,5 +23,5 @@ void model_source_close(ModelSource *source); // also safe twice
 
 // Fills the parameters that live on this State, converted to its dtypes.
 int model_source_load(const ModelSource *source, State *state, Error *error);
-// Reads one whole parameter (plait's name, row-major) as fp32 into out.
-int model_source_read(ModelSource *source, const char *name, int64_t elements, float *out, Error *error);
+// Reads a box of one parameter (plait's name), row-major, as fp32 into out.
+int model_source_read(ModelSource *source, const char *name, const Box *part, float *out, Error *error);

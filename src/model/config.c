@@ -1,228 +1,49 @@
-// Reads, checks and writes config.json: one function a family that names its keys, over a few typed getters.
+// Loads, compares and writes config.json; the keys are the families' own (src/model/FAMILY/).
 #include "model/config.h"
 #include "base/file.h"
-#include <limits.h>
+#include "model/family.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { MAX_CONFIG_BYTES = 4 << 20 };
-// Bounds that keep every product of sizes below 2^62 and are far above any model that exists.
-enum { MAX_LAYERS = 4096, MAX_HEADS = 1 << 14, MAX_EMBED = 1 << 18, MAX_FFN = 1 << 22, MAX_VOCAB = 1 << 24, MAX_POSITIONS = 1 << 24 };
 
-static const struct Family { const char *type, *architecture; } families[] = {
-#define FAMILY(id, type, file, architecture) {type, architecture},
+#define FAMILY(name) extern const Family family_##name;
+#include "model/families.def"
+#undef FAMILY
+static const Family *const families[] = {
+#define FAMILY(name) &family_##name,
 #include "model/families.def"
 #undef FAMILY
 };
+enum { FAMILIES = sizeof families / sizeof *families };
 
-const char *model_family_name(ModelFamily family) { return families[family].type; }
+const char *model_family_name(const Family *family) { return family->model_type; }
 
-// The getters below read keys of one object of one file and do nothing after the first error.
-typedef struct Reader {
-  const char *file, *prefix; // prefix: "" or "rope_scaling." for messages
-  json_t *object;
-  Error *error;
-  int code;
-} Reader;
-
-static void bad_value(Reader *r, const char *key, const json_t *value, const char *allowed) {
-  char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s%s is %.60s%s; allowed: %s", r->file, r->prefix, key, text ? text : "?",
-                      text && strlen(text) > 60 ? "…" : "", allowed);
-  free(text);
-}
-
-// The value of a key, NULL when absent or null.
-static const json_t *value_of(const Reader *r, const char *key) {
-  const json_t *value = json_object_get(r->object, key);
-  return json_is_null(value) ? NULL : value;
-}
-
-static void missing(Reader *r, const char *key, const char *allowed) {
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: the key %s%s is missing; allowed: %s", r->file, r->prefix, key, allowed);
-}
-
-// `absent` < 0: the key is required.
-static int64_t get_integer(Reader *r, const char *key, int64_t lowest, int64_t highest, int64_t absent) {
-  if (r->code) return 0;
-  char allowed[80];
-  snprintf(allowed, sizeof allowed, "an integer from %lld to %lld", (long long)lowest, (long long)highest);
-  const json_t *value = value_of(r, key);
-  if (!value) {
-    if (absent < 0) missing(r, key, allowed);
-    return absent;
-  }
-  if (json_is_integer(value) && json_integer_value(value) >= lowest && json_integer_value(value) <= highest)
-    return json_integer_value(value);
-  bad_value(r, key, value, allowed);
-  return 0;
-}
-
-// Above `lowest`, or equal to it where `closed`; below `highest`. `absent` NAN: required.
-static double get_real(Reader *r, const char *key, double lowest, int closed, double highest, double absent) {
-  if (r->code) return 0;
-  char allowed[80];
-  snprintf(allowed, sizeof allowed, "a number %s %g and below %g", closed ? "from" : "above", lowest, highest);
-  const json_t *value = value_of(r, key);
-  if (!value) {
-    if (isnan(absent)) missing(r, key, allowed);
-    return absent;
-  }
-  double x = json_is_number(value) ? json_number_value(value) : NAN;
-  if ((closed ? x >= lowest : x > lowest) && x < highest) return x;
-  bad_value(r, key, value, allowed);
-  return 0;
-}
-
-static int get_boolean(Reader *r, const char *key, int absent) {
-  if (r->code) return 0;
-  const json_t *value = value_of(r, key);
-  if (!value) return absent;
-  if (json_is_boolean(value)) return json_is_true(value);
-  bad_value(r, key, value, "true or false");
-  return 0;
-}
-
-static ActivationKind get_activation(Reader *r, const char *key, const char *absent) {
-  static const struct { const char *name; ActivationKind kind; } known[] = {
-      {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU},
-      {"relu", ACTIVATION_RELU},          {"silu", ACTIVATION_SILU},                   {"swish", ACTIVATION_SILU}};
-  if (r->code) return ACTIVATION_GELU;
-  const json_t *value = value_of(r, key);
-  const char *name = value ? json_string_value(value) : absent;
-  for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
-    if (!strcmp(name, known[i].name)) return known[i].kind;
-  bad_value(r, key, value, "gelu_new, gelu_pytorch_tanh, gelu, relu, silu, swish");
-  return ACTIVATION_GELU;
-}
-
-// Options that change the numbers and that plait does not have: only `neutral` (a JSON text) or absence is let through.
-static void only(Reader *r, const char *key, const char *neutral) {
-  const json_t *value = value_of(r, key);
-  if (r->code || !value) return;
-  json_t *expected = json_loads(neutral, JSON_DECODE_ANY, NULL);
-  int same = json_is_number(value) && json_is_number(expected) ? json_number_value(value) == json_number_value(expected)
-                                                              : json_equal(value, expected);
-  json_decref(expected);
-  if (same) return;
-  char allowed[120];
-  snprintf(allowed, sizeof allowed, "only %s, because plait does not support anything else here", neutral);
-  bad_value(r, key, value, allowed);
-}
-
-static void must_divide(Reader *r, const char *key, int64_t value, const char *by_key, int64_t by) {
-  if (r->code || value % by == 0) return;
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which is %lld", r->file, key,
-                      (long long)value, by_key, (long long)by);
-}
-
-static void read_gpt2(Reader *r, ModelConfig *c) {
-  c->layers = get_integer(r, "n_layer", 1, MAX_LAYERS, -1);
-  c->embed = get_integer(r, "n_embd", 1, MAX_EMBED, -1);
-  c->heads = c->kv_heads = get_integer(r, "n_head", 1, MAX_HEADS, -1);
-  c->positions = get_integer(r, "n_positions", 1, MAX_POSITIONS, -1);
-  c->vocab = get_integer(r, "vocab_size", 1, MAX_VOCAB, -1);
-  c->ffn = get_integer(r, "n_inner", 1, MAX_FFN, 4 * c->embed);
-  c->activation = get_activation(r, "activation_function", "gelu_new");
-  c->norm_epsilon = get_real(r, "layer_norm_epsilon", 0, 0, 1, 1e-5);
-  c->residual_dropout = get_real(r, "resid_pdrop", 0, 1, 1, 0.1);
-  c->embedding_dropout = get_real(r, "embd_pdrop", 0, 1, 1, 0.1);
-  c->attention_dropout = get_real(r, "attn_pdrop", 0, 1, 1, 0.1);
-  c->initializer_range = get_real(r, "initializer_range", 0, 1, 1e3, 0.02);
-  c->tied = get_boolean(r, "tie_word_embeddings", 1);
-  int scaled = get_boolean(r, "scale_attn_weights", 1);
-  only(r, "scale_attn_by_inverse_layer_idx", "false");
-  only(r, "reorder_and_upcast_attn", "false");
-  only(r, "add_cross_attention", "false");
-  only(r, "quantization_config", "null");
-  if (r->code) return;
-  must_divide(r, "n_embd", c->embed, "n_head", c->heads);
-  c->head_dim = c->embed / c->heads;
-  c->attention_scale = scaled ? 1 / sqrt((double)c->head_dim) : 1;
-  c->attention_bias = c->mlp_bias = 1;
-}
-
-enum { ROPE_PLAIN = 0, ROPE_LLAMA3 = 1, ROPE_LINEAR = 2 }; // RopeAttr.scaling
-
-static void read_rope_scaling(Reader *outer, const char *key, const json_t *object, ModelConfig *c) {
-  if (outer->code || !object) return;
-  if (!json_is_object(object)) {
-    bad_value(outer, key, object, "an object or null");
-    return;
-  }
-  char prefix[40];
-  snprintf(prefix, sizeof prefix, "%s.", key);
-  Reader r = {.file = outer->file, .prefix = prefix, .object = (json_t *)object, .error = outer->error};
-  const char *type_key = value_of(&r, "rope_type") ? "rope_type" : "type"; // files before 2024 say "type"
-  const json_t *type = value_of(&r, type_key);
-  const char *name = json_string_value(type), *allowed = "\"llama3\", \"linear\" or \"default\"";
-  c->rope.theta = get_real(&r, "rope_theta", 0, 0, 1e12, c->rope.theta);
-  only(&r, "partial_rotary_factor", "1.0");
-  if (!type) {
-    missing(&r, "rope_type", allowed);
-  } else if (name && !strcmp(name, "linear")) {
-    c->rope.scaling = ROPE_LINEAR;
-    c->rope.factor = get_real(&r, "factor", 0, 0, 1e6, NAN);
-  } else if (name && !strcmp(name, "llama3")) {
-    c->rope.scaling = ROPE_LLAMA3;
-    c->rope.factor = get_real(&r, "factor", 0, 0, 1e6, NAN);
-    c->rope.low_frequency_factor = get_real(&r, "low_freq_factor", 0, 0, 1e6, NAN);
-    c->rope.high_frequency_factor = get_real(&r, "high_freq_factor", c->rope.low_frequency_factor, 0, 1e6, NAN);
-    c->rope.original_positions = (double)get_integer(&r, "original_max_position_embeddings", 1, MAX_POSITIONS, -1);
-  } else if (!name || strcmp(name, "default")) {
-    bad_value(&r, type_key, type, allowed);
-  }
-  outer->code = r.code;
-}
-
-static void read_llama(Reader *r, ModelConfig *c) {
-  c->layers = get_integer(r, "num_hidden_layers", 1, MAX_LAYERS, -1);
-  c->embed = get_integer(r, "hidden_size", 1, MAX_EMBED, -1);
-  c->ffn = get_integer(r, "intermediate_size", 1, MAX_FFN, -1);
-  c->heads = get_integer(r, "num_attention_heads", 1, MAX_HEADS, -1);
-  c->kv_heads = get_integer(r, "num_key_value_heads", 1, MAX_HEADS, c->heads);
-  c->positions = get_integer(r, "max_position_embeddings", 1, MAX_POSITIONS, 2048);
-  c->vocab = get_integer(r, "vocab_size", 1, MAX_VOCAB, -1);
-  c->activation = get_activation(r, "hidden_act", "silu");
-  c->norm_epsilon = get_real(r, "rms_norm_eps", 0, 0, 1, 1e-6);
-  c->attention_dropout = get_real(r, "attention_dropout", 0, 1, 1, 0);
-  c->initializer_range = get_real(r, "initializer_range", 0, 1, 1e3, 0.02);
-  c->tied = get_boolean(r, "tie_word_embeddings", 0);
-  c->attention_bias = get_boolean(r, "attention_bias", 0);
-  c->mlp_bias = get_boolean(r, "mlp_bias", 0);
-  c->rope.theta = get_real(r, "rope_theta", 0, 0, 1e12, 10000);
-  only(r, "partial_rotary_factor", "1.0");
-  only(r, "quantization_config", "null");
-  read_rope_scaling(r, "rope_scaling", value_of(r, "rope_scaling"), c);
-  read_rope_scaling(r, "rope_parameters", value_of(r, "rope_parameters"), c); // transformers 5 writes both facts here
-  if (r->code) return;
-  must_divide(r, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads);
-  if (!value_of(r, "head_dim")) must_divide(r, "hidden_size", c->embed, "num_attention_heads", c->heads);
-  if (r->code) return;
-  c->head_dim = get_integer(r, "head_dim", 1, 1 << 14, c->embed / c->heads);
-  if (!r->code && (c->head_dim < 2 || c->head_dim % 2))
-    r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: head_dim is %lld; allowed: even numbers, because rope turns pairs", r->file,
-                        (long long)c->head_dim);
-  c->attention_scale = 1 / sqrt((double)c->head_dim);
+const char *model_families(char text[MODEL_FAMILIES_TEXT]) {
+  int used = 0;
+  for (int i = 0; i < FAMILIES && used < MODEL_FAMILIES_TEXT; i++)
+    used += snprintf(text + used, (size_t)(MODEL_FAMILIES_TEXT - used), "%s%s", i ? ", " : "", families[i]->model_type);
+  CHECK(used < MODEL_FAMILIES_TEXT, "the list of families is cut off");
+  return text;
 }
 
 static int read_family(ModelConfig *c, Error *error) {
-  static void (*const readers[])(Reader *, ModelConfig *) = {[MODEL_GPT2] = read_gpt2, [MODEL_LLAMA] = read_llama};
-  _Static_assert(sizeof readers / sizeof *readers == MODEL_FAMILY_COUNT, "a family without a reader");
-  Reader r = {.file = c->path, .prefix = "", .object = c->json, .error = error};
-  char allowed[200] = "";
-  for (int i = 0; i < MODEL_FAMILY_COUNT; i++) strcat(strcat(allowed, i ? ", " : ""), families[i].type);
-  const json_t *type = value_of(&r, "model_type");
+  ConfigReader r = {.file = c->path, .prefix = "", .object = c->json, .error = error};
+  char allowed[MODEL_FAMILIES_TEXT];
+  const json_t *type = config_value(&r, "model_type");
   const char *name = json_string_value(type);
   int family = 0;
-  while (family < MODEL_FAMILY_COUNT && !(name && !strcmp(name, families[family].type))) family++;
-  if (!type) missing(&r, "model_type", allowed);
-  else if (family == MODEL_FAMILY_COUNT) bad_value(&r, "model_type", type, allowed);
+  while (family < FAMILIES && !(name && !strcmp(name, families[family]->model_type))) family++;
+  if (!type) config_missing(&r, "model_type", model_families(allowed));
+  else if (family == FAMILIES) config_bad_value(&r, "model_type", type, model_families(allowed));
   if (r.code) return r.code;
-  c->family = (ModelFamily)family;
-  readers[family](&r, c);
+  c->family = families[family];
+  config_only(&r, "quantization_config", "null"); // these two change every family of transformers
+  config_only(&r, "is_causal", "true");
+  c->family->read(&r, c);
+  if (!r.code) model_measure(c);
   return r.code;
 }
 
@@ -231,9 +52,11 @@ int model_config_parse(ModelConfig *config, const char *text, size_t size, const
   json_error_t why;
   config->json = size > MAX_CONFIG_BYTES ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
   if (size > MAX_CONFIG_BYTES)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed for a config.json", name, MAX_CONFIG_BYTES);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed for a config.json", name,
+                     MAX_CONFIG_BYTES);
   if (!config->json)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column, why.text);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column,
+                     why.text);
   if (!json_is_object(config->json))
     return error_set(error, PLAIT_BAD_INPUT, "%s: holds no JSON object; a config.json is one", name);
   return read_family(config, error);
@@ -261,28 +84,34 @@ void model_config_free(ModelConfig *config) {
 }
 
 int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
-  return a->family == b->family && a->layers == b->layers && a->embed == b->embed && a->ffn == b->ffn && a->vocab == b->vocab &&
-         a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->positions == b->positions &&
-         a->activation == b->activation && a->norm_epsilon == b->norm_epsilon && a->initializer_range == b->initializer_range &&
+  const RopeAttr *r = &a->rope, *q = &b->rope;
+  return a->family == b->family && a->layers == b->layers && a->embed == b->embed && a->ffn == b->ffn &&
+         a->vocab == b->vocab && a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
+         a->positions == b->positions && a->window == b->window && a->activation == b->activation &&
+         a->norm_epsilon == b->norm_epsilon && a->initializer_range == b->initializer_range &&
          a->embedding_dropout == b->embedding_dropout && a->attention_dropout == b->attention_dropout &&
          a->residual_dropout == b->residual_dropout && a->attention_scale == b->attention_scale && a->tied == b->tied &&
-         a->attention_bias == b->attention_bias && a->mlp_bias == b->mlp_bias && a->rope.theta == b->rope.theta &&
-         a->rope.scaling == b->rope.scaling && a->rope.factor == b->rope.factor &&
-         a->rope.low_frequency_factor == b->rope.low_frequency_factor &&
-         a->rope.high_frequency_factor == b->rope.high_frequency_factor &&
-         a->rope.original_positions == b->rope.original_positions;
+         a->qkv_bias == b->qkv_bias && a->output_bias == b->output_bias && a->ffn_bias == b->ffn_bias &&
+         a->head_norm == b->head_norm && r->theta == q->theta && r->scaling == q->scaling && r->factor == q->factor &&
+         r->low_frequency_factor == q->low_frequency_factor && r->high_frequency_factor == q->high_frequency_factor &&
+         r->original_positions == q->original_positions;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------------
+// --- writing
+// -------------------------------------------------------------------------------------------------------------
 
 // The shortest decimal that reads back as the same double: jansson alone would turn 1e-05 into 1.0000000000000001e-05.
 static void write_real(FILE *out, double x) {
   char text[40];
-  for (int digits = 1; digits <= 17; digits++) {
+  int digits = 1;
+  for (; digits < 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, x);
     if (strtod(text, NULL) == x) break;
   }
-  fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+  snprintf(text, sizeof text, "%.*e", digits - 1, x);
+  int exponent = atoi(strchr(text, 'e') + 1), places = digits - 1 - exponent;
+  if (exponent < -4 || exponent > 15) fputs(text, out);
+  else fprintf(out, "%.*f", places > 1 ? places : 1, x);
 }
 
 static void write_json(FILE *out, const json_t *value, int indent) {
@@ -321,7 +150,7 @@ int model_config_save(const ModelConfig *config, const char *path, const char *t
   if (code != PLAIT_OK) return code;
   json_t *json = json_copy(config->json); // shallow: only its own keys change
   if (!json_object_get(json, "architectures"))
-    json_object_set_new(json, "architectures", json_pack("[s]", families[config->family].architecture));
+    json_object_set_new(json, "architectures", json_pack("[s]", config->family->architecture));
   if (torch_dtype) {
     const char *key = json_object_get(json, "dtype") ? "dtype" : "torch_dtype"; // transformers 5 says "dtype"
     json_object_set_new(json, key, json_string(torch_dtype));
@@ -330,27 +159,4 @@ int model_config_save(const ModelConfig *config, const char *path, const char *t
   fputc('\n', file.stream);
   json_decref(json);
   return file_commit(&file, error);
-}
-
-// --- counting ------------------------------------------------------------------------------------------------------------
-
-static int64_t layer_parameters(const ModelConfig *c) {
-  int64_t query = c->heads * c->head_dim, key = c->kv_heads * c->head_dim;
-  int64_t gated = c->family == MODEL_LLAMA, norm = c->family == MODEL_GPT2 ? 2 * c->embed : c->embed;
-  int64_t attention = 2 * query * c->embed + 2 * key * c->embed + (c->attention_bias ? query + 2 * key + c->embed : 0);
-  int64_t ffn = (gated + 2) * c->ffn * c->embed + (c->mlp_bias ? (gated + 1) * c->ffn + c->embed : 0);
-  return attention + ffn + 2 * norm;
-}
-
-int64_t model_config_parameters_without_positions(const ModelConfig *c) {
-  return c->layers * layer_parameters(c) + (c->family == MODEL_GPT2 ? 2 : 1) * c->embed + (c->tied ? 1 : 2) * c->vocab * c->embed;
-}
-
-int64_t model_config_parameters(const ModelConfig *c) {
-  return model_config_parameters_without_positions(c) + (c->family == MODEL_GPT2 ? c->positions * c->embed : 0);
-}
-
-double model_config_flops_per_token(const ModelConfig *c, int64_t seq_len) {
-  double products = (double)model_config_parameters_without_positions(c) - (c->tied ? 0 : (double)(c->vocab * c->embed));
-  return 6 * products + 6.0 * (double)c->layers * (double)(c->heads * c->head_dim) * (double)seq_len;
 }

@@ -1,31 +1,43 @@
-// ModelConfig: what a Hugging Face config.json says about a model, checked, in plait's words.
+// ModelConfig: what a Hugging Face config.json says about a model, checked, in plait's words; and what its graph says.
 #pragma once
 #include "base/error.h"
+#include "graph/graph.h"
 #include "op/attributes.h"
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum ModelFamily {
-#define FAMILY(id, type, file, architecture) MODEL_##id,
-#include "model/families.def"
-#undef FAMILY
-  MODEL_FAMILY_COUNT
-} ModelFamily;
+typedef struct Family Family; // model/family.h; outside of families it is only passed on
 
+// What the forward graph says about the model (model_measure).
+typedef struct ModelFacts {
+  int64_t parameters;      // a tied head counts once
+  int64_t multiplied;      // of these, without tables that are only looked up: learned positions, an untied embedding
+  int64_t size[DIM_COUNT]; // of the parameters' dims; their common divisor where parameters differ; 0: none has it
+  int64_t longest;         // tokens of the longest sequence that plait can run; 0: any
+  const char *limit;       // the key that says so
+  const char *why;         // what is missing for longer ones; NULL: the model has no such positions
+} ModelFacts;
+
+// Facts that several families have. Readers fill them in; 0 where a family lacks one.
 typedef struct ModelConfig {
-  ModelFamily family;
+  const Family *family;
   int64_t layers, embed, ffn, vocab;
   int64_t heads, kv_heads, head_dim; // heads is a multiple of kv_heads
-  int64_t positions;                 // rows of wpe (GPT-2), or the length that the model was made for (Llama)
+  int64_t positions;                 // rows of a table of learned positions, or the length that the model was made for
+  int64_t window;                    // some layers attend to that many tokens only, their own included; 0: to all
+  const char *window_key;            // which says so
   ActivationKind activation;
   double norm_epsilon;
   double initializer_range;          // standard deviation
   double embedding_dropout, attention_dropout, residual_dropout; // probabilities in [0, 1)
   double attention_scale;            // of q·k
   int tied;                          // the head is wte
-  int attention_bias, mlp_bias;      // Llama: biases on q, k, v, o and on gate, up, down. Both 1 for GPT-2
-  RopeAttr rope;                     // Llama
+  int qkv_bias, output_bias;         // of attention: biases on q, k, v; and on its output
+  int ffn_bias;                      // on all products of the feed-forward half
+  int head_norm;                     // q and k are normalised by head before rope
+  RopeAttr rope;
+  ModelFacts facts;
   char *path;                        // of the file, for messages
   json_t *json;                      // the whole file, with the keys that plait does not read
 } ModelConfig;
@@ -44,11 +56,20 @@ int model_config_save(const ModelConfig *config, const char *path, const char *t
 // Do both describe the same model, number for number? (Paths and keys that plait does not read may differ.)
 int model_config_equal(const ModelConfig *a, const ModelConfig *b);
 
-const char *model_family_name(ModelFamily family); // "gpt2"
+const char *model_family_name(const Family *family); // its model_type: "gpt2"
+#define MODEL_FAMILIES_TEXT 400
+const char *model_families(char text[MODEL_FAMILIES_TEXT]); // all of them: "gpt2, llama"; returns text
 
+// Asks the graph again: for callers that change the sizes of a config themselves.
+void model_measure(ModelConfig *config);
 // Parameters of the model; a tied head counts once.
 int64_t model_config_parameters(const ModelConfig *config);
-int64_t model_config_parameters_without_positions(const ModelConfig *config); // without wpe
-// Model FLOPs of forward and backward per token: 6·N + 6·L·d·T (T = seq_len, d = heads · head_dim; attention is causal).
-// N counts the parameters that take part in products: neither wpe nor an untied wte, which are only looked up.
+// Model FLOPs of forward and backward per token at this length of sequences: 6·N + 6·L·d·T for a plain decoder
+// (T = seq_len, d = heads · head_dim; attention is causal). N: ModelFacts.multiplied; the rest is what the graph's
+// products of two activations cost. It builds a graph.
 double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len);
+// Can sequences of this many tokens be run? If not, PLAIT_BAD_INPUT with the key that forbids it; `asked`: the key or
+// option that asks for the length ("data.seq_len").
+int model_check_length(const ModelConfig *config, const char *asked, int64_t length, Error *error);
+// The length that the model was made for, as far as plait can run it.
+int64_t model_usual_length(const ModelConfig *config);

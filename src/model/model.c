@@ -1,125 +1,5 @@
-// model_build: checks, inputs and the choice of the family; and the parts that the families share.
-#include "model/build.h"
-#include "base/fault.h"
-#include <stdarg.h>
-
-// --- parts ---------------------------------------------------------------------------------------------------------------
-
-void build_scope(ModelBuild *m, int layer, const char *format, ...) {
-  char text[96];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  m->g->layer = layer;
-  m->g->scope = arena_strdup(&m->g->arena, text);
-}
-
-static int64_t extent(const ModelConfig *c, DimName dim) {
-  switch (dim) {
-  case DIM_EMBED: return c->embed;
-  case DIM_KV_HEADS: return c->kv_heads;
-  case DIM_GROUP: return c->heads / c->kv_heads;
-  case DIM_HEAD_DIM: return c->head_dim;
-  case DIM_FFN: return c->ffn;
-  case DIM_VOCAB: return c->vocab;
-  case DIM_POSITION: return c->positions;
-  default: CHECK(0, "no parameter has the dim %s", dim_name(dim));
-  }
-}
-
-static int parameter(ModelBuild *m, const char *name, Init init, int matrix, int rank, const DimName *dims) {
-  int64_t size[MAX_RANK];
-  for (int i = 0; i < rank; i++) size[i] = extent(m->config, dims[i]);
-  const char *scope = m->g->scope;
-  const char *full = scope && *scope ? arena_join(&m->g->arena, scope, name) : name;
-  int variable = graph_find_variable(m->g, full);
-  if (variable < 0) {
-    variable = graph_variable(m->g, full, VARIABLE_PARAMETER, DTYPE_F32, shape_of(rank, size, dims), init);
-    m->g->variable.data[variable].weight_decay = FAULT(bias_decays, matrix, matrix || init.kind == INIT_ZERO);
-    m->g->variable.data[variable].narrow_copy = matrix;
-  }
-  return graph_read(m->g, variable);
-}
-
-int build_matrix(ModelBuild *m, const char *name, double deviation, int rank, const DimName *dims) {
-  return parameter(m, name, (Init){.kind = INIT_NORMAL, .value = deviation}, 1, rank, dims);
-}
-
-int build_bias(ModelBuild *m, const char *name, int rank, const DimName *dims) {
-  return parameter(m, name, (Init){.kind = INIT_ZERO}, 0, rank, dims);
-}
-
-int build_gain(ModelBuild *m, const char *name) {
-  return parameter(m, name, (Init){.kind = INIT_CONSTANT, .value = 1}, 0, 1, (DimName[]){DIM_EMBED});
-}
-
-int build_residual(ModelBuild *m, int tensor) {
-  graph_tensor(m->g, tensor)->role = ROLE_RESIDUAL;
-  return tensor;
-}
-
-double build_dropout_rate(const ModelBuild *m, double probability) {
-  return m->options->mode == MODEL_TRAIN ? probability : FAULT(evaluation_drops_out, 0, probability);
-}
-
-int build_dropout(ModelBuild *m, const char *name, int x, double probability) {
-  return op_dropout(m->g, name, x, build_dropout_rate(m, probability));
-}
-
-int build_linear(ModelBuild *m, const char *name, int x, double deviation, int out, const DimName *out_dims, int in,
-                 const DimName *in_dims, int bias) {
-  Arena *arena = &m->g->arena;
-  DimName dims[MAX_RANK];
-  for (int i = 0; i < out; i++) dims[i] = out_dims[i];
-  for (int i = 0; i < in; i++) dims[out + i] = in_dims[i];
-  int y = op_matmul(m->g, name, x, build_matrix(m, arena_format(arena, "%s.weight", name), deviation, out + in, dims), in);
-  if (!bias) return y;
-  const char *bias_name = arena_format(arena, "%s.bias", name);
-  return op_bias(m->g, bias_name, y, build_bias(m, bias_name, out, out_dims));
-}
-
-int build_linear_residual(ModelBuild *m, const char *name, int x, int stream, double deviation, int in,
-                          const DimName *in_dims, int bias) {
-  int from = m->g->node.count;
-  int y = build_linear(m, name, x, deviation, 1, (DimName[]){DIM_EMBED}, in, in_dims, bias);
-  y = build_dropout(m, arena_format(&m->g->arena, "%s.dropout", name), y, m->config->residual_dropout);
-  y = op_add(m->g, arena_format(&m->g->arena, "%s.add", name), (int[]){stream, y}, 2);
-  for (int i = from; i < m->g->node.count; i++) build_residual(m, m->g->node.data[i].output[0]);
-  return y;
-}
-
-int build_attention(ModelBuild *m, int x, const RopeAttr *rope) {
-  static const DimName query[] = {DIM_KV_HEADS, DIM_GROUP, DIM_HEAD_DIM}, key[] = {DIM_KV_HEADS, DIM_HEAD_DIM}, embed[] = {DIM_EMBED};
-  const ModelConfig *c = m->config;
-  Graph *g = m->g;
-  int q = build_linear(m, "q", x, c->initializer_range, 3, query, 1, embed, c->attention_bias); // (b, s, g, r, d)
-  int k = build_linear(m, "k", x, c->initializer_range, 2, key, 1, embed, c->attention_bias);   // (b, s, g, d)
-  int v = build_linear(m, "v", x, c->initializer_range, 2, key, 1, embed, c->attention_bias);   // (b, s, g, d)
-  if (rope) {
-    q = op_rope(g, "q.rope", q, m->positions, rope);
-    k = op_rope(g, "k.rope", k, m->positions, rope);
-  }
-  AttentionAttr attr = {.scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
-  return op_attention(g, "attention", q, k, v, m->documents, &attr);
-}
-
-void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
-  const ModelConfig *c = m->config;
-  build_scope(m, (int)c->layers, "%s", "");
-  int w = c->tied ? wte : build_matrix(m, "head", c->initializer_range, 2, (DimName[]){DIM_VOCAB, DIM_EMBED});
-  *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
-  if (m->options->mode == MODEL_GENERATE) {
-    int logits = outputs->logits = op_matmul(m->g, "logits", op_take(m->g, "take", x, m->index), w, 1);
-    int kept = graph_known_output(m->g, KNOWN_LOGITS, DTYPE_F32, graph_tensor(m->g, logits)->shape);
-    graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
-  } else {
-    int train = m->options->mode == MODEL_TRAIN, seed = train ? graph_read(m->g, graph_known(m->g, KNOWN_GRADIENT_SEED)) : -1;
-    outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, seed, train);
-  }
-}
-
-// --- model ---------------------------------------------------------------------------------------------------------------
+// model_build: inputs, the family's part, and the check of the length.
+#include "model/family.h"
 
 static void make_inputs(ModelBuild *m) {
   const ModelOptions *o = m->options;
@@ -133,21 +13,117 @@ static void make_inputs(ModelBuild *m) {
   else m->targets = graph_known_input(m->g, INPUT_TARGETS, all);
 }
 
-int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error) {
-  static int (*const builders[])(ModelBuild *, ModelOutputs *, Error *) = {
-#define FAMILY(id, type, file, architecture) [MODEL_##id] = file##_build,
-#include "model/families.def"
-#undef FAMILY
-  };
-  CHECK(options->batch > 0 && options->seq > 0);
+// Builds whatever the length is; the limit of the length is in *m afterwards.
+static void build(ModelBuild *m, ModelOutputs *outputs) {
+  Graph *g = m->g;
+  CHECK(m->options->batch > 0 && m->options->seq > 0);
   g->region = REGION_MICRO;
   g->phase = PHASE_FORWARD;
-  g->layers = (int)config->layers;
+  g->layers = (int)m->config->layers;
   g->layer = -1;
   g->scope = "";
-  ModelBuild m = {.g = g, .config = config, .options = options};
-  make_inputs(&m);
-  int code = builders[config->family](&m, outputs, error);
+  make_inputs(m);
+  m->config->family->build(m, outputs);
   g->scope = "";
-  return code;
+}
+
+int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error) {
+  int code = model_check_length(config, "data.seq_len", options->seq, error);
+  if (code) return code;
+  build(&(ModelBuild){.g = g, .config = config, .options = options}, outputs);
+  return PLAIT_OK;
+}
+
+Graph *model_graph(const ModelConfig *config, int64_t seq) {
+  ModelOutputs outputs;
+  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, seq, MODEL_EVALUATE}};
+  build(&m, &outputs);
+  return m.g;
+}
+
+// --- facts -----------------------------------------------------------------------------------------------------------
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+// Does the node only look up rows of its parameter, by an integer input? Then it multiplies nothing by it.
+static int looks_up(const Graph *g, const Node *n) {
+  int integers = 0;
+  for (int i = 0; i < n->ninput; i++)
+    integers += n->input[i] >= 0 && !dtype_is_float(graph_tensor(g, n->input[i])->dtype);
+  return integers && !op_def(n->op)->flops;
+}
+
+static int64_t count_multiplied(const Graph *g) {
+  int64_t count = 0;
+  char *multiplied = xcalloc((size_t)g->variable.count, 1);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; k < n->ninput; k++) {
+      int variable = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->variable;
+      if (variable >= 0 && !looks_up(g, n)) multiplied[variable] = 1;
+    }
+  }
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_PARAMETER && multiplied[i]) count += shape_elements(&v->shape);
+  }
+  free(multiplied);
+  return count;
+}
+
+void model_measure(ModelConfig *config) {
+  ModelOutputs outputs;
+  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE}};
+  build(&m, &outputs);
+  ModelFacts facts = {.multiplied = count_multiplied(m.g), .longest = m.longest, .limit = m.limit, .why = m.why};
+  for (int i = 0; i < m.g->variable.count; i++) {
+    const Variable *v = &m.g->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER) continue;
+    facts.parameters += shape_elements(&v->shape);
+    for (int d = 0; d < v->shape.rank; d++)
+      facts.size[v->shape.dim[d]] = common_divisor(facts.size[v->shape.dim[d]], v->shape.size[d]);
+  }
+  graph_destroy(m.g);
+  config->facts = facts;
+}
+
+int64_t model_config_parameters(const ModelConfig *config) { return config->facts.parameters; }
+
+// FLOPs of the node where all that it multiplies are activations, such as attention; else 0.
+static double flops_of_activations(const Graph *g, const Node *n) {
+  Operand input[8], output[8];
+  if (!op_def(n->op)->flops || n->ninput > 8 || n->noutput > 8) return 0;
+  for (int i = 0; i < n->ninput + n->noutput; i++) {
+    int id = i < n->ninput ? n->input[i] : n->output[i - n->ninput];
+    Operand *o = i < n->ninput ? &input[i] : &output[i - n->ninput];
+    *o = (Operand){0};
+    if (id < 0) continue;
+    const Tensor *t = graph_tensor(g, id);
+    if (t->variable >= 0) return 0;
+    *o = (Operand){.dtype = t->dtype, .rank = t->shape.rank};
+    for (int d = 0; d < o->rank; d++) o->size[d] = t->shape.size[d], o->map[d] = index_whole(o->size[d]);
+  }
+  return op_def(n->op)->flops(input, output, n->attr);
+}
+
+double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len) {
+  double activations = 0;
+  Graph *g = model_graph(config, seq_len);
+  for (int i = 0; i < g->node.count; i++) activations += flops_of_activations(g, &g->node.data[i]);
+  graph_destroy(g);
+  // Forward multiplies and adds each parameter once a token; backward costs twice as much as forward.
+  return 3 * (2 * (double)config->facts.multiplied + activations / (double)seq_len);
+}
+
+int model_check_length(const ModelConfig *config, const char *asked, int64_t length, Error *error) {
+  const ModelFacts *f = &config->facts;
+  if (!f->longest || length <= f->longest) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: %s is %lld, but %s is %lld; take at most %lld%s%s", config->path,
+                   f->limit, (long long)f->longest, asked, (long long)length, (long long)f->longest,
+                   f->why ? ", because " : "", f->why ? f->why : "");
+}
+
+int64_t model_usual_length(const ModelConfig *config) {
+  int64_t longest = config->facts.longest;
+  return longest && longest < config->positions ? longest : config->positions;
 }

@@ -1,14 +1,16 @@
 // Builds the forward graph of a model, as if for one device: dims and roles are named, nothing says where they go.
 //
 // Parameters (Variables; N = 0 … layers-1). Names are stable: checkpoints, initialisation and messages use them.
+// Which of them a model has depends on its family:
 //   wte (vocab, embed)                               token embedding; the head too where tied
-//   wpe (position, embed)                            GPT-2
-//   layer.N.attention.norm.weight .bias (embed)      .bias: GPT-2
+//   wpe (position, embed)                            learned positions
+//   layer.N.attention.norm.weight .bias (embed)
 //   layer.N.attention.q.weight (kv_heads, group, head_dim, embed)    .bias (kv_heads, group, head_dim)
 //   layer.N.attention.k.weight (kv_heads, head_dim, embed)           .bias (kv_heads, head_dim);  v the same
+//   layer.N.attention.q.norm.weight (head_dim)       the norm of each head of q;  k the same
 //   layer.N.attention.output.weight (embed, kv_heads, group, head_dim)   .bias (embed)
 //   layer.N.ffn.norm.weight .bias (embed)
-//   layer.N.ffn.gate.weight (ffn, embed)             Llama     .bias (ffn)
+//   layer.N.ffn.gate.weight (ffn, embed)             .bias (ffn)
 //   layer.N.ffn.up.weight (ffn, embed)               .bias (ffn)
 //   layer.N.ffn.down.weight (embed, ffn)             .bias (embed)
 //   norm.weight .bias (embed)
@@ -40,5 +42,9 @@ typedef struct ModelOutputs {
 // MODEL_GENERATE); index (b), the position whose logits are wanted (MODEL_GENERATE).
 // MODEL_TRAIN reads the seed of the gradient from the Variable KNOWN_GRADIENT_SEED.
 // Layers of nodes: -1 embedding, 0 … L-1 blocks, L final norm and head.
-// PLAIT_BAD_INPUT where the options do not fit the config (a sequence longer than GPT-2's positions).
+// PLAIT_BAD_INPUT where the options do not fit the config: sequences longer than the model's positions, or than a
+// window of its attention.
 int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error);
+// The forward graph for sequences of `seq` tokens, one at a time, without a limit to the length: to ask the model about
+// its parameters and their shapes. The caller destroys it.
+Graph *model_graph(const ModelConfig *config, int64_t seq);

@@ -63,6 +63,12 @@ static const char layout_doc[] = "The Layout that the rows below start from: whi
 #include "dist/layout_rows.def"
     " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every Layout gives the same numbers.";
 
+static const char config_doc[] = "The model, as a Hugging Face `config.json`, of one of the families"
+#define FAMILY(name) " `" #name "`"
+#include "model/families.def"
+#undef FAMILY
+    ". May be left out where `model.init` is a folder that has one.";
+
 static const char pipeline_doc[] = "The pipeline's schedule, where mesh.pp is above 1."
 #define SCHEDULE(id, name, generator, meaning, ...) " `" name "`: " meaning "."
 #include "pipeline/schedules.def"
@@ -76,8 +82,7 @@ enum { MANY = 1 << 24, AXIS = 1 << 16 };
 
 const RecipeKey recipe_keys[] = {
     KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json",
-        .doc = "The model, as a Hugging Face `config.json` (`gpt2` and `llama` families). May be left out where "
-               "`model.init` is a folder that has one."),
+        .doc = config_doc),
     KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
         .doc = "Where the weights start: `random`, or a Hugging Face folder."),
 

@@ -58,13 +58,7 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
   w.model = texts->model;
   w.family = texts->family;
   w.layers = c->layers;
-  w.size[DIM_EMBED] = c->embed;
-  w.size[DIM_KV_HEADS] = c->kv_heads;
-  w.size[DIM_GROUP] = c->heads / c->kv_heads;
-  w.size[DIM_HEAD_DIM] = c->head_dim;
-  w.size[DIM_FFN] = c->ffn;
-  w.size[DIM_VOCAB] = c->vocab;
-  w.size[DIM_POSITION] = c->family == MODEL_GPT2 ? c->positions : 0;
+  memcpy(w.size, c->facts.size, sizeof w.size);
   return w;
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface_folder.h"
 #include "pass/verify.h"
 #include "checkpoint/safetensors.h"
 #include "evaluate.h"
@@ -12,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
-enum { CASES = 4, BATCH = 3, SEQ = 24 };
+static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24 };
 
 static char *golden(const char *name) { return xformat("%s/model/golden/%s", TESTS_FOLDER, name); }
 
@@ -32,6 +34,8 @@ static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
   return g;
 }
 
+static int is(const ModelConfig *c, const char *family) { return !strcmp(model_family_name(c->family), family); }
+
 static int count_op(const Graph *g, Op op) {
   int n = 0;
   for (int i = 0; i < g->node.count; i++) n += g->node.data[i].op == op;
@@ -44,9 +48,9 @@ static void test_parameters(void **state) {
     ModelOutputs outputs;
     load(cases[i], &c);
     Graph *g = build(&c, MODEL_TRAIN, &outputs);
-    char **names;
-    int count = huggingface_variables(&c, &names), parameters = 0;
+    HuggingfaceViews views;
     int64_t total = 0;
+    huggingface_views_of(&views, &c);
     for (int k = 0; k < g->variable.count; k++) {
       const Variable *v = &g->variable.data[k];
       if (v->kind != VARIABLE_PARAMETER) {
@@ -54,24 +58,23 @@ static void test_parameters(void **state) {
         assert_true(v->dtype == DTYPE_F64 && v->shape.rank == 0 && v->kind == VARIABLE_METRIC);
         continue;
       }
-      HuggingfaceView view;
-      if (huggingface_view(&c, v->name, &view)) fail_msg("%s: no view of %s", cases[i], v->name);
-      assert_int_equal(shape_elements(&v->shape), view.rows * (view.columns ? view.columns : 1));
-      assert_int_equal(v->weight_decay, view.columns > 0); // matrices; biases and gains have neither, whatever their rank
-      assert_int_equal(v->narrow_copy, view.columns > 0);
+      int there = graph_find_variable(views.graph, v->name);
+      assert_true(there >= 0 && views.of_variable.data[there] >= 0);
+      const HuggingfacePiece *piece = &views.piece.data[views.of_variable.data[there]];
+      int matrix = views.tensor.data[piece->tensor].rank > 1; // biases and gains are not, whatever their rank
+      assert_int_equal(shape_elements(&v->shape), box_elements(&piece->box));
+      assert_int_equal(v->weight_decay, matrix);
+      assert_int_equal(v->narrow_copy, matrix);
       assert_true(v->learning_rate == 1);
       int gain = strstr(v->name, "norm.weight") != NULL;
-      assert_int_equal(v->init.kind, view.columns ? INIT_NORMAL : gain ? INIT_CONSTANT : INIT_ZERO);
+      assert_int_equal(v->init.kind, matrix ? INIT_NORMAL : gain ? INIT_CONSTANT : INIT_ZERO);
       if (gain) assert_true(v->init.value == 1);
-      int smaller = c.family == MODEL_GPT2 && (strstr(v->name, "output.weight") || strstr(v->name, "down.weight"));
-      if (view.columns) assert_true(fabs(v->init.value - 0.02 / (smaller ? 2 : 1)) < 1e-15); // sqrt(2 · 2 layers)
+      int smaller = is(&c, "gpt2") && (strstr(v->name, "output.weight") || strstr(v->name, "down.weight"));
+      if (matrix) assert_true(fabs(v->init.value - 0.02 / (smaller ? 2 : 1)) < 1e-15); // sqrt(2 · 2 layers)
       total += shape_elements(&v->shape);
-      parameters++;
     }
-    for (int k = 0; k < count; k++) assert_true(graph_find_variable(g, names[k]) >= 0);
-    assert_int_equal(parameters, count);
     assert_int_equal(total, model_config_parameters(&c));
-    huggingface_variables_free(names, count);
+    huggingface_views_free(&views);
     graph_destroy(g);
     model_config_free(&c);
   }
@@ -83,13 +86,15 @@ static void test_structure(void **state) {
     ModelOutputs outputs;
     load(cases[i], &c);
     c.attention_dropout = 0.1;
-    if (c.family == MODEL_GPT2) c.residual_dropout = c.embedding_dropout = 0.2;
+    int learned = is(&c, "gpt2") || is(&c, "gpt_neo");
+    if (learned) c.residual_dropout = c.embedding_dropout = 0.2;
     for (int mode = MODEL_TRAIN; mode <= MODEL_GENERATE; mode++) {
       Graph *g = build(&c, mode, &outputs);
       assert_int_equal(g->layers, 2);
-      assert_int_equal(count_op(g, OP_DROPOUT), mode == MODEL_TRAIN && c.family == MODEL_GPT2 ? 5 : 0);
+      assert_int_equal(count_op(g, OP_DROPOUT), mode == MODEL_TRAIN && learned ? 5 : 0);
       assert_int_equal(count_op(g, OP_ATTENTION), 2);
-      assert_int_equal(count_op(g, OP_ROPE), c.family == MODEL_LLAMA ? 4 : 0);
+      assert_int_equal(count_op(g, OP_ROPE), learned ? 0 : 4);
+      assert_int_equal(count_op(g, OP_RMS_NORM), learned ? 0 : is(&c, "qwen3") ? 9 : 5);
       assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
       assert_int_equal(g->known[KNOWN_GRADIENT_SEED] >= 0, mode == MODEL_TRAIN);
       assert_int_equal(g->input.count, 4);
@@ -126,6 +131,12 @@ static void test_too_long(void **state) {
   Error error = {0};
   assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 33}, &outputs, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "n_positions is 32, but data.seq_len is 33; take at most 32"));
+  model_config_free(&c);
+  error = (Error){0};
+  load("qwen3-untied", &c); // whose window is as long as its golden sequences
+  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 25}, &outputs, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "sliding_window is 24, but data.seq_len is 25; take at most 24"));
+  assert_int_equal(g->node.count, 0);
   graph_destroy(g);
   model_config_free(&c);
 }

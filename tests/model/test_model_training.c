@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const cases[] = {"gpt2-tied", "gpt2-untied", "llama-tied", "llama-untied"};
-enum { CASES = 4, BATCH = 3, SEQ = 24, STEPS = 20 };
+static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20 };
 #define SUCCEED(call)                                                                                                  \
   do {                                                                                                                 \
     Error error = {0};                                                                                                 \
@@ -62,9 +63,10 @@ static void feed(Evaluation *e, const Safetensors *data, int step, double rate) 
 }
 
 // For huggingface_save: the weights after training.
-static int read_variable(void *context, const char *name, int64_t elements, float *out, Error *error) {
+static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
   Evaluation *e = context;
   int id = graph_find_variable(e->graph, name);
+  int64_t elements = box_elements(part);
   assert_int_equal(shape_elements(&e->graph->variable.data[id].shape), elements);
   for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
   return PLAIT_OK;

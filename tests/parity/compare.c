@@ -16,7 +16,9 @@
 // normed row (norm weights and biases of 0.5: 0.7) times a matrix of 0.2 √24 ≈ 1, thus about 0.7 as well, and O and k̄
 // are means over the two or three positions that a query sees: rms(O) rms(k̄) ≈ 0.7² / 2.5 = 0.2. So gradients, moments
 // and changes of queries and keys are at least 0.2 of those of the values in size. The bias of keys moves all scores of
-// a query alike, which softmax does not see: its gradient is nothing but rounding, of this size.
+// a query alike, which softmax does not see: its gradient is nothing but rounding, of this size. Where queries and keys are
+// normalised by head, an element of the norm's gain sums what one element of a query or key has, whose other factor is 1
+// instead of the 0.7 of a normed row, over the tokens and also over two heads or more: √2 times as much.
 #include "compare.h"
 #include <float.h>
 #include <math.h>
@@ -25,6 +27,7 @@
 const char *const parity_measure_names[MEASURES] = {"loss", "norm", "gradient", "of an element", "change",
                                                     "of an element", "moment", "of an element", "evaluation"};
 #define CANCELS 0.2
+#define CANCELS_BY_HEAD (CANCELS * 1.4142135623730951)
 
 // Tensors -----------------------------------------------------------------------------------------------------------
 
@@ -71,22 +74,23 @@ static Subject subject_of(const ParityResult *r, ParityDump d, const NamedTensor
 
 static double own_size(const Subject *s) { return rms(s->tensor->data, s->initial, s->tensor->elements); }
 
-// The values' tensor beside one of queries or keys, or NULL.
-static const NamedTensor *values_beside(const ParityResult *r, ParityDump d, const char *name) {
+// The values' tensor beside one of queries or keys, or NULL; and how large the latter is at least, beside it.
+static const NamedTensor *values_beside(const ParityResult *r, ParityDump d, const char *name, double *share) {
   char other[128];
   const char *at = strstr(name, "attention.");
   if (!at || (at[10] != 'q' && at[10] != 'k') || at[11] != '.') return NULL;
-  snprintf(other, sizeof other, "%s", name);
-  other[at - name + 10] = 'v';
+  int by_head = !strcmp(at + 12, "norm.weight");
+  snprintf(other, sizeof other, "%.*sv.%s", (int)(at + 10 - name), name, by_head ? "weight" : at + 12);
+  *share = by_head ? CANCELS_BY_HEAD : CANCELS;
   return find(r, d, other);
 }
 
 static double size_of(const ParityResult *r, ParityDump d, const Subject *s, const ParityTolerance *t) {
-  double size = own_size(s);
-  const NamedTensor *values = values_beside(r, d, s->tensor->name);
+  double size = own_size(s), share;
+  const NamedTensor *values = values_beside(r, d, s->tensor->name, &share);
   if (values) {
     Subject v = subject_of(r, d, values);
-    size = fmax(size, (s->square ? CANCELS * CANCELS : CANCELS) * own_size(&v));
+    size = fmax(size, (s->square ? share * share : share) * own_size(&v));
   }
   if (s->measure != MEASURE_CHANGE) return size;
   double parameter = rms(s->initial, NULL, s->tensor->elements);

@@ -61,4 +61,4 @@ int corpora_remove(void **state) {
   return code != 0;
 }
 
-const char *corpus_for(const char *model, CorpusKind kind) { return prefixes[!strncmp(model, "llama", 5)][kind]; }
+const char *corpus_for(const char *model, CorpusKind kind) { return prefixes[strncmp(model, "gpt", 3) != 0][kind]; }

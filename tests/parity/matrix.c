@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied"};
-static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3", "gpt untied 3", "llama 3", "llama tied 3"};
+const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied", "qwen2", "qwen3", "mistral", "gpt neo"};
+static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3",   "gpt untied 3", "llama 3",   "llama tied 3",
+                                                         "qwen2 3", "qwen3 3",      "mistral 3", "gpt neo 3"};
 const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
 
 // The last two: as the narrow legs are, but in fp64 (matrix_effect).
@@ -251,7 +252,9 @@ int matrix_fits(const MatrixLayout *l, MatrixLeg leg) {
   return !(leg == MATRIX_FP16 && has(l->features, LAYOUT_IN_BACKWARD)) && !(leg != MATRIX_FP64 && jumps(l->features));
 }
 
-int matrix_model(const MatrixLayout *l, int model) { return jumps(l->features) ? MATRIX_LLAMA + model % (MATRIX_MODELS - MATRIX_LLAMA) : model; }
+int matrix_model(const MatrixLayout *l, int model) {
+  return jumps(l->features) && model < MATRIX_LLAMA ? MATRIX_LLAMA + model : model;
+}
 
 ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
   model = matrix_model(l, model);

@@ -3,8 +3,8 @@
 #include "compare.h"
 #include "train/layouts.h"
 
-enum { MATRIX_MODELS = 4, MATRIX_LLAMA = 2 /* the first of them */, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
-extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied
+enum { MATRIX_MODELS = 8, MATRIX_LLAMA = 2 /* the first of them */, MATRIX_IN_TURN = 4 /* from here on, one a layout */, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
+extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied, which every layout has; and one of each other family
 
 // In what the layouts are run, and held to one rank in the same.
 typedef enum MatrixLeg {
@@ -48,8 +48,8 @@ int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
 // Does the layout have this leg? What backward has applied cannot be skipped; and an optimizer whose update jumps (by the sign of a
 // gradient) takes a whole step where rounding decides, so that only fp64 can be compared.
 int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
-// The model that is run for model m: the Llamas alone with an update that jumps. The bias of GPT's keys, which softmax does not see,
-// has a gradient that is nothing but rounding.
+// The model that is run for model m: not GPT with an update that jumps. The bias of GPT's keys, which softmax does not see, has a
+// gradient that is nothing but rounding; rope makes it matter.
 int matrix_model(const MatrixLayout *layout, int model);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);

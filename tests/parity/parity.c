@@ -14,12 +14,19 @@
   "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": " heads ", \"n_positions\": 20, \"n_inner\": " ffn ","            \
   " \"vocab_size\": " vocab ", \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1,"                  \
   " \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
-#define LLAMA(embed, heads, kv, ffn, tied)                                                                                                  \
-  "{\"model_type\": \"llama\", \"hidden_size\": " embed ", \"intermediate_size\": " ffn ", \"num_hidden_layers\": 4,"                       \
+#define ROTARY(type, embed, heads, kv, ffn, tied, more)                                                                                     \
+  "{\"model_type\": \"" type "\", \"hidden_size\": " embed ", \"intermediate_size\": " ffn ", \"num_hidden_layers\": 4,"                       \
   " \"num_attention_heads\": " heads ", \"num_key_value_heads\": " kv ", \"head_dim\": 6,"                                                  \
   " \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\","        \
   " \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                                                                         \
-  " \"initializer_range\": 0.2}"
+  " \"initializer_range\": 0.2" more "}"
+#define LLAMA(embed, heads, kv, ffn, tied) ROTARY("llama", embed, heads, kv, ffn, tied, "")
+#define WINDOW ", \"sliding_window\": 18" // as long as the longest sequence
+#define NEO(heads, ffn)                                                                                                \
+  "{\"model_type\": \"gpt_neo\", \"num_layers\": 4, \"hidden_size\": 24, \"num_heads\": " heads ","                          \
+  " \"max_position_embeddings\": 20, \"intermediate_size\": " ffn ", \"vocab_size\": 61, \"window_size\": 18,"           \
+  " \"attention_types\": [[[\"global\", \"local\"], 2]], \"resid_dropout\": 0.1, \"embed_dropout\": 0.1,"                \
+  " \"attention_dropout\": 0.1, \"tie_word_embeddings\": true, \"initializer_range\": 0.2}"
 // Those named "3" divide by 3 as well: three key and value heads, or two that three ranks share.
 static const struct { const char *name, *json; } models[] = {
     {"gpt", GPT("4", "40", "61", "true")},
@@ -32,6 +39,14 @@ static const struct { const char *name, *json; } models[] = {
     {"llama one", LLAMA("20", "4", "1", "28", "true")},
     {"llama 3", LLAMA("21", "6", "3", "30", "false")},
     {"llama tied 3", LLAMA("21", "6", "2", "30", "true")},
+    {"qwen2", ROTARY("qwen2", "20", "4", "2", "28", "true", "")},
+    {"qwen2 3", ROTARY("qwen2", "21", "6", "3", "30", "true", "")},
+    {"qwen3", ROTARY("qwen3", "20", "4", "2", "28", "false", "")},
+    {"qwen3 3", ROTARY("qwen3", "21", "6", "2", "30", "false", "")},
+    {"mistral", ROTARY("mistral", "20", "4", "2", "28", "false", WINDOW)},
+    {"mistral 3", ROTARY("mistral", "21", "6", "3", "30", "false", WINDOW)},
+    {"gpt neo", NEO("4", "40")},
+    {"gpt neo 3", NEO("6", "42")},
 };
 
 enum { SEQ = PARITY_SEQ, GLOBAL = 16 };
@@ -276,7 +291,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   *result = (ParityResult){.steps = c->steps};
   Run run = {.c = c, .result = result};
   int code = model_config_parse(&config, json, strlen(json), c->model, error);
-  if (!code && c->layers) config.layers = c->layers;
+  if (!code && c->layers) config.layers = c->layers, model_measure(&config);
   if (!code) code = compile(c, &config, &run.job, error);
   if (!code) randomize_inits(run.job->train.graph);
   if (!code && c->edit) c->edit(run.job, c->context);

@@ -46,6 +46,17 @@ static const ParityCase layouts[] = {
     {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1, .schedule = "gpipe"},
 };
 
+// Of the families that the matrix has in turn, always: tp 2, more ranks than key and value heads, stages, shards of all; every case ends
+// with an evaluation.
+static const ParityCase few_layouts[] = {
+    {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
+    {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8}, // of 2 key and value heads, but for GPT-Neo
+    {.name = "tp 2 within heads", .dp = 1, .pp = 1, .tp = 2, .micro = 8, .settings = "layout.heads=[] layout.head_dim=[tp]"},
+    {.name = "pp 2 1f1b", .dp = 1, .pp = 2, .tp = 1, .micro = 2, .schedule = "1f1b"},
+    {.name = "dp 2 zero 3", .dp = 2, .pp = 1, .tp = 1, .micro = 4, .zero = 3},
+    {.name = "2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .sequence = 1},
+};
+
 static int wrong_norm(const ParityCase *c, const ParityResult *r) {
   int wrong = 0;
   for (int i = 0; i < PARITY_GRADIENTS && i < c->steps; i++) {
@@ -62,7 +73,7 @@ static ParityCase one_rank(const char *model, Dtype precision) {
                       .more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH};
 }
 
-static void compare_all(const char *model, Dtype precision) {
+static void compare(const char *model, Dtype precision, const ParityCase *cases, size_t count) {
   ParityCase base = one_rank(model, precision);
   ParityResult one, other;
   int bad = 0;
@@ -70,8 +81,8 @@ static void compare_all(const char *model, Dtype precision) {
   assert_true(one.loss[0] > 1 && isfinite(one.loss[0]) && one.norm[0] > 0 && one.tensors[DUMP_GRADIENT] > 10);
   bad += wrong_norm(&base, &one);
   if (base.steps > 1) assert_true(one.loss[base.steps - 1] != one.loss[0]);
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    ParityCase c = layouts[i];
+  for (size_t i = 0; i < count; i++) {
+    ParityCase c = cases[i];
     if (!parity_wanted(&c)) continue;
     c.model = model;
     c.precision = precision;
@@ -87,10 +98,20 @@ static void compare_all(const char *model, Dtype precision) {
   assert_int_equal(bad, 0);
 }
 
+static void compare_all(const char *model, Dtype precision) {
+  compare(model, precision, layouts, sizeof layouts / sizeof *layouts);
+}
+
+static void compare_few(const char *model) { compare(model, DTYPE_F64, few_layouts, sizeof few_layouts / sizeof *few_layouts); }
+
 static void gpt_fp64(void **state) { compare_all("gpt", DTYPE_F64); }
 static void gpt_untied_fp64(void **state) { compare_all("gpt untied", DTYPE_F64); }
 static void llama_fp64(void **state) { compare_all("llama", DTYPE_F64); }
 static void llama_tied_fp64(void **state) { compare_all("llama tied", DTYPE_F64); }
+static void qwen2_fp64(void **state) { compare_few("qwen2"); }
+static void qwen3_fp64(void **state) { compare_few("qwen3"); }
+static void mistral_fp64(void **state) { compare_few("mistral"); }
+static void gpt_neo_fp64(void **state) { compare_few("gpt neo"); }
 static void gpt_fp32(void **state) { compare_all("gpt", DTYPE_F32); }
 static void llama_fp32(void **state) { compare_all("llama", DTYPE_F32); }
 
@@ -118,6 +139,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gpt_fp64), cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64), cmocka_unit_test(llama_tied_fp64),
       cmocka_unit_test(gpt_fp32), cmocka_unit_test(llama_fp32),      cmocka_unit_test(fp32_against_fp64),
+      cmocka_unit_test(qwen2_fp64), cmocka_unit_test(qwen3_fp64),     cmocka_unit_test(mistral_fp64), cmocka_unit_test(gpt_neo_fp64),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

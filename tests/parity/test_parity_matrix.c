@@ -12,6 +12,13 @@
 
 static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_ALL"), "0"); }
 
+// Is layout number i run with model m, where `all` are run or one a layout?
+static int is_run(const MatrixLayout *l, int i, int m, int all) {
+  if (!all) return m == i % MATRIX_MODELS;
+  if (m >= MATRIX_IN_TURN) return m == MATRIX_IN_TURN + i % (MATRIX_MODELS - MATRIX_IN_TURN);
+  return matrix_model(l, m) == m;
+}
+
 static void run_leg(MatrixLeg leg, int sample) {
   MatrixLayout *layout;
   int count = matrix_layouts(&layout), wanted = count;
@@ -27,7 +34,7 @@ static void run_leg(MatrixLeg leg, int sample) {
     unfit += !matrix_fits(&layout[i], leg);
     int all = whole() && !(in_turn && layout[i].kind == MATRIX_TRIPLE);
     for (int m = 0; m < MATRIX_MODELS && matrix_fits(&layout[i], leg); m++)
-      if ((all ? matrix_model(&layout[i], m) == m : m == i % MATRIX_MODELS) && matrix_mine(runs++)) matrix_run(&layout[i], m, leg, &tally);
+      if (is_run(&layout[i], i, m, all) && matrix_mine(runs++)) matrix_run(&layout[i], m, leg, &tally);
   }
   const char *name = matrix_leg_names[leg];
   if (unfit) printf("%s: %d of the %d layouts cannot have it: %s\n", name, unfit, wanted,

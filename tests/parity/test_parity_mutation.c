@@ -121,6 +121,9 @@ static void try_layout(const ParityCase *c, MatrixLeg leg, int of, uint64_t seed
   all->layouts++, all->tried += count.tried, all->below += count.below, all->survived += count.survived;
 }
 
+// The model of layout i: those of GPT and Llama in turn, then those of the other families.
+static int model_of(int i) { return i / 4 % 2 * 4 + i % 2 * 2 + i / 2 % 2; }
+
 // One in `of` mutants of the `sample` layouts, 0: of all; but some FEW of each.
 static void try_leg(MatrixLeg leg, int sample, int of) {
   MatrixLayout *layout;
@@ -131,7 +134,7 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
   int wanted = sample ? matrix_sample(layout, subjects, sample, seed + (uint64_t)leg) : subjects;
   Count all = {0};
   for (int i = 0; i < wanted; i++) {
-    ParityCase c = matrix_case(&layout[i], i % 2 * 2 + i / 2 % 2, leg);
+    ParityCase c = matrix_case(&layout[i], model_of(i), leg);
     try_layout(&c, leg, of, seed, &all);
   }
   printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried,

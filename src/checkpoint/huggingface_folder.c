@@ -1,0 +1,122 @@
+// Opens a Hugging Face folder and checks it against its config.json.
+#include "checkpoint/huggingface_folder.h"
+#include "model/family.h"
+#include <stdlib.h>
+#include <string.h>
+
+void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config) {
+  Error error = {0};
+  int code = huggingface_views_create(views, config->family->names, model_graph(config, 1), &error);
+  CHECK(!code, "%s: %s", model_family_name(config->family), error.message);
+}
+
+// Files hold names with the prefix or, of the bare model, without.
+static const SafetensorsEntry *find(const HuggingfaceFolder *f, const char *name) {
+  const SafetensorsEntry *entry = safetensors_find(&f->file, name);
+  const char *prefix = f->config->family->prefix;
+  if (!entry && !strncmp(name, prefix, strlen(prefix))) entry = safetensors_find(&f->file, name + strlen(prefix));
+  return entry;
+}
+
+const SafetensorsEntry *huggingface_folder_find(const HuggingfaceFolder *f, const HuggingfaceTensor *tensor) {
+  return find(f, tensor->name);
+}
+
+static int is_buffer(const HuggingfaceFolder *f, const char *name) {
+  for (const char *const *end = f->config->family->buffers; *end; end++)
+    if (strlen(name) >= strlen(*end) && !strcmp(name + strlen(name) - strlen(*end), *end)) return 1;
+  return 0;
+}
+
+// A list of names for a message: the first few, and how many more.
+typedef struct Names {
+  char text[400];
+  int count;
+} Names;
+static void add_name(Names *names, const char *name) {
+  size_t used = strlen(names->text);
+  if (names->count++ < 4) snprintf(names->text + used, sizeof names->text - used, "%s%.90s", used ? ", " : "", name);
+}
+static const char *more(const Names *names, char text[32]) {
+  text[0] = 0;
+  if (names->count > 4) snprintf(text, 32, " and %d more", names->count - 4);
+  return text;
+}
+
+static int check_tensor(const HuggingfaceFolder *f, const HuggingfaceTensor *t, const SafetensorsEntry *e,
+                        Error *error) {
+  char found[200], expected[200];
+  if (e->dtype < 0 || !dtype_is_float((Dtype)e->dtype))
+    return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s has dtype %.20s; allowed: F32, BF16, F16, F64", f->path,
+                     e->name, e->dtype_name ? e->dtype_name : dtype_file_name((Dtype)e->dtype));
+  if (e->rank == t->rank && dims_equal(t->rank, e->dims, t->dims)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s has shape %s; allowed: %s, by config.json", f->path,
+                   e->name, dims_text(e->rank, e->dims, found), dims_text(t->rank, t->dims, expected));
+}
+
+// The tensor that is the token embedding: the only piece of the Variable wte.
+static const SafetensorsEntry *find_embedding(const HuggingfaceFolder *f) {
+  const HuggingfaceViews *v = &f->views;
+  for (int i = 0; i < v->tensor.count; i++) {
+    const HuggingfaceTensor *t = &v->tensor.data[i];
+    const Variable *variable = &v->graph->variable.data[v->piece.data[t->piece].variable];
+    if (t->pieces == 1 && !strcmp(variable->name, "wte")) return huggingface_folder_find(f, t);
+  }
+  return NULL;
+}
+
+// A tied head that is in the file all the same is not surplus where it equals the embedding.
+static int check_tied_head(const HuggingfaceFolder *f, const SafetensorsEntry *head, Error *error) {
+  const SafetensorsEntry *wte = find_embedding(f);
+  if (!wte) return PLAIT_OK;
+  if (wte->dtype == head->dtype && wte->bytes == head->bytes && !memcmp(wte->data, head->data, head->bytes))
+    return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: %s differs from the embedding although config.json says tie_word_embeddings: "
+                   "true; allowed: equal tensors, or tie_word_embeddings: false",
+                   f->path, head->name);
+}
+
+static int check_all(const HuggingfaceFolder *f, Error *error) {
+  const HuggingfaceViews *v = &f->views;
+  Names lacking = {0}, surplus = {0};
+  char more_lacking[32], more_surplus[32];
+  char *used = xcalloc((size_t)f->file.count, 1);
+  int code = PLAIT_OK;
+  for (int i = 0; i < v->tensor.count && !code; i++) {
+    const SafetensorsEntry *e = huggingface_folder_find(f, &v->tensor.data[i]);
+    if (!e) {
+      add_name(&lacking, v->tensor.data[i].name);
+      continue;
+    }
+    used[e - f->file.entries] = 1;
+    code = check_tensor(f, &v->tensor.data[i], e, error);
+  }
+  for (int i = 0; i < f->file.count && !code; i++) {
+    const SafetensorsEntry *e = &f->file.entries[i];
+    if (used[i] || is_buffer(f, e->name)) continue;
+    if (f->config->tied && v->head && !strcmp(e->name, v->head)) code = check_tied_head(f, e, error);
+    else add_name(&surplus, e->name);
+  }
+  free(used);
+  if (!code && (lacking.count || surplus.count))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s: the tensors are not those of its %s config.json: %s%s%s%s%s%s%s",
+                     f->path, model_family_name(f->config->family), lacking.count ? "missing " : "", lacking.text,
+                     more(&lacking, more_lacking), lacking.count && surplus.count ? "; " : "",
+                     surplus.count ? "surplus " : "", surplus.text, more(&surplus, more_surplus));
+  return code;
+}
+
+int huggingface_folder_open(HuggingfaceFolder *f, const char *path, const ModelConfig *config, Error *error) {
+  *f = (HuggingfaceFolder){.path = path, .config = config};
+  int code = safetensors_open_folder(&f->file, path, error);
+  if (!code) huggingface_views_of(&f->views, config);
+  if (!code) code = check_all(f, error);
+  if (code) huggingface_folder_close(f);
+  return code;
+}
+
+void huggingface_folder_close(HuggingfaceFolder *f) {
+  huggingface_views_free(&f->views);
+  safetensors_close(&f->file);
+}

@@ -1,0 +1,103 @@
+// The typed getters, and their sentences.
+#include "model/config_reader.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void config_bad_value(ConfigReader *r, const char *key, const json_t *value, const char *allowed) {
+  char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s%s is %.60s%s; allowed: %s", r->file, r->prefix, key,
+                      text ? text : "?", text && strlen(text) > 60 ? "…" : "", allowed);
+  free(text);
+}
+
+const json_t *config_value(const ConfigReader *r, const char *key) {
+  const json_t *value = json_object_get(r->object, key);
+  return json_is_null(value) ? NULL : value;
+}
+
+int config_is_null(const ConfigReader *r, const char *key) { return json_is_null(json_object_get(r->object, key)); }
+
+void config_missing(ConfigReader *r, const char *key, const char *allowed) {
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: the key %s%s is missing; allowed: %s", r->file, r->prefix, key,
+                      allowed);
+}
+
+int64_t config_integer(ConfigReader *r, const char *key, int64_t lowest, int64_t highest, int64_t absent) {
+  if (r->code) return 0;
+  char allowed[80];
+  snprintf(allowed, sizeof allowed, "an integer from %lld to %lld", (long long)lowest, (long long)highest);
+  const json_t *value = config_value(r, key);
+  if (!value) {
+    if (absent < 0) config_missing(r, key, allowed);
+    return absent;
+  }
+  if (json_is_integer(value) && json_integer_value(value) >= lowest && json_integer_value(value) <= highest)
+    return json_integer_value(value);
+  config_bad_value(r, key, value, allowed);
+  return 0;
+}
+
+double config_real(ConfigReader *r, const char *key, double lowest, int closed, double highest, double absent) {
+  if (r->code) return 0;
+  char allowed[80];
+  snprintf(allowed, sizeof allowed, "a number %s %g and below %g", closed ? "from" : "above", lowest, highest);
+  const json_t *value = config_value(r, key);
+  if (!value) {
+    if (isnan(absent)) config_missing(r, key, allowed);
+    return absent;
+  }
+  double x = json_is_number(value) ? json_number_value(value) : NAN;
+  if ((closed ? x >= lowest : x > lowest) && x < highest) return x;
+  config_bad_value(r, key, value, allowed);
+  return 0;
+}
+
+double config_probability(ConfigReader *r, const char *key, double absent) {
+  return config_real(r, key, 0, 1, 1, absent);
+}
+
+int config_boolean(ConfigReader *r, const char *key, int absent) {
+  if (r->code) return 0;
+  const json_t *value = config_value(r, key);
+  if (!value) return absent;
+  if (json_is_boolean(value)) return json_is_true(value);
+  config_bad_value(r, key, value, "true or false");
+  return 0;
+}
+
+ActivationKind config_activation(ConfigReader *r, const char *key, const char *absent) {
+  static const struct {
+    const char *name;
+    ActivationKind kind;
+  } known[] = {{"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+               {"gelu", ACTIVATION_GELU},          {"relu", ACTIVATION_RELU},
+               {"silu", ACTIVATION_SILU},          {"swish", ACTIVATION_SILU}};
+  if (r->code) return ACTIVATION_GELU;
+  const json_t *value = config_value(r, key);
+  const char *name = value ? json_string_value(value) : absent;
+  for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+    if (!strcmp(name, known[i].name)) return known[i].kind;
+  config_bad_value(r, key, value, "gelu_new, gelu_pytorch_tanh, gelu, relu, silu, swish");
+  return ACTIVATION_GELU;
+}
+
+void config_only(ConfigReader *r, const char *key, const char *neutral) {
+  const json_t *value = config_value(r, key);
+  if (r->code || !value) return;
+  json_t *expected = json_loads(neutral, JSON_DECODE_ANY, NULL);
+  int same = json_is_number(value) && json_is_number(expected) ? json_number_value(value) == json_number_value(expected)
+                                                               : json_equal(value, expected);
+  json_decref(expected);
+  if (same) return;
+  char allowed[120];
+  snprintf(allowed, sizeof allowed, "only %s, because plait does not support anything else here", neutral);
+  config_bad_value(r, key, value, allowed);
+}
+
+void config_must_divide(ConfigReader *r, const char *key, int64_t value, const char *by_key, int64_t by) {
+  if (r->code || value % by == 0) return;
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which is %lld", r->file,
+                      key, (long long)value, by_key, (long long)by);
+}

@@ -1,0 +1,42 @@
+// Typed getters for the keys of one JSON object of a config.json. After the first error they do nothing and return 0.
+#pragma once
+#include "model/config.h"
+
+// Bounds that keep every product of sizes below 2^62 and are far above any model that exists.
+enum {
+  MOST_LAYERS = 4096,
+  MOST_HEADS = 1 << 14,
+  MOST_HEAD_DIM = 1 << 14,
+  MOST_EMBED = 1 << 18,
+  MOST_FFN = 1 << 22,
+  MOST_VOCAB = 1 << 24,
+  MOST_POSITIONS = 1 << 24
+};
+
+typedef struct ConfigReader {
+  const char *file, *prefix; // prefix: "" or "rope_scaling.", for messages
+  json_t *object;
+  Error *error;
+  int code;
+} ConfigReader;
+
+// The value of a key, NULL where it is absent or null.
+const json_t *config_value(const ConfigReader *r, const char *key);
+// Is the key there, with null as its value?
+int config_is_null(const ConfigReader *r, const char *key);
+
+// `absent`: what the key is where it is absent or null; below 0: it must be there.
+int64_t config_integer(ConfigReader *r, const char *key, int64_t lowest, int64_t highest, int64_t absent);
+// Above `lowest`, or equal to it where `closed`; below `highest`. `absent` NAN: it must be there.
+double config_real(ConfigReader *r, const char *key, double lowest, int closed, double highest, double absent);
+double config_probability(ConfigReader *r, const char *key, double absent); // from 0 and below 1
+int config_boolean(ConfigReader *r, const char *key, int absent);
+ActivationKind config_activation(ConfigReader *r, const char *key, const char *absent);
+
+// A key that changes the numbers as plait cannot: only `neutral` (a JSON text) or absence is let through.
+void config_only(ConfigReader *r, const char *key, const char *neutral);
+void config_must_divide(ConfigReader *r, const char *key, int64_t value, const char *by_key, int64_t by);
+
+// "FILE: KEY is VALUE; allowed: ALLOWED", and "FILE: the key KEY is missing; allowed: ALLOWED".
+void config_bad_value(ConfigReader *r, const char *key, const json_t *value, const char *allowed);
+void config_missing(ConfigReader *r, const char *key, const char *allowed);

@@ -1,0 +1,20 @@
+// A model family: all that plait knows of it, made by one folder src/model/NAME/ with one line in families.def.
+//
+// How to add one (docs/families.md): `const Family family_NAME` in src/model/NAME/NAME.c. What several families have
+// alike lies beside this file: config_reader.h (typed keys), build.h (parts of graphs), rotary.h and learned.h (whole
+// decoders). A family's folder includes these, and never another family's folder.
+#pragma once
+#include "model/build.h"
+#include "model/config_reader.h"
+
+struct Family {
+  const char *model_type;     // of its config.json
+  const char *architecture;   // what its config.json calls the class: "…ForCausalLM"
+  // Reads its keys into *config. What it cannot have is refused by its key; the reader keeps the first error.
+  void (*read)(ConfigReader *reader, ModelConfig *config);
+  // Embedding, blocks, final norm and head. Whatever limits the length of sequences is said with build_limit.
+  void (*build)(ModelBuild *m, ModelOutputs *outputs);
+  const char *names;          // which tensor of a Hugging Face folder is which Variable: checkpoint/huggingface_views.h
+  const char *prefix;         // with which these names begin, and which folders of the bare model leave out
+  const char *const *buffers; // ends of names of tensors that are not parameters, up to NULL
+};

@@ -1,0 +1,173 @@
+// Decoders with rotary positions: their keys, blocks and names.
+#include "model/rotary.h"
+#include <math.h>
+#include <string.h>
+
+// --- keys ------------------------------------------------------------------------------------------------------------
+
+enum { ROPE_PLAIN = 0, ROPE_LLAMA3 = 1, ROPE_LINEAR = 2 }; // RopeAttr.scaling
+
+static void read_rope(ConfigReader *outer, const char *key, ModelConfig *c) {
+  const json_t *object = config_value(outer, key);
+  if (outer->code || !object) return;
+  if (!json_is_object(object)) {
+    config_bad_value(outer, key, object, "an object or null");
+    return;
+  }
+  char prefix[40];
+  snprintf(prefix, sizeof prefix, "%s.", key);
+  ConfigReader r = {.file = outer->file, .prefix = prefix, .object = (json_t *)object, .error = outer->error};
+  const char *type_key = config_value(&r, "rope_type") ? "rope_type" : "type"; // files before 2024 say "type"
+  const json_t *type = config_value(&r, type_key);
+  const char *name = json_string_value(type), *allowed = "\"llama3\", \"linear\" or \"default\"";
+  c->rope.theta = config_real(&r, "rope_theta", 0, 0, 1e12, c->rope.theta);
+  config_only(&r, "partial_rotary_factor", "1.0");
+  if (!type) {
+    config_missing(&r, "rope_type", allowed);
+  } else if (name && !strcmp(name, "linear")) {
+    c->rope.scaling = ROPE_LINEAR;
+    c->rope.factor = config_real(&r, "factor", 0, 0, 1e6, NAN);
+  } else if (name && !strcmp(name, "llama3")) {
+    c->rope.scaling = ROPE_LLAMA3;
+    c->rope.factor = config_real(&r, "factor", 0, 0, 1e6, NAN);
+    c->rope.low_frequency_factor = config_real(&r, "low_freq_factor", 0, 0, 1e6, NAN);
+    c->rope.high_frequency_factor = config_real(&r, "high_freq_factor", c->rope.low_frequency_factor, 0, 1e6, NAN);
+    c->rope.original_positions = (double)config_integer(&r, "original_max_position_embeddings", 1, MOST_POSITIONS, -1);
+  } else if (!name || strcmp(name, "default")) {
+    config_bad_value(&r, type_key, type, allowed);
+  }
+  outer->code = r.code;
+}
+
+// transformers 4 writes rope_theta and rope_scaling, transformers 5 both facts in rope_parameters.
+static void read_ropes(ConfigReader *r, ModelConfig *c) {
+  c->rope.theta = config_real(r, "rope_theta", 0, 0, 1e12, 10000);
+  config_only(r, "partial_rotary_factor", "1.0");
+  const json_t *scaling = config_value(r, "rope_scaling"), *parameters = config_value(r, "rope_parameters");
+  if (!r->code && scaling && parameters && !json_equal(scaling, parameters))
+    config_bad_value(r, "rope_scaling", scaling, "null, because there is rope_parameters, which says something else");
+  read_rope(r, "rope_scaling", c);
+  read_rope(r, "rope_parameters", c);
+}
+
+static void read_heads(ConfigReader *r, ModelConfig *c, const RotaryDefaults *defaults) {
+  int follows = !defaults->kv_heads || config_is_null(r, "num_key_value_heads");
+  c->heads = config_integer(r, "num_attention_heads", 1, MOST_HEADS, -1);
+  c->kv_heads = config_integer(r, "num_key_value_heads", 1, MOST_HEADS, follows ? c->heads : defaults->kv_heads);
+  if (r->code) return;
+  config_must_divide(r, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads);
+  int64_t absent = config_is_null(r, "head_dim") ? 0 : defaults->head_dim;
+  if (!config_value(r, "head_dim") && !absent)
+    config_must_divide(r, "hidden_size", c->embed, "num_attention_heads", c->heads);
+  if (r->code) return;
+  c->head_dim = config_integer(r, "head_dim", 1, MOST_HEAD_DIM, absent ? absent : c->embed / c->heads);
+  if (!r->code && (c->head_dim < 2 || c->head_dim % 2))
+    r->code = error_set(r->error, PLAIT_BAD_INPUT,
+                        "%s: head_dim is %lld; allowed: even numbers, because rope turns pairs", r->file,
+                        (long long)c->head_dim);
+  c->attention_scale = 1 / sqrt((double)c->head_dim);
+}
+
+void rotary_read(ConfigReader *r, ModelConfig *c, const RotaryDefaults *defaults) {
+  c->layers = config_integer(r, "num_hidden_layers", 1, MOST_LAYERS, -1);
+  c->embed = config_integer(r, "hidden_size", 1, MOST_EMBED, -1);
+  c->ffn = config_integer(r, "intermediate_size", 1, MOST_FFN, -1);
+  c->positions = config_integer(r, "max_position_embeddings", 1, MOST_POSITIONS, defaults->positions);
+  c->vocab = config_integer(r, "vocab_size", 1, MOST_VOCAB, -1);
+  c->activation = config_activation(r, "hidden_act", "silu");
+  c->norm_epsilon = config_real(r, "rms_norm_eps", 0, 0, 1, 1e-6);
+  c->attention_dropout = config_probability(r, "attention_dropout", 0);
+  c->initializer_range = config_real(r, "initializer_range", 0, 1, 1e3, 0.02);
+  c->tied = config_boolean(r, "tie_word_embeddings", 0);
+  read_heads(r, c, defaults);
+  read_ropes(r, c);
+}
+
+// layer_types, one a layer; returns how many of them are windows.
+static int64_t read_layer_types(ConfigReader *r, const ModelConfig *c) {
+  const json_t *types = config_value(r, "layer_types");
+  int64_t windows = 0;
+  size_t i;
+  json_t *type;
+  if (!json_is_array(types) || json_array_size(types) != (size_t)c->layers) {
+    config_bad_value(r, "layer_types", types, "a list of num_hidden_layers words");
+    return 0;
+  }
+  json_array_foreach((json_t *)types, i, type) {
+    const char *name = json_string_value(type);
+    int window = name && !strcmp(name, "sliding_attention");
+    windows += window;
+    if (window || (name && !strcmp(name, "full_attention"))) continue;
+    config_bad_value(r, "layer_types", type, "\"full_attention\" or \"sliding_attention\"");
+    return 0;
+  }
+  return windows;
+}
+
+void rotary_read_windows(ConfigReader *r, ModelConfig *c) {
+  int used = config_boolean(r, "use_sliding_window", 0);
+  int64_t absent = config_is_null(r, "sliding_window") ? 0 : 4096;
+  int64_t window = used ? config_integer(r, "sliding_window", 1, INT64_MAX, absent) : 0;
+  int64_t first = config_integer(r, "max_window_layers", 0, INT64_MAX, 28); // the layers before it see all
+  if (r->code) return;
+  int64_t windows = config_value(r, "layer_types") ? read_layer_types(r, c) : window ? c->layers - first : 0;
+  if (!r->code && windows > 0 && !window)
+    config_bad_value(r, "layer_types", config_value(r, "layer_types"),
+                     "\"full_attention\" for all layers where use_sliding_window or sliding_window asks for no window");
+  if (r->code || windows <= 0) return;
+  c->window = window;
+  c->window_key = "sliding_window";
+}
+
+// --- blocks ----------------------------------------------------------------------------------------------------------
+
+static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s, e)
+  const ModelConfig *c = m->config;
+  Extent ffn = {DIM_FFN, c->ffn};
+
+  build_scope(m, layer, "layer.%d.attention", layer);
+  int x = build_attention(m, build_rms_norm(m, "norm", stream)); // (b, s, g, r, d)
+  stream = build_linear_residual(m, "output", x, stream, c->initializer_range, 3, c->output_bias);
+
+  build_scope(m, layer, "layer.%d.ffn", layer);
+  x = build_rms_norm(m, "norm", stream);
+  int gate = build_linear(m, "gate", x, c->initializer_range, 1, &ffn, 1, c->ffn_bias); // (b, s, f)
+  int up = build_linear(m, "up", x, c->initializer_range, 1, &ffn, 1, c->ffn_bias);     // (b, s, f)
+  x = op_gated(m->g, "gated", gate, up, c->activation);
+  return build_linear_residual(m, "down", x, stream, c->initializer_range, 1, c->ffn_bias);
+}
+
+void rotary_build(ModelBuild *m, ModelOutputs *outputs) {
+  const ModelConfig *c = m->config;
+  int wte, stream = build_embedding(m, &wte);
+  for (int layer = 0; layer < c->layers; layer++) stream = block(m, layer, stream);
+  build_scope(m, (int)c->layers, "%s", "");
+  build_head(m, build_rms_norm(m, "norm", stream), wte, outputs);
+}
+
+// --- names -----------------------------------------------------------------------------------------------------------
+
+const char rotary_names[] =
+    "model.embed_tokens.weight = wte\n"
+    "model.layers.N.input_layernorm.weight = layer.N.attention.norm.weight\n"
+    "model.layers.N.self_attn.q_proj.weight = layer.N.attention.q.weight\n"
+    "model.layers.N.self_attn.k_proj.weight = layer.N.attention.k.weight\n"
+    "model.layers.N.self_attn.v_proj.weight = layer.N.attention.v.weight\n"
+    "model.layers.N.self_attn.o_proj.weight = layer.N.attention.output.weight\n"
+    "model.layers.N.self_attn.q_proj.bias = layer.N.attention.q.bias\n"
+    "model.layers.N.self_attn.k_proj.bias = layer.N.attention.k.bias\n"
+    "model.layers.N.self_attn.v_proj.bias = layer.N.attention.v.bias\n"
+    "model.layers.N.self_attn.o_proj.bias = layer.N.attention.output.bias\n"
+    "model.layers.N.self_attn.q_norm.weight = layer.N.attention.q.norm.weight\n"
+    "model.layers.N.self_attn.k_norm.weight = layer.N.attention.k.norm.weight\n"
+    "model.layers.N.post_attention_layernorm.weight = layer.N.ffn.norm.weight\n"
+    "model.layers.N.mlp.gate_proj.weight = layer.N.ffn.gate.weight\n"
+    "model.layers.N.mlp.up_proj.weight = layer.N.ffn.up.weight\n"
+    "model.layers.N.mlp.down_proj.weight = layer.N.ffn.down.weight\n"
+    "model.layers.N.mlp.gate_proj.bias = layer.N.ffn.gate.bias\n"
+    "model.layers.N.mlp.up_proj.bias = layer.N.ffn.up.bias\n"
+    "model.layers.N.mlp.down_proj.bias = layer.N.ffn.down.bias\n"
+    "model.norm.weight = norm.weight\n"
+    "lm_head.weight = head\n";
+
+const char *const rotary_buffers[] = {"rotary_emb.inv_freq", NULL};
