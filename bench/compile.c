@@ -1,7 +1,7 @@
 // Time and memory of recipe → Program, as a planner tries layouts: bench/compile RECIPE [key=value …]. Not a test.
 // The recipe of a 96-layer GPT of 175 billion parameters on 2,240 ranks is bench/compile.yaml.
 #include "runtime/job.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // What running a step costs beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null device, whose
 // kernels do nothing, and on the recipe's own, with zeroes for data. One rank: collectives are measured by `plait bench comm`.
 #include "runtime/session.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <stdio.h>
 #include <time.h>
 

@@ -14,7 +14,7 @@
 // row by row in several.
 #pragma once
 #include "base/box.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 
 // A part of a Variable that lies in one tensor: with strides, since it may be turned round, or lie between other parts.
 typedef struct HuggingfacePiece {

@@ -3,9 +3,9 @@
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "dist/mesh_print.h"
-#include "pipeline/timeline.h"
-#include "train/setup.h"
+#include "sharding/mesh_print.h"
+#include "schedule/timeline.h"
+#include "recipe/setup.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,7 +188,7 @@ static const char description[] =
     "schedule, with --mesh its ranks, without these the final Program of each pipeline rank. Nothing is allocated and no data is "
     "read. Layouts that ship with plait, for the recipe's layout.name:"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " " name " (" meaning ")."
-#include "dist/layout_rows.def"
+#include "sharding/layout_rows.def"
     ;
 
 // ---- entry -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // plait recipe: checks a recipe and prints the effective one; --docs prints docs/recipes.md.
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <limits.h>
 
 // The model is judged where it is there: a recipe may be written before it.

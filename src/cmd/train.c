@@ -3,7 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
 #include "cmd/options.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include "train/train.h"
 #include <limits.h>
 #include <stdio.h>

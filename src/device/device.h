@@ -2,7 +2,7 @@
 //
 // Its *description* is what the planner, the passes and the memory plan read; it is always compiled in, so that a machine without a GPU
 // can plan for one. Its *implementation* allocates, copies and computes. Everyone else who wants to see or change a rank's memory uses
-// device_copy, or for Variables state_read and state_write (program/state.h).
+// device_copy, or for Variables state_read and state_write (runtime/state.h).
 //
 //   cpu        the kernels of src/device/cpu; an op for which it has none runs by its reference kernel
 //   reference  reference kernels only

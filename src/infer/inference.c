@@ -1,8 +1,8 @@
 // Keys → recipe → job → session → weights.
 #include "infer/inference.h"
-#include "train/gather.h"
-#include "train/setup.h"
-#include "train/state_tensors.h"
+#include "runtime/gather.h"
+#include "recipe/setup.h"
+#include "runtime/state_tensors.h"
 #include <string.h>
 
 static int load_weights(Rank *r, void *inference, Error *error) {

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "checkpoint/huggingface.h"
 #include "model/model.h"
-#include "train/state_tensors.h"
+#include "runtime/state_tensors.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

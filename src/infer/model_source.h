@@ -2,8 +2,8 @@
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
-#include "program/state.h"
-#include "train/recipe.h"
+#include "runtime/state.h"
+#include "recipe/recipe.h"
 
 typedef struct ModelSource {
   char *path; // the checkpoint that was found, or the Hugging Face folder

@@ -1,7 +1,7 @@
 // ModelConfig: what a Hugging Face config.json says about a model, checked, in plait's words; and what its graph says.
 #pragma once
 #include "base/error.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "op/attributes.h"
 #include <jansson.h>
 #include <stddef.h>

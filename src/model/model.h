@@ -17,7 +17,7 @@
 //   head (vocab, embed)                              where not tied
 // Query head h of Hugging Face is (h / group, h mod group). Multi-head attention has group 1.
 #pragma once
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "model/config.h"
 
 typedef enum ModelMode {

@@ -5,7 +5,7 @@
 const OpDef *op_def(Op op) {
   static const OpDef *const table[OP_COUNT] = {
 #define OP(id, name) &op_def_##name,
-#include "graph/ops.def"
+#include "ir/ops.def"
 #undef OP
   };
   CHECK((int)op >= 0 && op < OP_COUNT);

@@ -1,7 +1,7 @@
 // What an op is: shape rule, gradient, factor rule, cost and reference kernel, all in its own file src/op/<op>.c.
 #pragma once
 #include "base/philox.h"
-#include "graph/graph.h"
+#include "ir/graph.h"
 #include "op/attributes.h"
 
 // Local → global index of one dim of a rank's shard: at most two contiguous runs (two for zigzag). A dim's memory may be
@@ -11,7 +11,7 @@ typedef struct IndexMap {
   int64_t valid;  // of those, how many exist globally (a prefix)
   int64_t global; // size of the whole dim
   int runs;
-  // Only the functions below, dist/placement.c, which makes maps, and dist/shard.c, which goes through them, read the runs.
+  // Only the functions below, sharding/placement.c, which makes maps, and sharding/shard.c, which goes through them, read the runs.
   struct { int64_t local, global; } run[2]; // run r starts at local index `local` ↔ global index `global`
 } IndexMap;
 static inline int64_t index_map(const IndexMap *m, int64_t i) {
@@ -131,7 +131,7 @@ typedef struct OpDef {
 
 const OpDef *op_def(Op op);
 #define OP(id, name) extern const OpDef op_def_##name;
-#include "graph/ops.def"
+#include "ir/ops.def"
 #undef OP
 
 // Appends a node with the current region, phase, layer and scope and computes its outputs by the op's shape rule.

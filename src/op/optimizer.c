@@ -3,7 +3,7 @@
 
 static const Op optimizers[] = {
 #define OPTIMIZER(id, name) OP_##id,
-#include "op/optimizers.def"
+#include "ir/optimizers.def"
 };
 enum { COUNT = sizeof optimizers / sizeof *optimizers };
 

@@ -21,8 +21,8 @@
 #pragma once
 #include "base/shares.h"
 #include "device/device.h"
-#include "dist/layout.h"
-#include "pipeline/walk.h"
+#include "sharding/layout.h"
+#include "schedule/walk.h"
 
 typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
 // Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this.
@@ -56,7 +56,7 @@ typedef struct Program {
   Mesh mesh;
   int coordinate;     // on the pp axis
   const Shares *shares; // borrowed
-  uint64_t chaos;     // above 0: see program/chaos.h
+  uint64_t chaos;     // above 0: see runtime/chaos.h
   Schedule *schedule; // owned; all coordinates' lists
   Segments *segments; // owned
   Body begin, end;
@@ -83,7 +83,7 @@ typedef struct ProgramOptions {
   int threads;            // of a rank: kernels need scratch for each
   int overlap;            // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
                           // flight until their first reader
-  uint64_t chaos;         // above 0: seed of program/chaos.h, for tests; buffers are then packed in a random order
+  uint64_t chaos;         // above 0: seed of runtime/chaos.h, for tests; buffers are then packed in a random order
 } ProgramOptions;
 
 // Compiles one coordinate's Program from a partitioned graph. Allocates no buffers. The graph must outlive the Program.

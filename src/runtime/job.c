@@ -1,6 +1,6 @@
 // Jobs: graphs and Programs of a model in one parallel configuration.
 #include "runtime/job.h"
-#include "program/state.h"
+#include "runtime/state.h"
 
 int job_pipeline_ranks(const Job *j) { return parallel_pipeline_ranks(&j->options.parallel); }
 

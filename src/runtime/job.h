@@ -2,7 +2,7 @@
 // and no rank.
 #pragma once
 #include "base/shares.h"
-#include "pass/compile.h"
+#include "compile/compile.h"
 #include "program/program.h"
 
 // What one graph was compiled to: a Program for each pipeline rank.

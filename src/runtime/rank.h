@@ -1,10 +1,10 @@
 // A rank at work: its State, its Programs, its loader. The session (runtime/session.h) makes ranks and runs tasks on them.
 #pragma once
 #include "data/loader.h"
-#include "program/agreement.h"
-#include "program/exec.h"
-#include "program/finite.h"
-#include "program/trace.h"
+#include "runtime/agreement.h"
+#include "runtime/executor.h"
+#include "runtime/finite.h"
+#include "runtime/trace.h"
 #include "runtime/job.h"
 #include "runtime/watchdog.h"
 

@@ -1,6 +1,6 @@
 // Learning rate by step: a linear warm-up, then cosine, linear, warm-up-stable-decay (WSD) or constant.
 #pragma once
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 // The learning rate of step `step`, counted from 0: the first update uses step 0. With W = warmup, N = steps:
 //   step < W:  lr · (step + 1) / W                                            (all kinds)

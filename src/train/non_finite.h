@@ -2,7 +2,7 @@
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/rank.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 enum {
   NON_FINITE_ROLLBACKS = 3, // without a finite checkpoint between them

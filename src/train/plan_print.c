@@ -2,7 +2,7 @@
 #include "train/plan_print.h"
 #include "base/units.h"
 #include "program/traffic.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // What a recipe will take, as text: memory of each rank by category, and FLOPs.
 #pragma once
 #include "runtime/job.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 // Compiles the recipe and prints its plan to `out`, memory in whole bytes when `exact`. Allocates no memory of ranks and
 // reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_check_tokenizer and setup_job refuse; nothing is printed then.

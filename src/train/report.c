@@ -3,7 +3,7 @@
 #include "base/cores.h"
 #include "base/memory_usage.h"
 #include "base/units.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <malloc.h>
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // The folder of a run: created, locked while in use, holding the effective recipe, metrics and checkpoints.
 #pragma once
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 typedef struct RunFolder { char *path; int lock; } RunFolder; // lock: file descriptor, -1 when closed
 

@@ -1,7 +1,7 @@
 // Saving and loading the State of all ranks.
 #include "train/save.h"
-#include "train/recipe_keys.h"
-#include "train/state_tensors.h"
+#include "recipe/recipe_keys.h"
+#include "runtime/state_tensors.h"
 #include <stdio.h>
 #include <string.h>
 

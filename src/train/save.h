@@ -2,7 +2,7 @@
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/rank.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 // What a run keeps in the `extra` of its checkpoints.
 typedef struct SaveExtra {

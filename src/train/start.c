@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "train/plan_print.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <string.h>
 #include <time.h>
 

@@ -1,7 +1,7 @@
 // The training loop: everything that `plait train` does.
 #pragma once
 #include "runtime/launch.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 
 // Trains as the recipe says: opens and locks the run folder, compiles, resumes or initialises, runs to the last step or
 // to a signal (then saves first), writing metrics and checkpoints. Messages and progress go to `out`.

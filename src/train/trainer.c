@@ -3,10 +3,10 @@
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
-#include "train/gather.h"
+#include "runtime/gather.h"
 #include "train/learning_rate.h"
-#include "train/setup.h"
-#include "train/state_tensors.h"
+#include "recipe/setup.h"
+#include "runtime/state_tensors.h"
 #include "train/train.h"
 #include <malloc.h>
 #include <string.h>

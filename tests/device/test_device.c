@@ -1,9 +1,9 @@
 // Devices: what a Program asks of their description, Programs of 1,000 ranks bound to one without memory, and what the far device
 // promises its tests.
 #include "device/device.h"
-#include "program/bind.h"
+#include "runtime/bind.h"
 #include "runtime/session.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // Recipes: the text, and after a NUL an override. What loads, prints as a recipe that loads as the same.
 #include "fuzz.h"
-#include "train/recipe.h"
+#include "recipe/recipe.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "checkpoint/safetensors.h"
 #include "infer/generator.h"
 #include "runtime/session.h"
-#include "train/state_tensors.h"
+#include "runtime/state_tensors.h"
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_folder.h"
-#include "pass/verify.h"
+#include "compile/verify.h"
 #include "checkpoint/safetensors.h"
 #include "evaluate.h"
 #include "model/model.h"

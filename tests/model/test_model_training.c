@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "checkpoint/huggingface.h"
-#include "pass/verify.h"
+#include "compile/verify.h"
 #include "checkpoint/safetensors.h"
 #include "evaluate.h"
 #include "model/model.h"
-#include "pass/pass.h"
+#include "compile/pass.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "checkpoint/safetensors.h"
 #include "infer/model_source.h"
 #include "runtime/session.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,18 +2,18 @@
 # Ops are named in src/op and src/device. Elsewhere code asks for traits (OpDef in src/op/op.h), with the exceptions below, which
 # CONTRIBUTING.md explains.
 cd "$SOURCE/src" || exit 1
-allowed='dist/redistribute.c OP_ALL_GATHER
-dist/redistribute.c OP_ALL_REDUCE
-dist/redistribute.c OP_BROADCAST
-dist/redistribute.c OP_REDUCE_SCATTER
-dist/redistribute.c OP_REDUCE_TO
-dist/redistribute.c OP_SLICE
-graph/graph.h OP_COUNT
+allowed='sharding/redistribute.c OP_ALL_GATHER
+sharding/redistribute.c OP_ALL_REDUCE
+sharding/redistribute.c OP_BROADCAST
+sharding/redistribute.c OP_REDUCE_SCATTER
+sharding/redistribute.c OP_REDUCE_TO
+sharding/redistribute.c OP_SLICE
+ir/graph.h OP_COUNT
 program/program.c OP_COUNT'
 found=$(grep -rnoE --include='*.[ch]' --include='*.def' '\bOP_[A-Z][A-Z_]*' . | sed -E 's|^\./([^:]*):[0-9]*:|\1 |' |
   grep -vE '^(op|device)/' | LC_ALL=C sort -u)
 [ -n "$found" ] || { echo "nothing was found: the test looks in the wrong place"; exit 1; }
-difference=$(diff <(echo "$allowed") <(echo "$found")) && exit 0
+difference=$(diff <(LC_ALL=C sort <<<"$allowed") <(echo "$found")) && exit 0
 echo "ops that are named outside src/op and src/device (>), or are no longer (<):"
 echo "$difference"
 exit 1

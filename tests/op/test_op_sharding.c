@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "cases.h"
-#include "pass/verify.h"
+#include "compile/verify.h"
 #include "evaluate.h"
-#include "dist/rule.h"
+#include "sharding/rule.h"
 #include <math.h>
 
 typedef enum Mode { EVEN, PADDED, ZIGZAG } Mode; // EVEN: contiguous, sizes differ by at most one

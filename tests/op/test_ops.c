@@ -6,9 +6,9 @@
 #include <cmocka.h>
 #include <ctype.h>
 #include "cases.h"
-#include "pass/verify.h"
+#include "compile/verify.h"
 #include "evaluate.h"
-#include "dist/rule.h"
+#include "sharding/rule.h"
 #include "op/build.h"
 #include "op/optimizer.h"
 #include "op/formula.h"

@@ -4,7 +4,7 @@
 #include "base/shares.h"
 #include "corpora.h"
 #include "op/optimizer.h"
-#include "pipeline/schedule.h"
+#include "schedule/schedule.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ enum { SEQUENCE_LENGTH = 12, LAYERS = 4, GLOBAL_OF_3 = 12 };
 
 static const LayoutFeature schedule_feature[SCHEDULES] = {
 #define SCHEDULE(id, ...) [SCHEDULE_##id] = LAYOUT_##id,
-#include "pipeline/schedules.def"
+#include "schedule/schedules.def"
 };
 
 static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
@@ -42,7 +42,7 @@ static int has(uint64_t set, LayoutFeature f) { return set >> f & 1; }
 static int jumps(uint64_t set) {
 #define OPTIMIZER_DEFAULT(id, name)
 #define OPTIMIZER(id, name) if (has(set, LAYOUT_##id) && op_def(OP_##id)->optimizer->discontinuous) return 1;
-#include "op/optimizers.def"
+#include "ir/optimizers.def"
   return 0;
 }
 

@@ -1,7 +1,7 @@
-// The parity matrix: layouts made from the table of features (src/train/layouts.def), each held to one rank's numbers.
+// The parity matrix: layouts made from the table of features (src/recipe/layouts.def), each held to one rank's numbers.
 #pragma once
 #include "compare.h"
-#include "train/layouts.h"
+#include "recipe/layouts.h"
 
 enum { MATRIX_MODELS = 8, MATRIX_LLAMA = 2 /* the first of them */, MATRIX_IN_TURN = 4 /* from here on, one a layout */, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
 extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied, which every layout has; and one of each other family

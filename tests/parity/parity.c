@@ -1,8 +1,8 @@
 // Runs tiny models under layouts, with dropout, ragged documents, and random biases and norm weights.
 #include "parity.h"
 #include "corpora.h"
-#include "train/setup.h"
-#include "train/state_tensors.h"
+#include "recipe/setup.h"
+#include "runtime/state_tensors.h"
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>

@@ -51,7 +51,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/plait-parity-docs.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch"/{scripts,src/train,docs,build/parity-results}
 cp "$SOURCE/scripts/parity" "$scratch/scripts/"
-cp "$SOURCE/src/train/layouts.def" "$scratch/src/train/"
+cp "$SOURCE/src/recipe/layouts.def" "$scratch/src/train/"
 ln -s "$PWD/test_parity_matrix" "$scratch/build/"
 cd "$scratch" && git init -q . && echo /build >.gitignore || exit 1
 ran=$(commit_all 'what was run')
@@ -59,7 +59,7 @@ ran_at "$ran"
 echo 'fp64	single	passed	2	dp	dp	gpt	' >build/parity-results/fp64.1.of.1
 write_page
 expect 'src was as in all of them' 'nothing changed'
-echo '// new' >>src/train/layouts.def
+echo '// new' >>src/recipe/layouts.def
 write_page
 expect "fp64 (1 since $ran)" 'an edited file'
 commit_all 'a change of src' >/dev/null

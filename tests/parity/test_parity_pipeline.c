@@ -2,7 +2,7 @@
 // stage ever holds more microbatches than its plan has slots.
 #include "corpora.h"
 #include "compare.h"
-#include "pipeline/schedule.h"
+#include "schedule/schedule.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, all of it fits, and nothing touches
 // what a collective in flight works on.
-#include "program/state.h"
+#include "runtime/state.h"
 #include "runtime/job.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al., 2020).
 #include "program/traffic.h"
 #include "runtime/job.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Trace files: JSON with every rank's spans, text escaped, what does not fit counted, nothing kept while off.
 #include "base/file.h"
-#include "program/trace.h"
+#include "runtime/trace.h"
 #include <jansson.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "runtime/session.h"
 #include "data/synthetic.h"
 #include "train/save.h"
-#include "train/setup.h"
+#include "recipe/setup.h"
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 #include "comm/launcher.h"
 #include "data/synthetic.h"
 #include "runtime/session.h"
-#include "train/recipe.h"
-#include "train/setup.h"
+#include "recipe/recipe.h"
+#include "recipe/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

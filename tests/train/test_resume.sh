@@ -98,7 +98,7 @@ same_run whole torn
 
 # ---- every optimizer ----
 
-for optimizer in $(sed -n 's/^OPTIMIZER[A-Z_]*([A-Z]*, \(.*\))$/\1/p' "$SOURCE/src/op/optimizers.def"); do
+for optimizer in $(sed -n 's/^OPTIMIZER[A-Z_]*([A-Z]*, \(.*\))$/\1/p' "$SOURCE/src/ir/optimizers.def"); do
   short="schedule.steps=8 eval.every=0 checkpoint.every=4 checkpoint.keep=0 parallel.zero=1 optimizer.momentum=0.9 optimizer.name=$optimizer"
   # shellcheck disable=SC2086 # words on purpose
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=$optimizer $short

@@ -1,0 +1,133 @@
+// ahead: communication in MICRO moves away from the compute that needs it or makes it.
+//
+//   gathers of parameters      to the start of the block before the one that reads them
+//   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
+//   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which sums
+//                              the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
+//
+// The executor starts a collective where it stands and waits for it before its first reader (see program), so each is in
+// flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
+#include "op/op.h"
+#include "compile/pass.h"
+#include "compile/place_node.h"
+
+// Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and where in
+// it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind another has that
+// one's order and an index beyond all others (its own plus the section's count), so that it comes right behind.
+typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
+typedef struct Spot { int run; Within within; int order, index, node; } Spot; // order, index: in the section
+
+static int is_gather(const Graph *g, const Node *n) {
+  const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
+  return in && !op_def(n->op)->reduces && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
+}
+
+static int is_reduction(const Graph *g, const Node *n) {
+  return op_def(n->op)->reduces && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
+         graph_tensor(g, n->input[0])->variable < 0;
+}
+
+static int makes_weight_gradients(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->noutput; k++)
+    if (graph_tensor(g, n->output[k])->role != ROLE_WEIGHT_GRADIENT) return 0;
+  return n->noutput > 0 && !op_def(n->op)->communicates;
+}
+
+static int later(Spot a, Spot b) {
+  return a.run != b.run ? a.run > b.run : a.within != b.within ? a.within > b.within : a.order > b.order;
+}
+
+static int by_spot(const void *a, const void *b) {
+  const Spot *x = a, *y = b;
+  return later(*x, *y) ? 1 : later(*y, *x) ? -1 : x->index - y->index;
+}
+
+// The order of what stands right behind the next collective of the node's run that sums or gathers activations; its own
+// where there is none.
+static int behind_next_collective(const Graph *g, const int *nodes, int count, int i) {
+  for (int k = i + 1; k < count && g->node.data[nodes[k]].layer == g->node.data[nodes[i]].layer; k++) {
+    const Node *n = &g->node.data[nodes[k]];
+    if (op_def(n->op)->communicates && !is_gather(g, n) && !is_reduction(g, n)) return k;
+  }
+  return i;
+}
+
+static void put_off(Spot *s, int order, int count) {
+  if (order > s->order && s->index < count) s->index += count;
+  s->order = order;
+}
+
+// The nodes of a section in their order, `spot` per node of the graph (order -1: of another section).
+static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) {
+  int run = -1;
+  for (int i = 0; i < count; i++) {
+    if (!i || g->node.data[nodes[i]].layer != g->node.data[nodes[i - 1]].layer) run++;
+    spot[nodes[i]] = (Spot){run, AT_OWN, i, i, nodes[i]};
+  }
+  int last = run;
+  for (int i = count - 1; i >= 0; i--) { // readers first, so that a gather knows its own
+    const Node *n = &g->node.data[nodes[i]];
+    for (int k = 0; k < n->ninput; k++) {
+      int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
+      if (maker < 0 || spot[maker].order < 0 || !is_gather(g, &g->node.data[maker])) continue;
+      Spot *s = &spot[maker];
+      int before = spot[nodes[i]].run > 0 ? spot[nodes[i]].run - 1 : 0;
+      if (s->within != AT_GATHERS || before < s->run) s->run = before;
+      s->within = AT_GATHERS;
+    }
+  }
+  for (int i = 0; i < count; i++) {
+    const Node *n = &g->node.data[nodes[i]];
+    Spot *s = &spot[nodes[i]];
+    if (is_reduction(g, n)) s->within = AT_REDUCTIONS;
+    else if (makes_weight_gradients(g, n)) put_off(s, behind_next_collective(g, nodes, count, i), count);
+    for (int k = 0; k < n->ninput; k++) {
+      int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
+      if (maker < 0 || spot[maker].order < 0) continue;
+      Spot from = spot[maker];
+      if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED, .index = from.index};
+      if (from.within == AT_GATHERS || by_spot(&from, s) <= 0) continue;
+      s->run = from.run, s->within = from.within;
+      put_off(s, from.order, count);
+      if (from.index >= count && s->index < count) s->index += count; // a collective behind which its own operand was put
+    }
+  }
+}
+
+static int same_section(const Node *a, const Node *b) { return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase; }
+
+int pass_ahead(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  if (!o->parallel.overlap.read_ahead) return PLAIT_OK;
+  Graph *h = graph_copy(g);
+  h->node.count = 0;
+  Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot), *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
+  int *nodes = xcalloc((size_t)g->node.count + 1, sizeof *nodes);
+  char *done = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++) spot[i].order = -1;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *first = &g->node.data[i];
+    if (done[i]) continue;
+    if (first->region != REGION_MICRO) {
+      graph_add_node(h, first);
+      continue;
+    }
+    int count = 0; // a section comes whole where its first node was
+    for (int k = i; k < g->node.count; k++)
+      if (same_section(first, &g->node.data[k])) nodes[count++] = k;
+    find_spots(g, nodes, count, spot);
+    for (int k = 0; k < count; k++) sorted[k] = spot[nodes[k]];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_spot);
+    for (int k = 0; k < count; k++) {
+      done[nodes[k]] = 1;
+      spot[nodes[k]].order = -1;
+      graph_add_node(h, &g->node.data[sorted[k].node]);
+    }
+  }
+  free(spot);
+  free(sorted);
+  free(nodes);
+  free(done);
+  placements_adopt(h);
+  return pass_replace(graph, h);
+}

@@ -1,0 +1,239 @@
+// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, products add
+// their bias; casts before a sum, identities, and what is gathered to be sliced again vanish; sums of accumulators over ranks are
+// made in place.
+//
+//   y = identity x          readers of y read x                       replaced[y] = x
+//   V = identity x          the maker of x writes V                   made[x] = V
+//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate
+//   y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
+#include "base/fault.h"
+#include "op/op.h"
+#include "compile/pass.h"
+#include "compile/place_node.h"
+#include <string.h>
+
+typedef struct Fuse {
+  const Graph *g;
+  unsigned fuses; // of the device
+  int *readers;  // per tensor
+  int *replaced; // per tensor: the tensor that its readers take instead
+  int *made;     // per tensor: the tensor that its maker makes instead
+  int *dropped;  // per node
+  int *joined;   // per node: the ACCUMULATE or BIAS node that it does as well, or -1
+  int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
+} Fuse;
+
+static int bound(const Graph *g, int t) { return graph_tensor(g, t)->variable >= 0; }
+
+static int touches(const Graph *g, const Node *n, int variable) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t >= 0 && graph_tensor(g, t)->variable == variable) return 1;
+  }
+  return 0;
+}
+
+// A gradient → accumulate, read by nothing else: the op that makes the gradient adds into the accumulator in place.
+static void join_accumulate(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->adds_into) return;
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer, variable = graph_tensor(f->g, n->output[0])->variable;
+  if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
+  Node m = f->g->node.data[producer];
+  if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region || m.phase != n->phase) return;
+  int k = op_def(m.op)->accumulate(&m);
+  if (k < 0 || m.output[k] != x) return;
+  for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
+    if (touches(f->g, &f->g->node.data[i], variable)) return;
+  f->joined[producer] = id;
+  f->dropped[id] = 1;
+}
+
+// A gradient that is rounded just to be added: the accumulator takes it as it is. Where a collective stands between the two, what
+// travels is narrow.
+static void join_cast(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->adds_into) return;
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
+  if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return;
+  int from = f->g->node.data[producer].input[0];
+  while (f->replaced[from] != from) from = f->replaced[from];
+  if (bound(f->g, from)) return;
+  f->replaced[x] = from;
+  f->dropped[producer] = 1;
+}
+
+// A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before its result leaves the registers.
+static void join_bias(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->adds_vector) return;
+  const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
+  if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
+  Node m = f->g->node.data[x->producer];
+  if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
+  if (m.region != n->region || m.phase != n->phase) return;
+  int k = op_def(m.op)->bias(&m);
+  if (k < 0 || m.output[k] != n->input[0]) return;
+  f->joined[x->producer] = id;
+  f->dropped[id] = 1;
+}
+
+static int *last_writer(const Fuse *f, int variable, int copy, Region region) {
+  return &f->writer[(variable * (MAX_COPIES + 1) + copy + 1) * REGION_COUNT + (int)region];
+}
+
+static void find_writers(Fuse *f) {
+  f->writer = xcalloc((size_t)(f->g->variable.count + 1) * (MAX_COPIES + 1) * REGION_COUNT, sizeof(int));
+  for (int i = 0; i < f->g->node.count; i++)
+    for (int k = 0; k < f->g->node.data[i].noutput; k++) {
+      const Tensor *t = graph_tensor(f->g, f->g->node.data[i].output[k]);
+      if (t->variable >= 0) *last_writer(f, t->variable, t->copy, f->g->node.data[i].region) = i + 1;
+    }
+}
+
+static int taken(const Fuse *f, int tensor) {
+  while (f->replaced[tensor] != tensor) tensor = f->replaced[tensor];
+  return tensor;
+}
+
+// An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
+static void drop_identity(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->is_copy) return;
+  int x = taken(f, n->input[0]), y = n->output[0];
+  const Tensor *t = graph_tensor(f->g, x);
+  if (bound(f->g, y)) return;
+  if (t->variable >= 0 && *last_writer(f, t->variable, t->copy, n->region) - 1 > id) return;
+  f->replaced[y] = x;
+  f->dropped[id] = 1;
+}
+
+// An identity into a Variable, of what nothing else reads: its maker writes there itself.
+static void join_store(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->is_copy || !bound(f->g, n->output[0])) return;
+  int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
+  const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
+  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated) return;
+  const Node *m = &f->g->node.data[producer];
+  if (m->region != n->region || m->phase != n->phase || m->stage != n->stage) return;
+  for (int i = producer; i < id; i++)
+    if (touches(f->g, &f->g->node.data[i], to->variable)) return;
+  f->made[x] = n->output[0];
+  f->dropped[id] = 1;
+}
+
+// What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is not gathered.
+static void drop_round_trip(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->slices || bound(f->g, n->output[0])) return;
+  int x = taken(f, n->input[0]);
+  const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
+  if (whole->producer < 0) return;
+  const Node *gather = &f->g->node.data[whole->producer];
+  if (!op_def(gather->op)->gathers || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
+  const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
+  if (!placement_equal(from->placement, shard->placement)) return;
+  if (from->variable >= 0 && *last_writer(f, from->variable, from->copy, n->region) - 1 > gather->id) return;
+  f->replaced[shard->id] = from->id;
+  f->dropped[id] = 1;
+  f->readers[from->id] += f->readers[shard->id];
+  if (--f->readers[x] || bound(f->g, x)) return;
+  f->readers[from->id]--;
+  f->dropped[gather->id] = 1;
+}
+
+// What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
+static void keep_room(const Fuse *f, Graph *h) {
+  for (int i = 0; i < h->tensor.count; i++) {
+    int64_t room = graph_tensor(h, i)->allocated;
+    Tensor *t = graph_tensor(h, f->replaced[i]);
+    if (t->allocated >= room) continue;
+    t->allocated = room;
+    if (t->variable < 0) continue;
+    Variable *v = &h->variable.data[t->variable];
+    int64_t *whole = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+    if (*whole < room) *whole = room;
+  }
+}
+
+static int emit(Fuse *f, Graph *h, const Node *n) {
+  int id = graph_add_node(h, n);
+  Node *copy = &h->node.data[id];
+  for (int k = 0; k < copy->ninput; k++)
+    if (copy->input[k] >= 0) copy->input[k] = f->replaced[copy->input[k]];
+  for (int k = 0; k < copy->noutput; k++) {
+    copy->output[k] = f->made[copy->output[k]];
+    graph_tensor(h, copy->output[k])->producer = id;
+  }
+  return id;
+}
+
+// The node with its accumulator or bias as a further input, and what that gives in place of its own output.
+static void emit_joined(Fuse *f, Graph *h, const Node *n) {
+  const Node *sum = &f->g->node.data[f->joined[n->id]];
+  Node both = *n;
+  int is_bias = op_def(sum->op)->adds_vector;
+  both.input = arena_array(&h->arena, int, n->ninput + 1);
+  memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
+  both.input[both.ninput++] = is_bias ? sum->input[1] : sum->input[0]; // b, or V
+  both.output = arena_array(&h->arena, int, n->noutput);
+  memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
+  both.output[(is_bias ? op_def(n->op)->bias : op_def(n->op)->accumulate)(&both)] = sum->output[0];
+  emit(f, h, &both);
+}
+
+// A sum over ranks of an accumulator, on all or one of them, is made in its own memory when nothing else reads the terms.
+static void reduce_in_place(Graph *h) {
+  int *readers = xcalloc((size_t)h->tensor.count, sizeof(int));
+  for (int i = 0; i < h->node.count; i++)
+    for (int k = 0; k < h->node.data[i].ninput; k++)
+      if (h->node.data[i].input[k] >= 0 && h->node.data[i].region == REGION_END) readers[h->node.data[i].input[k]]++;
+  for (int i = 0; i < h->node.count; i++) {
+    const Node *n = &h->node.data[i];
+    if (!op_def(n->op)->reduces || op_def(n->op)->scatters || n->region != REGION_END) continue;
+    const Tensor *in = graph_tensor(h, n->input[0]);
+    if (in->variable >= 0 && in->producer < 0 && readers[in->id] == 1 && graph_tensor(h, n->output[0])->variable < 0)
+      graph_bind(h, n->output[0], in->variable, in->copy);
+  }
+  free(readers);
+}
+
+int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  Fuse f = {.g = g, .fuses = o->device->fuses};
+  f.readers = xcalloc((size_t)g->tensor.count, sizeof(int));
+  f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
+  f.made = xcalloc((size_t)g->tensor.count, sizeof(int));
+  f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
+  f.joined = xcalloc((size_t)g->node.count, sizeof(int));
+  for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
+  for (int i = 0; i < g->node.count; i++) f.joined[i] = -1;
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].ninput; k++)
+      if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
+  find_writers(&f);
+  for (int i = 0; i < g->node.count; i++) {
+    drop_identity(&f, i);
+    drop_round_trip(&f, i);
+    join_store(&f, i);
+    join_accumulate(&f, i);
+    join_cast(&f, i);
+    join_bias(&f, i);
+  }
+  Graph *h = graph_copy(g);
+  h->node.count = 0;
+  UNLESS_FAULT(room_of_an_identity) keep_room(&f, h);
+  for (int i = 0; i < g->node.count; i++)
+    if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
+    else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
+  free(f.readers);
+  free(f.replaced);
+  free(f.made);
+  free(f.dropped);
+  free(f.joined);
+  free(f.writer);
+  reduce_in_place(h);
+  placements_adopt(h);
+  return pass_replace(graph, h);
+}

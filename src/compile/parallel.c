@@ -1,0 +1,78 @@
+// From what is asked for to what passes read.
+#include "compile/parallel.h"
+#include <string.h>
+
+int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) {
+  for (int i = 0; i < o->layout.row[row].count; i++)
+    if (!strcmp(o->layout.row[row].axis[i], axis)) return 1;
+  return 0;
+}
+
+int parallel_kv_ranks(const Workload *w, int tp) {
+  int64_t a = w->size[DIM_KV_HEADS], b = tp;
+  while (b) { // the greatest common divisor
+    int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return (int)a;
+}
+
+static int axis_size(const Mesh *mesh, const char *axis) { return mesh->axis[mesh_axis(mesh, axis)].size; }
+
+// The features that cut an axis of the users' in two.
+static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
+  if (o->shard_group) mesh_cut(mesh, "dp", AXIS_PART_REPLICA, axis_size(mesh, "dp") / o->shard_group);
+}
+
+static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *w) {
+  if (mesh_axis(mesh, "tp") < 0 || !parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) return;
+  int tp = axis_size(mesh, "tp");
+  mesh_cut(mesh, "tp", AXIS_PART_GROUP, tp / parallel_kv_ranks(w, tp));
+}
+
+// The axes over which ZeRO divides storage.
+static uint32_t shard_axes(const Mesh *mesh) {
+  uint32_t axes = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].role == AXIS_DATA && mesh->axis[a].part != AXIS_PART_REPLICA) axes |= 1u << a;
+  return axes;
+}
+
+Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
+  Parallel p = {.overlap = o->overlap, .mesh = o->mesh};
+  cut_for_hybrid(&p.mesh, o);
+  cut_for_heads(&p.mesh, o, w);
+  p.layout = layout_from_table(&o->layout, &p.mesh);
+  p.layout.annotations = o->annotations;
+  p.layout.annotation = o->annotation;
+  p.layout.propagate = o->propagate;
+  p.storage = (Storage){o->zero, o->reshard, o->unsplit, shard_axes(&p.mesh)};
+  int pp = parallel_pipeline_ranks(&p);
+  // With one rank there is nothing to fill: backward follows forward, and one slot serves all microbatches.
+  p.pipeline = (Pipeline){.schedule = pp > 1 ? o->schedule : &schedules[SCHEDULE_1F1B], .stages = pp * o->stages_per_rank, .cut_given = o->cut > 0};
+  for (int s = 0; s < o->cut; s++) p.pipeline.layers[s] = o->layers[s];
+  return p;
+}
+
+int parallel_row_ranks(const ParallelOptions *o, LayoutRow row) {
+  int n = 1;
+  for (int i = 0; i < o->layout.row[row].count; i++) {
+    int a = mesh_axis(&o->mesh, o->layout.row[row].axis[i]);
+    n *= a < 0 ? 1 : o->mesh.axis[a].size;
+  }
+  return n;
+}
+
+ParallelOptions parallel_default(int pp, int dp, int tp, int zero) {
+  return (ParallelOptions){.mesh = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){pp, dp, tp}),
+                           .layout = layout_shipped(LAYOUT_SHIPPED_TENSOR),
+                           .zero = zero,
+                           .reshard = 1,
+                           .overlap = {.on = 1, .bucket_bytes = 25000000, .read_ahead = 1},
+                           .schedule = &schedules[SCHEDULE_1F1B],
+                           .stages_per_rank = 1};
+}
+
+int parallel_pipeline_ranks(const Parallel *p) { return mesh_pipeline_ranks(&p->mesh); }
+
+int parallel_data_ranks(const Parallel *p) { return mesh_size(&p->mesh, layout_data_axes(&p->layout)); }

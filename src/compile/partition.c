@@ -1,0 +1,254 @@
+// partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts communication.
+#include "sharding/redistribute.h"
+#include "sharding/rule.h"
+#include "op/op.h"
+#include "compile/pass.h"
+#include "compile/place_node.h"
+#include <string.h>
+
+typedef struct Moved { int to, before; int64_t section; const Placement *placement; } Moved; // before: 1 + the one before of the same tensor
+
+typedef struct Partition {
+  const Graph *g; // global
+  Graph *h;       // local
+  const Mesh *mesh;
+  int *map;          // tensor of g → tensor of h
+  Vec(Moved) moved;  // redistributions already made: a second reader takes the first one's
+  Vec(int) newest;   // per tensor of h, 1 + its last one in `moved`; 0: none
+  Error *error;
+} Partition;
+
+static int64_t product(const int64_t *size, int n) {
+  int64_t p = 1;
+  for (int i = 0; i < n; i++) p *= size[i];
+  return p;
+}
+
+static void localize(const Mesh *mesh, Tensor *t) {
+  placement_local(mesh, t->placement, &t->shape, t->local);
+  t->allocated = product(t->local, t->shape.rank);
+}
+
+static void localize_variables(Graph *h, const Mesh *mesh) {
+  for (int i = 0; i < h->variable.count; i++) {
+    Variable *v = &h->variable.data[i];
+    placement_local(mesh, v->storage, &v->shape, v->local);
+    v->allocated = product(v->local, v->shape.rank);
+    for (int c = 0; c < v->copies; c++) {
+      placement_local(mesh, v->copy[c].placement, &v->shape, v->copy[c].local);
+      v->copy[c].allocated = product(v->copy[c].local, v->shape.rank);
+    }
+  }
+}
+
+// Makes room in a tensor's buffer, and in the Variable that it is bound to, for `elements`.
+static void allocate(Graph *h, int tensor, int64_t elements) {
+  Tensor *t = graph_tensor(h, tensor);
+  if (t->allocated < elements) t->allocated = elements;
+  if (t->variable < 0) return;
+  Variable *v = &h->variable.data[t->variable];
+  int64_t *room = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+  if (*room < elements) *room = elements;
+}
+
+// Gathered and scattered buffers hold a whole number of shards, more than the dim where it does not divide.
+static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
+  const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
+  const AxisList *list = &s->placement->dim[dim];
+  int64_t shards = p->mesh->axis[list->axis[list->n - 1]].size;
+  int64_t padded = shards * s->local[dim] * product(w->local, dim) * product(w->local + dim + 1, w->shape.rank - dim - 1);
+  CHECK(padded == w->allocated || product(w->local, dim) == 1, "%s: padding inside a dim that is not the outermost", w->name);
+  allocate(p->h, whole, padded);
+}
+
+// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section only,
+// so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its segment).
+// Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
+static int64_t section_of(const Graph *h, int tensor, const Node *n) {
+  int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
+  return layer << 32 | (int)n->region << 16 | (int)n->phase << 8 | n->stage;
+}
+
+static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
+  Graph *h = p->h;
+  const Tensor *from = graph_tensor(h, tensor);
+  int stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
+  Tensor t = *from;
+  Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
+            .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
+  t.variable = t.copy = t.input = -1;
+  t.stages = n.stages;
+  t.placement = placement_new(h, &step->to);
+  t.name = arena_join(&h->arena, from->name, op_name(step->op));
+  localize(p->mesh, &t);
+  int out = graph_add_tensor(h, &t), in = tensor;
+  CommAttr attr = {.axes = step->axes, .dim = step->dim, .root = step->root};
+  memcpy(n.attr, &attr, sizeof attr);
+  n.name = graph_tensor(h, out)->name;
+  n.input = &in;
+  n.output = &out;
+  int id = graph_add_node(h, &n);
+  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step->dim);
+  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step->dim);
+  return h->node.data[id].output[0];
+}
+
+// The tensor of h, moved to a placement; -1 on error.
+static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
+  const Placement *from = graph_tensor(p->h, tensor)->placement;
+  if (placement_equal(from, to)) return tensor;
+  while (p->newest.count <= tensor) vec_push(&p->newest, 0);
+  for (int i = p->newest.data[tensor]; i; i = p->moved.data[i - 1].before) {
+    const Moved *m = &p->moved.data[i - 1];
+    if (m->section == section_of(p->h, tensor, context) && placement_equal(m->placement, to)) return m->to;
+  }
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  int n = redistribute_steps(from, to, steps, p->error);
+  if (n < 0) {
+    error_prefix(p->error, "%s", graph_tensor(p->h, tensor)->name);
+    return -1;
+  }
+  int now = tensor;
+  for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
+  vec_push(&p->moved, (Moved){now, p->newest.data[tensor], section_of(p->h, tensor, context), to});
+  p->newest.data[tensor] = p->moved.count;
+  return now;
+}
+
+static uint32_t sharded_lower_axes(const Graph *g, const Node *n) {
+  Arena scratch = {0};
+  Rule r = rule_of(&scratch, g, n);
+  uint32_t axes = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] < 0) continue;
+    for (int d = 0; d < n->want[k]->rank; d++) {
+      if (!(r.lower >> r.input[k][d] & 1)) continue;
+      for (int i = 0; i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+    }
+  }
+  arena_free(&scratch);
+  return axes;
+}
+
+// Nodes that a lowering appended: placed like any others, except that its collectives complete what they reduce.
+static int place_lowered(Partition *p, int first, const Node *like) {
+  Graph *h = p->h;
+  for (int i = first; i < h->node.count; i++) {
+    Node *n = &h->node.data[i];
+    n->stage = like->stage;
+    n->stages = like->stages;
+    if (op_def(n->op)->communicates) {
+      const Tensor *in = graph_tensor(h, n->input[0]);
+      Placement done = *in->placement;
+      done.partial &= ~node_attr(n, CommAttr)->axes;
+      for (int k = 0; k < n->noutput; k++) graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
+    } else {
+      place_node(h, i, p->mesh);
+      for (int k = 0; k < n->ninput; k++)
+        if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
+          return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name, graph_tensor(h, n->input[k])->name);
+      n->want = n->give = NULL;
+    }
+    for (int k = 0; k < n->noutput; k++) {
+      Tensor *t = graph_tensor(h, n->output[k]);
+      t->stages = like->stages;
+      localize(p->mesh, t);
+    }
+  }
+  return PLAIT_OK;
+}
+
+static int lower_node(Partition *p, const Node *n, const int *input, uint32_t axes, int *output) {
+  const OpDef *def = op_def(n->op);
+  if (!def->lower) return error_set(p->error, PLAIT_INFEASIBLE, "op %s (%s) cannot be sharded over a dim that it normalises", def->name, n->name);
+  Graph *h = p->h;
+  int first = h->node.count;
+  h->region = n->region;
+  h->phase = n->phase;
+  h->layer = n->layer;
+  h->scope = "";
+  Node local = *n;
+  local.input = (int *)input;
+  def->lower(h, &local, axes, input, output);
+  return place_lowered(p, first, n);
+}
+
+static void plain_node(Partition *p, const Node *n, const int *input, int *output) {
+  Graph *h = p->h;
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor t = *graph_tensor(p->g, n->output[k]);
+    t.placement = n->give[k];
+    if (!placement_equal(n->give[k], graph_tensor(p->g, n->output[k])->placement)) t.variable = t.copy = -1;
+    localize(p->mesh, &t);
+    output[k] = graph_add_tensor(h, &t);
+  }
+  Node copy = *n;
+  copy.input = (int *)input;
+  copy.output = output;
+  copy.want = copy.give = NULL;
+  graph_add_node(h, &copy);
+}
+
+// Gives each output the placement that the graph asks for, and the binding to the Variable where there is one.
+static int finish_outputs(Partition *p, const Node *n, const int *output) {
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(p->g, n->output[k]);
+    int now = output[k];
+    if (!placement_equal(graph_tensor(p->h, now)->placement, t->placement)) now = redistribute(p, now, t->placement, n);
+    if (now < 0) return PLAIT_INFEASIBLE;
+    Tensor *final = graph_tensor(p->h, now);
+    final->role = t->role;
+    final->parameter = t->parameter;
+    if (t->variable >= 0 && final->variable < 0) {
+      graph_bind(p->h, now, t->variable, t->copy);
+      allocate(p->h, now, final->allocated);
+    }
+    p->map[n->output[k]] = now;
+  }
+  return PLAIT_OK;
+}
+
+static int partition_node(Partition *p, const Node *n) {
+  Arena scratch = {0};
+  int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1), code = PLAIT_OK;
+  for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
+    input[k] = n->input[k] < 0 ? -1 : redistribute(p, p->map[n->input[k]], n->want[k], n);
+    if (n->input[k] >= 0 && input[k] < 0) code = PLAIT_INFEASIBLE;
+  }
+  uint32_t axes = code ? 0 : sharded_lower_axes(p->g, n);
+  if (!code && axes) code = lower_node(p, n, input, axes, output);
+  else if (!code) plain_node(p, n, input, output);
+  if (!code) code = finish_outputs(p, n, output);
+  arena_free(&scratch);
+  return code;
+}
+
+int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
+  const Graph *g = *graph;
+  const Mesh *mesh = &o->parallel.mesh;
+  Partition p = {.g = g, .h = graph_create_like(g), .mesh = mesh, .error = error};
+  Graph *h = p.h;
+  p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
+  for (int i = 0; i < g->variable.count; i++) graph_add_variable(h, &g->variable.data[i]);
+  localize_variables(h, mesh);
+  for (int i = 0; i < g->tensor.count; i++) { // what no node produces: inputs, and Variables as a region finds them
+    const Tensor *t = &g->tensor.data[i];
+    if (t->producer >= 0 || !t->placement) continue;
+    p.map[i] = graph_add_tensor(h, t);
+    localize(mesh, graph_tensor(h, p.map[i]));
+  }
+  for (int i = 0; i < g->input.count; i++) {
+    GraphInput in = g->input.data[i];
+    in.tensor = p.map[in.tensor];
+    graph_add_input(h, &in);
+  }
+  int code = PLAIT_OK;
+  for (int i = 0; i < g->node.count && code == PLAIT_OK; i++) code = partition_node(&p, &g->node.data[i]);
+  placements_adopt(h);
+  free(p.map);
+  vec_free(&p.moved);
+  vec_free(&p.newest);
+  if (!code) return pass_replace(graph, h);
+  graph_destroy(h);
+  return code;
+}

@@ -1,0 +1,50 @@
+// Passes, Graph → Graph. All have one signature; passes.def lists them in the order in which they run. Between them graph_verify holds.
+#pragma once
+#include "device/device.h"
+#include "compile/parallel.h"
+
+// What the BEGIN and END regions of a training step do.
+typedef struct UpdateOptions {
+  int64_t samples, seq;  // of all microbatches: shape of the input "step_targets", of which ranks have as many rows as their shares say
+  double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
+  Op optimizer;          // one of ir/optimizers.def; no other is taken
+  double beta1, beta2, epsilon, decay, momentum, clip;
+  int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
+  double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
+  int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
+  int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
+  int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
+} UpdateOptions;
+
+// What backward computes again: nothing, what is cheap beside products and attention, or all of a block.
+typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL } RecomputeMode;
+
+typedef struct CompileOptions {
+  int mode;              // ModelMode
+  const Device *device;  // passes read its description only
+  // By compile_set_batch:
+  int64_t step_samples;  // sequences of a step (global batch)
+  int64_t micro;         // the most of a microbatch that a data rank has
+  int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's shares say (base/shares.h)
+  int microbatches;      // of a step
+  int64_t seq;
+  Dtype precision;
+  int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
+  Parallel parallel;
+  RecomputeMode recompute;
+  int recompute_layers;  // blocks of each stage that recompute; 0: all
+  UpdateOptions update;  // MODEL_TRAIN; samples, seq and one_microbatch are filled in
+  uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
+  const char *after;     // stop after this pass, for `plait explain`; NULL: all
+} CompileOptions;
+
+// Changes *graph, or replaces it by a new one. After an error the graph can only be destroyed.
+#define PASS(name, takes, leaves, meaning) int pass_##name(Graph **graph, const CompileOptions *options, Error *error);
+#include "compile/passes.def"
+
+// For passes that make a new graph: destroys the old one.
+static inline int pass_replace(Graph **graph, Graph *next) {
+  graph_destroy(*graph);
+  *graph = next;
+  return PLAIT_OK;
+}

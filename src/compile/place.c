@@ -1,0 +1,184 @@
+// place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout; the rest
+// is propagated.
+#include "base/fault.h"
+#include "compile/pass.h"
+#include "compile/place_node.h"
+#include <string.h>
+
+static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, const char *what, Error *error) {
+  for (int d = 0; d < s->rank; d++) {
+    int shards = axis_list_shards(mesh, &p->dim[d]);
+    if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
+    int below = shards;
+    char number[16];
+    snprintf(number, sizeof number, "dim %d", d);
+    while (below > 1 && s->size[d] % below) below--;
+    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest number below that can is %d",
+                     s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
+  }
+  return PLAIT_OK;
+}
+
+static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
+    if (v->parameter < 0 && v->shape.rank > 0) return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
+    Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
+    int annotated = layout_annotated(layout, mesh, v->name, &v->shape, &p);
+    int code = check_divides(mesh, &p, &v->shape, v->name, error);
+    if (code) return code;
+    // Gradients and what MICRO accumulates are placed when their first contribution is known.
+    if (v->kind == VARIABLE_PARAMETER && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
+  }
+  return PLAIT_OK;
+}
+
+static int place_inputs(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
+  for (int i = 0; i < g->input.count; i++) {
+    Tensor *t = graph_tensor(g, g->input.data[i].tensor);
+    Placement p = layout_placement(layout, mesh, ROLE_DATA, &t->shape);
+    int code = check_divides(mesh, &p, &t->shape, "the batch", error);
+    if (code) return code;
+    t->placement = placement_new(g, &p);
+  }
+  return PLAIT_OK;
+}
+
+static void bind_placements(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    if (t->variable >= 0 && !t->placement) t->placement = g->variable.data[t->variable].storage;
+  }
+}
+
+// The Variable that a node adds to, when its placement is still open: accumulators follow what they accumulate.
+static int open_accumulator(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->variable >= 0 && !t->placement && g->variable.data[t->variable].kind != VARIABLE_OUTPUT) return t->variable;
+  }
+  return -1;
+}
+
+static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int variable) {
+  Variable *v = &g->variable.data[variable];
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = graph_tensor(g, n->input[k]);
+    if (t->variable == variable) continue;
+    Placement p = *t->placement;
+    if (v->storage) p.partial &= v->storage->partial; // nothing is resharded into partial
+    int pp = mesh_pipeline(mesh);
+    StageSet coordinates = {{0}};
+    if (pp >= 0) coordinates = mesh_stage_coordinates(mesh, graph_stages(g, v->stages));
+    if (stages_count(&coordinates) > 1) p.partial |= 1u << pp;
+    v->storage = placement_new(g, &p);
+  }
+}
+
+// What the Layout insists on: annotated tensors and the residual stream.
+static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->placement || t->shape.rank == 0) continue;
+    Placement p;
+    int annotated = layout->annotations && layout_annotated(layout, mesh, t->name, &t->shape, &p);
+    int interior = FAULT(bias_in_a_partial_sum, 0, op_def(n->op)->defers_sum);
+    if (!annotated && (t->role != ROLE_RESIDUAL || interior)) continue;
+    if (!annotated) p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
+    int code = check_divides(mesh, &p, &t->shape, annotated ? t->name : "the residual stream", error);
+    if (code) return code;
+    t->placement = placement_new(g, &p);
+  }
+  return PLAIT_OK;
+}
+
+// Places a node of MICRO. A parameter's gradient among its outputs is computed sharded as the parameter; over which axes
+// it is partial follows from the rule.
+static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
+  int hints[64], n = 0;
+  for (int k = 0; k < g->node.data[id].noutput; k++) {
+    Tensor *t = graph_tensor(g, g->node.data[id].output[k]);
+    if (t->role != ROLE_WEIGHT_GRADIENT || t->placement || t->parameter < 0) continue;
+    t->placement = g->variable.data[t->parameter].storage;
+    CHECK(n < 64);
+    hints[n++] = g->node.data[id].output[k];
+  }
+  place_node(g, id, mesh);
+  for (int i = 0; i < n; i++) {
+    Node *node = &g->node.data[id];
+    for (int k = 0; k < node->noutput; k++)
+      if (node->output[k] == hints[i]) {
+        Placement p = *g->variable.data[graph_tensor(g, hints[i])->parameter].storage;
+        p.partial = node->give[k]->partial & ~placement_axes(&p); // over these the sum is scattered
+        graph_tensor(g, hints[i])->placement = placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
+      }
+  }
+}
+
+// What is kept for the host lies as it is made, but complete.
+static void store_outputs(Graph *g, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (!v || v->kind != VARIABLE_OUTPUT) continue;
+    Placement p = *n->give[k];
+    p.partial = 0;
+    v->storage = t->placement = placement_equal(&p, n->give[k]) ? n->give[k] : placement_new(g, &p);
+  }
+}
+
+// A parameter that nothing is said about is stored as its first reader wants it.
+static void adopt_parameters(Graph *g, int id) {
+  for (int k = 0; k < g->node.data[id].ninput; k++) {
+    int tensor = g->node.data[id].input[k], variable = tensor < 0 ? -1 : graph_tensor(g, tensor)->variable;
+    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage) continue;
+    Placement p = *g->node.data[id].want[k];
+    p.partial = 0;
+    g->variable.data[variable].storage = placement_new(g, &p);
+    bind_placements(g);
+  }
+}
+
+// Scalars that no microbatch writes are the same everywhere.
+static void store_constant_scalars(Graph *g) {
+  char *written = xcalloc((size_t)g->variable.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++) {
+      int v = graph_tensor(g, g->node.data[i].output[k])->variable;
+      if (v >= 0) written[v] = 1;
+    }
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (!v->shape.rank && !written[i]) v->storage = placement_new(g, &(Placement){0});
+  }
+  free(written);
+}
+
+int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  const Mesh *mesh = &o->parallel.mesh;
+  const Layout *layout = &o->parallel.layout;
+  int code = place_parameters(g, mesh, layout, error);
+  if (!code) code = place_inputs(g, mesh, layout, error);
+  if (code) return code;
+  store_constant_scalars(g);
+  bind_placements(g);
+  for (int i = 0; i < g->node.count; i++) {
+    if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;
+    int variable = open_accumulator(g, &g->node.data[i]);
+    if (variable >= 0) {
+      widen_accumulator(g, mesh, &g->node.data[i], variable);
+      continue;
+    }
+    if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
+    place_micro_node(g, mesh, i);
+    store_outputs(g, i);
+    if (layout->propagate) adopt_parameters(g, i);
+  }
+  bind_placements(g);
+  for (int i = 0; i < g->node.count; i++)
+    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give) place_node(g, i, mesh);
+  return PLAIT_OK;
+}

@@ -1,0 +1,154 @@
+// Placing one node by its factor rule.
+#include "compile/place_node.h"
+#include "sharding/rule.h"
+#include <string.h>
+
+const Placement *placement_new(Graph *g, const Placement *p) {
+  _Static_assert(sizeof *p == sizeof p->dim + 4 * sizeof(int), "it is compared by its bytes");
+  return intern(&g->placement, &g->arena, p, sizeof *p);
+}
+
+void placements_adopt(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++)
+    if (g->tensor.data[i].placement) g->tensor.data[i].placement = placement_new(g, g->tensor.data[i].placement);
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->storage) v->storage = placement_new(g, v->storage);
+      for (int c = 0; c < v->copies; c++)
+      if (v->copy[c].placement) v->copy[c].placement = placement_new(g, v->copy[c].placement); // zero has placed it by now
+  }
+}
+
+typedef struct Factors {
+  const Rule *rule;
+  AxisList axes[MAX_FACTORS];
+  uint32_t used; // mesh axes
+} Factors;
+
+// Gives a factor the axes of a dim that it names, unless the factor has some already or an axis is taken: an axis shards one
+// factor of a node. Whoever proposes first wins, so weights go before activations (DESIGN: the activation moves).
+static void propose(Factors *f, int factor, const AxisList *list) {
+  if (f->rule->whole >> factor & 1 || f->axes[factor].n) return;
+  for (int i = 0; i < list->n; i++) {
+    if (f->used >> list->axis[i] & 1) break;
+    f->axes[factor].axis[f->axes[factor].n++] = list->axis[i];
+    f->used |= 1u << list->axis[i];
+  }
+}
+
+static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t *factor) {
+  if (tensor < 0 || !graph_tensor(g, tensor)->placement) return;
+  const Placement *p = graph_tensor(g, tensor)->placement;
+  for (int d = 0; d < p->rank; d++) propose(f, factor[d], &p->dim[d]);
+}
+
+static int binds(const Graph *g, int tensor) {
+  if (tensor < 0) return 0;
+  const Tensor *t = graph_tensor(g, tensor);
+  return t->variable >= 0 || t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT;
+}
+
+static void assign_factors(Factors *f, const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput; k++)
+    if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
+  for (int k = 0; k < n->noutput; k++)
+    if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k]);
+  for (int k = 0; k < n->ninput; k++)
+    if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
+}
+
+// Axes over which inputs stay partial sums through this (linear) node. Members of one group must all be partial; of
+// inputs that are linear each on its own, one may be.
+static uint32_t partial_through(const Factors *f, const Graph *g, const Node *n, uint32_t ignore, uint8_t *group) {
+  *group = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    uint8_t candidate = f->rule->linear[k];
+    if (!candidate || n->input[k] < 0) continue;
+    uint32_t partial = ~0u;
+    for (int i = 0; i < n->ninput; i++)
+      if (f->rule->linear[i] == candidate && n->input[i] >= 0) {
+        const Placement *p = graph_tensor(g, n->input[i])->placement;
+        partial &= p ? p->partial : 0;
+      }
+    partial &= ~f->used & ~ignore;
+    if (!partial) continue;
+    *group = candidate;
+    return partial;
+  }
+  return 0;
+}
+
+static Placement by_factors(const Factors *f, int rank, const int8_t *factor) {
+  Placement p = {.rank = rank};
+  for (int d = 0; d < rank; d++) p.dim[d] = f->axes[(int)factor[d]];
+  return p;
+}
+
+static uint32_t absent_axes(const Factors *f, int rank, const int8_t *factor) {
+  uint32_t axes = f->used;
+  for (int d = 0; d < rank; d++)
+    for (int i = 0; i < f->axes[(int)factor[d]].n; i++) axes &= ~(1u << f->axes[(int)factor[d]].axis[i]);
+  return axes;
+}
+
+static uint32_t axes_of(const Factors *f, uint32_t factors) {
+  uint32_t axes = 0;
+  for (int i = 0; i < MAX_FACTORS; i++)
+    for (int k = 0; factors >> i & 1 && k < f->axes[i].n; k++) axes |= 1u << f->axes[i].axis[k];
+  return axes;
+}
+
+// Terms of a sum that live on different stages: the result is a partial sum over pp. See stage.
+static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
+  if (g->stages == 1 || n->region == REGION_MICRO || !rule_is_sum(r)) return 0;
+  for (int k = 0; k < n->ninput; k++) {
+    if (!stages_include(graph_stages(g, graph_holders(g, n->input[k])), graph_stages(g, n->stages))) return 1;
+  }
+  return 0;
+}
+
+// What an owner works on lies there whole, scalars everywhere. A scalar that it makes is a partial sum: absent_axes says so.
+static void own(Placement *p, const Placement *owner) {
+  if (!owner || !p->rank) return;
+  p->owner_axes = owner->owner_axes;
+  p->owner = owner->owner;
+  p->partial &= ~owner->owner_axes;
+}
+
+void place_node(Graph *g, int node, const Mesh *mesh) {
+  Arena scratch = {0};
+  Node *n = &g->node.data[node];
+  Rule rule = rule_of(&scratch, g, n);
+  const Placement *owner = node_owner(g, n);
+  Factors f = {.rule = &rule, .used = owner ? owner->owner_axes : 0};
+  assign_factors(&f, g, n);
+  // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
+  int pp = mesh_pipeline(mesh);
+  uint32_t pp_bit = pp >= 0 ? 1u << pp : 0, hidden = n->region == REGION_MICRO ? pp_bit : 0;
+  uint8_t group;
+  uint32_t through = partial_through(&f, g, n, hidden, &group);
+  n->want = arena_array(&g->arena, const Placement *, n->ninput + 1);
+  n->give = arena_array(&g->arena, const Placement *, n->noutput + 1);
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] < 0) continue;
+    const Tensor *t = graph_tensor(g, n->input[k]);
+    Placement p = by_factors(&f, t->shape.rank, rule.input[k]);
+    if (group && rule.linear[k] == group) p.partial = through;
+    if (t->placement) p.partial |= t->placement->partial & hidden;
+    own(&p, owner);
+    n->want[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
+  }
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Placement p = by_factors(&f, t->shape.rank, rule.output[k]);
+    p.partial = through | absent_axes(&f, t->shape.rank, rule.output[k]);
+    p.partial &= ~axes_of(&f, rule.complete[k]);
+    if (pp >= 0 && mesh->axis[pp].size > 1 && spans_stages(g, n, &rule)) p.partial |= pp_bit;
+    if (t->placement) p.partial |= t->placement->partial & hidden;
+    own(&p, owner);
+    if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
+    n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
+    if (!t->placement) t->placement = n->give[k];
+  }
+  arena_free(&scratch);
+}

@@ -1,0 +1,154 @@
+// precision: the dtypes in which the model computes. The model is written in fp32; scalars (counts, norms, rates) are fp64.
+//
+//   fp32, fp64   all values and Variables in that type
+//   bf16, fp16   storage, gradients and moments fp32; MICRO reads matrices as narrow Copies, and activations are narrow. Vectors
+//                (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape rules say.
+//
+// Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
+#include "base/fault.h"
+#include "op/build.h"
+#include "compile/pass.h"
+
+// Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for zero to say.
+static void narrow_parameters(Graph *g, Dtype compute) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1)) v->copy[v->copies++] = (Copy){.dtype = compute};
+  }
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && !n->update && k < n->ninput; k++) {
+      Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+      if (!t || t->variable < 0 || !g->variable.data[t->variable].copies) continue;
+      t->copy = 0;
+      t->dtype = compute;
+    }
+  }
+}
+
+static void widen(Graph *g, Dtype dtype) {
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].shape.rank > 0 && dtype_is_float(g->variable.data[i].dtype)) g->variable.data[i].dtype = dtype;
+  for (int i = 0; i < g->tensor.count; i++)
+    if (g->tensor.data[i].variable >= 0) g->tensor.data[i].dtype = g->variable.data[g->tensor.data[i].variable].dtype;
+}
+
+// Dtypes follow from the inputs by the ops' shape rules: each is asked again, and what it would make now is looked at.
+static void infer(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node trial = g->node.data[i];
+    int before = g->tensor.count;
+    trial.noutput = 0;
+    trial.output = NULL;
+    op_def(trial.op)->shape(g, &trial);
+    for (int k = 0; k < trial.noutput; k++) {
+      Tensor *t = graph_tensor(g, g->node.data[i].output[k]);
+      if (t->variable < 0) t->dtype = graph_tensor(g, trial.output[k])->dtype;
+    }
+    g->tensor.count = before;
+  }
+}
+
+// A node that adds a gradient to something, or applies it to a parameter, works in the dtype of that.
+static int needs_cast(const Graph *g, const Node *n, int k) {
+  const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]), *first = n->ninput && n->input[0] >= 0 ? graph_tensor(g, n->input[0]) : NULL;
+  return k && t && first && op_def(n->op)->in_place && t->role == ROLE_WEIGHT_GRADIENT && t->dtype != first->dtype;
+}
+
+static int append_cast(Graph *g, const Node *reader, int from, Dtype dtype) {
+  g->region = reader->region;
+  g->phase = reader->phase;
+  g->layer = reader->layer;
+  g->scope = "";
+  const Tensor source = *graph_tensor(g, from);
+  int cast = op_cast(g, arena_format(&g->arena, "%s.cast", reader->name), from, dtype);
+  Tensor *t = graph_tensor(g, cast);
+  t->role = source.role;
+  t->parameter = source.parameter;
+  t->stages = reader->stages;
+  Node *n = &g->node.data[t->producer];
+  n->stage = reader->stage;
+  n->update = reader->update;
+  n->stages = reader->stages;
+  return cast;
+}
+
+// Nodes are kept in running order: casts are appended, and then moved before the nodes that read them.
+static void insert_casts(Graph *g) {
+  int nodes = g->node.count, *before = xcalloc((size_t)nodes, sizeof *before), at = 0;
+  for (int i = 0; i < nodes; i++) {
+    before[i] = -1;
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      const Node n = g->node.data[i];
+      if (!needs_cast(g, &n, k)) continue;
+      CHECK(before[i] < 0, "%s reads two gradients", n.name);
+      n.input[k] = append_cast(g, &n, n.input[k], graph_tensor(g, n.input[0])->dtype);
+      before[i] = graph_tensor(g, n.input[k])->producer;
+    }
+  }
+  Node *ordered = xcalloc((size_t)g->node.count, sizeof *ordered);
+  for (int i = 0; i < nodes; i++) {
+    if (before[i] >= 0) ordered[at++] = g->node.data[before[i]];
+    ordered[at++] = g->node.data[i];
+  }
+  for (int i = 0; i < at; i++) {
+    ordered[i].id = i;
+    for (int k = 0; k < ordered[i].noutput; k++) graph_tensor(g, ordered[i].output[k])->producer = i;
+    g->node.data[i] = ordered[i];
+  }
+  free(ordered);
+  free(before);
+  g->region = REGION_MICRO;
+  g->phase = PHASE_FORWARD;
+}
+
+// What is kept in a Variable of another dtype is converted to that.
+static void cast_outputs(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (!op_def(n->op)->is_copy) continue;
+    const Tensor *from = graph_tensor(g, n->input[0]), *to = graph_tensor(g, n->output[0]);
+    if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype) continue;
+    op_copy_to_cast(n, to->dtype);
+  }
+}
+
+// A gradient that is stored or applied in backward is not added to anything that would round it: what hands it on does.
+static void round_gradients(Graph *g, Dtype dtype) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO || !op_def(n->op)->is_copy) continue;
+    int v = graph_tensor(g, n->output[0])->variable;
+    if (v >= 0 ? g->variable.data[v].kind != VARIABLE_GRADIENT : !n->update) continue;
+    op_copy_to_cast(n, dtype);
+  }
+}
+
+static void narrow_gradients(Graph *g, Dtype dtype) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_GRADIENT || v->of == OF_DUMP) v->dtype = dtype;
+  }
+  for (int i = 0; i < g->tensor.count; i++) {
+    const int v = g->tensor.data[i].variable;
+    if (v >= 0) g->tensor.data[i].dtype = g->tensor.data[i].copy < 0 ? g->variable.data[v].dtype : g->variable.data[v].copy[g->tensor.data[i].copy].dtype;
+  }
+  round_gradients(g, dtype);
+  infer(g);
+  insert_casts(g);
+}
+
+int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16);
+  switch (o->precision) {
+  case DTYPE_F32: return PLAIT_OK;
+  case DTYPE_F64: widen(g, o->precision); break;
+  case DTYPE_BF16:
+  case DTYPE_F16: narrow_parameters(g, o->precision); break;
+  default: return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(o->precision));
+  }
+  infer(g);
+  cast_outputs(g);
+  return PLAIT_OK;
+}

@@ -1,0 +1,115 @@
+// recompute: activations that backward needs are computed again there instead of kept (Chen et al., "Training deep nets with
+// sublinear memory cost", 2016; selective: Korthikanti et al., "Reducing activation recomputation", 2022).
+//
+//   full        of a block only its input is kept; all of it runs again before its backward
+//   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs again
+//
+// Randomness is addressed, so what runs again gives the same bits. The residual stream between blocks is always kept.
+#include "op/op.h"
+#include "model/model.h"
+#include "compile/pass.h"
+#include <string.h>
+
+typedef struct Recompute {
+  Graph *g;
+  const Node *old;  // nodes before the pass
+  int count;
+  int *again;       // per old node: it runs again
+  int *needed;      // per old node: its second run is asked for
+  int *clone;       // per tensor: the one made by the second run, or -1
+  int *done;        // per layer
+} Recompute;
+
+static int chosen_layer(const Graph *g, int layer, int per_stage) {
+  if (layer < 0 || layer >= g->layers) return 0;
+  if (!per_stage) return 1;
+  int before = 0; // blocks of the same stage that lie before this one
+  for (int l = 0; l < layer; l++) before += graph_stage_of_layer(g, l) == graph_stage_of_layer(g, layer);
+  return before < per_stage;
+}
+
+static int can_run_again(const Graph *g, const Node *n, RecomputeMode mode) {
+  if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD) return 0;
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->variable >= 0 || (mode == RECOMPUTE_SELECTIVE && t->role == ROLE_RESIDUAL)) return 0;
+  }
+  return mode == RECOMPUTE_FULL || !op_def(n->op)->flops;
+}
+
+// The node of the first run that makes a tensor, when it is one that runs again in the reader's layer; else -1.
+static int source(const Recompute *r, int tensor, int layer) {
+  if (tensor < 0) return -1;
+  const Tensor *t = graph_tensor(r->g, tensor);
+  if (t->producer < 0 || t->producer >= r->count || t->variable >= 0) return -1;
+  const Node *n = &r->old[t->producer];
+  return r->again[n->id] && n->layer == layer ? n->id : -1;
+}
+
+static void ask_for(Recompute *r, int node) {
+  if (r->needed[node]) return;
+  r->needed[node] = 1;
+  for (int k = 0; k < r->old[node].ninput; k++) {
+    int s = source(r, r->old[node].input[k], r->old[node].layer);
+    if (s >= 0) ask_for(r, s);
+  }
+}
+
+static void emit(Recompute *r, const Node *n, int second) {
+  Graph *g = r->g;
+  Node copy = *n;
+  copy.input = arena_array(&g->arena, int, n->ninput + 1);
+  copy.output = arena_array(&g->arena, int, n->noutput + 1);
+  for (int k = 0; k < n->ninput; k++) {
+    int from = second || n->phase == PHASE_BACKWARD ? source(r, n->input[k], n->layer) : -1;
+    copy.input[k] = from >= 0 ? r->clone[n->input[k]] : n->input[k];
+  }
+  for (int k = 0; k < n->noutput; k++) {
+    copy.output[k] = n->output[k];
+    if (!second) continue;
+    Tensor t = *graph_tensor(g, n->output[k]);
+    t.name = arena_format(&g->arena, "again.%s", t.name);
+    copy.output[k] = r->clone[n->output[k]] = graph_add_tensor(g, &t);
+  }
+  if (second) {
+    copy.phase = PHASE_BACKWARD;
+    copy.name = arena_format(&g->arena, "again.%s", n->name);
+  }
+  graph_add_node(g, &copy);
+}
+
+int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  if (o->recompute == RECOMPUTE_NONE || o->mode != MODEL_TRAIN) return PLAIT_OK;
+  int count = g->node.count, tensors = g->tensor.count;
+  Node *old = arena_array(&g->arena, Node, count);
+  memcpy(old, g->node.data, sizeof *old * (size_t)count);
+  Recompute r = {.g = g, .old = old, .count = count};
+  r.again = arena_array(&g->arena, int, count);
+  r.needed = arena_array(&g->arena, int, count);
+  r.clone = arena_array(&g->arena, int, tensors);
+  r.done = arena_array(&g->arena, int, g->layers + 1);
+  for (int i = 0; i < count; i++) r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
+  for (int i = 0; i < count; i++)
+    for (int k = 0; old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && k < old[i].ninput; k++) {
+      int s = source(&r, old[i].input[k], old[i].layer);
+      if (s >= 0) ask_for(&r, s);
+    }
+  // Producers are looked up by old ids until the end: new ids are given by a second sweep.
+  int *producer = arena_array(&g->arena, int, tensors);
+  for (int t = 0; t < tensors; t++) producer[t] = g->tensor.data[t].producer;
+  g->node.count = 0;
+  for (int i = 0; i < count; i++) {
+    int layer = old[i].layer;
+    if (old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && layer >= 0 && layer < g->layers && !r.done[layer]) {
+      r.done[layer] = 1;
+      for (int k = 0; k < count; k++)
+        if (r.needed[k] && old[k].layer == layer) emit(&r, &old[k], 1);
+    }
+    emit(&r, &old[i], 0);
+    for (int k = 0; k < old[i].noutput; k++) graph_tensor(g, old[i].output[k])->producer = producer[old[i].output[k]];
+  }
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].noutput; k++) graph_tensor(g, g->node.data[i].output[k])->producer = i;
+  return PLAIT_OK;
+}

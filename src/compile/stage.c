@@ -1,0 +1,186 @@
+// Stages: which contiguous layers each virtual pipeline stage runs, and so where nodes run and Variables live.
+#include "base/fault.h"
+#include "sharding/rule.h"
+#include "op/op.h"
+#include "compile/pass.h"
+#include <math.h>
+#include <string.h>
+
+// ---- the cut ---------------------------------------------------------------------------------------------------------
+
+static double node_flops(const Graph *g, const Node *n, const Device *device) {
+  if (!op_def(n->op)->flops) return 0;
+  Arena scratch = {0};
+  Operand *operand = arena_array(&scratch, Operand, n->ninput + n->noutput);
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t < 0) continue;
+    const Tensor *x = graph_tensor(g, t);
+    operand[k].dtype = x->dtype;
+    operand[k].rank = x->shape.rank;
+    for (int d = 0; d < x->shape.rank; d++) operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
+  }
+  double flops = device->flops(device, n->op, operand, operand + n->ninput, n->attr);
+  arena_free(&scratch);
+  return flops;
+}
+
+// sum[l]: FLOPs of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
+static double *sums_of_costs(const Graph *g, const Device *device, Arena *scratch) {
+  double *sum = arena_array(scratch, double, g->layers + 2);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO) continue;
+    int after = n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1;
+    double flops = node_flops(g, n, device);
+    for (int l = after; l <= g->layers + 1; l++) sum[l] += flops;
+  }
+  return sum;
+}
+
+// The cost of a stage that has layers [from, to).
+static double stage_cost(const Graph *g, const double *sum, int stage, int from, int to) {
+  return sum[stage == g->stages - 1 ? g->layers + 1 : to] - (stage ? sum[from] : 0);
+}
+
+// best[s · (layers + 1) + l]: of all cuts that give layers below l to stages 0 … s, the smallest largest cost; or with a
+// `limit` on that, the smallest sum of squares. cut: where the last of these stages starts. The last stage may have the head
+// alone.
+static void cut_by(const Graph *g, const double *sum, double limit, double *best, int *cut) {
+  int wide = g->layers + 1;
+  for (int s = 0; s < g->stages; s++)
+    for (int l = 0; l < wide; l++) {
+      best[s * wide + l] = INFINITY;
+      int last = s == g->stages - 1;
+      for (int from = s ? s : 0; from <= (s ? l - !last : 0); from++) {
+        if (!s && l < 1) continue;
+        double cost = stage_cost(g, sum, s, from, l), before = s ? best[(s - 1) * wide + from] : 0;
+        double now = limit > 0 ? (cost <= limit ? before + cost * cost : INFINITY) : fmax(before, cost);
+        if (now < best[s * wide + l]) best[s * wide + l] = now, cut[s * wide + l] = from;
+      }
+    }
+}
+
+// Into contiguous stages of which the largest costs the least, and among those cuts the most even one.
+static void cut_by_cost(Graph *g, const Device *device) {
+  Arena scratch = {0};
+  double *sum = sums_of_costs(g, device, &scratch);
+  int wide = g->layers + 1, last = g->stages * wide - 1;
+  double *best = arena_array(&scratch, double, g->stages * wide);
+  int *cut = arena_array(&scratch, int, g->stages * wide);
+  cut_by(g, sum, 0, best, cut);
+  if (best[last] > 0) cut_by(g, sum, best[last] * (1 + 1e-9), best, cut);
+  g->cut[g->stages] = g->layers;
+  for (int s = g->stages - 1; s > 0; s--) g->cut[s] = cut[s * wide + g->cut[s + 1]];
+  arena_free(&scratch);
+}
+
+// ---- where things are ------------------------------------------------------------------------------------------------
+
+static void stage_micro(Graph *g) {
+  int *alone = xcalloc((size_t)g->stages, sizeof *alone); // (stages) the set of each one
+  StageSet *users = xcalloc((size_t)g->variable.count + 1, sizeof *users); // (Variables)
+  for (int s = 0; s < g->stages; s++) {
+    StageSet one = stages_one(s);
+    alone[s] = graph_stage_set(g, &one);
+  }
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO) continue;
+    n->stage = graph_stage_of_layer(g, n->layer);
+    n->stages = alone[n->stage];
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      if (t < 0) continue;
+      if (k >= n->ninput) graph_tensor(g, t)->stages = n->stages;
+      int v = graph_tensor(g, t)->variable;
+      if (v >= 0) stages_add(&users[v], n->stage);
+    }
+  }
+  for (int v = 0; v < g->variable.count; v++) g->variable.data[v].stages = graph_stage_set(g, &users[v]);
+  free(users);
+  free(alone);
+}
+
+// Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives where the
+// parameter does; outputs live where they are made, as stage_micro has found.
+static void stage_variables(Graph *g) {
+  StageSet all = stages_below(g->stages);
+  int everywhere = graph_stage_set(g, &all);
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OUTPUT) continue;
+    v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : everywhere;
+  }
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && n->update && k < n->noutput; k++) {
+      const Tensor *t = graph_tensor(g, n->output[k]);
+      if (t->variable >= 0 && !t->shape.rank) g->variable.data[t->variable].stages = n->stages;
+    }
+  }
+}
+
+static int is_only_reader(const Graph *g, int tensor, const Node *reader) {
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; i != reader->id && k < g->node.data[i].ninput; k++)
+      if (g->node.data[i].input[k] == tensor) return 0;
+  return 1;
+}
+
+// A term that lives on several stages (of a tied Variable) is added by the first of them alone, see executor. Where nobody
+// else reads it, it is not even computed on the others.
+static void narrow_terms(Graph *g, const Node *sum) {
+  for (int k = 0; k < sum->ninput; k++) {
+    Tensor *t = graph_tensor(g, sum->input[k]);
+    if (t->variable >= 0 || t->producer < 0 || stages_count(graph_stages(g, t->stages)) < 2 || !is_only_reader(g, t->id, sum)) continue;
+    Node *maker = &g->node.data[t->producer];
+    StageSet first = stages_one(stages_next(graph_stages(g, t->stages), 0));
+    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, graph_stage_set(g, &first), t->stages);
+  }
+}
+
+// A node of BEGIN or END runs where all its operands live. A sum of terms that live on different stages runs on all of
+// them, each adding what it has; what is left is a partial sum over pp (see place).
+static void stage_node(Graph *g, Node *n, Arena *scratch) {
+  StageSet all = stages_below(g->stages), stages = all, some = {{0}};
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] < 0) continue;
+    StageSet s = *graph_stages(g, graph_holders(g, n->input[k]));
+    stages_intersect(&s, &all);
+    stages_intersect(&stages, &s);
+    stages_unite(&some, &s);
+  }
+  for (int k = 0; k < n->noutput; k++)
+    if (graph_tensor(g, n->output[k])->variable >= 0) stages_intersect(&stages, graph_stages(g, g->variable.data[graph_tensor(g, n->output[k])->variable].stages));
+  if (stages_count(&some) && !stages_equal(&some, &stages) && n->ninput > 1) {
+    Rule r = rule_of(scratch, g, n);
+    if (rule_is_sum(&r)) {
+      stages = all;
+      narrow_terms(g, n);
+    }
+  }
+  n->stages = graph_stage_set(g, &stages);
+  for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;
+}
+
+int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  int stages = o->parallel.pipeline.stages;
+  const int *layers = o->parallel.pipeline.cut_given ? o->parallel.pipeline.layers : NULL;
+  CHECK(stages <= MAX_STAGES && (stages == 1 || stages <= g->layers), "%d stages of %d layers", stages, g->layers); // parallel_check refuses them
+  g->stages = stages;
+  if (layers) {
+    for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
+    CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
+  } else {
+    cut_by_cost(g, o->device);
+  }
+  stage_micro(g);
+  stage_variables(g);
+  Arena scratch = {0};
+  for (int i = 0; i < g->node.count; i++)
+    if (g->node.data[i].region != REGION_MICRO) stage_node(g, &g->node.data[i], &scratch);
+  arena_free(&scratch);
+  return PLAIT_OK;
+}

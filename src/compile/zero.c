@@ -1,0 +1,223 @@
+// zero: where Variables are stored, by the ZeRO table (Rajbhandari et al., "ZeRO", SC 2020), and how BEGIN and END are placed.
+//
+//   stage | parameter storage | copy for MICRO            | gradient accumulator                | optimizer state
+//   0     | as MICRO sees it  | none                      | partial, reduced in END             | as the parameter
+//   1     | + data axes       | resident                  | partial, scattered in END           | + data axes
+//   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
+//   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
+//
+// With Storage.unsplit, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on one of their
+// ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and gathered.
+//
+// "Data axes" are Storage.shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
+// summed over the outer one in END. Without Storage.reshard, stage 3's copy is stage 2's.
+//
+// place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
+#include "base/fault.h"
+#include "op/build.h"
+#include "compile/unsplit.h"
+#include "compile/pass.h"
+#include "compile/place_node.h"
+#include <string.h>
+
+// The dim that storage is sharded on: least padding first, then the outermost. Only a dim with nothing but single elements
+// before it may be padded, because then the padding lies behind the data and no kernel meets it.
+static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int shards) {
+  int best = -1;
+  int64_t waste = 0, outer = 1;
+  for (int d = 0; d < s->rank; d++) {
+    int64_t local = axis_list_local(mesh, &p->dim[d], s->size[d]);
+    int64_t padded = (local + shards - 1) / shards * shards, w = (padded - local) * 1000 / local;
+    if ((outer == 1 || padded == local) && (best < 0 || w < waste)) best = d, waste = w;
+    outer *= local;
+  }
+  return best;
+}
+
+static const Placement *sharded_storage(Graph *g, const Parallel *parallel, const Variable *v) {
+  const Mesh *mesh = &parallel->mesh;
+  Placement p = *v->storage;
+  for (int a = 0; a < mesh->naxis; a++) {
+    if (!(parallel->storage.shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
+    if (placement_axes(&p) >> a & 1) continue; // the Layout has cut it over this axis already
+    int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
+    CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
+    p.dim[d].axis[p.dim[d].n++] = (int8_t)a;
+  }
+  return placement_new(g, &p);
+}
+
+static const Placement *owned_storage(Graph *g, const Parallel *parallel, const Variable *v, int owner) {
+  Placement p = *v->storage;
+  p.owner_axes = owner_axes(parallel, v->storage);
+  p.owner = owner;
+  return placement_new(g, &p);
+}
+
+// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never
+// stale. precision may have made the Copy already, in a narrower dtype.
+static void store_parameter(Graph *g, const Parallel *parallel, int id, const int *owner) {
+  Variable *v = &g->variable.data[id];
+  const Placement *seen = v->storage;
+  int zero = parallel->storage.zero;
+  if (zero >= 1) v->storage = owner ? owned_storage(g, parallel, v, owner[id]) : sharded_storage(g, parallel, v);
+  const Placement *resident = zero >= 3 && parallel->storage.reshard ? v->storage : seen; // what MICRO finds
+  if (v->copies) v->copy[0].placement = resident;
+  else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
+}
+
+// Tensors that are bound to a parameter: MICRO reads the Copy where there is one.
+static void point_at_copies(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    const Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (!v || v->kind != VARIABLE_PARAMETER) continue;
+    if (v->copies) t->copy = 0;
+    t->placement = v->copies ? v->copy[0].placement : v->storage;
+  }
+}
+
+// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may still
+// sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
+static void store_gradients(Graph *g, const Parallel *parallel) {
+  const Mesh *mesh = &parallel->mesh;
+  uint32_t later = 1u << mesh_pipeline(mesh) | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_GRADIENT) continue;
+    Placement p = *g->variable.data[v->parameter].storage;
+    p.partial = v->storage->partial & later;
+    v->storage = placement_new(g, &p);
+  }
+  for (int i = 0; i < g->tensor.count; i++) {
+    int v = g->tensor.data[i].variable;
+    if (v >= 0 && g->variable.data[v].kind == VARIABLE_GRADIENT) g->tensor.data[i].placement = g->variable.data[v].storage;
+  }
+  for (int i = 0; i < g->node.count; i++) { // the sums are placed anew
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && k < n->noutput; k++) {
+      int v = graph_tensor(g, n->output[k])->variable;
+      if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
+      place_node(g, i, mesh);
+      break;
+    }
+  }
+}
+
+static void refresh_copies(Graph *g) {
+  g->region = REGION_BEGIN;
+  g->phase = PHASE_FORWARD;
+  g->layer = -1;
+  for (int id = 0; id < g->variable.count; id++) {
+    const Variable *v = &g->variable.data[id];
+    if (FAULT(copy_not_refreshed, !v->copies, 1)) continue;
+    if (FAULT(copy_not_refreshed_in_bf16, 0, v->copy[0].dtype == DTYPE_BF16)) continue;
+    g->scope = arena_format(&g->arena, "refresh.%s", v->name);
+    int source = graph_read(g, id), narrow = v->copy[0].dtype != v->dtype; // casting comes before gathering
+    int copy = narrow ? op_cast(g, "copy", source, v->copy[0].dtype) : op_identity(g, "copy", source);
+    v = &g->variable.data[id];
+    graph_tensor(g, source)->placement = v->storage;
+    graph_tensor(g, source)->stages = v->stages;
+    graph_bind(g, copy, id, 0);
+    Tensor *t = graph_tensor(g, copy);
+    t->role = ROLE_WEIGHT;
+    t->placement = v->copy[0].placement;
+    t->stages = v->stages;
+    g->node.data[t->producer].stages = v->stages;
+  }
+  g->scope = "";
+  g->region = REGION_MICRO;
+}
+
+static int is_update(const Node *n) { return n->region != REGION_MICRO || n->update; }
+
+// Updates read and write storage: tensors there that are bound to a parameter mean the storage, not the Copy.
+static void rebind_update(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    if (!is_update(n)) continue;
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      if (id < 0) continue;
+      Tensor *t = graph_tensor(g, id);
+      if (t->variable < 0) continue;
+      if (t->copy >= 0) t->copy = -1;
+      t->placement = g->variable.data[t->variable].storage;
+    }
+  }
+}
+
+static void place_update(Graph *g, const Mesh *mesh, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
+      t->placement = g->variable.data[t->parameter].storage;
+  }
+  place_node(g, id, mesh);
+}
+
+// A scalar that an update in MICRO writes lies as it is written.
+static void store_written_scalars(Graph *g, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(g, n->output[k]);
+    Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+    if (v && !v->shape.rank)
+      v->storage = FAULT(square_not_of_all_ranks, t->placement,
+                         graph_tensor(g, t->id)->placement = n->give[k] = placement_new(g, &(Placement){0}));
+  }
+}
+
+// Updates in MICRO: those of parameters whose gradient is complete there.
+static void place_updates_in_backward(Graph *g, const Mesh *mesh) {
+  int any = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO || !n->update) continue;
+    place_update(g, mesh, i);
+    store_written_scalars(g, i);
+    any = 1;
+  }
+  for (int i = 0; any && i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    if (t->variable >= 0 && !t->placement) t->placement = g->variable.data[t->variable].storage;
+  }
+}
+
+// What belongs to a parameter (moments, dumps) lies as that does.
+static void store_as_parameters(Graph *g) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (!v->storage && v->parameter >= 0) v->storage = g->variable.data[v->parameter].storage;
+  }
+}
+
+// Scalars that nothing was said about are the same everywhere.
+static void store_scalars(Graph *g) {
+  const Placement *everywhere = placement_new(g, &(Placement){0});
+  for (int i = 0; i < g->variable.count; i++)
+    if (!g->variable.data[i].storage) g->variable.data[i].storage = everywhere;
+}
+
+// Every region's nodes were appended where they were made; BEGIN's refresh nodes come last, which keeps their order.
+int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
+  Graph *g = *graph;
+  const Parallel *parallel = &o->parallel;
+  const Mesh *mesh = &parallel->mesh;
+  int *owner = parallel->storage.unsplit ? unsplit_owners(g, parallel) : NULL;
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
+  free(owner);
+  point_at_copies(g);
+  if (parallel->storage.zero >= 2) store_gradients(g, parallel);
+  store_as_parameters(g);
+  rebind_update(g);
+  place_updates_in_backward(g, mesh); // which says where the scalars are that they write and END reads
+  store_scalars(g);
+  rebind_update(g);
+  refresh_copies(g);
+  for (int i = 0; i < g->node.count; i++)
+    if (g->node.data[i].region != REGION_MICRO) place_update(g, mesh, i);
+  return PLAIT_OK;
+}

@@ -1,0 +1,264 @@
+// The Graph: global shapes, named dims, three regions, Variables that stay while tensors flow. No ranks.
+//
+// Tensors are values (each has one producer); Variables are memory. A tensor may be *bound* to a Variable: then its
+// buffer is the Variable's storage or one of its Copies, and the order of the nodes says which value is read. Nodes are
+// kept in an order in which they can run.
+#pragma once
+#include "base/stage_set.h"
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/vec.h"
+#include <stdint.h>
+#include <stdio.h>
+
+enum { MAX_RANK = 8, MAX_COPIES = 2 };
+
+typedef enum DimName {
+#define DIM(id, name) DIM_##id,
+#include "ir/dims.def"
+#undef DIM
+  DIM_COUNT
+} DimName;
+
+typedef enum Op {
+#define OP(id, name) OP_##id,
+#include "ir/ops.def"
+#undef OP
+  OP_COUNT
+} Op;
+
+// Variables and inputs that plait itself speaks of: handles to ir/known.def, which has their names.
+typedef enum KnownVariable {
+  KNOWN_NONE,
+#define KNOWN_VARIABLE(id, name, kind, first, what) KNOWN_##id,
+#include "ir/known.def"
+  KNOWN_COUNT
+} KnownVariable;
+
+typedef enum KnownOf { // what a Variable is to its parameter
+  OF_NONE,
+#define KNOWN_OF(id, prefix, kind, scalar, what) OF_##id,
+#include "ir/known.def"
+  OF_COUNT
+} KnownOf;
+
+typedef enum KnownInput {
+  INPUT_OWN, // an input of a graph of the user's own, known by its index among them
+#define KNOWN_INPUT(id, name, dtype, what) INPUT_##id,
+#include "ir/known.def"
+  INPUT_COUNT
+} KnownInput;
+
+// BEGIN runs once a step before, END once a step after, MICRO once a microbatch. Only Variables cross regions.
+typedef enum Region { REGION_BEGIN, REGION_MICRO, REGION_END, REGION_COUNT } Region;
+typedef enum Phase { // within MICRO; each becomes a segment
+#define PHASE(id, name, letter) PHASE_##id,
+#include "ir/phases.def"
+#undef PHASE
+  PHASE_COUNT
+} Phase;
+const char *phase_name(Phase phase);   // "forward"
+const char *phase_letter(Phase phase); // "F"
+
+// What a tensor is to its model; Layouts speak of roles and dims.
+typedef enum Role {
+  ROLE_INTERIOR,        // inside a block
+  ROLE_RESIDUAL,        // the residual stream, and its gradient
+  ROLE_DATA,            // comes from the loader
+  ROLE_WEIGHT,          // bound to a parameter
+  ROLE_WEIGHT_GRADIENT, // one microbatch's gradient of a parameter
+  ROLE_SCALAR,
+} Role;
+
+typedef struct Shape {
+  int rank;
+  int64_t size[MAX_RANK]; // global
+  DimName dim[MAX_RANK];
+} Shape;
+
+typedef struct Placement Placement; // src/sharding/placement.h; the graph carries it and never looks inside
+
+typedef struct Tensor {
+  int id;
+  const char *name;
+  Dtype dtype;
+  Role role;
+  Shape shape;    // global
+  int producer;   // node, or -1
+  int variable;   // bound to this Variable's memory, or -1
+  int copy;       // when bound: -1 storage, else index of the Copy
+  int input;      // index of the graph input that it is, or -1
+  int parameter;  // the parameter that a gradient belongs to, or -1
+  int stages;     // where it lives: one of Graph.stage_set; by stage
+  const Placement *placement; // by place, NULL before
+  int64_t local[MAX_RANK];    // of a GRAPH_LOCAL: shape on one rank
+  int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
+} Tensor;
+
+enum { NODE_ATTR_BYTES = 96 };
+typedef struct Node {
+  int id;
+  Op op;
+  Region region;
+  Phase phase;
+  int layer;       // -1: before the first layer (embedding); layer count: after the last (head)
+  int stage;       // MICRO: its stage; by stage
+  int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
+  int stages;      // those that run it: one of Graph.stage_set; by stage
+  const char *name; // stable over layouts and runs: randomness and messages use it
+  int ninput, noutput;
+  int *input, *output; // tensor ids; an input of -1 is an absent optional operand
+  const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
+  const Placement **give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
+  _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
+} Node;
+#define node_attr(node, type) ((type *)(void *)(node)->attr)
+
+typedef enum VariableKind {
+  VARIABLE_PARAMETER,
+  VARIABLE_GRADIENT, // accumulator
+  VARIABLE_OPTIMIZER,
+  VARIABLE_COUNTER,  // step, loss scale …: part of a checkpoint
+  VARIABLE_METRIC,   // read by the host after a step; not in checkpoints
+  VARIABLE_OUTPUT,   // a result of MICRO, such as logits, that the host reads after a run: lies where it is made, complete
+} VariableKind;
+
+typedef struct Init { enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind; double value; /* constant, or standard deviation */ } Init;
+
+typedef struct Copy {
+  Dtype dtype;
+  const Placement *placement;
+  int64_t local[MAX_RANK];
+  int64_t allocated;
+} Copy;
+
+typedef struct Variable {
+  int id;
+  const char *name;
+  VariableKind kind;
+  Dtype dtype;
+  Shape shape;
+  Init init;
+  KnownVariable known; // which of plait's own it is, if any
+  KnownOf of;      // which of plait's own that belong to a parameter it is, if any
+  int has[OF_COUNT]; // of a parameter: 1 + the Variable that is this to it; 0: none
+  int parameter;   // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter; else -1
+  int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
+  int narrow_copy;     // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
+  double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody sets it
+  int stages;      // where it lives: one of Graph.stage_set; by stage
+  const Placement *storage;
+  int64_t local[MAX_RANK];
+  int64_t allocated;
+  int copies;
+  Copy copy[MAX_COPIES];
+} Variable;
+
+typedef struct GraphInput {
+  const char *name;
+  Region region;
+  int tensor;
+  KnownInput known;
+  int own;         // INPUT_OWN: its index among the user's own inputs; else -1
+} GraphInput;
+
+// What is known of a Graph. Passes take it from one form to the next (compile/passes.def), and graph_verify holds each to what it says.
+typedef enum GraphForm {
+  GRAPH_GLOBAL, // shapes are global; placements are being found
+  GRAPH_PLACED, // every Variable, and every tensor and operand of a node has a placement
+  GRAPH_LOCAL,  // and a shape on one rank (`local`, `allocated`); operands are as they are wanted, so `want` and `give` are gone
+} GraphForm;
+
+typedef struct Graph {
+  GraphForm form;
+  Arena arena;
+  Vec(Tensor) tensor;
+  Vec(Node) node;       // all regions, each region's nodes in running order
+  Vec(Variable) variable;
+  Vec(GraphInput) input;
+  int known[KNOWN_COUNT]; // Variable of each handle; -1: this graph has none
+  int layers;           // of the model
+  int loss;             // tensor (), the sum of losses that autodiff differentiates; -1: none, or it has done so
+  int stages;           // virtual stages; 1 before stage
+  Intern placement;        // each once, in the arena
+  Vec(StageSet) stage_set; // each once; the first two are STAGES_NONE and STAGES_ALL
+  int cut[MAX_STAGES + 1]; // stage s has the layers from cut[s] to below cut[s + 1]; by stage
+  Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full
+  Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
+  int built_here;                // all tensors came by graph_read and graph_bind, so that 0 above means: none
+  // What new nodes get:
+  Region region;
+  Phase phase;
+  int layer;
+  int update;
+  const char *scope; // prefix of node names, e.g. "layer.3.attention"
+} Graph;
+
+Graph *graph_create(void);
+void graph_destroy(Graph *g); // NULL is fine
+Graph *graph_copy(const Graph *g);
+Graph *graph_create_like(const Graph *g); // its layers, stages and sets of stages, and nothing in it yet
+
+Shape shape_of(int rank, const int64_t *size, const DimName *dim);
+int64_t shape_elements(const Shape *shape);
+const char *dim_name(DimName dim);
+int dim_from_name(const char *name); // or -1
+const char *op_name(Op op);
+
+// Variables, and tensors bound to them. Returned ids are indexes; names must be unique.
+int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init);
+int graph_find_variable(const Graph *g, const char *name); // or -1
+// Variable "PREFIX.NAME" that belongs to a parameter: its dtype and shape, zero at first.
+int graph_variable_of(Graph *g, const char *prefix, int parameter, VariableKind kind);
+// A scalar of the table; made where the graph has none yet, with the table's kind and first value.
+int graph_known(Graph *g, KnownVariable known);
+// The same for an OUTPUT, of which the graph has none yet.
+int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape);
+// A Variable of the table that belongs to a parameter; made where there is none yet.
+int graph_known_of(Graph *g, KnownOf of, int parameter);
+int graph_find_of(const Graph *g, KnownOf of, int parameter); // or -1
+const char *known_name(KnownVariable known);
+const char *known_what(KnownVariable known); // "the mean loss of the step"
+// The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
+int graph_read(Graph *g, int variable);
+// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a Copy.
+int graph_read_apart(Graph *g, int variable);
+// Inputs: one of the user's own by name, and one of the table.
+int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
+int graph_known_input(Graph *g, KnownInput known, Shape shape);
+const char *known_input_what(KnownInput known); // "the token ids (b, s)"
+
+// For an op's shape rule: declares the node's next output.
+int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
+// For passes that build graphs: appends a Variable, tensor, input or node verbatim (ids are set, names and arrays copied).
+int graph_add_variable(Graph *g, const Variable *like);
+int graph_add_input(Graph *g, const GraphInput *like);
+int graph_add_tensor(Graph *g, const Tensor *like);
+int graph_add_node(Graph *g, const Node *like);
+// Makes a tensor the new value of a Variable: binds its buffer to the Variable's memory (an in-place write).
+void graph_bind(Graph *g, int tensor, int variable, int copy);
+
+// Sets of stages are held by index. Most graphs have a few of them: each stage alone, all, those that share a Variable.
+enum { STAGES_NONE, STAGES_ALL };
+int graph_stage_set(Graph *g, const StageSet *set); // its index
+static inline const StageSet *graph_stages(const Graph *g, int index) { return &g->stage_set.data[index]; } // until the next set is added
+// The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
+int graph_holders(const Graph *g, int tensor);
+// By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
+int graph_stage_of_layer(const Graph *g, int layer);
+
+// Of its storage (copy -1) or of a Copy.
+static inline const Placement *variable_placement(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
+
+// The tensor's shape on one rank, (rank of the tensor).
+static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
+  return t->local;
+}
+static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
+
+// Readable listing. `placement` (may be NULL) prints a placement into text.
+typedef void (*PlacementPrinter)(const void *context, const Placement *placement, char *text, size_t size);
+void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const void *context);

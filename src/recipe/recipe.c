@@ -1,0 +1,457 @@
+// Loading of recipes: the YAML tree and the overrides walk through the key table into the struct.
+#include "recipe/recipe.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/yaml.h"
+#include "recipe/recipe_check.h"
+#include "recipe/recipe_keys.h"
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_KEYS = 128, MAX_CORPORA = 4096 };
+
+typedef struct Loader {
+  Recipe *recipe;
+  const char *name;            // of the source in messages: the file, or the override
+  bool positions;              // messages carry line and column
+  const char *folder;          // that relative paths start from
+  char here[PATH_MAX];         // the current folder
+  Arena arena;                 // trees and messages, freed at the end
+  Error *error;
+} Loader;
+
+// Text of a value for a message: short, one line, printable.
+static const char *shown(Loader *loader, const YamlNode *node) {
+  if (node->kind == YAML_LIST) return node->count ? "a list" : "an empty list";
+  if (node->kind == YAML_MAP) return "a map of keys";
+  char text[64];
+  size_t n = 0;
+  for (const char *c = node->text; *c && n < sizeof text - 4; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
+  text[n] = 0;
+  if (strlen(node->text) > n) strcat(text, "...");
+  return arena_format(&loader->arena, "\"%s\"", text);
+}
+
+static const char *place(Loader *loader, const YamlNode *node) {
+  if (!loader->positions) return loader->name;
+  return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
+}
+
+static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+  char allowed[512];
+  recipe_key_allowed(key, allowed, sizeof allowed);
+  const char *hint = "";
+  if (node->kind == YAML_SCALAR && key->words) {
+    const char *names[16];
+    int count = 0;
+    while (key->words[count].name) names[count] = key->words[count].name, count++;
+    const char *nearest = nearest_word(node->text, names, count);
+    if (nearest) hint = arena_format(&loader->arena, "; did you mean %s?", nearest);
+  } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s%s", place(loader, node), key->path,
+                   allowed, shown(loader, node), hint);
+}
+
+static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+  char allowed[512];
+  recipe_key_allowed(key, allowed, sizeof allowed);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but %s is in it", place(loader, item), key->path, allowed, shown(loader, item));
+}
+
+static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is not built yet; %s", place(loader, node), key->path,
+                   node->kind == YAML_SCALAR ? node->text : "this key", allowed);
+}
+
+// --- values ----------------------------------------------------------------------------------------------------------
+
+static bool in_range(const RecipeKey *key, double value) {
+  return (key->above ? value > key->least : value >= key->least) &&
+         (key->below ? value < key->most : value <= key->most);
+}
+
+static bool read_integer(const YamlNode *node, int64_t *value) {
+  if (node->kind != YAML_SCALAR || !node->plain) return false;
+  const char *digits = node->text + (*node->text == '-' || *node->text == '+');
+  if (!*digits || strspn(digits, "0123456789") != strlen(digits)) return false;
+  errno = 0;
+  *value = strtoll(node->text, NULL, 10);
+  return errno == 0;
+}
+
+// Decimal only (strtod would take hexadecimal, inf and nan too); the nearest double, as strtod gives it.
+static bool read_real(const YamlNode *node, double *value) {
+  if (node->kind != YAML_SCALAR || !node->plain) return false;
+  const char *text = node->text;
+  if (!*text || strspn(text, "0123456789+-.eE") != strlen(text)) return false;
+  char *end;
+  *value = strtod(text, &end);
+  return !*end && isfinite(*value);
+}
+
+static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *node, void *field) {
+  int64_t value;
+  if (key->has_auto && node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) value = key->automatic;
+  else if (!read_integer(node, &value) || !in_range(key, (double)value)) return wrong(loader, key, node);
+  else if (key->built_most > 0 && (double)value > key->built_most)
+    return not_built(loader, key, node, arena_format(&loader->arena, "the largest that is: %.0f", key->built_most));
+  if (key->kind == RECIPE_INT) *(int *)field = (int)value;
+  else *(int64_t *)field = value;
+  return PLAIT_OK;
+}
+
+static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+  double value;
+  if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
+  *field = value;
+  return PLAIT_OK;
+}
+
+static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, double field[2]) {
+  if (node->kind != YAML_LIST || node->count != 2) return wrong(loader, key, node);
+  for (int i = 0; i < 2; i++) {
+    double value;
+    if (!read_real(node->items[i], &value) || !in_range(key, value)) return wrong_item(loader, key, node->items[i]);
+    field[i] = value;
+  }
+  return PLAIT_OK;
+}
+
+static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
+  RecipeInts list = {0};
+  if (node->kind == YAML_LIST && node->count > RECIPE_MAX_INTS)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s has %d numbers, but at most %d are allowed", place(loader, node), key->path, node->count, RECIPE_MAX_INTS);
+  if (node->kind != YAML_LIST || node->count < 1) return wrong(loader, key, node);
+  for (int i = 0; i < node->count; i++) {
+    int64_t value;
+    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value)) return wrong_item(loader, key, node->items[i]);
+    list.items[list.count++] = (int)value;
+  }
+  *field = list;
+  return PLAIT_OK;
+}
+
+static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, LAYOUT_WORDS) : NULL;
+  if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
+                     place(loader, item), key->path);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s", place(loader, item), key->path,
+                   shown(loader, item), nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
+// "auto", or [tp]: names of axes, each once.
+static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, LayoutWords *field) {
+  LayoutWords list = {.count = -1};
+  if (node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) return *field = list, PLAIT_OK;
+  if (node->kind != YAML_LIST) return wrong(loader, key, node);
+  list.count = 0;
+  for (int i = 0; i < node->count; i++) {
+    const YamlNode *item = node->items[i];
+    int axis = 0, twice = 0;
+    while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
+    for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
+    if (twice) return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once", place(loader, item), key->path, item->text);
+    if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
+    list.axis[list.count++] = recipe_axis_names[axis];
+  }
+  return *field = list, PLAIT_OK;
+}
+
+static int set_bool(Loader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
+  if (node->kind != YAML_SCALAR || !node->plain) return wrong(loader, key, node);
+  if (strcmp(node->text, "true") && strcmp(node->text, "false")) return wrong(loader, key, node);
+  *field = node->text[0] == 't';
+  return PLAIT_OK;
+}
+
+static const char *built_words(Loader *loader, const RecipeKey *key) {
+  const char *text = NULL;
+  for (const RecipeWord *word = key->words; word->name; word++) {
+    if (word->later) continue;
+    text = text ? arena_format(&loader->arena, "%s, %s", text, word->name)
+                : arena_format(&loader->arena, "what is: %s", word->name);
+  }
+  return text;
+}
+
+static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
+  if (node->kind != YAML_SCALAR) return wrong(loader, key, node);
+  const RecipeWord *word = recipe_word(key, node->text);
+  if (!word) return wrong(loader, key, node);
+  if (word->later) return not_built(loader, key, node, built_words(loader, key));
+  *field = word->value;
+  return PLAIT_OK;
+}
+
+// FOLDER/TEXT without "." parts and doubled slashes. ".." stays: a symbolic link may stand before it.
+static char *absolute_path(Arena *arena, const char *folder, const char *text) {
+  const char *joined = text[0] == '/' ? text : arena_format(arena, "%s/%s", folder, text);
+  char *path = arena_strdup(arena, joined), *to = path;
+  for (const char *from = joined; *from;) {
+    while (*from == '/') from++;
+    size_t n = strcspn(from, "/");
+    if (n && !(n == 1 && *from == '.')) {
+      *to++ = '/';
+      memmove(to, from, n);
+      to += n;
+    }
+    from += n;
+  }
+  if (to == path) *to++ = '/';
+  *to = 0;
+  return path;
+}
+
+static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
+  if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
+  if (recipe_word(key, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
+  if (!strncmp(node->text, "~/", 2))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: ~ is not expanded here; write the whole path",
+                     place(loader, node), key->path);
+  *field = absolute_path(&loader->recipe->arena, loader->folder, node->text);
+  if (strlen(*field) < PATH_MAX) return PLAIT_OK;
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: the path is longer than %d bytes", place(loader, node),
+                   key->path, PATH_MAX - 1);
+}
+
+static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
+  corpus->weight = 1;
+  if (node->kind != YAML_MAP) return set_path(loader, key, node, &corpus->prefix);
+  for (int i = 0; i < node->count; i++) {
+    const YamlNode *name = node->keys[i], *value = node->items[i];
+    int code = PLAIT_OK;
+    if (!strcmp(name->text, "prefix")) code = set_path(loader, key, value, &corpus->prefix);
+    else if (strcmp(name->text, "weight"))
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: unknown key %s; allowed are prefix and weight",
+                       place(loader, name), key->path, shown(loader, name));
+    else if (!read_real(value, &corpus->weight) || !(corpus->weight > 0))
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: weight must be a number above 0, not %s",
+                       place(loader, value), key->path, shown(loader, value));
+    if (code < 0) return code;
+  }
+  if (corpus->prefix) return PLAIT_OK;
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: this entry has no prefix", place(loader, node), key->path);
+}
+
+static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpora *field) {
+  bool list = node->kind == YAML_LIST;
+  int count = list ? node->count : 1;
+  if (count < 1 || node->kind == YAML_MAP) return wrong(loader, key, node);
+  if (count > MAX_CORPORA)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: at most %d entries are allowed, not %d",
+                     place(loader, node), key->path, MAX_CORPORA, count);
+  RecipeCorpora corpora = {arena_array(&loader->recipe->arena, RecipeCorpus, count), count};
+  for (int i = 0; i < count; i++) {
+    int code = set_corpus(loader, key, list ? node->items[i] : node, &corpora.items[i]);
+    if (code < 0) return code;
+  }
+  *field = corpora;
+  return PLAIT_OK;
+}
+
+static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+  void *field = (char *)loader->recipe + key->offset;
+  switch (key->kind) {
+  case RECIPE_INT:
+  case RECIPE_LONG: return set_integer(loader, key, node, field);
+  case RECIPE_REAL: return set_real(loader, key, node, field);
+  case RECIPE_PAIR: return set_pair(loader, key, node, field);
+  case RECIPE_INTS: return set_ints(loader, key, node, field);
+  case RECIPE_AXIS_LIST: return set_axes(loader, key, node, field);
+  case RECIPE_BOOL: return set_bool(loader, key, node, field);
+  case RECIPE_CHOICE: return set_choice(loader, key, node, field);
+  case RECIPE_PATH:
+  case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
+  case RECIPE_CORPORA: return set_corpora(loader, key, node, field);
+  case RECIPE_LATER: break;
+  }
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is not built yet; leave it out", place(loader, node),
+                   key->path);
+}
+
+// --- keys ------------------------------------------------------------------------------------------------------------
+
+static int set_default(Loader *loader, const RecipeKey *key) {
+  loader->recipe->where[key - recipe_keys] = NULL;
+  if (key->kind == RECIPE_LATER) return PLAIT_OK;
+  if (!key->fallback) {
+    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : key->kind == RECIPE_INTS ? sizeof(RecipeInts) : sizeof(char *);
+    memset((char *)loader->recipe + key->offset, 0, size);
+    return PLAIT_OK;
+  }
+  YamlNode word = {.kind = YAML_SCALAR, .line = 1, .column = 1, .text = key->fallback, .plain = true}, *node = &word;
+  int code = PLAIT_OK;
+  if (*key->fallback == '[')
+    code = yaml_tree_parse(key->path, key->fallback, strlen(key->fallback), &loader->arena, &node, loader->error);
+  return code < 0 ? code : set_value(loader, key, node);
+}
+
+// "micro" at the top, "batch.mikro", "optimiser": the valid name that was probably meant, or NULL.
+static const char *nearest_key(const char *path) {
+  const char *names[2 * MAX_KEYS];
+  static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
+                                         "schedule", "checkpoint", "eval", "run", "loss_scale", "layout"};
+  const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
+  int count = 0;
+  for (int i = 0; i < recipe_key_count; i++) {
+    if (recipe_keys[i].kind == RECIPE_LATER) continue;
+    names[count++] = recipe_keys[i].path;
+    if (!strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return recipe_keys[i].path;
+  }
+  if (last == path)
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
+  return nearest_word(path, names, count);
+}
+
+// What recipe_where gives. The override KEY=VALUE is no place of its own: messages name both.
+static const char *begin_of_messages(Loader *loader, const char *path, const YamlNode *value) {
+  size_t n = strlen(path);
+  if (!loader->positions && !strncmp(loader->name, path, n) && loader->name[n] == '=') return "";
+  return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
+}
+
+static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
+  const RecipeKey *key = recipe_key_find(path);
+  if (key && yaml_is_null(value)) return set_default(loader, key);
+  if (key) {
+    loader->recipe->where[key - recipe_keys] = begin_of_messages(loader, path, value);
+    return set_value(loader, key, value);
+  }
+  if (!recipe_section_exists(path)) {
+    const char *nearest = nearest_key(path);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %.100s: unknown key%s%s%s", place(loader, at), path,
+                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+  }
+  if (yaml_is_null(value)) return PLAIT_OK;
+  if (value->kind != YAML_MAP)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must hold keys, as in %s: {key: value}, not %s",
+                     place(loader, value), path, path, shown(loader, value));
+  for (int i = 0; i < value->count; i++) {
+    const char *child = arena_join(&loader->arena, path, value->keys[i]->text);
+    int code = apply(loader, child, value->keys[i], value->items[i]);
+    if (code < 0) return code;
+  }
+  return PLAIT_OK;
+}
+
+static int apply_file(Loader *loader, const char *text, size_t size) {
+  YamlNode *root;
+  int code = yaml_tree_parse(loader->name, text, size, &loader->arena, &root, loader->error);
+  if (code < 0) return code;
+  if (yaml_is_null(root))
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: holds no keys; a recipe starts with model, data, …",
+                     loader->name);
+  if (root->kind != YAML_MAP)
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: a recipe is a map of keys (model: …), not %s",
+                     place(loader, root), shown(loader, root));
+  for (int i = 0; i < root->count && code == PLAIT_OK; i++)
+    code = apply(loader, root->keys[i]->text, root->keys[i], root->items[i]);
+  return code;
+}
+
+static int apply_override(Loader *loader, const char *text, const char *folder) {
+  const char *equals = strchr(text, '=');
+  if (!equals || equals == text)
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "\"%.200s\" is not of the form key=value, as in batch.micro=4", text);
+  const char *path = arena_format(&loader->arena, "%.*s", (int)(equals - text), text);
+  loader->name = arena_format(&loader->arena, "%.200s", text);
+  loader->positions = false;
+  loader->folder = folder;
+  YamlNode *value;
+  int code = yaml_tree_parse(loader->name, equals + 1, strlen(equals + 1), &loader->arena, &value, loader->error);
+  return code < 0 ? code : apply(loader, path, value, value);
+}
+
+// --- entry -----------------------------------------------------------------------------------------------------------
+
+// Defaults, and a loader for what comes after them. Ended by end_loading.
+static int begin_loading(Loader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults, Error *error) {
+  *recipe = (Recipe){0};
+  *loader = (Loader){.recipe = recipe, .name = name, .positions = true, .error = error};
+  CHECK(recipe_key_count <= MAX_KEYS);
+  if (!getcwd(loader->here, sizeof loader->here))
+    return error_set(error, PLAIT_FAILED, "the current folder cannot be found: %s", strerror(errno));
+  loader->folder = absolute_path(&loader->arena, loader->here, folder);
+  recipe->name = arena_strdup(&recipe->arena, name);
+  recipe->where = arena_array(&recipe->arena, const char *, recipe_key_count);
+  recipe->place = arena_format(&recipe->arena, "%s: ", name);
+  int code = PLAIT_OK;
+  for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(loader, &recipe_keys[i]);
+  *defaults = *recipe;
+  return code;
+}
+
+static int end_loading(Loader *loader, int code) {
+  arena_free(&loader->arena);
+  if (code < 0) recipe_free(loader->recipe);
+  return code;
+}
+
+int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
+                 char **overrides, Recipe *recipe, Error *error) {
+  Loader loader;
+  Recipe defaults;
+  int code = begin_loading(&loader, name, folder, recipe, &defaults, error);
+  if (code == PLAIT_OK) code = apply_file(&loader, text, size);
+  for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], loader.here);
+  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
+  return end_loading(&loader, code);
+}
+
+// A key of training, such as optimizer.lr, was surely not meant.
+static int check_inference_keys(const Recipe *r, const char *command, Error *error) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (r->where[i] && !recipe_keys[i].inference)
+      return error_set(error, PLAIT_BAD_INPUT, "there is no use for %s here; keys that %s takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
+                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers, overlap and bucket_mb", recipe_keys[i].path, command);
+  return PLAIT_OK;
+}
+
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error) {
+  static const char nothing[] = "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
+  Loader loader;
+  Recipe defaults;
+  int code = begin_loading(&loader, command, "/", recipe, &defaults, error);
+  for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);
+  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, error);
+  if (code) return end_loading(&loader, code);
+  int micro_given = recipe_is_given(recipe, "batch.micro");
+  loader.name = command;
+  loader.positions = true;
+  code = apply_file(&loader, nothing, strlen(nothing));
+  recipe->place = ""; // of keys that no file has
+  recipe->data.seq_len = seq_len;
+  ParallelOptions parallel = recipe_parallel(recipe);
+  int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH);
+  if (!micro_given) recipe->batch.micro = rows > data_ranks ? rows / data_ranks : 1;
+  recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
+  if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
+  return end_loading(&loader, code);
+}
+
+int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error) {
+  *recipe = (Recipe){0};
+  char *text;
+  size_t size;
+  int code = file_read(path, YAML_MAX_BYTES, &text, &size, error);
+  if (code < 0) return code;
+  char *real = realpath(path, NULL); // a linked recipe means the folder that it lies in
+  char *slash = real ? strrchr(real, '/') : NULL;
+  if (slash) slash[slash == real] = 0;
+  code = recipe_parse(path, text, size, slash ? real : ".", override_count, overrides, recipe, error);
+  free(real);
+  free(text);
+  return code;
+}
+
+void recipe_free(Recipe *recipe) {
+  arena_free(&recipe->arena);
+  *recipe = (Recipe){0};
+}

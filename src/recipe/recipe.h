@@ -1,0 +1,175 @@
+// Recipes: what a user writes in YAML, typed, with defaults filled in and checked. One key table (recipe_keys.c) gives
+// parsing, types, ranges, messages, overrides, the effective recipe and docs/recipes.md.
+#pragma once
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "model/config.h"
+#include "compile/parallel.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum RecipeRecompute {
+  RECIPE_RECOMPUTE_NONE,
+  RECIPE_RECOMPUTE_SELECTIVE,
+  RECIPE_RECOMPUTE_FULL
+} RecipeRecompute;
+typedef enum RecipeOwnership { RECIPE_OWN_SHARDS, RECIPE_OWN_TENSORS } RecipeOwnership;
+typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
+typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
+typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
+typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
+
+typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
+
+typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
+typedef struct RecipeCorpora { RecipeCorpus *items; int count; } RecipeCorpora;
+
+typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped, after auto
+  RECIPE_LAYOUT_AUTO,
+#define LAYOUT_SHIPPED(id, ...) RECIPE_LAYOUT_##id,
+#include "sharding/layout_rows.def"
+} RecipeLayout;
+extern const char *const recipe_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp": what rows of a Layout may name
+
+enum { RECIPE_MAX_INTS = 64 };
+typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
+
+// Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.
+typedef struct Recipe {
+  struct {
+    char *config; // config.json; INIT/config.json where only a folder init was given
+    char *init;   // "random", or an absolute folder (starts with '/')
+  } model;
+  struct {
+    RecipeCorpora train, valid; // valid.count may be 0
+    char *tokenizer;            // may be NULL
+    int seq_len;                // tokens of a sample that are predicted
+    bool document_mask;
+    int prefetch;               // batches that the loader reads ahead
+  } data;
+  struct { int pp, dp, cp, tp; } mesh;
+  struct {
+    int zero;      // 0 … 3
+    bool reshard;  // zero 3: free gathered parameters after each use
+    int hybrid;    // data ranks of a sharding group; 0: all
+    int ownership; // RecipeOwnership
+    bool sequence;
+    int recompute; // RecipeRecompute
+    int recompute_layers; // blocks of a stage; 0: all
+    int pipeline;  // ScheduleId (schedule/schedules.def)
+    int virtual_stages; // of each pipeline rank; 0: auto, see recipe_virtual_stages
+    RecipeInts layers;  // of each virtual stage; not given: cut by cost
+    bool overlap;  // communication while the rank computes
+    int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
+    int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
+    int update;     // RecipeUpdate
+  } parallel;
+  struct {
+    int name; // RecipeLayout
+    LayoutTable rows; // count -1: auto
+  } layout;
+  int precision; // Dtype
+  struct {
+    double initial;           // fp16; 0 with other precisions
+    int64_t growth_interval;  // good steps before it doubles; 0: it stays
+  } loss_scale;
+  struct {
+    int global; // sequences of a step
+    int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
+  } batch;
+  struct {
+    int name; // Op, one of ir/optimizers.def
+    double lr, betas[2], weight_decay, epsilon, momentum;
+    double clip; // largest global gradient norm; 0: no clipping
+  } optimizer;
+  struct {
+    int name; // RecipeSchedule
+    int64_t warmup, steps;
+    double min_lr;
+    int64_t decay_steps; // of wsd; -1: auto, see recipe_decay_steps
+  } schedule;
+  struct {
+    int64_t every; // steps; 0: only at the end
+    int keep;      // 0: all
+    char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
+  } checkpoint;
+  struct {
+    int64_t every; // steps; 0: never
+    int batches;   // global batches of an evaluation
+  } eval;
+  struct {
+    char *dir; // absolute
+    int64_t seed;
+    int comm;     // RecipeComm
+    int backend;  // RecipeBackend
+    int threads;  // of all ranks on this machine together; 0: auto
+    bool lend;    // local ranks that wait help others
+    int64_t log_every;
+    char *dump_gradients; // folder or NULL
+    int64_t dump_steps;   // how many first steps are dumped
+    int non_finite;       // RecipeNonFinite
+    bool check;           // ranks compare what they issued and hold
+    bool tensorboard;     // event files in dir
+    char *trace;          // file or NULL
+    int64_t trace_first, trace_steps; // the first step in it, and how many
+  } run;
+  struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
+  char *name;         // the file, for messages; NULL in a recipe that was not loaded
+  const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
+  const char *place;  // of a key that is not given: "recipe.yaml: "
+  char *notes;        // a line for each value that does nothing, or NULL; for whoever runs or plans to read
+  Arena arena;
+} Recipe;
+
+// Reads the YAML file, applies overrides ("batch.micro=4", value in YAML) in order, fills defaults and checks
+// everything that can be known without opening other files. On an error (PLAIT_BAD_INPUT, one sentence with file, line
+// and column or the override) *recipe is empty. recipe_free works on an empty one too.
+int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error);
+// The same from text in memory; `name` is used in messages, relative paths are relative to `folder`.
+int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
+                 char **overrides, Recipe *recipe, Error *error);
+// The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given ("mesh.tp=2").
+// Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows` sequences over all data ranks, or a few
+// more where they do not divide, unless batch.micro is given; there are as many microbatches as pipeline ranks. `command` is for
+// messages.
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error);
+void recipe_free(Recipe *recipe);
+
+// The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
+// atomic.
+void recipe_print(const Recipe *recipe, FILE *out);
+int recipe_write(const Recipe *recipe, const char *path, Error *error);
+bool recipe_equal(const Recipe *a, const Recipe *b);
+
+// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file where
+// it was not given; "" where it was given as batch.micro=4, which the message says itself.
+const char *recipe_where(const Recipe *recipe, const char *path);
+
+bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override
+
+// schedule.decay_steps, or what auto means: a tenth of the steps, at most those behind the warm-up.
+static inline int64_t recipe_decay_steps(const Recipe *r) {
+  int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
+  return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
+}
+// parallel.virtual, or what auto means: the fewest that the schedule runs, without a pipeline 1.
+int recipe_virtual_stages(const Recipe *recipe);
+enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
+static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
+int recipe_microbatches(const Recipe *r);
+bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences of every microbatch
+
+// The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
+LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
+// The parallel configuration that a recipe asks for. Borrows parallel.layers.
+ParallelOptions recipe_parallel(const Recipe *recipe);
+// What it must fit. Without a config (NULL) the model is left open. The texts are in `texts`.
+typedef struct WorkloadTexts { char model[512], family[64]; } WorkloadTexts;
+Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
+// parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.
+int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config, Error *error);
+
+// docs/recipes.md, as generated from the key table.
+void recipe_print_docs(FILE *out);

@@ -1,0 +1,197 @@
+// Checks of a recipe across its keys: what contradicts itself is refused, what does nothing is noted.
+#include "recipe/recipe_check.h"
+#include "op/optimizer.h"
+#include "schedule/schedule.h"
+#include "recipe/recipe_keys.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *recipe_where(const Recipe *recipe, const char *path) {
+  const RecipeKey *key = recipe_key_find(path);
+  const char *where = recipe->where && key ? recipe->where[key - recipe_keys] : NULL;
+  return where ? where : recipe->place ? recipe->place : "the recipe: ";
+}
+
+enum { MOST_RANKS = 1 << 24 };
+
+static const char *const layout_keys[] = {
+#define LAYOUT_ROW(id, name, meaning) "layout." name,
+#include "sharding/layout_rows.def"
+};
+
+bool recipe_is_given(const Recipe *recipe, const char *path) { return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys]; }
+
+// One more line for the user, in front of which the place of the key is put.
+__attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *path, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  r->notes = arena_format(&r->arena, "%snote: %s%s\n", r->notes ? r->notes : "", recipe_where(r, path), text);
+}
+
+static int check_required(Recipe *r, Error *error) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].required && !r->where[i])
+      return error_set(error, PLAIT_BAD_INPUT, "%s: %s must be given, as in %s", r->name,
+                       recipe_keys[i].path, recipe_keys[i].example);
+  if (!r->model.config && r->model.init[0] == '/')
+    r->model.config = arena_format(&r->arena, "%s/config.json", r->model.init);
+  if (r->model.config) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: model.config must be given, or a folder as model.init",
+                   r->name);
+}
+
+static int check_mesh(Recipe *r, Error *error) {
+  int64_t ranks = 1, sizes[4] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
+  for (int i = 0; i < 4; i++) {
+    ranks *= sizes[i];
+    int most = r->run.comm == RECIPE_COMM_LOCAL ? RECIPE_LOCAL_RANKS : MOST_RANKS;
+    if (ranks > most)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%smesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
+                       "carries; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
+                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
+  }
+  return PLAIT_OK;
+}
+
+static int check_parallel(Recipe *r, Error *error) {
+  const LayoutWords *seq = &r->layout.rows.row[LAYOUT_ROW_SEQ];
+  if (r->parallel.sequence && seq->count >= 0 && (seq->count != 1 || strcmp(seq->axis[0], "tp"))) {
+    char *list = recipe_value_text(r, "layout.seq");
+    int code = error_set(error, PLAIT_BAD_INPUT, "%slayout.seq is %s, but parallel.sequence is true, which means [tp]; leave one of them out", recipe_where(r, "layout.seq"), list);
+    free(list);
+    return code;
+  }
+  return recipe_check_parallel(r, NULL, error);
+}
+
+// ---- keys that need others --------------------------------------------------------------------------------------------
+
+typedef struct Need { bool refused; const char *key, *needed, *condition, *why; } Need;
+enum { NOTED = 0, REFUSED = 1 };
+static const Need needs[] = {
+#define RECIPE_NEEDS(what, key, needed, condition, why) {what, key, needed, condition, why},
+#include "recipe/recipe_needs.def"
+};
+
+static bool is_default(const Recipe *r, const Recipe *defaults, const char *path) {
+  return recipe_value_equal(recipe_key_find(path), r, defaults);
+}
+
+static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
+  const char *said = "";
+  for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+    const Need *n = &needs[i];
+    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) || recipe_fulfils(r, recipe_key_find(n->needed), n->condition)) continue;
+    char *value = recipe_value_text(r, n->key), *other = recipe_value_text(r, n->needed);
+    int code = PLAIT_OK;
+    if (n->refused)
+      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value, n->needed, other, n->why);
+    else note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
+    free(value);
+    free(other);
+    if (code) return code;
+    said = n->key;
+  }
+  return PLAIT_OK;
+}
+
+// What a single rank, an axis of one rank or a run that is too short leave without effect.
+static int note_idle(Recipe *r, const Recipe *defaults) {
+  static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.check", "run.lend"};
+  for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
+    if (!is_default(r, defaults, several[i])) note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
+  ParallelOptions parallel = recipe_parallel(r);
+  for (int row = 0; row < LAYOUT_ROWS; row++) {
+    const LayoutWords *axes = &r->layout.rows.row[row];
+    for (int i = 0; i < axes->count; i++)
+      if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
+        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row], axes->axis[i], axes->axis[i]);
+  }
+  if (r->parallel.hybrid && r->parallel.hybrid == r->mesh.dp)
+    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", r->parallel.hybrid);
+  if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
+    note(r, "parallel.bucket_mb", "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
+  if (r->run.trace && r->run.trace_first > r->schedule.steps)
+    note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty", (long long)r->run.trace_first,
+         (long long)r->schedule.steps);
+  return PLAIT_OK;
+}
+
+// A run that would roll back needs something to roll back to.
+static int check_rollback(const Recipe *r, Error *error) {
+  if (r->run.non_finite != RECIPE_ROLLBACK || r->checkpoint.resume[0] == '/') return PLAIT_OK;
+  if (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) return PLAIT_OK;
+  char limit[64] = "";
+  if (r->checkpoint.every) snprintf(limit, sizeof limit, " and schedule.steps %lld", (long long)r->schedule.steps);
+  return error_set(error, PLAIT_BAD_INPUT, "%srun.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
+                   "before the end; take a smaller checkpoint.every above 0, or skip or stop", recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
+}
+
+// ---- the rest ----------------------------------------------------------------------------------------------------------
+
+static int check_schedule(Recipe *r, Error *error) {
+  if (r->schedule.warmup > r->schedule.steps)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%sschedule.warmup is %lld, but must be at most schedule.steps (%lld)",
+                     recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
+  if (r->schedule.min_lr > r->optimizer.lr)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
+                     recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
+  int64_t rest = r->schedule.steps - r->schedule.warmup;
+  if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%sschedule.decay_steps is %lld, but must be at most schedule.steps − schedule.warmup (%lld)",
+                     recipe_where(r, "schedule.decay_steps"), (long long)r->schedule.decay_steps, (long long)rest);
+  return PLAIT_OK;
+}
+
+// The key table's betas are those of its default optimizer; another one has its authors'.
+static void set_betas(Recipe *r, const Recipe *defaults) {
+  if (r->optimizer.name == defaults->optimizer.name || recipe_is_given(r, "optimizer.betas") || !optimizer_reads((Op)r->optimizer.name, "betas")) return;
+  memcpy(r->optimizer.betas, op_def((Op)r->optimizer.name)->optimizer->betas, sizeof r->optimizer.betas);
+}
+
+static int check_eval(Recipe *r, Error *error) {
+  if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
+  if (recipe_is_given(r, "eval.every"))
+    return error_set(error, PLAIT_BAD_INPUT, "%seval.every is %lld, but data.valid is not given",
+                     recipe_where(r, "eval.every"), (long long)r->eval.every);
+  r->eval.every = 0; // the default means: where there is something to evaluate on
+  return PLAIT_OK;
+}
+
+// A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
+static int check_precision(Recipe *r, Error *error) {
+  if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
+    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
+                     recipe_where(r, "parallel.grad_dtype"));
+  if (r->precision == DTYPE_F16) return PLAIT_OK;
+  static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
+  double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
+  for (int i = 0; i < 2; i++)
+    if (values[i] != 0 && recipe_is_given(r, keys[i]))
+      return error_set(error, PLAIT_BAD_INPUT, "%s%s is %.15g, but only precision: fp16 scales the loss, and this is %s",
+                       recipe_where(r, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
+  r->loss_scale.initial = 0;
+  r->loss_scale.growth_interval = 0;
+  return PLAIT_OK;
+}
+
+int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
+  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_parallel, check_schedule, check_eval, check_precision};
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+    int code = checks[i](r, error);
+    if (code < 0) return code;
+  }
+  set_betas(r, defaults);
+  int code = check_needs(r, defaults, error);
+  if (!code) code = check_rollback(r, error);
+  return code ? code : note_idle(r, defaults);
+}
+

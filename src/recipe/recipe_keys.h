@@ -1,0 +1,63 @@
+// The key table of recipes: one row a key, from which all else about it follows.
+#pragma once
+#include "recipe/recipe.h"
+
+typedef enum RecipeKind {
+  RECIPE_INT,          // int; "auto" where has_auto
+  RECIPE_LONG,         // int64_t; "auto" where has_auto
+  RECIPE_REAL,         // double
+  RECIPE_PAIR,         // double[2]
+  RECIPE_AXIS_LIST,    // LayoutWords; "auto" allowed
+  RECIPE_INTS,         // RecipeInts
+  RECIPE_BOOL,         // bool
+  RECIPE_CHOICE,       // int, the value of one of the words
+  RECIPE_PATH,         // char *, absolute
+  RECIPE_WORD_OR_PATH, // char *, one of the words as it is, else an absolute path
+  RECIPE_CORPORA,      // RecipeCorpora
+  RECIPE_LATER,        // known, but nothing reads it yet: refused by name
+} RecipeKind;
+
+typedef struct RecipeWord {
+  const char *name; // NULL ends the list
+  int value;
+  bool later; // known, not built yet
+} RecipeWord;
+
+typedef struct RecipeKey {
+  const char *path; // "batch.micro"
+  RecipeKind kind;
+  size_t offset;          // in Recipe
+  const char *fallback;   // default, in YAML; NULL: none
+  bool required;          // must be given
+  double least, most;     // of numbers; most INFINITY: open
+  bool above, below;      // least and most themselves are not allowed
+  double built_most;      // a larger number is not built yet; 0: all are built
+  bool has_auto;          // "auto" is allowed …
+  int64_t automatic;      // … and stored as this
+  const RecipeWord *words;
+  const char *(*meaning)(int value); // of a word, for docs/recipes.md; NULL: `doc` has it
+  bool inference;      // also for plait eval and generate
+  const char *example; // in YAML, for the recipe that docs/recipes.md starts with; NULL: not shown there
+  const char *doc;     // one sentence or two
+} RecipeKey;
+
+extern const RecipeKey recipe_keys[];
+extern const int recipe_key_count;
+
+const RecipeKey *recipe_key_find(const char *path); // NULL when there is none
+bool recipe_section_exists(const char *name);       // "batch"
+const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of the key's words, or NULL
+
+// Whether a recipe's value of a key fulfils "> 1", "= 3", "= true", "= WORD", "!= WORD", of a path "= given", or of a row of
+// `layout:`, its own or that of the shipped Layout, "has AXIS", or of optimizer.name, does the optimizer read one of its keys, "reads KEY".
+bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition);
+bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
+// A value as the effective recipe has it, or "not given"; the caller frees it.
+char *recipe_value_text(const Recipe *recipe, const char *path);
+
+// What is allowed, as words after "must be": "an integer of at least 1".
+void recipe_key_allowed(const RecipeKey *key, char *out, size_t size);
+
+// The part of a path after the dot ("micro"), and the length of the section before it (0 for "precision").
+const char *recipe_key_leaf(const RecipeKey *key);
+int recipe_key_section_length(const RecipeKey *key);

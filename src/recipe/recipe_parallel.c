@@ -1,0 +1,73 @@
+// The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these keys.
+#include "base/shares.h"
+#include "recipe/recipe.h"
+#include <string.h>
+
+const char *const recipe_axis_names[LAYOUT_WORDS] = {"dp", "cp", "tp"};
+
+LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
+  if (r->layout.rows.row[row].count >= 0) return r->layout.rows.row[row];
+  if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return (LayoutWords){1, {"tp"}};
+  return layout_shipped(r->layout.name ? (LayoutShipped)(r->layout.name - 1) : LAYOUT_SHIPPED_TENSOR).row[row];
+}
+
+int recipe_virtual_stages(const Recipe *r) {
+  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->mesh.pp > 1 ? schedules[r->parallel.pipeline].least_stages : 1;
+}
+
+ParallelOptions recipe_parallel(const Recipe *r) {
+  int overlap = r->parallel.overlap && r->parallel.bucket_mb > 0;
+  ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
+                       .zero = r->parallel.zero,
+                       .reshard = r->parallel.reshard,
+                       .unsplit = r->parallel.ownership == RECIPE_OWN_TENSORS,
+                       .shard_group = r->parallel.hybrid,
+                       .overlap = {overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap},
+                       .schedule = &schedules[r->parallel.pipeline],
+                       .stages_per_rank = recipe_virtual_stages(r),
+                       .cut = r->parallel.layers.count,
+                       .layers = r->parallel.layers.items};
+  for (int row = 0; row < LAYOUT_ROWS; row++) o.layout.row[row] = recipe_layout_row(r, (LayoutRow)row);
+  return o;
+}
+
+static int data_ranks(const Recipe *r) {
+  ParallelOptions o = recipe_parallel(r);
+  return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);
+}
+
+int recipe_microbatches(const Recipe *r) { return shares_microbatches(r->batch.global, data_ranks(r), r->batch.micro); }
+
+bool recipe_is_even(const Recipe *r) {
+  Shares shares = shares_create(r->batch.global, data_ranks(r), r->batch.micro);
+  bool even = shares.even;
+  return even;
+}
+
+Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {
+  Workload w = {.samples = r->batch.global,
+                .micro = r->batch.micro,
+                .seq = r->data.seq_len,
+                .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,
+                .clip = r->optimizer.clip,
+                .scales_loss = r->precision == DTYPE_F16,
+                .skips = r->run.non_finite == RECIPE_SKIP};
+  if (!c) return w;
+  snprintf(texts->model, sizeof texts->model, "the model of %.400s", c->path);
+  snprintf(texts->family, sizeof texts->family, "the %s model", model_family_name(c->family));
+  w.model = texts->model;
+  w.family = texts->family;
+  w.layers = c->layers;
+  memcpy(w.size, c->facts.size, sizeof w.size);
+  return w;
+}
+
+int recipe_check_parallel(const Recipe *r, const ModelConfig *config, Error *error) {
+  ParallelOptions options = recipe_parallel(r);
+  WorkloadTexts texts;
+  Workload workload = recipe_workload(r, config, &texts);
+  ParallelProblem problem;
+  if (!parallel_check(&options, &workload, &problem)) return PLAIT_OK;
+  const char *key = problem.also && !recipe_is_given(r, problem.key) ? problem.also : problem.key;
+  return error_set(error, PLAIT_BAD_INPUT, "%s%s", recipe_where(r, key), problem.text);
+}

@@ -1,0 +1,293 @@
+// The effective recipe, its comparison, and docs/recipes.md, all from the key table.
+#include "base/file.h"
+#include "op/optimizer.h"
+#include "recipe/recipe_keys.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Shortest of 15, 16, 17 digits that reads back to the same double.
+static void print_real(double value, FILE *out) {
+  char text[40];
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  fputs(text, out);
+}
+
+// Double quotes only where YAML, or a reader, could take the text for something else. The blocks of Unicode that hold
+// YAML's further line breaks, the byte-order mark and control characters are escaped.
+static void print_text(const char *text, FILE *out) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+  if (*text == '/' && strspn(text, plain) == strlen(text)) {
+    fputs(text, out);
+    return;
+  }
+  fputc('"', out);
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c == '"' || *c == '\\') fprintf(out, "\\%c", *c);
+    else if (*c < 0x20 || *c == 0x7f) fprintf(out, "\\x%02x", *c);
+    else if (*c == 0xc2 && c[1]) fprintf(out, "\\u%04x", (*c & 0x1fu) << 6 | (c[1] & 0x3fu)), c++;
+    else if ((*c == 0xe2 || *c == 0xef) && c[1] && c[2])
+      fprintf(out, "\\u%04x", (*c & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu)), c += 2;
+    else fputc(*c, out);
+  }
+  fputc('"', out);
+}
+
+static bool is_single(const RecipeCorpora *corpora) { return corpora->count == 1 && corpora->items[0].weight == 1; }
+
+static bool is_list(const Recipe *recipe, const RecipeKey *key) {
+  return key->kind == RECIPE_CORPORA && !is_single((const RecipeCorpora *)((const char *)recipe + key->offset));
+}
+
+static void print_corpora(const RecipeCorpora *corpora, FILE *out) {
+  if (is_single(corpora)) {
+    print_text(corpora->items[0].prefix, out);
+    return;
+  }
+  for (int i = 0; i < corpora->count; i++) {
+    fputs("\n    - {prefix: ", out);
+    print_text(corpora->items[i].prefix, out);
+    fputs(", weight: ", out);
+    print_real(corpora->items[i].weight, out);
+    fputc('}', out);
+  }
+}
+
+static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
+  if (!strncmp(key->path, "loss_scale.", 11) && recipe->precision != DTYPE_F16) return true; // refused there, so left out here
+  const void *field = (const char *)recipe + key->offset;
+  switch (key->kind) {
+  case RECIPE_PATH:
+  case RECIPE_WORD_OR_PATH: return !*(char *const *)field;
+  case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
+  case RECIPE_INTS: return ((const RecipeInts *)field)->count == 0;
+  case RECIPE_LATER: return true;
+  default: return false;
+  }
+}
+
+static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
+  if (key->has_auto && value == key->automatic) fputs("auto", out);
+  else fprintf(out, "%lld", (long long)value);
+}
+
+static bool same_axes(const LayoutWords *a, const LayoutWords *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) same = !strcmp(a->axis[i], b->axis[i]);
+  return same;
+}
+
+static void print_axes(const LayoutWords *axes, FILE *out) {
+  if (axes->count < 0) {
+    fputs("auto", out);
+    return;
+  }
+  fputc('[', out);
+  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", axes->axis[i]);
+  fputc(']', out);
+}
+
+static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
+  const void *field = (const char *)recipe + key->offset;
+  switch (key->kind) {
+  case RECIPE_INT: print_integer(key, *(const int *)field, out); break;
+  case RECIPE_LONG: print_integer(key, *(const int64_t *)field, out); break;
+  case RECIPE_REAL: print_real(*(const double *)field, out); break;
+  case RECIPE_PAIR:
+    fputc('[', out);
+    print_real(((const double *)field)[0], out);
+    fputs(", ", out);
+    print_real(((const double *)field)[1], out);
+    fputc(']', out);
+    break;
+  case RECIPE_INTS:
+    for (int i = 0; i < ((const RecipeInts *)field)->count; i++) fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
+    fputc(']', out);
+    break;
+  case RECIPE_AXIS_LIST: print_axes(field, out); break;
+  case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
+  case RECIPE_CHOICE:
+    for (const RecipeWord *word = key->words; word->name; word++)
+      if (word->value == *(const int *)field) fputs(word->name, out);
+    break;
+  case RECIPE_WORD_OR_PATH:
+    if (**(char *const *)field != '/') {
+      fputs(*(char *const *)field, out);
+      break;
+    } // fall through
+  case RECIPE_PATH: print_text(*(char *const *)field, out); break;
+  case RECIPE_CORPORA: print_corpora(field, out); break;
+  case RECIPE_LATER: break;
+  }
+}
+
+static bool same_section(const RecipeKey *a, const RecipeKey *b) {
+  int length = recipe_key_section_length(a);
+  return length == recipe_key_section_length(b) && !strncmp(a->path, b->path, (size_t)length);
+}
+
+// Prints the heading of a section where `key` starts one, and the key with the indentation it has there.
+static void print_key(const RecipeKey *key, const RecipeKey *before, FILE *out) {
+  int length = recipe_key_section_length(key);
+  if (length && (!before || !same_section(before, key))) fprintf(out, "%.*s:\n", length, key->path);
+  fprintf(out, "%s%s:", length ? "  " : "", recipe_key_leaf(key));
+}
+
+void recipe_print(const Recipe *recipe, FILE *out) {
+  const RecipeKey *before = NULL;
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeKey *key = &recipe_keys[i];
+    if (is_absent(recipe, key)) continue;
+    print_key(key, before, out);
+    if (!is_list(recipe, key)) fputc(' ', out);
+    print_value(recipe, key, out);
+    fputc('\n', out);
+    before = key;
+  }
+}
+
+int recipe_write(const Recipe *recipe, const char *path, Error *error) {
+  AtomicFile file;
+  int code = file_begin(&file, path, error);
+  if (code < 0) return code;
+  fputs("# The effective recipe: every default filled in, all paths absolute. `plait train` on it repeats the run.\n",
+        file.stream);
+  recipe_print(recipe, file.stream);
+  return file_commit(&file, error);
+}
+
+char *recipe_value_text(const Recipe *recipe, const char *path) {
+  const RecipeKey *key = recipe_key_find(path);
+  if (is_absent(recipe, key)) return xformat("not given");
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out, "no memory");
+  print_value(recipe, key, out);
+  fclose(out);
+  return text;
+}
+
+static bool equal_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
+static bool equal_corpora(const RecipeCorpora *a, const RecipeCorpora *b) {
+  if (a->count != b->count) return false;
+  for (int i = 0; i < a->count; i++)
+    if (!equal_text(a->items[i].prefix, b->items[i].prefix) || a->items[i].weight != b->items[i].weight) return false;
+  return true;
+}
+
+static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
+  switch (key->kind) {
+  case RECIPE_INT:
+  case RECIPE_CHOICE: return *(const int *)a == *(const int *)b;
+  case RECIPE_LONG: return *(const int64_t *)a == *(const int64_t *)b;
+  case RECIPE_REAL: return *(const double *)a == *(const double *)b;
+  case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
+  case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
+  case RECIPE_AXIS_LIST: return same_axes(a, b);
+  case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
+  case RECIPE_PATH:
+  case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);
+  case RECIPE_CORPORA: return equal_corpora(a, b);
+  case RECIPE_LATER: return true;
+  }
+  return false;
+}
+
+bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b) {
+  return equal_value(key, (const char *)a + key->offset, (const char *)b + key->offset);
+}
+
+bool recipe_equal(const Recipe *a, const Recipe *b) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (!recipe_value_equal(&recipe_keys[i], a, b)) return false;
+  return true;
+}
+
+// --- docs/recipes.md -------------------------------------------------------------------------------------------------
+
+static void print_example(FILE *out) {
+  const RecipeKey *before = NULL;
+  fputs("```yaml\n", out);
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeKey *key = &recipe_keys[i];
+    if (!key->example) continue;
+    bool starts = !before || !same_section(before, key) || !recipe_key_section_length(key);
+    if (starts && before) fputs(recipe_key_section_length(before) ? "}\n" : "\n", out);
+    if (starts && recipe_key_section_length(key)) fprintf(out, "%.*s: {", recipe_key_section_length(key), key->path);
+    fprintf(out, "%s%s: %s", starts ? "" : ", ", recipe_key_leaf(key), key->example);
+    before = key;
+  }
+  fputs("}\n```\n", out);
+}
+
+// Text in a table cell: a bar would end the cell.
+static void print_cell(const char *text, FILE *out) {
+  for (; *text; text++) fputs(*text == '|' ? "\\|" : (char[]){*text, 0}, out);
+}
+
+// The optimizers that read a key which not all of them read, and their betas where these are not the key's default.
+static void print_readers(const char *leaf, FILE *out) {
+  const RecipeKey *names = recipe_key_find("optimizer.name");
+  int listed = 0;
+  for (const RecipeWord *word = names->words; word->name; word++) {
+    if (!optimizer_reads((Op)word->value, leaf)) continue;
+    const double *betas = op_def((Op)word->value)->optimizer->betas;
+    fprintf(out, "%s%s", listed++ ? ", " : " For ", word->name);
+    if (!strcmp(leaf, "betas") && strcmp(word->name, names->fallback)) fprintf(out, " (default [%g, %g])", betas[0], betas[1]);
+  }
+  if (listed) fputs(".", out);
+}
+
+static void print_row(const RecipeKey *key, FILE *out) {
+  char allowed[512];
+  recipe_key_allowed(key, allowed, sizeof allowed);
+  fprintf(out, "| `%s` | ", key->path);
+  print_cell(allowed, out);
+  if (key->built_most > 0) fprintf(out, " (above %.0f: not built yet)", key->built_most);
+  if (key->required) fputs(" | must be given | ", out);
+  else if (key->fallback) fprintf(out, " | `%s` | ", key->fallback);
+  else fputs(" | none | ", out);
+  print_cell(key->doc, out);
+  for (const RecipeWord *word = key->words; key->meaning && word->name; word++) fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
+  if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
+  fputs(" |\n", out);
+}
+
+void recipe_print_docs(FILE *out) {
+  fputs("<!-- Made from the key table in src/recipe/recipe_keys.c by `plait recipe --docs`; a test compares. -->\n"
+        "# Recipes\n\n"
+        "A recipe is a YAML file that says what is trained, on what, and how. The tables below list every key and its\n"
+        "default. A usual recipe:\n\n",
+        out);
+  print_example(out);
+  fputs("\n- Sections may be written over several lines as well; the order of keys does not matter.\n"
+        "- `plait train RECIPE key=value …` sets keys from the command line, as in `batch.micro=4` or\n"
+        "  `'optimizer.betas=[0.9, 0.99]'`; the value is YAML, a later one wins, an empty one is the default.\n"
+        "- Paths are relative to the recipe's folder; those in `key=value` to the current folder.\n"
+        "- Unknown keys, keys given twice, values of a wrong type or out of range and values that are not built yet\n"
+        "  are refused, with line and column, before anything is read or allocated. Anchors, aliases and tags of\n"
+        "  YAML are not used.\n"
+        "- `plait recipe RECIPE` checks a recipe and prints the effective one: every default filled in, paths\n"
+        "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n",
+        out);
+  const RecipeKey *before = NULL;
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeKey *key = &recipe_keys[i];
+    if (key->kind == RECIPE_LATER) continue;
+    if (!before || !same_section(before, key) || !recipe_key_section_length(key)) {
+      int length = recipe_key_section_length(key);
+      fprintf(out, "\n## %.*s\n\n| key | value | default | |\n|---|---|---|---|\n", length ? length : 99, key->path);
+    }
+    print_row(key, out);
+    before = key;
+  }
+  fputs("\nKnown but not built yet, and refused:", out);
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].kind == RECIPE_LATER) fprintf(out, " `%s`", recipe_keys[i].path);
+  fputs(".\n", out);
+}

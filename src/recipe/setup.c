@@ -1,0 +1,165 @@
+// Recipe and model config → compile options, job, loader.
+#include "recipe/setup.h"
+#include "base/cores.h"
+#include "base/file.h"
+#include "data/tokenizer.h"
+#include "runtime/chaos.h"
+#include <string.h>
+
+static int setup_threads(const Recipe *recipe) {
+  int threads = (recipe->run.threads > 0 ? recipe->run.threads : cores_available()) / recipe_rank_count(recipe);
+  return threads > 0 ? threads : 1;
+}
+
+int setup_helpers(const Recipe *recipe, int threads) {
+  int ranks = recipe_rank_count(recipe);
+  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > cores_available()) return 0;
+  return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
+}
+
+int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size) {
+  int ranks = recipe_rank_count(recipe), cores = cores_available();
+  text[0] = 0;
+  if (!recipe->run.lend || !recipe_is_given(recipe, "run.lend") || ranks == 1) return 0;
+  const char *where = recipe_where(recipe, "run.lend");
+  if (processes) return snprintf(text, size, "note: %srun.lend is true, but ranks are processes, which help none\n", where);
+  if (threads * ranks <= cores) return 0;
+  return snprintf(text, size, "note: %srun.lend is true, but %d ranks of %d thread%s have %d core%s, so that no rank has a core to lend\n", where, ranks, threads,
+                  threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+}
+
+int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
+  int code = model_config_load(config, recipe->model.config, error);
+  return code ? error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+}
+
+int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {
+  const char *path = recipe->data.tokenizer;
+  Tokenizer *t;
+  Error ignored = {0};
+  if (!path || !file_exists(path) || tokenizer_load(path, &t, &ignored)) return PLAIT_OK;
+  int size = tokenizer_vocab_size(t);
+  tokenizer_destroy(t);
+  if (size <= config->vocab) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size there at least as large",
+                   recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab);
+}
+
+// The Layout: its name, and the rows that the recipe has of its own.
+static size_t describe_layout(const Recipe *r, char *text, size_t size) {
+  static const char *const names[] = {"auto",
+#define LAYOUT_SHIPPED(id, name, ...) name,
+#include "sharding/layout_rows.def"
+  };
+  static const char *const rows[] = {
+#define LAYOUT_ROW(id, name, meaning) name,
+#include "sharding/layout_rows.def"
+  };
+  int name = r->layout.name ? r->layout.name : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE : r->mesh.tp > 1 ? RECIPE_LAYOUT_TENSOR : RECIPE_LAYOUT_DATA;
+  size_t n = (size_t)snprintf(text, size, "layout %s", names[name]);
+  for (int row = 0, said = 0; row < LAYOUT_ROWS && n < size; row++) {
+    const LayoutWords *axes = &r->layout.rows.row[row];
+    if (axes->count < 0) continue;
+    n += (size_t)snprintf(text + n, size - n, "%s%s [", said++ ? ", " : " with ", rows[row]);
+    for (int i = 0; i < axes->count && n < size; i++) n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axes->axis[i]);
+    if (n < size) n += (size_t)snprintf(text + n, size - n, "]");
+  }
+  return n;
+}
+
+void setup_describe(const Recipe *r, char *text, size_t size) {
+  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "", [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective", [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
+  char hybrid[48] = "", pipeline[64] = "", layout[160];
+  if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
+  if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
+  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name, recipe_virtual_stages(r));
+  describe_layout(r, layout, sizeof layout);
+  snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero, r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
+           r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
+           r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
+}
+
+static UpdateOptions update_options(const Recipe *r) {
+  return (UpdateOptions){.optimizer = (Op)r->optimizer.name,
+                         .beta1 = r->optimizer.betas[0],
+                         .beta2 = r->optimizer.betas[1],
+                         .epsilon = r->optimizer.epsilon,
+                         .decay = r->optimizer.weight_decay,
+                         .momentum = r->optimizer.momentum,
+                         .clip = r->optimizer.clip,
+                         .dump_gradients = r->run.dump_gradients != NULL,
+                         .loss_scale = r->loss_scale.initial,
+                         .loss_scale_interval = r->loss_scale.growth_interval,
+                         .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
+}
+
+static int find_device(const Recipe *recipe, const Device **device, Error *error) {
+  static const char *const names[] = {
+      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
+  int code = device_by_name(names[recipe->run.backend], device, error);
+  return code ? error_prefix(error, "run.backend") : PLAIT_OK;
+}
+
+int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
+  int code = recipe_check_parallel(recipe, config, error);
+  if (code) return code;
+  ParallelOptions parallel = recipe_parallel(recipe);
+  WorkloadTexts texts;
+  Workload workload = recipe_workload(recipe, config, &texts);
+  const Device *device;
+  if ((code = find_device(recipe, &device, error))) return code;
+  *out = (CompileOptions){
+      .mode = MODEL_TRAIN,
+      .device = device,
+      .seq = recipe->data.seq_len,
+      .precision = (Dtype)recipe->precision,
+      .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
+      .parallel = parallel_create(&parallel, &workload),
+      .recompute = (RecomputeMode)recipe->parallel.recompute,
+      .recompute_layers = recipe->parallel.recompute_layers,
+      .update = update_options(recipe),
+      .chaos = chaos_of_environment()};
+  compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
+  return PLAIT_OK;
+}
+
+int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
+  int threads = setup_threads(recipe);
+  return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
+}
+
+int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job, Error *error) {
+  CompileOptions options;
+  JobOptions run = {.threads = threads, .helpers = helpers, .seed = (uint64_t)recipe->run.seed, .check = recipe->run.check,
+                    .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
+  int code = setup_compile_options(recipe, config, &options, error);
+  if (code) return code;
+  options.mode = mode;
+  if (mode == MODEL_GENERATE) compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel), options.micro); // a token of each sequence: one microbatch
+  return job_create(config, &options, &run, job, error);
+}
+
+WatchdogLimits setup_watchdog(const Recipe *r) {
+  return (WatchdogLimits){.seconds = {[ACTIVITY_START] = r->watchdog.start, [ACTIVITY_DATA] = r->watchdog.data, [ACTIVITY_STEP] = r->watchdog.step,
+                                      [ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint}};
+}
+
+int setup_launch(Launch *launch, const Recipe *r, Error *error) {
+  static const LaunchComm comm[] = {[RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI};
+  char mesh[96];
+  snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
+  return launch_choose(launch, comm[r->run.comm], recipe_rank_count(r), mesh, error);
+}
+
+LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
+  const RecipeCorpora *list = validation ? &recipe->data.valid : &recipe->data.train;
+  for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
+  return (LoaderConfig){.sources = sources,
+                        .source_count = list->count,
+                        .seq_len = recipe->data.seq_len,
+                        .document_mask = recipe->data.document_mask,
+                        .vocab_size = (int)config->vocab,
+                        .evaluation = validation,
+                        .seed = (uint64_t)recipe->run.seed,
+                        .prefetch_steps = recipe->data.prefetch};
+}

@@ -1,0 +1,293 @@
+// Binding at load: everything about an instruction that does not change from step to step.
+#include "runtime/bind.h"
+#include "base/fault.h"
+#include "comm/comm.h"
+#include "program/in_flight.h"
+#include <string.h>
+
+static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
+  const Graph *g = b->program->graph;
+  for (int i = 0; i < g->input.count; i++) {
+    const GraphInput *in = &g->input.data[i];
+    if (in->known != INPUT_OWN) b->input[i] = given->known[in->known];
+    else b->input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
+    if (!b->input[i].base && FAULT(input_is_not_bound, 1, 0))
+      return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it", in->name, known_input_what(in->known));
+  }
+  return PLAIT_OK;
+}
+
+static const char *input_address(const Binding *b, int input, int microbatch) {
+  const StepInput *in = &b->input[input];
+  Rows rows = b->input_rows[input];
+  int64_t offset = in->row && rows.count ? shares_rows_before(b->program->shares, microbatch, rows.first, rows.count) * in->row : microbatch * in->stride;
+  return (const char *)in->base + offset;
+}
+
+// The copies have a queue of their own; kernels come after them.
+static void copy_inputs(Binding *b) {
+  const Program *p = b->program;
+  for (int i = 0; i < p->graph->input.count; i++) {
+    int microbatches;
+    int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
+    char *to = b->state->work + program_input_offset(p) + p->input_offset[i];
+    StepInput from = b->input[i];
+    int in_micro = p->graph->input.data[i].region == REGION_MICRO;
+    for (int m = 0; m < microbatches && from.base; m++) {
+      int64_t there = from.row ? rows_valid(p, b->input_rows[i], in_micro ? m : -1) * from.row : bytes;
+      device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, input_address(b, i, m), there);
+    }
+    b->input[i] = (StepInput){from.base ? to : NULL, stride, 0};
+  }
+  UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
+}
+
+int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
+  int code = find_inputs(b, given, error);
+  if (!code && !b->program->device->space.is_host) copy_inputs(b);
+  return code;
+}
+
+char *binding_address(const Binding *b, int tensor, int microbatch) {
+  const Program *p = b->program, *owner = b->state->program;
+  const Place *place = &p->place[tensor];
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  switch (place->area) {
+  case AREA_VARIABLE: {
+    int v = b->variable[t->variable];
+    return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
+  }
+  case AREA_INPUT: return (char *)(uintptr_t)input_address(b, t->input, microbatch);
+  case AREA_SLOT:
+  case AREA_STAGING: {
+    const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
+    return b->state->work + ring->offset + microbatch % ring->count * ring->bytes + place->offset;
+  }
+  case AREA_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
+  case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
+  case AREA_NONE: break;
+  }
+  return NULL;
+}
+
+// Communicators -----------------------------------------------------------------------------------------------------
+
+// Only a collective over the pipeline axis looks at coordinates: it spans those that run its node.
+static Group group_of(const Graph *g, const Mesh *mesh, const Node *n) {
+  Group group = {.axes = node_attr(n, CommAttr)->axes};
+  if (group.axes >> mesh_pipeline(mesh) & 1) group.coordinates = mesh_stage_coordinates(mesh, graph_stages(g, n->stages));
+  return group;
+}
+
+static int index_of(const GroupList *groups, const Group *group) {
+  int i = 0;
+  while (i < groups->count && (groups->data[i].axes != group->axes || !stages_equal(&groups->data[i].coordinates, &group->coordinates))) i++;
+  return i;
+}
+
+int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh, const Node *node) {
+  Group group = group_of(g, mesh, node);
+  int i = index_of(groups, &group);
+  CHECK(i < groups->count, "a collective without a group");
+  return i;
+}
+
+void graph_groups(const Graph *g, const Mesh *mesh, GroupList *groups) {
+  for (int i = 0; i < g->node.count; i++) {
+    if (!op_def(g->node.data[i].op)->communicates) continue;
+    Group group = group_of(g, mesh, &g->node.data[i]);
+    if (index_of(groups, &group) == groups->count) vec_push(groups, group);
+  }
+}
+
+// Every rank goes through all groups in the same order, and makes those that it is in; without a world none.
+static int create_groups(Binding *b, PlaitComm *world, Error *error) {
+  const Mesh *mesh = &b->program->mesh;
+  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_pipeline(mesh);
+  graph_groups(b->program->graph, mesh, &b->group);
+  for (int i = 0; i < b->group.count && !code; i++) {
+    Group *group = &b->group.data[i];
+    int member = !(group->axes >> pp & 1) || stages_have(&group->coordinates, mesh_coordinate(mesh, rank, pp));
+    int count = mesh_group(mesh, rank, group->axes, &group->coordinates, ranks);
+    if (member && world) code = plait_comm_create(world, ranks, count, &group->comm, error);
+  }
+  for (int direction = 0; direction < 2 && !code && world && mesh->axis[pp].size > 1; direction++) {
+    int count = mesh_group(mesh, rank, 1u << pp, NULL, ranks);
+    code = plait_comm_create(world, ranks, count, &b->pipe[direction], error);
+  }
+  return code;
+}
+
+// Instructions ------------------------------------------------------------------------------------------------------
+
+// In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they have, and of
+// one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
+static int adds_here(const Binding *b, const Node *n, int k) {
+  const Graph *g = b->program->graph;
+  int spans = 0;
+  if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
+  for (int i = 0; i < n->ninput; i++) {
+    if (n->input[i] < 0) continue;
+    spans |= !stages_include(graph_stages(g, graph_holders(g, n->input[i])), graph_stages(g, n->stages));
+  }
+  if (!spans) return 1;
+  const StageSet *holders = graph_stages(g, graph_holders(g, n->input[k]));
+  return FAULT(norm_counts_tied_twice, stage_coordinate(stages_next(holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
+               mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
+}
+
+static int64_t extent(const Graph *g, const Tensor *t, int from, int to) {
+  int64_t n = 1;
+  for (int d = from; d < to; d++) n *= tensor_local(g, t)[d];
+  return n;
+}
+
+// The buffers of a collective: one a tensor, or one for each block of the dims outside the gathered or scattered dim.
+static void bind_pieces(Binding *binding, Bound *b) {
+  const Graph *g = binding->program->graph;
+  const Node *n = b->node;
+  const OpDef *d = op_def(n->op);
+  for (int pass = 0; pass < 2; pass++) {
+    int count = 0;
+    for (int k = 0; k < n->ninput; k++) {
+      const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+      const Tensor *whole = d->scatters ? in : out, *shard = d->scatters ? out : in;
+      int dim = 0, rank = in->shape.rank, same = !d->gathers && !d->scatters; // both sides
+      while (dim < rank && axis_list_equal(&in->placement->dim[dim], &out->placement->dim[dim])) dim++;
+      int64_t blocks = same ? 1 : extent(g, shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
+      int64_t elements = same ? extent(g, in, 0, rank) : extent(g, shard, dim, rank);
+      int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
+      b->gathers_rows |= !same && !dim && in->shape.dim[0] == DIM_BATCH;
+      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
+            (long long)(blocks * shards * elements));
+      for (int64_t i = 0; i < blocks; i++, count++) {
+        if (!pass) continue;
+        int64_t wide = i * shards * elements * size, narrow = i * elements * size;
+        b->piece[count] = (Piece){d->scatters ? wide : narrow, d->gathers ? wide : narrow, elements, k, k, i, blocks};
+      }
+    }
+    if (pass) continue;
+    b->pieces = count;
+    b->piece = arena_array(&binding->arena, Piece, count);
+    int ranks = b->gathers_rows ? mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes) : 1; // one after the other where rows are uneven
+    b->buffer = arena_array(&binding->arena, PlaitBuffer, count * ranks);
+  }
+}
+
+static void reserve_collective(const Bound *b) {
+  int64_t elements = 0;
+  for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
+  if (op_def(b->node->op)->scatters) elements *= plait_comm_size(b->comm);
+  if (!op_def(b->node->op)->reduces) elements = 0;
+  comm_reserve_collective(b->comm, (size_t)b->pieces, (size_t)elements * dtype_size(b->input[0].dtype));
+}
+
+static void reserve_messages(Binding *b) {
+  const Program *p = b->program;
+  for (int forward = 0; forward < 2 && b->pipe[forward]; forward++)
+    for (int c = 0, n; c < p->schedule->coordinates; c++)
+      if ((n = in_flight_messages(p, forward, c))) comm_reserve_messages(b->pipe[forward], c, (size_t)n, (size_t)n);
+}
+
+static int bind_kernel(Binding *binding, Bound *b, Error *error) {
+  const Program *p = binding->program;
+  const Device *device = binding->queue->device;
+  const Node *n = b->node;
+  DeviceKernel kernel;
+  int code = device_kernel(device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
+  b->call = (KernelCall){.ninput = b->ninput, .noutput = n->noutput, .input = b->input, .output = b->output, .attr = n->attr, .name = philox_name(n->name),
+                         .parameters = &binding->parameters, .queue = binding->queue, .workspace = binding->state->work + program_scratch_offset(p), .workspace_size = (size_t)p->scratch_bytes};
+  return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
+}
+
+// What BEGIN reads of the batch is the same in every step.
+static void bind_rows(Binding *binding, Bound *b) {
+  const Program *p = binding->program;
+  int any = 0;
+  b->rows = arena_array(&binding->arena, Rows, b->ninput + b->node->noutput + 1);
+  for (int k = 0; k < b->ninput + b->node->noutput; k++) {
+    int tensor = k < b->ninput ? b->tensor[k] : b->node->output[k - b->ninput];
+    if (tensor >= 0) b->rows[k] = rows_of(p, graph_tensor(p->graph, tensor), binding->state->rank);
+    if (b->rows[k].count && b->node->region != REGION_MICRO) rows_set(p, b->rows[k], -1, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+    any |= b->rows[k].count;
+  }
+  if (!any || b->node->region != REGION_MICRO) b->rows = NULL;
+}
+
+static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
+  const Program *p = binding->program;
+  const Placement *owner = node_owner(p->graph, n);
+  b->node = n;
+  b->left_to_owner = owner && !placement_here(&p->mesh, owner, binding->state->rank);
+  b->input = arena_array(&binding->arena, Operand, n->ninput + 1);
+  b->output = arena_array(&binding->arena, Operand, n->noutput + 1);
+  program_operands(p, n, binding->state->rank, b->input, b->output);
+  int *tensor = arena_array(&binding->arena, int, n->ninput + 1);
+  for (int k = 0; k < n->ninput; k++) {
+    if (!adds_here(binding, n, k)) continue;
+    b->input[b->ninput] = b->input[k];
+    tensor[b->ninput++] = n->input[k];
+  }
+  b->tensor = tensor;
+  if (!p->shares->even) bind_rows(binding, b);
+  b->communicates = op_def(n->op)->communicates;
+  if (!b->communicates) return bind_kernel(binding, b, error);
+  b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
+  bind_pieces(binding, b);
+  if (b->comm) reserve_collective(b);
+  return PLAIT_OK;
+}
+
+static int bind_body(Binding *binding, const Body *body, BoundBody *b, Error *error) {
+  *b = (BoundBody){body->count, arena_array(&binding->arena, Bound, body->count + 1)};
+  for (int i = 0, code; i < body->count; i++) {
+    if ((code = bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b->bound[i], error))) return code;
+    b->bound[i].until = body->instruction[i].wait;
+    if (!b->bound[i].until) continue;
+    b->bound[i].next_due = b->bound[b->bound[i].until].due;
+    b->bound[b->bound[i].until].due = i + 1;
+  }
+  return PLAIT_OK;
+}
+
+static int bind_variables(Binding *b, Error *error) {
+  const Graph *g = b->program->graph, *owner = b->state->program->graph;
+  b->variable = arena_array(&b->arena, int, g->variable.count + 1);
+  for (int i = 0; i < g->variable.count; i++) {
+    int v = b->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
+    if (b->program->variable_offset[i] < 0) continue;
+    if (v < 0 || b->state->program->variable_offset[v] < 0 || owner->variable.data[v].allocated < g->variable.data[i].allocated ||
+        owner->variable.data[v].copies < g->variable.data[i].copies || !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
+      return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in", g->variable.data[i].name);
+  }
+  return PLAIT_OK;
+}
+
+int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
+  *b = (Binding){.program = p, .state = state, .queue = queue};
+  b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
+  b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
+  for (int i = 0; i < p->graph->input.count; i++) b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
+  int code = bind_variables(b, error);
+  if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
+  if (!code) code = bind_body(b, &p->begin, &b->begin, error);
+  if (!code) code = bind_body(b, &p->end, &b->end, error);
+  b->micro = arena_alloc(&b->arena, sizeof *b->micro * (size_t)p->graph->stages);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = bind_body(b, &p->micro[s][phase], &b->micro[s][phase], error);
+  if (!code) reserve_messages(b);
+  return code;
+}
+
+void binding_free(Binding *b) {
+  for (int i = 0; i < b->group.count; i++) plait_comm_destroy(b->group.data[i].comm);
+  for (int i = 0; i < 2; i++) plait_comm_destroy(b->pipe[i]);
+  vec_free(&b->group);
+  arena_free(&b->arena);
+}
+
+BoundBody *binding_body(Binding *b, const Action *a) {
+  if (a->kind == ACTION_BEGIN) return &b->begin;
+  if (a->kind == ACTION_END) return &b->end;
+  return action_runs_body(a) ? &b->micro[a->stage][action_phase(a)] : NULL;
+}

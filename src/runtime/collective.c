@@ -1,0 +1,69 @@
+// Collectives of bodies: from operands as they are bound now to calls of a communicator.
+#include "runtime/collective.h"
+#include "base/fault.h"
+#include <string.h>
+
+// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning of its only one.
+static int64_t piece_elements(const Binding *binding, const Bound *b, const Piece *p) {
+  if (!b->rows || !b->rows[p->input].count) return p->count;
+  int64_t bound = tensor_local(binding->program->graph, graph_tensor(binding->program->graph, b->tensor[p->input]))[0], rows = b->input[p->input].size[0];
+  if (p->blocks == 1) return p->count / bound * rows;
+  return p->block < p->blocks / bound * rows ? p->count : 0;
+}
+
+// The buffers as they are bound now, without empty ones; returns how many.
+static size_t find_buffers(const Binding *binding, Bound *b) {
+  const Device *device = binding->queue->device;
+  size_t n = 0;
+  for (int i = 0; i < b->pieces; i++) {
+    const Piece *p = &b->piece[i];
+    int64_t count = piece_elements(binding, b, p);
+    if (!count) continue;
+    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
+                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
+  }
+  return n;
+}
+
+// Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other. `done` is that of the
+// last, as they are done in order; none where no rank has a row.
+static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  const Device *device = binding->queue->device;
+  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
+  size_t size = dtype_size(b->input[0].dtype);
+  PlaitBuffer *buffer = b->buffer;
+  for (int k = 0; k < b->ninput && !code; k++) {
+    const Operand *whole = gathers ? &b->output[k] : &b->input[k], *own = gathers ? &b->input[k] : &b->output[k];
+    Rows rows = b->rows[gathers ? b->ninput + k : k];
+    size_t row = (size_t)(operand_extent(whole, 1, whole->rank)), at = 0;
+    int share = rows.count / ranks;
+    for (int r = 0; r < ranks && !code; r++) {
+      size_t count = (size_t)shares_rows(binding->program->shares, (int)binding->parameters.microbatch, rows.first + r * share, share) * row;
+      char *part = device_host_pointer(device, (char *)whole->data + at * size), *mine = device_host_pointer(device, own->data);
+      at += FAULT(gathered_rows_have_holes, count, (size_t)(share * binding->program->shares->bound) * row);
+      if (!count) continue;
+      if (gathers && r == me) memcpy(part, mine, count * size);
+      *buffer = (PlaitBuffer){part, gathers ? part : mine, count};
+      if (gathers) code = plait_broadcast(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, r, stream, done);
+      else code = plait_reduce(b->comm, buffer++, 1, (PlaitDtype)whole->dtype, PLAIT_SUM, r, stream, done);
+    }
+  }
+  return code;
+}
+
+int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  if (done) *done = (PlaitEvent){0};
+  if (b->rows && b->gathers_rows) return call_for_each_rank(binding, b, stream, done);
+  size_t n = find_buffers(binding, b);
+  if (!n) return PLAIT_OK; // nor has any other rank of the group a row
+  PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
+  PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
+  int root = node_attr(b->node, CommAttr)->root;
+  const OpDef *d = op_def(b->node->op);
+  if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
+  if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
+  if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
+  if (d->rooted) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
+  if (d->reduces) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
+  CHECK(0, "the executor cannot run %s", op_name(b->node->op));
+}

@@ -1,0 +1,308 @@
+// Running a Program: a walk along its actions, bodies, instructions.
+#include "runtime/executor.h"
+#include "base/fault.h"
+#include "comm/comm.h"
+#include "runtime/chaos.h"
+#include "runtime/collective.h"
+#include "runtime/fault_collective.h"
+#include "program/in_flight.h"
+#include "runtime/trace.h"
+#include <string.h>
+
+struct Executor {
+  Binding binding;
+  const Program *program;
+  DeviceQueue *queue;         // of its kernels
+  PlaitComm *world;
+  Walk *walk;
+  PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
+  PlaitStream *stream;        // of all collectives in flight; NULL when there are none
+  int *in_flight, *most_in_flight; // (stages) microbatches in slots, now and at most
+  double comm_seconds, stalled_seconds;
+  void *observer[OBSERVER_COUNT]; // NULL: does not look
+  unsigned observed;          // set of events that an observer wants
+  int synchronous;            // no collective may be in flight
+  Chaos *chaos;               // NULL: none
+  Error *error;               // of the run under way
+};
+
+static double now(void) { return trace_clock(); }
+
+int64_t executor_host_bytes(const Executor *e) { return (int64_t)e->binding.arena.total; }
+double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
+double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
+int executor_most_in_flight(const Executor *e, int stage) { return e->most_in_flight[stage]; }
+
+// Observers ---------------------------------------------------------------------------------------------------------
+
+static const ObserverDef *const observers[] = {
+#define OBSERVER(id, name) &observer_##name,
+#include "runtime/observers.def"
+#undef OBSERVER
+};
+
+void executor_observe(Executor *e, ObserverKind kind, void *self) {
+  e->observer[kind] = self;
+  e->observed = 0;
+  e->synchronous = 0;
+  for (int i = 0; i < OBSERVER_COUNT; i++) {
+    if (!e->observer[i]) continue;
+    e->observed |= observers[i]->events;
+    e->synchronous |= observers[i]->synchronous;
+  }
+}
+
+static void report(const Executor *e, const Observation *o) {
+  for (int i = 0; i < OBSERVER_COUNT; i++)
+    if (e->observer[i] && observers[i]->events >> o->event & 1) observers[i]->see(e->observer[i], o);
+}
+
+// An event costs nothing where no observer wants it: not even the Observation is made.
+#define OBSERVE(e, kind, ...) \
+  do { if ((e)->observed & OBSERVES(kind)) report((e), &(Observation){.event = OBSERVE_##kind, __VA_ARGS__}); } while (0)
+
+// Making ------------------------------------------------------------------------------------------------------------
+
+// Memory for all that will be under way is taken here: nothing is allocated later.
+static int make_stream(Executor *e, Error *error) {
+  int calls = e->world ? in_flight_collectives(e->program) : 0, code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
+  if (!e->stream) return code;
+  stream_set_chaos(e->stream, e->program->chaos);
+  stream_borrow_lists(e->stream); // those of Bound.buffer
+  stream_reserve(e->stream, (size_t)calls, 0);
+  return code;
+}
+
+int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error) {
+  Executor *e = xcalloc(1, sizeof *e);
+  *e = (Executor){.program = p, .queue = queue, .world = world};
+  int code = binding_make(&e->binding, p, state, queue, world, error);
+  e->binding.parameters.seed = seed;
+  if (!code) code = make_stream(e, error);
+  if (code) {
+    executor_destroy(e);
+    return code;
+  }
+  WalkPlan plan = program_walk(p);
+  e->walk = walk_create(&plan);
+  Arena *arena = &e->binding.arena;
+  e->sent = arena_array(arena, PlaitEvent, p->actions.count + 1);
+  e->in_flight = arena_array(arena, int, p->graph->stages);
+  e->most_in_flight = arena_array(arena, int, p->graph->stages);
+  e->chaos = chaos_create(p, state, queue);
+  executor_observe(e, OBSERVER_CHAOS, e->chaos);
+  *out = e;
+  return PLAIT_OK;
+}
+
+void executor_destroy(Executor *e) {
+  if (!e) return;
+  plait_stream_destroy(e->stream);
+  chaos_destroy(e->chaos);
+  walk_destroy(e->walk);
+  binding_free(&e->binding);
+  free(e);
+}
+
+// Collectives -------------------------------------------------------------------------------------------------------
+
+// Communicators work on the host's threads: what kernels write for them is waited for. (One of the device's own, as NCCL's, would follow
+// the queue instead.)
+static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
+
+static int comm_failed(const Executor *e, const Bound *b) {
+  return error_set(e->error, PLAIT_FAILED, "%s: %s", b->node->name, plait_comm_error(b->comm));
+}
+
+static void announce_collective(const Executor *e, const Bound *b) {
+  int64_t elements = 0;
+  for (int i = 0; i < b->pieces && e->observed & OBSERVES(COLLECTIVE); i++) elements += b->piece[i].count;
+  OBSERVE(e, COLLECTIVE, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .elements = elements);
+}
+
+// On the communication stream: until wait_collective.
+static int start_collective(Executor *e, Bound *b) {
+  int code = finish_kernels(e);
+  if (code) return code;
+  b->started = 1;
+  b->issued = now();
+  announce_collective(e, b);
+  return collective_call(&e->binding, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
+}
+
+static int wait_collective(Executor *e, Bound *b) {
+  double start = now();
+  int code = plait_event_wait(b->done);
+  e->comm_seconds += now() - start;
+  b->started = 0;
+  OBSERVE(e, LANDED, .node = b->node, .issued = b->issued);
+  return code ? comm_failed(e, b) : PLAIT_OK;
+}
+
+// In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
+// communication.
+static int run_collective(Executor *e, Bound *b) {
+  if (fault_drops(&e->program->mesh, b->node, b->piece[0].count)) { // left with what it had
+    for (int i = 0; i < b->pieces; i++)
+      device_copy(e->queue, DEVICE_WITHIN, (char *)b->output[b->piece[i].output].data + b->piece[i].recv,
+                  (char *)b->input[b->piece[i].input].data + b->piece[i].send, b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
+    return PLAIT_OK;
+  }
+  if (b->started) return wait_collective(e, b);
+  if (b->until && !e->synchronous) return start_collective(e, b);
+  announce_collective(e, b);
+  int code = finish_kernels(e);
+  if (code) return code;
+  double start = now();
+  code = collective_call(&e->binding, b, NULL, NULL);
+  e->comm_seconds += now() - start;
+  return code ? comm_failed(e, b) : PLAIT_OK;
+}
+
+// Waits for the collectives whose results an instruction (or what comes after the body) needs.
+static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
+  int code = PLAIT_OK;
+  for (int i = b->due; i && !code; i = body->bound[i - 1].next_due)
+    if (body->bound[i - 1].started) code = wait_collective(e, &body->bound[i - 1]);
+  return code;
+}
+
+// Bodies ------------------------------------------------------------------------------------------------------------
+
+static void point_operands(const Executor *e, Bound *b, int microbatch) {
+  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
+  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
+  for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
+    if (b->rows[k].count) rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+}
+
+#ifdef PLAIT_FAULTS
+static int has_no_row(const Bound *b) {
+  for (int k = 0; b->rows && k < b->ninput; k++)
+    if (b->rows[k].count && !b->input[k].size[0]) return 1;
+  return 0;
+}
+#endif
+
+static void run_kernel(Executor *e, Bound *b) {
+  OBSERVE(e, KERNEL, .node = b->node);
+  if (FAULT(empty_rank_computes_nothing, 0, has_no_row(b))) return;
+  device_run(e->queue, &b->kernel, &b->call);
+}
+
+// Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
+static void leave_to_owner(const Executor *e, const Bound *b) {
+  for (int k = 0; k < b->node->noutput; k++)
+    if (FAULT(owner_is_not_alone, !graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes, 0))
+      device_fill(e->queue, b->output[k].data, 0, operand_elements(&b->output[k]) * (int64_t)dtype_size(b->output[k].dtype));
+}
+
+static int run_instruction(Executor *e, Bound *b, int microbatch) {
+  int code = PLAIT_OK;
+  point_operands(e, b, microbatch);
+  OBSERVE(e, INSTRUCTION, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner);
+  if (b->left_to_owner) leave_to_owner(e, b);
+  else if (b->communicates) code = run_collective(e, b);
+  else run_kernel(e, b);
+  if (code) return code;
+  OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner, .input = b->input, .output = b->output,
+          .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
+  return PLAIT_OK;
+}
+
+// Instructions [from, to) of a body; to 0: all.
+static int run_body(Executor *e, BoundBody *body, const Action *a) {
+  int end = a->to ? a->to : body->count, code = PLAIT_OK;
+  e->binding.parameters.microbatch = a->microbatch;
+  e->binding.parameters.sample_base = FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
+  if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);
+  for (int i = a->from; i < end && !code; i++) {
+    Bound *b = &body->bound[i];
+    if (b->due) code = wait_due(e, body, b);
+    if (!code) code = run_instruction(e, b, a->microbatch);
+  }
+  if (!code && end == body->count) code = wait_due(e, body, &body->bound[end]);
+  return code;
+}
+
+// Actions -----------------------------------------------------------------------------------------------------------
+
+static int run_reduce(Executor *e, const Action *a) {
+  const BoundBody *end = &e->binding.end;
+  int i = 0;
+  while (i < end->count && end->bound[i].node->id != a->node) i++;
+  CHECK(i < end->count, "REDUCE of a node that END lacks");
+  Bound *b = &end->bound[i];
+  if (b->left_to_owner || fault_drops(&e->program->mesh, b->node, b->piece[0].count)) return PLAIT_OK;
+  point_operands(e, b, 0);
+  return start_collective(e, b);
+}
+
+static int run_transfer(Executor *e, const Action *a) {
+  const Tensor *t = graph_tensor(e->program->graph, a->tensor);
+  UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
+  char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
+  PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
+  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates), direction = send ? a->peer > a->stage : a->stage > a->peer;
+  OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
+  PlaitComm *pipe = e->binding.pipe[direction];
+  int code;
+  if (send) {
+    code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[a - e->program->actions.data]);
+  } else {
+    double start = now();
+    code = plait_recv(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
+    e->stalled_seconds += now() - start;
+  }
+  if (!code) return PLAIT_OK;
+  return error_set(e->error, PLAIT_FAILED, "stage %d, microbatch %d: %s", a->stage, a->microbatch, plait_comm_error(e->world));
+}
+
+static int run_action(Executor *e, const Action *a) {
+  BoundBody *body = binding_body(&e->binding, a);
+  OBSERVE(e, ACTION, .action = a, .microbatch = a->microbatch);
+  int code = body ? run_body(e, body, a) : a->kind == ACTION_REDUCE ? run_reduce(e, a) : run_transfer(e, a);
+  OBSERVE(e, ACTION_END, .action = a, .microbatch = a->microbatch);
+  return code;
+}
+
+static int wait_received(Executor *e, int send) {
+  double start = now();
+  int code = FAULT(buffer_is_reused_too_early, plait_event_wait(e->sent[send]), PLAIT_OK);
+  e->comm_seconds += now() - start;
+  return code ? error_set(e->error, PLAIT_FAILED, "%s", plait_comm_error(e->world)) : PLAIT_OK;
+}
+
+static void enter(Executor *e, const WalkStep *step) {
+  const WalkBuffer *b = &step->buffer;
+  if (b->is_slot && ++e->in_flight[b->stage] > e->most_in_flight[b->stage]) e->most_in_flight[b->stage] = e->in_flight[b->stage];
+  OBSERVE(e, ENTER, .buffer = b, .microbatch = step->microbatch);
+}
+
+static int visit(void *context, const WalkStep *step) {
+  Executor *e = context;
+  int code = PLAIT_OK;
+  switch (step->kind) {
+  case WALK_WAIT: code = wait_received(e, step->send); break;
+  case WALK_ENTER: enter(e, step); break;
+  case WALK_RUN: code = run_action(e, step->action); break;
+  case WALK_LEAVE: e->in_flight[step->buffer.stage] -= FAULT(slot_is_never_left, step->buffer.is_slot, 0); break;
+  }
+  return code ? code : 1;
+}
+
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error) {
+  Error unread = {0};
+  int code = binding_inputs(&e->binding, inputs, error);
+  if (code) return code;
+  CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run", e->program->mesh.ranks);
+  e->binding.parameters.step = step;
+  e->error = error ? error : &unread;
+  memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
+  OBSERVE(e, STEP, .microbatch = 0);
+  walk_rewind(e->walk);
+  code = walk_run(e->walk, visit, e);
+  int finished = device_drain(e->queue, code ? NULL : e->error); // inputs and kernels' operands are the caller's again
+  e->error = NULL;
+  return code ? code : finished;
+}

@@ -1,0 +1,133 @@
+// A rank's memory: parts of Variables for those who are not kernels, and init rules.
+#include "runtime/state.h"
+#include "base/fault.h"
+#include <string.h>
+
+int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
+
+int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
+  const DeviceSpace *space = &program->device->space;
+  return round_up(program->state_bytes + work_bytes + space->alignment, space->page);
+}
+
+int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error) {
+  State *s = xcalloc(1, sizeof *s);
+  *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes)};
+  int code = device_allocate(device, s->bytes, &s->memory, error);
+  if (code) error_prefix(error, "rank %d", rank);
+  if (!code) code = device_queue_create(device, NULL, &s->queue, error);
+  if (code) {
+    state_destroy(s);
+    return code;
+  }
+  s->work = s->memory + round_up(program->state_bytes, device->space.alignment);
+  *out = s;
+  return PLAIT_OK;
+}
+
+void state_destroy(State *s) {
+  if (!s) return;
+  device_queue_destroy(s->queue);
+  device_release(s->device, s->memory, s->bytes);
+  free(s);
+}
+
+// Parts of Variables ------------------------------------------------------------------------------------------------
+
+static const Variable *find_variable(const State *s, int v, int copy) {
+  const Graph *g = s->program->graph;
+  CHECK(v >= 0 && v < g->variable.count && copy < g->variable.data[v].copies, "Variable %d, Copy %d does not exist", v, copy);
+  return &g->variable.data[v];
+}
+
+ShardBoxes state_boxes(const State *s, int variable, int copy) {
+  const Variable *v = find_variable(s, variable, copy);
+  if (s->program->variable_offset[variable] < 0) return (ShardBoxes){.shard = shard_nowhere()};
+  return (ShardBoxes){.shard = shard_of(&s->program->mesh, variable_placement(v, copy), &v->shape, s->rank)};
+}
+
+Dtype state_dtype(const State *s, int variable, int copy) {
+  const Variable *v = find_variable(s, variable, copy);
+  return copy < 0 ? v->dtype : v->copy[copy].dtype;
+}
+
+// The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part leaves out.
+static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
+  int64_t stride[BOX_MAX_RANK], run = 1, offset = copy < 0 ? s->program->variable_offset[variable] : s->program->copy_offset[variable][copy];
+  int64_t size = (int64_t)dtype_size(state_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
+  int outer = part->rank; // dims before this one are gone through one by one
+  if (!box_elements(part)) return;
+  ShardBoxes held = state_boxes(s, variable, copy);
+  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", find_variable(s, variable, copy)->name, s->rank);
+  shard_strides(&held.shard, stride);
+  while (outer > 0 && stride[outer - 1] == run) run *= part->local[--outer];
+  for (;;) {
+    int64_t at = 0;
+    for (int d = 0; d < part->rank; d++) at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
+    char *memory = s->memory + offset + at * size;
+    char *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
+    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size), (void)memcpy(to, from, (size_t)(run * size)));
+    host += run * size;
+    int d = outer - 1;
+    while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;
+    if (d < 0) break;
+  }
+  Error error = {0};
+  CHECK(!device_drain(s->queue, &error), "%s", error.message);
+}
+
+void state_read(const State *s, int variable, int copy, const Box *part, void *out) { copy_part(s, variable, copy, part, DEVICE_TO_HOST, out); }
+
+void state_write(State *s, int variable, int copy, const Box *part, const void *in) {
+  copy_part(s, variable, copy, part, DEVICE_FROM_HOST, (char *)(uintptr_t)in);
+}
+
+int state_has(const State *s, KnownVariable known) { return s->program->graph->known[known] >= 0; }
+
+double state_scalar(const State *s, KnownVariable known) {
+  CHECK(state_has(s, known), "this Program does not have %s, %s", known_name(known), known_what(known));
+  double x;
+  state_read(s, s->program->graph->known[known], -1, &(Box){0}, &x);
+  return x;
+}
+
+// Initialisation ----------------------------------------------------------------------------------------------------
+
+// The elements of one row of the last dim, whose first has the global index `first`.
+static void init_row(const Variable *v, PhiloxKey key, int64_t first, int64_t count, void *out, int64_t at) {
+  for (int64_t i = 0; i < count; i++) {
+    double x = v->init.value;
+    if (v->init.kind == INIT_NORMAL) x *= philox_normal(key, (uint64_t)(first + i));
+    dtype_store(out, v->dtype, at + i, x);
+  }
+}
+
+static void init_piece(const Variable *v, PhiloxKey key, const Box *piece, void *out) {
+  int rank = v->shape.rank;
+  int64_t width = rank ? piece->local[rank - 1] : 1, rows = box_elements(piece) / width, index[BOX_MAX_RANK] = {0};
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t first = 0;
+    for (int d = 0; d < rank; d++) first = first * FAULT(address_of_init, v->shape.size[d], piece->local[d]) + piece->offset[d] + index[d];
+    init_row(v, key, first, width, out, r * width);
+    for (int d = rank - 2; d >= 0 && ++index[d] == piece->local[d]; d--) index[d] = 0;
+  }
+}
+
+void state_init(State *s, uint64_t seed, unsigned kinds) {
+  enum { AT_ONCE = 1 << 16 };
+  const Graph *g = s->program->graph;
+  double *memory = xcalloc(AT_ONCE, sizeof *memory);
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (!(kinds >> v->kind & 1) || v->init.kind == INIT_ZERO) continue;
+    PhiloxKey key = philox_key(seed, 0, philox_name(v->name));
+    for (ShardBoxes b = state_boxes(s, i, -1); shard_next(&b);) {
+      BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};
+      while (box_next_piece(&pieces)) {
+        init_piece(v, key, &pieces.piece, memory);
+        state_write(s, i, -1, &pieces.piece, memory);
+      }
+    }
+  }
+  free(memory);
+}

@@ -1,0 +1,184 @@
+// Replays a schedule: walks along all coordinates' lists at once, in any unit of time. It validates, and keeps the clock that draws.
+#include "schedule/walk.h"
+#include "base/fault.h"
+#include <string.h>
+
+typedef struct Message { const Action *send; double sent, received; } Message; // received < 0: not yet
+typedef Vec(Message) Queue;                                                  // of one ordered pair of coordinates and one direction
+typedef struct Posted { int queue, index; } Posted;                          // where the message of a SEND is
+
+typedef struct Replay {
+  const Schedule *s;
+  const Segments *segments;
+  const double (*cost)[PHASE_COUNT];
+  ScheduleSpans *spans;
+  Walk **walk;      // (coordinates)
+  double *clock;    // (coordinates)
+  Posted **posted;  // (coordinates, actions)
+  Queue *queue;     // (coordinates, coordinates, 2)
+  int *received;    // as queue: messages taken
+  char *ran;        // (stages, PHASE_COUNT, microbatches)
+  Error *error;
+} Replay;
+typedef struct Walker { Replay *r; int coordinate; } Walker;
+
+static int queue_of(const Replay *r, int from, int to, int forward) { return (from * r->s->coordinates + to) * 2 + forward; }
+static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
+  return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches + microbatch];
+}
+
+static int wait_received(Replay *r, int coordinate, int send) {
+  Posted at = r->posted[coordinate][send];
+  const Message *m = &r->queue[at.queue].data[at.index];
+  if (FAULT(schedule_ignores_full_buffers, m->received < 0, 0)) return 0;
+  if (m->received > r->clock[coordinate]) r->clock[coordinate] = m->received;
+  return 1;
+}
+
+static int send(Replay *r, int coordinate, const Action *a) {
+  int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->coordinates), a->peer > a->stage);
+  vec_push(&r->queue[q], (Message){a, r->clock[coordinate], -1});
+  r->posted[coordinate][a - r->s->list[coordinate].data] = (Posted){q, r->queue[q].count - 1};
+  return 1;
+}
+
+// 1 when the message was there, 0 when not, an error when another one came first.
+static int receive(Replay *r, int coordinate, const Action *a) {
+  int q = queue_of(r, stage_coordinate(a->peer, r->s->coordinates), coordinate, a->stage > a->peer);
+  if (r->queue[q].count <= r->received[q]) return 0;
+  Message *m = &r->queue[q].data[r->received[q]++];
+  if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
+                     a->stage, a->microbatch, a->peer, m->send->microbatch);
+  if (m->sent > r->clock[coordinate]) r->clock[coordinate] = m->sent;
+  m->received = r->clock[coordinate];
+  return 1;
+}
+
+
+// A segment runs once, backward behind forward, and behind those of the same coordinate that leave it something in memory.
+static int run_segment(Replay *r, int coordinate, const Action *a) {
+  Phase phase = action_phase(a);
+  const Segment *segment = &r->segments->micro[a->stage][phase];
+  if ((*ran(r, a->stage, phase, a->microbatch))++)
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage, phase_name(phase), a->microbatch);
+  if (phase == PHASE_BACKWARD && !*ran(r, a->stage, PHASE_FORWARD, a->microbatch))
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs backward on microbatch %d before forward", a->stage, a->microbatch);
+  for (int i = 0; i < segment->receive.count; i++) {
+    const Crossing *c = &segment->receive.data[i];
+    if (stage_coordinate(c->stage, r->s->coordinates) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
+      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
+                       a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
+  }
+  double start = r->clock[coordinate];
+  r->clock[coordinate] += r->cost ? r->cost[a->stage][phase] : 1;
+  if (!r->spans) return 1;
+  vec_push(&r->spans->span, (ScheduleSpan){coordinate, a->stage, a->microbatch, a->kind, start, r->clock[coordinate]});
+  r->spans->busy += r->clock[coordinate] - start;
+  if (r->clock[coordinate] > r->spans->total) r->spans->total = r->clock[coordinate];
+  return 1;
+}
+
+static int visit(void *context, const WalkStep *step) {
+  const Walker *w = context;
+  const Action *a = step->action;
+  if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
+  if (step->kind != WALK_RUN || a->kind == ACTION_BEGIN || a->kind == ACTION_END) return 1;
+  if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
+  if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
+  return run_segment(w->r, w->coordinate, a);
+}
+
+static int run_all(Replay *r) {
+  for (int progress = 1; progress;) {
+    progress = 0;
+    for (int c = 0; c < r->s->coordinates; c++) {
+      Walker walker = {r, c};
+      int code;
+      while ((code = walk_step(r->walk[c], visit, &walker)) > 0) progress = 1;
+      if (code < 0) return code;
+    }
+  }
+  return PLAIT_OK;
+}
+
+static int describe_stop(void *context, const WalkStep *step) {
+  Error *error = context;
+  const Action *a = step->action;
+  if (!a) return 0; // at the end, with a message that nobody has received
+  if (step->kind == WALK_RUN)
+    return error_set(error, PLAIT_INFEASIBLE, "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which waits for this stage itself", a->stage,
+                     a->microbatch, a->peer);
+  return error_set(error, PLAIT_INFEASIBLE, "schedule: deadlock: microbatch %d waits for a buffer of stage %d that is never released", a->microbatch, a->stage);
+}
+
+// Whoever has not come to the end of its list stands at a step that never can be done.
+static int check_deadlock(const Replay *r) {
+  int code = PLAIT_OK;
+  for (int c = 0; c < r->s->coordinates && code >= 0; c++) code = walk_step(r->walk[c], describe_stop, r->error);
+  return code < 0 ? code : PLAIT_OK;
+}
+
+// No message may be left over, and what any stage does with a microbatch all must do with all.
+static int check_whole(const Replay *r) {
+  const Schedule *s = r->s;
+  int n = s->coordinates, training = 0;
+  for (int q = 0; q < n * n * 2; q++)
+    if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
+      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received", q / 2 / n, q / 2 % n);
+  for (int t = 0; t < s->stages; t++)
+    for (int m = 0; m < s->microbatches; m++) training |= *ran(r, t, PHASE_BACKWARD, m);
+  for (int t = 0; t < s->stages; t++)
+    for (int m = 0; m < s->microbatches; m++)
+      for (int phase = 0; phase < (training ? 2 : 1); phase++)
+        if (!*ran(r, t, (Phase)phase, m))
+          return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t, phase_name((Phase)phase), m);
+  return PLAIT_OK;
+}
+
+static int by_coordinate(const void *a, const void *b) {
+  const ScheduleSpan *x = a, *y = b;
+  if (x->coordinate != y->coordinate) return x->coordinate - y->coordinate;
+  return (x->start > y->start) - (x->start < y->start);
+}
+
+static void replay_free(Replay *r) {
+  int n = r->s->coordinates;
+  for (int q = 0; q < n * n * 2; q++) vec_free(&r->queue[q]);
+  for (int c = 0; c < n; c++) {
+    walk_destroy(r->walk[c]);
+    free(r->posted[c]);
+  }
+  free(r->walk);
+  free(r->posted);
+  free(r->clock);
+  free(r->queue);
+  free(r->received);
+  free(r->ran);
+}
+
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error) {
+  size_t n = (size_t)s->coordinates;
+  Replay r = {.s = s, .segments = segments, .cost = cost, .spans = spans, .error = error};
+  r.clock = xcalloc(n, sizeof *r.clock);
+  r.queue = xcalloc(n * n * 2, sizeof *r.queue);
+  r.received = xcalloc(n * n * 2, sizeof *r.received);
+  r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)s->microbatches, 1);
+  r.walk = xcalloc(n, sizeof *r.walk);
+  r.posted = xcalloc(n, sizeof *r.posted);
+  for (int c = 0; c < s->coordinates; c++) {
+    WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
+    r.walk[c] = walk_create(&plan);
+    r.posted[c] = xcalloc((size_t)s->list[c].count, sizeof *r.posted[c]);
+  }
+  if (spans) *spans = (ScheduleSpans){0};
+  int code = run_all(&r);
+  if (!code) code = check_deadlock(&r);
+  if (!code) code = check_whole(&r);
+  if (code && spans) schedule_spans_free(spans);
+  if (!code && spans && spans->span.count) qsort(spans->span.data, (size_t)spans->span.count, sizeof *spans->span.data, by_coordinate);
+  replay_free(&r);
+  return code;
+}
+
+void schedule_spans_free(ScheduleSpans *spans) { vec_free(&spans->span); }

@@ -1,0 +1,110 @@
+// Schedules are lists, not loops: a generator says which segment runs on which microbatch, stage by stage; shared passes
+// add communication; a replay of all stages refuses what could deadlock and counts slots. Nothing here executes.
+#pragma once
+#include "base/vec.h"
+#include "ir/graph.h"
+
+typedef enum ActionKind {
+#define ACTION(id, name, meaning) ACTION_##id,
+#include "schedule/actions.def"
+#undef ACTION
+  ACTION_COUNT
+} ActionKind;
+
+typedef struct Action {
+  ActionKind kind;
+  int stage;      // virtual stage whose body or slot it uses
+  int microbatch;
+  int tensor;     // SEND, RECV
+  int peer;       // SEND, RECV: the other virtual stage
+  Phase phase;    // SEND, RECV: of the segment that it belongs to
+  int kept;       // SEND, RECV: as Crossing
+  int from, to;   // FORWARD, BACKWARD: range of the body's instructions (to 0: all of them); see program
+  int node;       // REDUCE
+} Action;
+typedef Vec(Action) ActionList;
+
+typedef struct Schedule {
+  int coordinates;      // pipeline ranks
+  int stages;           // virtual stages; stage_coordinate says where each runs
+  int microbatches;
+  ActionList *list;     // one per coordinate
+  int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
+} Schedule;
+// Staging buffers of a segment, for what it sends and receives: microbatch m uses number m % STAGING_BUFFERS, so that the next
+// message can be made while one waits for its receiver.
+enum { STAGING_BUFFERS = 2 };
+
+// Appends FORWARD and BACKWARD actions for one coordinate, in order.
+typedef void ScheduleGenerate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list);
+#define SCHEDULE(id, name, generate, ...) ScheduleGenerate generate;
+#include "schedule/schedules.def"
+
+typedef enum ScheduleId {
+#define SCHEDULE(id, ...) SCHEDULE_##id,
+#include "schedule/schedules.def"
+  SCHEDULES
+} ScheduleId;
+
+// A schedule and its traits, which the checks of configurations read.
+typedef struct ScheduleGenerator {
+  const char *name;
+  ScheduleGenerate *generate;
+  int least_stages; // that a pipeline rank has; parallel.virtual: auto is this many
+  int most_stages;  // 0: any number
+  int microbatches_multiple_of_ranks; // it takes no other number of microbatches
+} ScheduleGenerator;
+extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
+extern const ScheduleGenerator schedule_forward;     // of evaluation and generation
+const ScheduleGenerator *schedule_by_name(const char *name); // one of training's; NULL when unknown
+
+int schedule_can_run(const ScheduleGenerator *generator, int stages); // so many stages on each pipeline rank?
+// The names of those that can, for messages: "naive, gpipe or 1f1b".
+void schedule_names(int stages, char *text, size_t size);
+
+// A segment: the nodes that one action runs, and what crosses its border.
+typedef struct Crossing {
+  int tensor, stage; // stage and phase of the other side
+  Phase phase;
+  int kept;          // other bodies of this coordinate read it too: it lies in a slot, else in a staging buffer of the segment
+} Crossing;
+typedef Vec(Crossing) CrossingList;
+typedef struct Segment {
+  Vec(int) node;
+  CrossingList receive, send; // also between stages of one coordinate, which hand over in memory
+  StageSet holders;           // stages of the same coordinate in whose slots lies what it reads
+} Segment;
+typedef struct Segments {
+  int stages;
+  Segment begin, end;               // nodes of all stages; which run where is Node.stages
+  Segment (*micro)[PHASE_COUNT];    // [stage][phase]
+} Segments;
+// Cuts a partitioned graph whose stages lie on so many coordinates in turn. A tensor arrives at a coordinate once, in the
+// first segment there that reads it. segments_free releases it.
+Segments *segments_of(const Graph *g, int coordinates);
+void segments_free(Segments *s);
+
+// Generates, adds BEGIN, SEND, RECV and END, counts slots and validates by schedule_replay.
+int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
+                    Schedule **out, Error *error);
+void schedule_free(Schedule *s);
+
+// What ran when in a replay: FORWARD and BACKWARD only.
+typedef struct ScheduleSpan { int coordinate, stage, microbatch; ActionKind kind; double start, end; } ScheduleSpan;
+typedef struct ScheduleSpans {
+  Vec(ScheduleSpan) span; // coordinate by coordinate, each in order
+  double total;           // when the last one ends
+  double busy;            // of all coordinates together; the bubble is 1 − busy / (coordinates · total) of the total
+} ScheduleSpans;
+
+// Walks along all coordinates' lists at once, as their executors would (schedule/walk.h): a SEND is posted and does not wait, a
+// RECV waits for its SEND. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
+// doubled, on a wrong coordinate or before what they need, messages that do not meet in order, and deadlocks.
+// `cost` (may be NULL): how long segments take, by stage and phase, while transfers take no time; `spans` (may be NULL)
+// gets what ran when, released by schedule_spans_free.
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error);
+void schedule_spans_free(ScheduleSpans *spans);
+
+const char *action_name(ActionKind kind); // as printed: "F"
+// Whether an action runs the body of a segment; action_phase says which.
+static inline int action_runs_body(const Action *a) { return a->kind >= ACTION_FORWARD && a->kind < ACTION_FORWARD + PHASE_COUNT; }

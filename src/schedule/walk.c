@@ -1,0 +1,272 @@
+// The walk: from a list of actions to steps.
+#include "schedule/walk.h"
+#include "base/fault.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Who is in a buffer, and which SENDs of the list sent from it and were not waited for yet: send[waited … sends).
+typedef struct Buffer { int microbatch, sends, waited, *send; } Buffer; // microbatch -1: nobody yet
+
+typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // after the action
+
+struct Walk {
+  WalkPlan plan;
+  int at, ran;   // next action; its RUN is done
+  StageSet stages; // those that the list touches: those of its pipeline rank. Of the others nothing is kept
+  Buffer *buffer;
+  int *slot;     // (stages) index of a stage's first slot among the buffers; -1: not touched
+  int *staging;  // (stages · phases) of a segment's first staging buffer; -1: it stages nothing
+  int buffers;
+  int *send;     // all buffers' lists
+  Leave *leave;  // in the order of the actions
+  int leaves, left;
+};
+
+Phase action_phase(const Action *a) {
+  return action_runs_body(a) ? (Phase)(a->kind - ACTION_FORWARD) : a->phase;
+}
+
+static int is_message(const Action *a) { return a->kind == ACTION_SEND || a->kind == ACTION_RECV; }
+
+static WalkBuffer slot_of(const WalkPlan *p, int stage, int microbatch) {
+  return (WalkBuffer){.stage = stage, .is_slot = 1, .index = microbatch % p->slots[stage]};
+}
+
+static WalkBuffer staging_of(const WalkPlan *p, const Action *a) {
+  return (WalkBuffer){.stage = a->stage, .phase = action_phase(a), .index = a->microbatch % p->staging};
+}
+
+static Buffer *find(const Walk *w, const WalkBuffer *b) {
+  int first = b->is_slot ? w->slot[b->stage] : w->staging[b->stage * PHASE_COUNT + (int)b->phase];
+  return &w->buffer[first + b->index];
+}
+
+// The stages in whose slots of the microbatch an action reads or writes.
+static StageSet touched_slots(const WalkPlan *p, const Action *a) {
+  StageSet set = {{0}};
+  if (action_runs_body(a)) set = p->segments->micro[a->stage][action_phase(a)].holders;
+  if (action_runs_body(a) || (is_message(a) && a->kept)) stages_add(&set, a->stage);
+  return set;
+}
+
+static StageSet touched_stages(const WalkPlan *p) {
+  StageSet set = {{0}};
+  for (int i = 0; i < p->list->count; i++) {
+    const Action *a = &p->list->data[i];
+    if (!action_runs_body(a) && !is_message(a)) continue;
+    StageSet slots = touched_slots(p, a);
+    stages_unite(&set, &slots);
+    stages_add(&set, a->stage);
+  }
+  return set;
+}
+
+// Does the segment send or receive what no other body reads?
+static int has_staging(const WalkPlan *p, int stage, int phase) {
+  const Segment *s = &p->segments->micro[stage][phase];
+  const CrossingList *lists[] = {&s->send, &s->receive};
+  for (int l = 0; l < 2; l++)
+    for (int i = 0; i < lists[l]->count; i++)
+      if (!lists[l]->data[i].kept && stage_coordinate(lists[l]->data[i].stage, p->coordinates) != stage_coordinate(stage, p->coordinates)) return 1;
+  return 0;
+}
+
+// The buffers that an action's microbatch must be in before it runs. Backward's slot was entered by forward.
+static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
+  int n = 0;
+  if (!action_runs_body(a) && a->kind != ACTION_RECV) return 0;
+  Phase phase = action_phase(a);
+  if (w->staging[a->stage * PHASE_COUNT + (int)phase] >= 0) out[n++] = staging_of(&w->plan, a);
+  if (phase == PHASE_FORWARD) out[n++] = slot_of(&w->plan, a->stage, a->microbatch);
+  return n;
+}
+
+// Making --------------------------------------------------------------------------------------------------------------
+
+// Notes that a microbatch leaves a buffer after the action, unless it is known already to leave it later.
+// kind 0: the slot, else 1 + phase of staging buffers. own: of a touched stage its number among these.
+static void note_leave(Walk *w, const int *own, char *known, int action, int stage, int kind) {
+  const WalkPlan *p = &w->plan;
+  int microbatch = p->list->data[action].microbatch;
+  char *here = &known[(own[stage] * (1 + PHASE_COUNT) + kind) * p->microbatches + microbatch];
+  if (*here) return;
+  *here = 1;
+  WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
+  b.index = microbatch % (kind ? p->staging : p->slots[stage]);
+  w->leave[w->leaves++] = (Leave){action, microbatch, b};
+}
+
+// Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action that touches it:
+// the first that is met from the end. After one action staging buffers are left before slots, and slots by stage.
+static void find_leaves(Walk *w) {
+  const WalkPlan *p = &w->plan;
+  size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
+  char *known = xcalloc(most + 1, 1);
+  int *own = xcalloc((size_t)p->segments->stages, sizeof *own), touched = 0;
+  for EACH_STAGE(stage, &w->stages) own[stage] = touched++;
+  w->leave = xcalloc(most + 1, sizeof *w->leave);
+  for (int i = p->list->count - 1; i >= 0; i--) {
+    const Action *a = &p->list->data[i];
+    int phase = (int)action_phase(a);
+    StageSet slots = touched_slots(p, a);
+    for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1)) note_leave(w, own, known, i, s, 0);
+    if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
+  }
+  for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
+    Leave first = w->leave[i];
+    w->leave[i] = w->leave[k];
+    w->leave[k] = first;
+  }
+  free(known);
+  free(own);
+}
+
+// With room for every SEND of the list from each buffer: these are counted first, then laid out.
+static void make_buffers(Walk *w) {
+  const WalkPlan *p = &w->plan;
+  int stages = p->segments->stages, total = 0;
+  w->slot = xcalloc((size_t)stages, sizeof *w->slot);
+  w->staging = xcalloc((size_t)(stages * PHASE_COUNT), sizeof *w->staging);
+  for (int s = 0; s < stages; s++) {
+    int touched = stages_have(&w->stages, s);
+    w->slot[s] = touched ? w->buffers : -1;
+    w->buffers += touched ? p->slots[s] : 0;
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      int staged = touched && has_staging(p, s, phase);
+      w->staging[s * PHASE_COUNT + phase] = staged ? w->buffers : -1;
+      w->buffers += staged ? p->staging : 0;
+    }
+  }
+  w->buffer = xcalloc((size_t)w->buffers, sizeof *w->buffer);
+  for (int pass = 0; pass < 2; pass++) { // counts, then lays out
+    for (int b = 0; b < w->buffers && pass; b++) {
+      w->buffer[b].send = w->send + total;
+      total += w->buffer[b].sends;
+    }
+    for (int i = 0; i < p->list->count && !pass; i++) {
+      const Action *a = &p->list->data[i];
+      if (a->kind != ACTION_SEND) continue;
+      WalkBuffer from = a->kept ? slot_of(p, a->stage, a->microbatch) : staging_of(p, a);
+      find(w, &from)->sends++;
+      total++;
+    }
+    if (!pass) w->send = xcalloc((size_t)total, sizeof *w->send), total = 0;
+  }
+}
+
+Walk *walk_create(const WalkPlan *plan) {
+  Walk *w = xcalloc(1, sizeof *w);
+  w->plan = *plan;
+  w->stages = touched_stages(plan);
+  make_buffers(w);
+  find_leaves(w);
+  walk_rewind(w);
+  return w;
+}
+
+void walk_destroy(Walk *w) {
+  if (!w) return;
+  free(w->buffer);
+  free(w->slot);
+  free(w->staging);
+  free(w->send);
+  free(w->leave);
+  free(w);
+}
+
+void walk_rewind(Walk *w) {
+  w->at = w->ran = w->left = 0;
+  for (int b = 0; b < w->buffers; b++) w->buffer[b].microbatch = -1, w->buffer[b].sends = w->buffer[b].waited = 0;
+}
+
+// Stepping --------------------------------------------------------------------------------------------------------------
+
+static WalkStep wait_for(const Walk *w, const Action *a, const WalkBuffer *where, const Buffer *b) {
+  int send = b->send[b->waited];
+  return (WalkStep){WALK_WAIT, a, *where, w->plan.list->data[send].microbatch, send};
+}
+
+// After the last action: for all that was sent.
+static int next_wait_at_end(const Walk *w, WalkStep *step) {
+  for (int s = 0; s < w->plan.segments->stages; s++)
+    for (int kind = 0; kind < 1 + PHASE_COUNT; kind++) {
+      WalkBuffer where = {.stage = s, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
+      int count = w->slot[s] < 0 ? 0 : !kind ? w->plan.slots[s] : w->staging[s * PHASE_COUNT + kind - 1] < 0 ? 0 : w->plan.staging;
+      for (; where.index < count; where.index++) {
+        const Buffer *b = find(w, &where);
+        if (b->waited < b->sends) return *step = wait_for(w, NULL, &where, b), 1;
+      }
+    }
+  return 0;
+}
+
+// The step that comes next; 0: none.
+static int next(Walk *w, WalkStep *step) {
+  for (; w->at < w->plan.list->count; w->at++, w->ran = 0) {
+    const Action *a = &w->plan.list->data[w->at];
+    WalkBuffer need[2];
+    for (int i = 0, n = w->ran ? 0 : entered(w, a, need); i < n; i++) {
+      const Buffer *b = find(w, &need[i]);
+      if (b->microbatch == a->microbatch) continue;
+      if (FAULT(walk_never_waits, b->waited < b->sends, 0)) *step = wait_for(w, a, &need[i], b);
+      else *step = (WalkStep){WALK_ENTER, a, need[i], a->microbatch, -1};
+      return 1;
+    }
+    if (!w->ran) return *step = (WalkStep){.kind = WALK_RUN, .action = a, .microbatch = a->microbatch, .send = -1}, 1;
+    if (w->left < w->leaves && w->leave[w->left].action == w->at) {
+      const Leave *l = &w->leave[w->left];
+      return *step = (WalkStep){WALK_LEAVE, a, l->buffer, l->microbatch, -1}, 1;
+    }
+  }
+  return next_wait_at_end(w, step);
+}
+
+static void note_send(Walk *w, const Action *a) {
+  WalkBuffer from = a->kept ? slot_of(&w->plan, a->stage, a->microbatch) : staging_of(&w->plan, a);
+  Buffer *b = find(w, &from);
+  b->send[b->sends++] = w->at;
+}
+
+static void done(Walk *w, const WalkStep *step) {
+  switch (step->kind) {
+  case WALK_WAIT: find(w, &step->buffer)->waited++; break;
+  case WALK_ENTER: {
+    Buffer *b = find(w, &step->buffer);
+    b->microbatch = step->microbatch;
+    b->sends = b->waited = 0;
+    break;
+  }
+  case WALK_RUN:
+    if (step->action->kind == ACTION_SEND) note_send(w, step->action);
+    w->ran = 1;
+    break;
+  case WALK_LEAVE: w->left++; break;
+  }
+}
+
+int walk_step(Walk *w, WalkVisitor visit, void *context) {
+  WalkStep step;
+  if (!next(w, &step)) return 0;
+  int code = visit(context, &step);
+  if (code > 0) done(w, &step);
+  return code;
+}
+
+int walk_run(Walk *w, WalkVisitor visit, void *context) {
+  int code;
+  while ((code = walk_step(w, visit, context)) > 0) {}
+  CHECK(code < 0 || walk_ended(w), "a walk stands still");
+  return code;
+}
+
+int walk_at(const Walk *w) { return w->at; }
+
+int walk_ended(const Walk *w) {
+  WalkStep step;
+  return w->at == w->plan.list->count && !next_wait_at_end(w, &step);
+}
+
+void walk_buffer_text(const WalkBuffer *b, char *text, size_t size) {
+  if (b->is_slot) snprintf(text, size, "slot %d of stage %d", b->index, b->stage);
+  else snprintf(text, size, "%s staging buffer %d of stage %d", phase_letter(b->phase), b->index, b->stage);
+}

@@ -1,0 +1,66 @@
+// The walk along a pipeline rank's actions: which buffers an action enters, what it waits for before, and when a buffer is left.
+// It is the one place that knows this. The executor walks its own rank's list, the replay all lists at once, the printer shows
+// the steps; each gives a function that is called for every step. A walk needs actions and crossings, no Program.
+//
+// A buffer is a slot of a stage (what crosses bodies) or a staging buffer of a segment (what it sends or receives and no other body
+// reads). Microbatch m uses buffer m mod count. Before a microbatch enters a buffer, what its last microbatch sent from there must
+// have been received. A slot is left after the last action that touches it: a segment of its stage, one of another stage of the rank
+// that reads from it, or a SEND or RECV of what lies in it. What was sent from it may still be under way then.
+#pragma once
+#include "schedule/schedule.h"
+
+typedef enum WalkKind {
+  WALK_WAIT,  // until the message of an earlier SEND from the buffer has been received
+  WALK_ENTER, // the microbatch takes the buffer
+  WALK_RUN,   // the action
+  WALK_LEAVE, // the microbatch needs the buffer no more
+} WalkKind;
+
+typedef struct WalkBuffer {
+  int stage;
+  int is_slot;  // else a staging buffer, of the segment (stage, phase)
+  Phase phase;
+  int index;    // of the stage's slots, or the segment's staging buffers
+} WalkBuffer;
+
+typedef struct WalkStep {
+  WalkKind kind;
+  const Action *action; // that the step belongs to; NULL: a wait after the last one
+  WalkBuffer buffer;    // WAIT, ENTER, LEAVE
+  int microbatch;       // ENTER, LEAVE: that takes or leaves the buffer; WAIT: whose message it is
+  int send;             // WAIT: index of the SEND in the list
+} WalkStep;
+
+// Does a step. 1: done; 0: it cannot be done yet, and comes again; negative: an error, which ends the walk.
+typedef int (*WalkVisitor)(void *context, const WalkStep *step);
+
+// What a walk goes along.
+typedef struct WalkPlan {
+  const ActionList *list;
+  const Segments *segments;
+  int coordinates, microbatches; // pipeline ranks; of a step
+  const int *slots;              // (stages) slots of each
+  int staging;                   // staging buffers of each segment
+} WalkPlan;
+
+typedef struct Walk Walk;
+// Everything in the plan is borrowed. After walk_create nothing is allocated.
+Walk *walk_create(const WalkPlan *plan);
+void walk_destroy(Walk *walk); // NULL is fine
+void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
+
+// The next step, by the visitor. 1: one was done; 0: the visitor could not do it yet, or there is none (walk_ended); negative: its error.
+int walk_step(Walk *walk, WalkVisitor visit, void *context);
+// All steps that are left, for a visitor that always does them. PLAIT_OK or its error.
+int walk_run(Walk *walk, WalkVisitor visit, void *context);
+int walk_at(const Walk *walk); // index of the action under way, until the next walk_step; the list's count after the last one
+int walk_ended(const Walk *walk);
+
+// The walk along a list of the schedule, or one made from it (a Program's), with the schedule's slots.
+WalkPlan schedule_walk(const Schedule *schedule, const Segments *segments, const ActionList *list);
+// One line a step: actions, and between them the waits, and the buffers that are entered and left.
+void schedule_print(const WalkPlan *plan, const Graph *graph, FILE *out);
+
+Phase action_phase(const Action *action); // of the segment that a FORWARD, BACKWARD, SEND or RECV belongs to
+// "slot 1 of stage 0", "B staging buffer 0 of stage 2".
+void walk_buffer_text(const WalkBuffer *buffer, char *text, size_t size);

@@ -1,0 +1,121 @@
+// The Layout table and the Layouts that ship with plait.
+#include "sharding/layout.h"
+#include <string.h>
+
+void layout_add(Layout *layout, Role role, DimName dim, int axis) {
+  for (int i = 0; i < layout->n; i++) {
+    LayoutEntry *e = &layout->entry[i];
+    if (e->role != role || e->dim != dim) continue;
+    CHECK(e->axes.n < MAX_AXES_PER_DIM);
+    e->axes.axis[e->axes.n++] = (int8_t)axis;
+    return;
+  }
+  CHECK(layout->n < (int)(sizeof layout->entry / sizeof *layout->entry));
+  layout->entry[layout->n++] = (LayoutEntry){role, dim, {1, {(int8_t)axis}}};
+}
+
+AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
+  for (int i = 0; i < layout->n; i++)
+    if (layout->entry[i].role == role && layout->entry[i].dim == dim) return layout->entry[i].axes;
+  return (AxisList){0};
+}
+
+uint32_t layout_data_axes(const Layout *layout) {
+  AxisList batch = layout_axes(layout, ROLE_DATA, DIM_BATCH);
+  uint32_t axes = 0;
+  for (int i = 0; i < batch.n; i++) axes |= 1u << batch.axis[i];
+  return axes;
+}
+
+Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape) {
+  Placement p = {.rank = shape->rank};
+  for (int d = 0; d < shape->rank; d++) {
+    AxisList axes = layout_axes(layout, role, shape->dim[d]);
+    for (int i = 0; i < axes.n; i++)
+      if (mesh->axis[axes.axis[i]].size > 1) p.dim[d].axis[p.dim[d].n++] = axes.axis[i];
+  }
+  return p;
+}
+
+int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, const Shape *shape, Placement *out) {
+  uint32_t taken = 0;
+  int found = 0;
+  for (int i = 0; i < layout->annotations; i++) {
+    const LayoutTensor *a = &layout->annotation[i];
+    if (strcmp(a->name, name)) continue;
+    found = 1;
+    if (a->axis >= 0) taken |= 1u << a->axis;
+  }
+  if (!found) return 0;
+  *out = (Placement){.rank = shape->rank};
+  for (int d = 0; d < shape->rank; d++) {
+    AxisList *list = &out->dim[d], data = shape->dim[d] == DIM_BATCH ? layout_axes(layout, ROLE_DATA, DIM_BATCH) : (AxisList){0};
+    for (int i = 0; i < data.n; i++)
+      if (!(taken >> data.axis[i] & 1) && mesh->axis[data.axis[i]].size > 1) list->axis[list->n++] = data.axis[i];
+    for (int i = 0; i < layout->annotations; i++) {
+      const LayoutTensor *a = &layout->annotation[i];
+      if (strcmp(a->name, name) || a->axis < 0 || a->dim != d || mesh->axis[a->axis].size == 1) continue;
+      CHECK(list->n < MAX_AXES_PER_DIM);
+      list->axis[list->n++] = (int8_t)a->axis;
+    }
+  }
+  return 1;
+}
+
+// --- tables -----------------------------------------------------------------------------------------------------------
+
+typedef struct NameAndMeaning { const char *name, *meaning; } NameAndMeaning;
+static const NameAndMeaning rows[] = {
+#define LAYOUT_ROW(id, name, meaning) {name, meaning},
+#include "sharding/layout_rows.def"
+};
+static const NameAndMeaning shipped[] = {
+#define LAYOUT_SHIPPED(id, name, meaning, ...) {name, meaning},
+#include "sharding/layout_rows.def"
+};
+
+const char *layout_row_name(LayoutRow row) { return rows[row].name; }
+const char *layout_row_meaning(LayoutRow row) { return rows[row].meaning; }
+const char *layout_shipped_name(LayoutShipped name) { return shipped[name].name; }
+const char *layout_shipped_meaning(LayoutShipped name) { return shipped[name].meaning; }
+
+int layout_rows_meet(LayoutRow a, LayoutRow b) {
+  static const LayoutRow pairs[][2] = {
+#define LAYOUT_MEET(a, b) {LAYOUT_ROW_##a, LAYOUT_ROW_##b},
+#include "sharding/layout_rows.def"
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if ((pairs[i][0] == a && pairs[i][1] == b) || (pairs[i][0] == b && pairs[i][1] == a)) return 1;
+  return 0;
+}
+
+LayoutTable layout_shipped(LayoutShipped name) {
+  static const char *const axis[][LAYOUT_ROWS] = {
+#define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},
+#include "sharding/layout_rows.def"
+  };
+  LayoutTable table = {0};
+  for (int r = 0; r < LAYOUT_ROWS; r++)
+    if (axis[name][r][0]) table.row[r] = (LayoutWords){1, {axis[name][r]}};
+  return table;
+}
+
+static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
+  static const struct { LayoutRow row; Role role; DimName dim; } meaning[] = {
+      {LAYOUT_ROW_BATCH, ROLE_DATA, DIM_BATCH},     {LAYOUT_ROW_BATCH, ROLE_RESIDUAL, DIM_BATCH}, {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},
+      {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},   {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS}, {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
+      {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},       {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},    {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
+  };
+  int group = row == LAYOUT_ROW_HEADS && mesh->axis[axis].part == AXIS_PART_GROUP;
+  for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
+    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, axis);
+}
+
+Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {
+  Layout l = {0};
+  int axes[MAX_AXES];
+  for (int row = 0; row < LAYOUT_ROWS; row++)
+    for (int w = 0; w < table->row[row].count; w++)
+      for (int i = 0, n = mesh_axes_of(mesh, table->row[row].axis[w], axes); i < n; i++) add_axis(&l, mesh, (LayoutRow)row, axes[i]);
+  return l;
+}

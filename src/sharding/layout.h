@@ -1,0 +1,52 @@
+// Layout: what goes where. A small table from (role, dim name) to ordered mesh axes; recipes and planners write Layouts.
+#pragma once
+#include "sharding/placement.h"
+
+typedef struct LayoutEntry { Role role; DimName dim; AxisList axes; } LayoutEntry;
+
+// What a user said about one tensor or parameter of a graph of their own, by its name.
+typedef struct LayoutTensor { const char *name; int dim; int axis; } LayoutTensor; // dim and axis -1: whole
+
+typedef struct Layout {
+  int n;
+  LayoutEntry entry[64];
+  int annotations;     // tensors that are placed by name; more than one line a tensor cuts further
+  const LayoutTensor *annotation; // borrowed
+  int propagate;       // parameters that nothing is said about lie as their first reader wants them
+} Layout;
+
+void layout_add(Layout *layout, Role role, DimName dim, int axis);
+// The axes of a dim for a role (empty: replicated).
+AxisList layout_axes(const Layout *layout, Role role, DimName dim);
+// The axes (bits) over which the batch is sharded.
+uint32_t layout_data_axes(const Layout *layout);
+// Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
+Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
+
+// The placement that annotations give a tensor, and 1; 0 when they say nothing. Its batch stays on the data axes that they leave.
+int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, const Shape *shape, Placement *out);
+
+// Layouts as recipes write them: a table from rows (layout_rows.def) to axes by name.
+typedef enum LayoutRow {
+#define LAYOUT_ROW(id, ...) LAYOUT_ROW_##id,
+#include "sharding/layout_rows.def"
+  LAYOUT_ROWS
+} LayoutRow;
+typedef enum LayoutShipped {
+#define LAYOUT_SHIPPED(id, ...) LAYOUT_SHIPPED_##id,
+#include "sharding/layout_rows.def"
+  LAYOUT_SHIPPED_COUNT
+} LayoutShipped;
+enum { LAYOUT_WORDS = 3 }; // axes that users name, "dp", "cp" and "tp": the most in a row
+typedef struct LayoutWords { int count; const char *axis[LAYOUT_WORDS]; } LayoutWords; // static storage
+typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
+
+const char *layout_row_name(LayoutRow row);
+const char *layout_row_meaning(LayoutRow row);
+int layout_rows_meet(LayoutRow a, LayoutRow b); // is there a tensor that both cut?
+const char *layout_shipped_name(LayoutShipped name);
+const char *layout_shipped_meaning(LayoutShipped name);
+LayoutTable layout_shipped(LayoutShipped name);
+// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP the row `heads`
+// cuts the query heads of a group.
+Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);

@@ -1,0 +1,20 @@
+// Redistribution on one mesh: the collectives that turn one placement into another. Used by partition (as nodes);
+// where meshes differ, boxes are copied instead (src/checkpoint).
+#pragma once
+#include "sharding/placement.h"
+
+enum { MAX_REDISTRIBUTE_STEPS = 32 };
+
+typedef struct RedistributeStep {
+  Op op;         // a collective, or the slice that a rank keeps
+  uint32_t axes; // set of mesh axes of the group
+  int dim;       // scattered, gathered or sliced dim; -1 where none is
+  int root;      // of REDUCE_TO and BROADCAST, in the group: the owner
+  Placement to;  // placement after the step
+} RedistributeStep;
+
+// Steps from → to, in order: sums first (scattered where the target is sharded by the same axis, reduced to the target's owner),
+// then a broadcast from the old owner, gathers, slices, and what the new owner keeps of what all have. Nothing is ever
+// resharded into partial, nor goes from one owner to another: PLAIT_INFEASIBLE.
+// An axis that moves from one dim to another is gathered and sliced again (an all_to_all would move less).
+int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error);

@@ -1,0 +1,100 @@
+// Parser of factor rules.
+#include "sharding/rule.h"
+#include "op/op.h"
+#include <ctype.h>
+#include <string.h>
+
+static const char *skip(const char *p) {
+  while (*p == ' ') p++;
+  return p;
+}
+
+// One operand's letters, up to ',', '-', ';' or the end.
+static const char *parse_operand(Rule *r, const Graph *g, const Node *node, const char *p, int tensor, int8_t *factor) {
+  int d = 0;
+  for (p = skip(p); islower((unsigned char)*p); p = skip(p + 1)) {
+    CHECK(d < MAX_RANK, "rule of %s names too many dims", op_name(node->op));
+    factor[d++] = (int8_t)(*p - 'a');
+  }
+  if (tensor < 0) return p;
+  const Shape *s = &graph_tensor(g, tensor)->shape;
+  CHECK(d == s->rank, "rule of %s (%s): operand has %d dims, the rule names %d", op_name(node->op), node->name, s->rank, d);
+  for (int i = 0; i < d; i++) {
+    int64_t *size = &r->size[(int)factor[i]];
+    CHECK(!*size || *size == s->size[i], "rule of %s (%s): factor %c has sizes %lld and %lld", op_name(node->op), node->name,
+          'a' + factor[i], (long long)*size, (long long)s->size[i]);
+    *size = s->size[i];
+  }
+  return p;
+}
+
+static uint32_t parse_factors(const char **p) {
+  uint32_t set = 0;
+  for (*p = skip(*p); islower((unsigned char)**p) && !islower((unsigned char)(*p)[1]); *p = skip(*p + 1)) set |= 1u << (**p - 'a');
+  return set;
+}
+
+static void parse_clauses(Rule *r, const Node *node, const char *p) {
+  while (*(p = skip(p)) == ';') {
+    p = skip(p + 1);
+    if (!strncmp(p, "linear", 6)) {
+      uint8_t group = 0;
+      p = skip(p + 6);
+      for (int joined = 0; isdigit((unsigned char)*p);) {
+        int i = (int)strtol(p, (char **)&p, 10);
+        CHECK(i < r->ninput, "rule of %s: linear input %d does not exist", op_name(node->op), i);
+        r->linear[i] = joined ? group : ++group;
+        joined = *p == '+';
+        p = skip(p + joined);
+      }
+    } else if (!strncmp(p, "whole", 5)) {
+      p += 5;
+      r->whole |= parse_factors(&p);
+    } else if (!strncmp(p, "complete", 8)) {
+      for (p = skip(p + 8); isdigit((unsigned char)*p);) {
+        int k = (int)strtol(p, (char **)&p, 10);
+        CHECK(k < r->noutput, "rule of %s: output %d does not exist", op_name(node->op), k);
+        r->complete[k] |= parse_factors(&p);
+      }
+    } else if (!strncmp(p, "lower", 5)) {
+      p += 5;
+      r->lower |= parse_factors(&p);
+    } else {
+      break;
+    }
+  }
+  CHECK(!*p, "rule of %s: unexpected \"%s\"", op_name(node->op), p);
+}
+
+Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
+  Rule r = {.ninput = node->ninput, .noutput = node->noutput};
+  r.input = arena_alloc(arena, sizeof *r.input * (size_t)(node->ninput + 1));
+  r.output = arena_alloc(arena, sizeof *r.output * (size_t)(node->noutput + 1));
+  r.complete = arena_array(arena, uint32_t, node->noutput + 1);
+  r.linear = arena_alloc(arena, (size_t)node->ninput + 1);
+  size_t size = 256 + 24 * (size_t)(node->ninput + node->noutput);
+  char *text = arena_alloc(arena, size);
+  op_def(node->op)->rule(g, node, text, size);
+  const char *p = skip(text);
+  for (int k = 0; k < node->ninput; k++) {
+    p = parse_operand(&r, g, node, p, node->input[k], r.input[k]);
+    if (*p == ',') p++;
+    else CHECK(k + 1 == node->ninput, "rule of %s (\"%s\") names fewer than %d inputs", op_name(node->op), text, node->ninput);
+  }
+  p = skip(p);
+  CHECK(p[0] == '-' && p[1] == '>', "rule of %s: \"%s\" has no ->", op_name(node->op), text);
+  p += 2;
+  for (int k = 0; k < node->noutput; k++) {
+    p = parse_operand(&r, g, node, p, node->output[k], r.output[k]);
+    if (*p == ',') p++;
+  }
+  parse_clauses(&r, node, p);
+  return r;
+}
+
+int rule_is_sum(const Rule *r) {
+  if (r->ninput < 2 || !r->linear[0]) return 0;
+  for (int k = 1; k < r->ninput; k++)
+    if (r->linear[k] != r->linear[0]) return 0;
+  return 1;
+}

@@ -1,0 +1,28 @@
+// What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may be held in several
+// runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes. Padding is in none of them.
+//
+// Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps apart.
+#pragma once
+#include "base/box.h"
+#include "sharding/placement.h"
+
+typedef struct Shard {
+  int rank;               // dims of the tensor; -1: nothing of it lives here
+  IndexMap map[MAX_RANK]; // of each dim
+} Shard;
+
+Shard shard_of(const Mesh *mesh, const Placement *placement, const Shape *shape, int rank);
+Shard shard_nowhere(void);
+
+// Goes through a shard: ShardBoxes b = {.shard = …}; while (shard_next(&b)) …
+typedef struct ShardBoxes {
+  Shard shard;
+  Box box;             // global indices; never empty
+  int64_t at[MAX_RANK]; // local index of the box's first element
+  int run[MAX_RANK], begun;
+} ShardBoxes;
+int shard_next(ShardBoxes *boxes); // 0: that was the last one
+int shard_find(ShardBoxes *boxes, const Box *part); // goes on to the box in which `part` lies; 0: there is none
+// Elements between neighbours of each dim in the rank's memory, padding among them: element `index` of a box lies at
+// Σ (at[d] + index[d] − box.offset[d]) · stride[d].
+void shard_strides(const Shard *shard, int64_t *stride);

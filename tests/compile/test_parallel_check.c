@@ -1,0 +1,129 @@
+// The judge of parallel configurations: what it allows compiles, what it refuses is refused for a reason that holds, the nearest values
+// that it names are valid, and the pairs that the table of features refuses are refused.
+#include "base/error.h"
+#include "model/config.h"
+#include "compile/compile.h"
+#include "program/program.h"
+#include "recipe/layouts.h"
+#include "recipe/recipe.h"
+#include "recipe/setup.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char gpt[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 61, \"n_positions\": 24, \"n_embd\": 24, \"n_layer\": 4, \"n_head\": 6, \"n_inner\": 60, \"activation_function\": \"gelu_new\"}";
+static const char llama[] = "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
+                            "\"intermediate_size\": 48, \"max_position_embeddings\": 24, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5}";
+
+static int parse(const char *text, int count, char **keys, Recipe *recipe, Error *error) {
+  static const char base[] = "model: {config: /m}\ndata: {train: /d, seq_len: 12}\nrun: {dir: /r}\nbatch: {global: 24, micro: 2}\n";
+  char all[1024];
+  snprintf(all, sizeof all, "%s%s", base, text);
+  return recipe_parse("r.yaml", all, strlen(all), "/", count, keys, recipe, error);
+}
+
+// The whole way to Programs, for every pipeline rank; the judge has been asked before.
+static int compiles(const Recipe *recipe, const ModelConfig *config, Error *error) {
+  Job *job = NULL;
+  int code = setup_job_for(recipe, config, MODEL_TRAIN, 1, 0, &job, error);
+  job_destroy(job);
+  return !code;
+}
+
+static const char *const variants[] = {
+    "", "parallel: {sequence: true}\n", "layout: {name: data, batch: [dp, tp]}\n", "layout: {name: data, embed: [tp]}\n",
+    "layout: {vocab: [tp, dp]}\n", "parallel: {zero: 3, hybrid: 2}\n", "parallel: {zero: 2, ownership: tensors}\n",
+    "parallel: {pipeline: interleaved}\n", "parallel: {pipeline: gpipe, virtual: 2}\n", "layout: {heads: [dp, tp], ffn: []}\n",
+    "layout: {name: data, head_dim: [tp], ffn: [dp]}\n", "layout: {name: data, position: [tp]}\n"};
+
+// Every size of each axis up to 6: allowed is what compiles.
+static void allowed_is_what_compiles(void **state) {
+  int allowed = 0, refused = 0;
+  for (int family = 0; family < 2; family++) {
+    ModelConfig config = {0};
+    Error error = {0};
+    const char *json = family ? llama : gpt;
+    if (model_config_parse(&config, json, strlen(json), "m.json", &error)) fail_msg("%s", error.message);
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+      for (int k = 0; k < 6 * 6 * 4; k++) {
+        Recipe recipe;
+        char dp[16], tp[16], pp[16], *keys[] = {dp, tp, pp};
+        snprintf(dp, sizeof dp, "mesh.dp=%d", k % 6 + 1);
+        snprintf(tp, sizeof tp, "mesh.tp=%d", k / 6 % 6 + 1);
+        snprintf(pp, sizeof pp, "mesh.pp=%d", k / 36 + 1);
+        error = (Error){0};
+        int code = parse(variants[v], 3, keys, &recipe, &error);
+        if (!code) {
+          // Nothing but the judge refuses: what it has allowed goes through all passes, whose own checks are then bugs.
+          code = recipe_check_parallel(&recipe, &config, &error);
+          allowed += !code;
+          if (!code && (k < 36 || k % 7 == 0) && !compiles(&recipe, &config, &error)) fail_msg("%s%s %s %s is allowed, but: %s", variants[v], dp, tp, pp, error.message);
+        }
+        refused += code != 0;
+        recipe_free(&recipe);
+      }
+    model_config_free(&config);
+  }
+  assert_true(allowed > 400 && refused > 400);
+}
+
+// The nearest values of the axis that is blamed are valid, and none in between is.
+static void nearest_is_valid(void **state) {
+  int named = 0;
+  ModelConfig config = {0};
+  Error error = {0};
+  if (model_config_parse(&config, llama, sizeof llama - 1, "m.json", &error)) fail_msg("%s", error.message);
+  for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
+    for (int tp = 1; tp <= 24; tp++) {
+      Recipe recipe;
+      WorkloadTexts texts;
+      ParallelProblem problem, other;
+      if (parse(variants[v], 0, NULL, &recipe, &error)) {
+        recipe_free(&recipe);
+        error = (Error){0};
+        continue;
+      }
+      recipe.mesh.tp = tp;
+      ParallelOptions o = recipe_parallel(&recipe);
+      Workload w = recipe_workload(&recipe, &config, &texts);
+      if (parallel_check(&o, &w, &problem) && !strcmp(problem.key, "mesh.tp")) {
+        named++;
+        for (int t = 1; t < 8 * tp; t++) {
+          recipe.mesh.tp = t;
+          o = recipe_parallel(&recipe);
+          int valid = !parallel_check(&o, &w, &other) || strcmp(other.key, "mesh.tp") != 0, is_nearest = t == problem.nearest[0] || t == problem.nearest[1];
+          int between = t > problem.nearest[0] && (t < problem.nearest[1] || !problem.nearest[1]);
+          if ((is_nearest && !valid) || (between && valid)) fail_msg("tp %d: %s; but %d is%s valid", tp, problem.text, t, valid ? "" : " not");
+        }
+      }
+      recipe_free(&recipe);
+    }
+  model_config_free(&config);
+  assert_true(named > 40);
+}
+
+static void refused_pairs_are_refused(void **state) {
+  int pairs = 0;
+  for (int a = 0; a < LAYOUT_FEATURES; a++)
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++) {
+      if (!layouts_refused((LayoutFeature)a, (LayoutFeature)b)) continue;
+      char settings[512], *keys[16], *next = settings;
+      int count = 0;
+      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=2 mesh.pp=2 batch.micro=%d %s %s", a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD ? 3 : 2, layout_traits[a].settings,
+               layout_traits[b].settings);
+      for (char *word; count < 16 && (word = strtok_r(next, " ", &next));) keys[count++] = word;
+      Recipe recipe;
+      Error error = {0};
+      if (!parse("", count, keys, &recipe, &error)) fail_msg("%s with %s is not refused", layout_traits[a].name, layout_traits[b].name);
+      recipe_free(&recipe);
+      pairs++;
+    }
+  assert_true(pairs >= 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid), cmocka_unit_test(refused_pairs_are_refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,386 @@
+// Meshes, placements, redistribution (simulated on data, for all pairs of placements of a small tensor), rules, layouts.
+#include "sharding/layout.h"
+#include "sharding/redistribute.h"
+#include "sharding/rule.h"
+#include "op/build.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static Mesh small_mesh(int a, int b, int c) {
+  return mesh_create(3, (const char *[]){"a", "b", "c"}, (int[]){a, b, c});
+}
+
+static void ranks_are_coordinates(void **state) {
+  Mesh m = small_mesh(2, 3, 4);
+  assert_int_equal(m.ranks, 24);
+  assert_int_equal(mesh_axis(&m, "b"), 1);
+  assert_int_equal(mesh_axis(&m, "d"), -1);
+  assert_int_equal(mesh_size(&m, 5), 8);
+  for (int r = 0; r < 24; r++) {
+    assert_int_equal(mesh_coordinate(&m, r, 0) * 12 + mesh_coordinate(&m, r, 1) * 4 + mesh_coordinate(&m, r, 2), r);
+    int ranks[24];
+    for (uint32_t axes = 0; axes < 8; axes++) {
+      int n = mesh_group(&m, r, axes, 0, ranks), self = 0;
+      assert_int_equal(n, mesh_size(&m, axes));
+      for (int i = 0; i < n; i++) {
+        assert_true(!i || ranks[i] > ranks[i - 1]);
+        for (int a = 0; a < 3; a++)
+          if (!(axes >> a & 1)) assert_int_equal(mesh_coordinate(&m, ranks[i], a), mesh_coordinate(&m, r, a));
+        self += ranks[i] == r;
+      }
+      assert_int_equal(self, 1);
+    }
+  }
+}
+
+static void groups_take_coordinates_of_pp(void **state) {
+  Mesh m = mesh_create(2, (const char *[]){"pp", "dp"}, (int[]){4, 2});
+  int ranks[8];
+  assert_int_equal(mesh_group(&m, 3, 1, &(StageSet){{1 << 1 | 1 << 3}}, ranks), 2);
+  assert_int_equal(ranks[0], 3);
+  assert_int_equal(ranks[1], 7);
+}
+
+// Every element of a dim lies in exactly one shard, where index_map says; padding only behind what is valid.
+static void check_map(const Mesh *m, const AxisList *list, int64_t size) {
+  int found[64] = {0}, holders = m->ranks / axis_list_shards(m, list);
+  int64_t local = axis_list_local(m, list, size);
+  for (int r = 0; r < m->ranks; r++) {
+    IndexMap map = axis_list_map(m, list, size, r);
+    assert_true(map.local == local && map.global == size && map.valid >= 0 && map.valid <= local);
+    for (int64_t i = 0; i < map.valid; i++) {
+      int64_t g = index_map(&map, i);
+      assert_in_range(g, 0, size - 1);
+      assert_true(index_local(&map, g) == i);
+      found[g]++;
+    }
+    for (int64_t g = 0, held = 0; g <= size; g++) {
+      held += index_local(&map, g) >= 0;
+      if (g == size) assert_true(held == map.valid);
+    }
+  }
+  for (int64_t g = 0; g < size; g++) assert_int_equal(found[g], holders);
+}
+
+static void shards_cover_a_dim_once(void **state) {
+  Mesh m = small_mesh(2, 3, 4);
+  static const AxisList lists[] = {{0}, {1, {0}}, {1, {2}}, {2, {0, 1}}, {2, {1, 0}}, {2, {2, 1}}, {3, {0, 1, 2}}, {3, {2, 0, 1}}};
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+    for (int64_t size = 1; size <= 50; size++) check_map(&m, &lists[l], size);
+  // Nested rounding up: 7 over 2, then 3, is 4, then 2; the last rank of the first half has 0 of its 2.
+  AxisList nested = {2, {0, 1}};
+  IndexMap map = axis_list_map(&m, &nested, 7, 8);
+  assert_true(map.local == 2 && map.valid == 0);
+  map = axis_list_map(&m, &nested, 7, 12);
+  assert_true(map.local == 2 && map.valid == 2 && map.run[0].global == 4);
+}
+
+static void one_rank_of_each_shard_is_primary(void **state) {
+  Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 3, 2});
+  Placement p = {.rank = 2, .dim = {{0}, {1, {1}}}};
+  int primary[3] = {0};
+  for (int r = 0; r < m.ranks; r++)
+    if (placement_primary(&m, &p, r, NULL)) primary[mesh_coordinate(&m, r, 1)]++;
+  for (int i = 0; i < 3; i++) assert_int_equal(primary[i], 1);
+  int second = 0;
+  for (int r = 0; r < m.ranks; r++) {
+    int is = placement_primary(&m, &p, r, &(StageSet){{2}}); // lives on pp 1 alone
+    second += is;
+    if (is) assert_int_equal(mesh_coordinate(&m, r, 0), 1);
+  }
+  assert_int_equal(second, 3);
+}
+
+// Redistribution on data ---------------------------------------------------------------------------------------------
+
+#define GARBAGE (0.0 / 0.0) // what a rank has of a tensor that another one owns
+enum { ROWS = 12, COLUMNS = 12, MAX_RANKS = 12, MAX_ELEMENTS = ROWS * COLUMNS };
+
+typedef struct Shards {
+  const Mesh *mesh;
+  Shape shape;
+  Placement placement;
+  int64_t local[2];
+  double data[MAX_RANKS][MAX_ELEMENTS]; // (ranks, local[0], local[1])
+} Shards;
+
+static double value_at(int64_t i, int64_t j) { return (double)(1 + i * 17 + j); }
+
+// A rank's part of a value that is a sum over partial axes: parts differ, and add up to it.
+static double part_of(const Mesh *m, uint32_t partial, int rank, double value) {
+  int first = 1;
+  for (int a = 0; a < m->naxis; a++)
+    if (partial >> a & 1 && mesh_coordinate(m, rank, a)) first = 0;
+  return first ? value - 3.0 * (mesh_size(m, partial) - 1) : 3.0;
+}
+
+static void fill_shards(Shards *s, const Placement *p) {
+  s->placement = *p;
+  placement_local(s->mesh, p, &s->shape, s->local);
+  for (int r = 0; r < s->mesh->ranks; r++) {
+    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
+    for (int64_t i = 0; i < s->local[0]; i++)
+      for (int64_t j = 0; j < s->local[1]; j++)
+        s->data[r][i * s->local[1] + j] = !placement_here(s->mesh, p, r) ? GARBAGE :
+            i < row.valid && j < column.valid ? part_of(s->mesh, p->partial, r, value_at(index_map(&row, i), index_map(&column, j))) : 0;
+  }
+}
+
+// Whether the shards, summed over what is still partial, are the tensor under the placement.
+static int shards_hold(const Shards *s, const Placement *p) {
+  int ranks[MAX_RANKS];
+  int64_t local[2];
+  placement_local(s->mesh, p, &s->shape, local);
+  if (local[0] != s->local[0] || local[1] != s->local[1]) return 0;
+  for (int r = 0; r < s->mesh->ranks; r++) {
+    if (!placement_here(s->mesh, p, r)) continue;
+    int n = mesh_group(s->mesh, r, p->partial, 0, ranks);
+    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
+    for (int64_t i = 0; i < local[0]; i++)
+      for (int64_t j = 0; j < local[1]; j++) {
+        double sum = 0, want = i < row.valid && j < column.valid ? value_at(index_map(&row, i), index_map(&column, j)) : 0;
+        for (int k = 0; k < n; k++) sum += s->data[ranks[k]][i * local[1] + j];
+        if (sum != want) return 0;
+      }
+  }
+  return 1;
+}
+
+static double sum_of(const Shards *s, const int *ranks, int n, int64_t at) {
+  double sum = 0;
+  for (int k = 0; k < n; k++) sum += s->data[ranks[k]][at];
+  return sum;
+}
+
+// What the collective of a step does to every rank's memory. The new local shape is that of step->to.
+static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
+  out->mesh = s->mesh;
+  out->shape = s->shape;
+  out->placement = step->to;
+  placement_local(s->mesh, &step->to, &s->shape, out->local);
+  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER, reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
+  for (int r = 0; r < s->mesh->ranks; r++) {
+    int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks);
+    for (int64_t i = 0; i < out->local[0]; i++)
+      for (int64_t j = 0; j < out->local[1]; j++) {
+        int64_t at[2] = {i, j};
+        int source = step->op == OP_BROADCAST ? ranks[step->root] : r;
+        if (step->op == OP_REDUCE_TO && r != ranks[step->root]) {
+          out->data[r][i * out->local[1] + j] = GARBAGE;
+          continue;
+        }
+        if (gather) {
+          source = ranks[at[d] / s->local[d]];
+          at[d] %= s->local[d];
+        } else if (d >= 0) {
+          at[d] += mesh_coordinate(s->mesh, r, axis) * out->local[d];
+        }
+        int inside = at[0] < s->local[0] && at[1] < s->local[1];
+        int64_t from = at[0] * s->local[1] + at[1];
+        out->data[r][i * out->local[1] + j] = !inside ? 0 : reduce ? sum_of(s, ranks, n, from) : s->data[source][from];
+      }
+  }
+}
+
+typedef Vec(Placement) Placements;
+
+// All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim; with `owners` also
+// with the last rank of any axes that are left as the owner.
+static void all_placements(const Mesh *m, Placement p, uint32_t left, int owners, Placements *out) {
+  vec_push(out, p);
+  for (int a = 0; a < m->naxis; a++) {
+    if (!(left >> a & 1)) continue;
+    for (int d = 0; d < 2; d++) {
+      Placement q = p;
+      q.dim[d].axis[q.dim[d].n++] = (int8_t)a;
+      if (d == 0 && q.dim[1].n) continue; // dim 0 first, so that nothing comes twice
+      if (q.partial || q.owner_axes) continue;
+      all_placements(m, q, left & ~(1u << a), owners, out);
+    }
+    if (p.partial < 1u << a && !p.owner_axes) {
+      Placement q = p;
+      q.partial |= 1u << a;
+      all_placements(m, q, left & ~(1u << a), owners, out);
+    }
+    if (owners && p.owner_axes < 1u << a) {
+      Placement q = p;
+      q.owner_axes |= 1u << a;
+      q.owner = mesh_size(m, q.owner_axes) - 1;
+      all_placements(m, q, left & ~(1u << a), owners, out);
+    }
+  }
+}
+
+static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, int owners) {
+  Placements all = {0};
+  Shards *now = xcalloc(2, sizeof *now);
+  all_placements(m, (Placement){.rank = 2}, (1u << m->naxis) - 1, owners, &all);
+  assert_true(all.count > (owners ? 20 : 10));
+  for (int f = 0; f < all.count; f++)
+    for (int t = 0; t < all.count; t++) {
+      const Placement *from = &all.data[f], *to = &all.data[t];
+      RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+      Error error = {0};
+      int n = redistribute_steps(from, to, steps, &error), k = 0;
+      int other = from->owner_axes && to->owner_axes && !placement_same_owner(from, to);
+      if (to->partial & ~from->partial || other) {
+        assert_int_equal(n, PLAIT_INFEASIBLE);
+        continue;
+      }
+      assert_in_range(n, 0, MAX_REDISTRIBUTE_STEPS);
+      if (placement_equal(from, to)) assert_int_equal(n, 0);
+      now[0] = (Shards){.mesh = m, .shape = shape_of(2, (int64_t[]){rows, columns}, (DimName[]){DIM_VOCAB, DIM_EMBED})};
+      fill_shards(&now[0], from);
+      for (int i = 0; i < n; i++, k = !k) {
+        apply(&now[k], &steps[i], &now[!k]);
+        if (shards_hold(&now[!k], &steps[i].to)) continue;
+        char a[80], b[80];
+        placement_text(m, from, NULL, a, sizeof a);
+        placement_text(m, to, NULL, b, sizeof b);
+        fail_msg("%lld × %lld, \"%s\" to \"%s\": wrong after step %d (%s)", (long long)rows, (long long)columns, a, b, i, op_name(steps[i].op));
+      }
+      assert_true(n == 0 || placement_equal(&steps[n - 1].to, to));
+      assert_true(shards_hold(&now[k], to));
+    }
+  vec_free(&all);
+  free(now);
+}
+
+static void every_pair_of_placements(void **state) {
+  Mesh three = small_mesh(2, 3, 2), two = mesh_create(2, (const char *[]){"a", "b"}, (int[]){2, 3});
+  redistribute_all(&three, 12, 12, 0);
+  for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6, 1); // padding in the outermost dim
+}
+
+// A sum that ends up sharded by the same axis moves half: it is scattered, not reduced and then cut.
+static void sums_are_scattered(void **state) {
+  Placement from = {.rank = 2, .partial = 3}, to = {.rank = 2, .dim = {{2, {1, 0}}}};
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  Error error = {0};
+  assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
+  assert_true(steps[0].op == OP_REDUCE_SCATTER && steps[0].axes == 2 && steps[1].op == OP_REDUCE_SCATTER && steps[1].axes == 1);
+}
+
+// A sum that one rank is to own goes to it alone and comes back from it; the other axes' sums are the owners' among themselves.
+static void sums_are_reduced_to_an_owner(void **state) {
+  Placement from = {.rank = 2, .partial = 7}, to = {.rank = 2, .owner_axes = 2, .owner = 2}, whole = {.rank = 2}, other = to;
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  Error error = {0};
+  assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
+  assert_true(steps[0].op == OP_REDUCE_TO && steps[0].axes == 2 && steps[0].root == 2 && steps[0].to.partial == 5);
+  assert_true(steps[1].op == OP_ALL_REDUCE && steps[1].axes == 5 && steps[1].to.owner_axes == 2);
+  assert_int_equal(redistribute_steps(&to, &whole, steps, &error), 1);
+  assert_true(steps[0].op == OP_BROADCAST && steps[0].axes == 2 && steps[0].root == 2);
+  assert_int_equal(redistribute_steps(&whole, &to, steps, &error), 1);
+  assert_int_equal(steps[0].op, OP_SLICE); // no communication
+  other.owner = 1;
+  assert_int_equal(redistribute_steps(&to, &other, steps, &error), PLAIT_INFEASIBLE);
+}
+
+static void one_owner_of_a_group(void **state) {
+  Mesh m = small_mesh(2, 3, 2);
+  Placement p = {.rank = 1, .dim = {{1, {2}}}, .owner_axes = 3, .owner = 4}; // a 1, b 1
+  char text[80];
+  int here = 0, primary = 0;
+  for (int r = 0; r < m.ranks; r++) {
+    int is = placement_here(&m, &p, r);
+    IndexMap map = placement_map(&m, &p, 0, 5, r);
+    assert_int_equal(is, mesh_coordinate(&m, r, 0) == 1 && mesh_coordinate(&m, r, 1) == 1);
+    assert_true(map.local == 3 && (is ? map.valid == (mesh_coordinate(&m, r, 2) ? 2 : 3) : map.valid == 0));
+    here += is;
+  }
+  assert_int_equal(here, 2);
+  m.axis[0].role = AXIS_PIPELINE; // as placement_primary needs
+  for (int r = 0; r < m.ranks; r++) primary += placement_primary(&m, &p, r, NULL);
+  assert_int_equal(primary, 2);
+  placement_text(&m, &p, NULL, text, sizeof text);
+  assert_string_equal(text, "0:c owner:a,b=4");
+}
+
+// Rules and layouts --------------------------------------------------------------------------------------------------
+
+static void rules_are_parsed(void **state) {
+  Graph *g = graph_create();
+  Arena arena = {0};
+  DimName bse[] = {DIM_BATCH, DIM_SEQ, DIM_EMBED}, fe[] = {DIM_FFN, DIM_EMBED}, ve[] = {DIM_VOCAB, DIM_EMBED};
+  int x = graph_input(g, "x", DTYPE_F32, shape_of(3, (int64_t[]){4, 6, 8}, bse)), w = graph_input(g, "w", DTYPE_F32, shape_of(2, (int64_t[]){10, 8}, fe));
+  int v = graph_input(g, "v", DTYPE_F32, shape_of(2, (int64_t[]){11, 8}, ve)), targets = graph_input(g, "t", DTYPE_I32, shape_of(2, (int64_t[]){4, 6}, bse));
+  int y = op_matmul(g, "y", x, w, 1), z = op_add(g, "z", (int[]){x, x, x}, 3);
+  int loss = op_linear_cross_entropy(g, "loss", z, v, targets, graph_input(g, "s", DTYPE_F64, (Shape){0}), 1);
+  const Node *node = g->node.data;
+  Rule r = rule_of(&arena, g, &node[graph_tensor(g, y)->producer]);
+  assert_true(r.ninput == 2 && r.noutput == 1 && !r.whole && !r.lower && r.linear[0] == 1 && r.linear[1] == 2);
+  int8_t *a = r.input[0], *b = r.input[1], *c = r.output[0];
+  assert_true(a[0] == c[0] && a[1] == c[1] && a[2] == b[1] && b[0] == c[2] && a[0] != a[1] && a[2] != b[0]);
+  assert_true(r.size[(int)a[0]] == 4 && r.size[(int)a[1]] == 6 && r.size[(int)a[2]] == 8 && r.size[(int)b[0]] == 10);
+  r = rule_of(&arena, g, &node[graph_tensor(g, z)->producer]);
+  assert_true(r.linear[0] && r.linear[0] == r.linear[1] && r.linear[1] == r.linear[2]); // partial only all together
+  r = rule_of(&arena, g, &node[graph_tensor(g, loss)->producer]);
+  uint32_t vocab = 1u << r.input[1][0], embed = 1u << r.input[1][1];
+  assert_true(r.noutput == 3 && r.lower == vocab && r.whole == embed && r.complete[0] == vocab && !r.complete[1] && !r.complete[2]);
+  for (int k = 0; k < 4; k++) assert_int_equal(r.linear[k], 0);
+  arena_free(&arena);
+  graph_destroy(g);
+}
+
+// Cut axes keep their ranks in order, and their names say of which axis they are.
+static void axes_are_cut_in_two(void **state) {
+  Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 6, 4});
+  int axes[MAX_AXES];
+  mesh_cut(&m, "tp", AXIS_PART_GROUP, 2);
+  mesh_cut(&m, "dp", AXIS_PART_REPLICA, 3);
+  mesh_cut(&m, "pp", AXIS_PART_REPLICA, 1); // nothing to cut
+  static const struct { const char *name, *of; int size; AxisRole role; } expected[] = {
+      {"pp", "pp", 2, AXIS_PIPELINE}, {"replica", "dp", 3, AXIS_DATA},       {"dp", "dp", 2, AXIS_DATA},
+      {"tp", "tp", 2, AXIS_TENSOR},   {"tp_group", "tp", 2, AXIS_TENSOR},
+  };
+  assert_true(m.naxis == 5 && m.ranks == 48);
+  for (int a = 0; a < 5; a++) {
+    assert_string_equal(m.axis[a].name, expected[a].name);
+    assert_string_equal(m.axis[a].of, expected[a].of);
+    assert_true(m.axis[a].size == expected[a].size && m.axis[a].role == expected[a].role);
+  }
+  assert_true(mesh_axes_of(&m, "dp", axes) == 2 && axes[0] == 1 && axes[1] == 2);
+  assert_true(mesh_axes_of(&m, "tp", axes) == 2 && axes[0] == 3 && axes[1] == 4);
+  assert_int_equal(mesh_axes_of(&m, "replica", axes), 0);
+}
+
+static void standard_layout(void **state) {
+  Mesh m = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){2, 2, 1, 2});
+  LayoutTable table = layout_shipped(LAYOUT_SHIPPED_TENSOR);
+  Layout l = layout_from_table(&table, &m);
+  assert_true(layout_data_axes(&l) == 2);
+  Shape weight = shape_of(3, (int64_t[]){4, 8, 16}, (DimName[]){DIM_KV_HEADS, DIM_HEAD_DIM, DIM_EMBED});
+  Shape stream = shape_of(3, (int64_t[]){4, 8, 16}, (DimName[]){DIM_BATCH, DIM_SEQ, DIM_EMBED});
+  char text[80];
+  Placement p = layout_placement(&l, &m, ROLE_WEIGHT, &weight);
+  placement_text(&m, &p, &weight, text, sizeof text);
+  assert_string_equal(text, "kv_heads:tp");
+  p = layout_placement(&l, &m, ROLE_RESIDUAL, &stream);
+  placement_text(&m, &p, &stream, text, sizeof text);
+  assert_string_equal(text, "batch:dp");
+  m.axis[3].size = 1; // axes of one rank are left out
+  p = layout_placement(&l, &m, ROLE_WEIGHT, &weight);
+  assert_int_equal(placement_axes(&p), 0);
+  p = (Placement){.rank = 2, .dim = {{2, {1, 3}}}, .partial = 1};
+  placement_text(&m, &p, NULL, text, sizeof text);
+  assert_string_equal(text, "0:dp,tp partial:pp");
+  char little[8];
+  placement_text(&m, &p, NULL, little, sizeof little);
+  assert_true(strlen(little) < sizeof little);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_are_coordinates),    cmocka_unit_test(groups_take_coordinates_of_pp),
+      cmocka_unit_test(shards_cover_a_dim_once),  cmocka_unit_test(one_rank_of_each_shard_is_primary),
+      cmocka_unit_test(every_pair_of_placements), cmocka_unit_test(sums_are_scattered),
+      cmocka_unit_test(sums_are_reduced_to_an_owner), cmocka_unit_test(one_owner_of_a_group),
+      cmocka_unit_test(rules_are_parsed),         cmocka_unit_test(axes_are_cut_in_two), cmocka_unit_test(standard_layout),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+// Shards as boxes against every element by its IndexMaps: one and two runs a dim, padding, empty runs and empty dims.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "sharding/shard.h"
+
+enum { GLOBAL = 12, DIMS = 3, ALL = GLOBAL * GLOBAL * GLOBAL };
+
+static int next_random(uint64_t *seed, int below) {
+  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+  return (int)((*seed >> 33) % (uint64_t)below);
+}
+
+// One run, or two as a zigzag split makes them; the memory may be longer than what is valid, or hold nothing.
+static IndexMap random_map(uint64_t *seed) {
+  int runs = 1 + next_random(seed, 2), first = next_random(seed, 4), second = runs == 2 ? next_random(seed, 4) : 0;
+  IndexMap m = {.valid = first + second, .global = GLOBAL, .runs = runs};
+  m.local = m.valid + next_random(seed, 3);
+  m.run[0].global = next_random(seed, 3);
+  m.run[1].local = first;
+  m.run[1].global = 6 + next_random(seed, 3);
+  return m;
+}
+
+static int64_t global_of(const int64_t *index) { return (index[0] * GLOBAL + index[1]) * GLOBAL + index[2]; }
+
+// For each global element 1 + where it lies in the rank's memory, 0 where the rank does not have it.
+static void by_element(const Shard *s, int64_t *where) {
+  int64_t at = 0, index[DIMS];
+  memset(where, 0, ALL * sizeof *where);
+  for (int64_t i = 0; i < s->map[0].local; i++)
+    for (int64_t j = 0; j < s->map[1].local; j++)
+      for (int64_t k = 0; k < s->map[2].local; k++) {
+        const int64_t local[DIMS] = {i, j, k};
+        at++;
+        int valid = 1;
+        for (int d = 0; d < DIMS; d++) {
+          valid &= local[d] < s->map[d].valid;
+          index[d] = index_map(&s->map[d], local[d]);
+        }
+        if (valid) where[global_of(index)] = at;
+      }
+}
+
+static void check_box(const ShardBoxes *b, const int64_t *where, char *met) {
+  int64_t stride[DIMS], index[DIMS];
+  const Box *x = &b->box;
+  shard_strides(&b->shard, stride);
+  assert_true(box_elements(x) > 0);
+  for (index[0] = x->offset[0]; index[0] < x->offset[0] + x->local[0]; index[0]++)
+    for (index[1] = x->offset[1]; index[1] < x->offset[1] + x->local[1]; index[1]++)
+      for (index[2] = x->offset[2]; index[2] < x->offset[2] + x->local[2]; index[2]++) {
+        int64_t at = 0;
+        for (int d = 0; d < DIMS; d++) at += (b->at[d] + index[d] - x->offset[d]) * stride[d];
+        assert_int_equal(at + 1, where[global_of(index)]);
+        assert_int_equal(met[global_of(index)]++, 0);
+      }
+}
+
+static void boxes_hold_each_element_once(void **state) {
+  static int64_t where[ALL];
+  static char met[ALL];
+  uint64_t seed = 1;
+  int several = 0, none = 0;
+  for (int round = 0; round < 2000; round++) {
+    ShardBoxes b = {.shard = {.rank = DIMS}};
+    for (int d = 0; d < DIMS; d++) b.shard.map[d] = random_map(&seed);
+    by_element(&b.shard, where);
+    memset(met, 0, sizeof met);
+    int boxes = 0;
+    for (ShardBoxes all = b; shard_next(&all); boxes++) {
+      check_box(&all, where, met);
+      ShardBoxes found = b;
+      assert_true(shard_find(&found, &all.box));
+      assert_memory_equal(&found.box, &all.box, sizeof found.box);
+    }
+    for (int i = 0; i < ALL; i++) assert_int_equal(met[i], where[i] > 0);
+    several += boxes == 8;
+    none += !boxes;
+    assert_false(shard_find(&b, &(Box){.rank = DIMS, .offset = {GLOBAL}, .local = {1, 1, 1}}));
+  }
+  assert_true(several > 10 && none > 10);
+}
+
+static void scalars_and_what_lives_elsewhere(void **state) {
+  ShardBoxes scalar = {.shard = {.rank = 0}}, nothing = {.shard = shard_nowhere()};
+  assert_true(shard_next(&scalar) && scalar.box.rank == 0 && box_elements(&scalar.box) == 1);
+  assert_false(shard_next(&scalar));
+  assert_false(shard_next(&nothing));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes_hold_each_element_once), cmocka_unit_test(scalars_and_what_lives_elsewhere)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
