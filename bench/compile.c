@@ -51,8 +51,13 @@ int main(int argc, char **argv) {
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
-      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule, .microbatches = options.microbatches, .shares = &shares, .coordinate = tried[i], .device = options.device,
-                          .threads = 1, .overlap = 1};
+      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule,
+                          .microbatches = options.microbatches,
+                          .shares = &shares,
+                          .coordinate = tried[i],
+                          .device = options.device,
+                          .threads = 1,
+                          .overlap = 1};
       start = seconds();
       if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);
       if (seconds() - start > slowest) slowest = seconds() - start;
@@ -65,7 +70,8 @@ int main(int argc, char **argv) {
   }
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  printf("%d ranks, %d pipeline ranks: recipe to graph %.0f ms, to a rank's Program %.0f ms more; %.0f MB; the judge answers in %.2f us\n", ranks, coordinates,
-         1e3 * best_graph, 1e3 * best_program, (double)usage.ru_maxrss / 1024, best_judge);
+  printf("%d ranks, %d pipeline ranks: recipe to graph %.0f ms, to a rank's Program %.0f ms more; %.0f MB; the judge "
+         "answers in %.2f us\n",
+         ranks, coordinates, 1e3 * best_graph, 1e3 * best_program, (double)usage.ru_maxrss / 1024, best_judge);
   return 0;
 }

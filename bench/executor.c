@@ -1,5 +1,6 @@
-// What running a step costs beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null device, whose
-// kernels do nothing, and on the recipe's own, with zeroes for data. One rank: collectives are measured by `plait bench comm`.
+// What running a step costs beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null
+// device, whose kernels do nothing, and on the recipe's own, with zeroes for data. One rank: collectives are measured
+// by `plait bench comm`.
 #include "runtime/session.h"
 #include "recipe/setup.h"
 #include <stdio.h>
@@ -44,21 +45,30 @@ int main(int argc, char **argv) {
   ModelConfig config;
   Job *job;
   Error error = {0};
-  if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error) || model_config_load(&config, recipe.model.config, &error)) return fail(&error);
+  if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error) ||
+      model_config_load(&config, recipe.model.config, &error))
+    return fail(&error);
   if (setup_job(&recipe, &config, &job, &error)) return fail(&error);
-  if (job->options.parallel.mesh.ranks != 1) return fprintf(stderr, "executor: the recipe has %d ranks; allowed: 1\n", job->options.parallel.mesh.ranks), 2;
-  int64_t tokens = (int64_t)recipe.batch.global * recipe.data.seq_len, stride = tokens / job->train.shares.microbatches * (int64_t)sizeof(int32_t);
+  if (job->options.parallel.mesh.ranks != 1)
+    return fprintf(stderr, "executor: the recipe has %d ranks; allowed: 1\n", job->options.parallel.mesh.ranks), 2;
+  int64_t tokens = (int64_t)recipe.batch.global * recipe.data.seq_len,
+          stride = tokens / job->train.shares.microbatches * (int64_t)sizeof(int32_t);
   int32_t *zeroes = xcalloc((size_t)tokens, sizeof *zeroes);
   double rate = 1e-3;
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {zeroes, stride}, [INPUT_TARGETS] = {zeroes, stride}, [INPUT_POSITIONS] = {zeroes, stride},
-                                 [INPUT_DOCUMENTS] = {zeroes, stride}, [INPUT_STEP_TARGETS] = {zeroes, 0}, [INPUT_LEARNING_RATE] = {&rate, 0}}};
+  StepInputs inputs = {.known = {[INPUT_TOKENS] = {zeroes, stride},
+                                 [INPUT_TARGETS] = {zeroes, stride},
+                                 [INPUT_POSITIONS] = {zeroes, stride},
+                                 [INPUT_DOCUMENTS] = {zeroes, stride},
+                                 [INPUT_STEP_TARGETS] = {zeroes, 0},
+                                 [INPUT_LEARNING_RATE] = {&rate, 0}}};
   Device null = device_null(job->options.device);
-  double empty = measure(job, &null, &inputs, 200, &error), full = empty < 0 ? -1 : measure(job, job->options.device, &inputs, 4, &error);
+  double empty = measure(job, &null, &inputs, 200, &error),
+         full = empty < 0 ? -1 : measure(job, job->options.device, &inputs, 4, &error);
   if (full < 0) return fail(&error);
   const Program *p = job->train.program[0];
   int actions = p->actions.count;
-  printf("%d actions, %d nodes: a step takes %.1f ms, of which the executor takes %.1f us: %.3f%%\n", actions, p->graph->node.count, 1e3 * full, 1e6 * empty,
-         100 * empty / full);
+  printf("%d actions, %d nodes: a step takes %.1f ms, of which the executor takes %.1f us: %.3f%%\n", actions,
+         p->graph->node.count, 1e3 * full, 1e6 * empty, 100 * empty / full);
   free(zeroes);
   job_destroy(job);
   model_config_free(&config);

@@ -1,12 +1,13 @@
-// Speed of the matrix products of training steps: bench_gemm [THREADS [DTYPE [LEVEL]]]; LEVEL best: those that training uses.
+// Speed of the matrix products of training steps: bench_gemm [THREADS [DTYPE [LEVEL]]]; LEVEL best: those that training
+// uses.
 #include "device/cpu/cpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// Wall time: packing, waiting and imbalance count as in training. The best of many calls is printed, so a machine that others
-// share disturbs little.
+// Wall time: packing, waiting and imbalance count as in training. The best of many calls is printed, so a machine that
+// others share disturbs little.
 static double seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -29,8 +30,14 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
   Operand input[2] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w};
   Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;
   size_t bytes = entry->workspace(input, &output, &attr, team_slots(team));
-  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .queue = &(DeviceQueue){.team = team},
-                     .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64), .workspace_size = bytes};
+  KernelCall call = {.ninput = 2,
+                     .noutput = 1,
+                     .input = input,
+                     .output = &output,
+                     .attr = &attr,
+                     .queue = &(DeviceQueue){.team = team},
+                     .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64),
+                     .workspace_size = bytes};
   double best = 1e9;
   entry->kernel(&call);
   for (double begin = seconds(), now = begin; now - begin < 0.15;) {
@@ -39,15 +46,17 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
     now = seconds();
     if (now - before < best) best = now - before;
   }
-  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m, (long)n,
-         (long)k, 2e-9 * (double)m * (double)n * (double)k / best);
+  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m,
+         (long)n, (long)k, 2e-9 * (double)m * (double)n * (double)k / best);
   for (int i = 0; i < 3; i++) free(all[i]->data);
   free(call.workspace);
 }
 
-// The products of a block of the shapes A and B (2048 tokens) and C (1024 tokens) of docs/performance.md, and small ones.
-static const int64_t sizes[][3] = {{512, 192, 192}, {2048, 1152, 384}, {2048, 384, 384},  {2048, 1536, 384}, {2048, 384, 1536},
-                                   {2048, 512, 384}, {1024, 2304, 768}, {1024, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}};
+// The products of a block of the shapes A and B (2048 tokens) and C (1024 tokens) of docs/performance.md, and small
+// ones.
+static const int64_t sizes[][3] = {{512, 192, 192},   {2048, 1152, 384}, {2048, 384, 384},  {2048, 1536, 384},
+                                   {2048, 384, 1536}, {2048, 512, 384},  {1024, 2304, 768}, {1024, 768, 768},
+                                   {1024, 3072, 768}, {1024, 768, 3072}};
 
 int main(int argc, char **argv) {
   Team *team;
@@ -58,7 +67,10 @@ int main(int argc, char **argv) {
     for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++) {
       if (!cpu_level_available(level) || (argc > 2 && strcmp(argv[2], dtype_name((Dtype)dtype)))) continue;
       CpuLevel best = dtype != DTYPE_BF16 && cpu_simd_level() > CPU_AVX512 ? CPU_AVX512 : cpu_simd_level();
-      if (!strcmp(wish, "best") ? level != best : *wish ? strcmp(wish, cpu_level_name(level)) != 0 : level > CPU_AVX512 && dtype != DTYPE_BF16) continue;
+      if (!strcmp(wish, "best") ? level != best
+          : *wish               ? strcmp(wish, cpu_level_name(level)) != 0
+                                : level > CPU_AVX512 && dtype != DTYPE_BF16)
+        continue;
       for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++)
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);

@@ -1,5 +1,5 @@
-// The roofline of all_reduce between two local ranks: two threads, each of which adds half of two buffers in memory that both
-// reach and writes the sum into both. Nothing else but a barrier of atomics before and after. Not a test.
+// The roofline of all_reduce between two local ranks: two threads, each of which adds half of two buffers in memory
+// that both reach and writes the sum into both. Nothing else but a barrier of atomics before and after. Not a test.
 //
 //   gcc -O3 -march=native bench/shared_sum.c -o shared_sum -pthread && ./shared_sum
 #include <pthread.h>
@@ -72,7 +72,8 @@ int main(void) {
     half(&bench, 0);
     pthread_join(thread, NULL);
     qsort(bench.samples, SAMPLES, sizeof *bench.samples, compare);
-    printf("%4zu MiB  %10.2f us  %7.3f GB/s\n", bytes >> 20, bench.samples[SAMPLES / 2] * 1e6, (double)bytes / bench.samples[SAMPLES / 2] * 1e-9);
+    printf("%4zu MiB  %10.2f us  %7.3f GB/s\n", bytes >> 20, bench.samples[SAMPLES / 2] * 1e6,
+           (double)bytes / bench.samples[SAMPLES / 2] * 1e-9);
     free(bench.a);
     free(bench.b);
   }

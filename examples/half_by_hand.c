@@ -1,6 +1,6 @@
-// Half by hand: a graph of our own (linear, ReLU, linear, squared error), one placement said, and plait does the rest. Trains
-// it on one rank, on 2 × 2 ranks (the samples over dp, the hidden features over tp), and as a pipeline with a layer on each
-// of two stages; prints the losses and fails when they differ.
+// Half by hand: a graph of our own (linear, ReLU, linear, squared error), one placement said, and plait does the rest.
+// Trains it on one rank, on 2 × 2 ranks (the samples over dp, the hidden features over tp), and as a pipeline with a
+// layer on each of two stages; prints the losses and fails when they differ.
 //
 //   half_by_hand [MESH …]        ("dp=2 tp=2" "pp=2"), as in half_by_hand "pp=2 dp=2 tp=4"
 #include <math.h>
@@ -11,9 +11,12 @@ enum { INPUTS = 8, HIDDEN = 32, BATCH = 48, STEPS = 60, PRINT_EVERY = 10, MOST =
 
 static PlaitGraph *build(void) {
   PlaitGraph *g = plait_graph_create(BATCH, PLAIT_FP32);
-  PlaitTensor x = plait_graph_input(g, "x", 1, (int64_t[]){INPUTS}), target = plait_graph_input(g, "target", 1, (int64_t[]){1});
-  PlaitTensor w1 = plait_graph_parameter(g, "w1", 2, (int64_t[]){HIDDEN, INPUTS}, 0.4), b1 = plait_graph_parameter(g, "b1", 1, (int64_t[]){HIDDEN}, 0);
-  PlaitTensor w2 = plait_graph_parameter(g, "w2", 2, (int64_t[]){1, HIDDEN}, 0.2), b2 = plait_graph_parameter(g, "b2", 1, (int64_t[]){1}, 0);
+  PlaitTensor x = plait_graph_input(g, "x", 1, (int64_t[]){INPUTS}),
+              target = plait_graph_input(g, "target", 1, (int64_t[]){1});
+  PlaitTensor w1 = plait_graph_parameter(g, "w1", 2, (int64_t[]){HIDDEN, INPUTS}, 0.4),
+              b1 = plait_graph_parameter(g, "b1", 1, (int64_t[]){HIDDEN}, 0);
+  PlaitTensor w2 = plait_graph_parameter(g, "w2", 2, (int64_t[]){1, HIDDEN}, 0.2),
+              b2 = plait_graph_parameter(g, "b2", 1, (int64_t[]){1}, 0);
   PlaitTensor h = plait_graph_activation(g, "relu", plait_graph_linear(g, "up", x, w1, b1), PLAIT_RELU);
   plait_graph_layer(g, 1); // where a pipeline may cut
   plait_graph_squared_error(g, plait_graph_linear(g, "down", h, w2, b2), target);

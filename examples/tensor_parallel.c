@@ -1,6 +1,7 @@
 // Tensor parallelism by hand: a transformer's MLP block whose two matrices are cut over the ranks, the first by columns
 // (each rank computes some of the hidden features), the second by rows (each rank uses its own), as in Megatron-LM
-// (Shoeybi et al., 2019). One all_reduce in forward, one in backward. Trains on 1 rank and on N; fails when they differ.
+// (Shoeybi et al., 2019). One all_reduce in forward, one in backward. Trains on 1 rank and on N; fails when they
+// differ.
 //
 //   tensor_parallel [RANKS]      (4; a divisor of 48)
 //

@@ -1,5 +1,5 @@
-// Training by recipe from a program of your own: what the commands `plait train`, `plan` and `recipe` do. docs/recipes.md
-// lists the keys of a recipe. The collectives underneath, for parallelism by hand, are in plait/comm.h.
+// Training by recipe from a program of your own: what the commands `plait train`, `plan` and `recipe` do.
+// docs/recipes.md lists the keys of a recipe. The collectives underneath, for parallelism by hand, are in plait/comm.h.
 //
 //   PlaitError error = {0};
 //   const char *overrides[] = {"mesh.dp=2", "run.dir=/tmp/run"};
@@ -34,8 +34,8 @@ int plait_train(const char *recipe, int override_count, const char *const *overr
 // so that it refuses what that would refuse, but takes no memory for ranks and reads no data.
 int plait_plan(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
-// Checks the recipe and prints it as it will be understood: every key, defaults filled in, absolute paths. No other file
-// is opened. What is printed is a recipe.
+// Checks the recipe and prints it as it will be understood: every key, defaults filled in, absolute paths. No other
+// file is opened. What is printed is a recipe.
 int plait_recipe(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
 PLAIT_API_END

@@ -24,7 +24,8 @@ PlaitGraph *plait_graph_create(int64_t samples, PlaitDtype dtype) {
   h->loss = -1;
   h->samples = samples;
   h->dtype = (Dtype)dtype;
-  if (samples < 1 || samples > 1 << 30) wrong(h, "samples of a step: %lld; allowed: 1 to %d", (long long)samples, 1 << 30);
+  if (samples < 1 || samples > 1 << 30)
+    wrong(h, "samples of a step: %lld; allowed: 1 to %d", (long long)samples, 1 << 30);
   if (dtype != PLAIT_FP32 && dtype != PLAIT_FP64 && dtype != PLAIT_BF16)
     wrong(h, "dtype %d of a graph; allowed: PLAIT_FP32, PLAIT_FP64 and PLAIT_BF16", (int)dtype);
   return h;
@@ -50,7 +51,8 @@ void plait_graph_layer(PlaitGraph *h, int layer) {
   if (h->g->layers <= layer) h->g->layers = layer + 1;
 }
 
-// Checks ---------------------------------------------------------------------------------------------------------------
+// Checks
+// ---------------------------------------------------------------------------------------------------------------
 
 // Takes a name: 1 when it may be used and nothing was wrong so far.
 static int take_name(PlaitGraph *h, const char *name) {
@@ -82,7 +84,8 @@ static Shape shape_from(PlaitGraph *h, const char *name, int rank, const int64_t
   if (batch) s = shape_of(1, &h->samples, (DimName[]){DIM_BATCH});
   for (int i = 0; i < rank; i++, s.rank++) {
     if (size[i] < 1 || size[i] > ((int64_t)1 << 40) / elements) {
-      wrong(h, "dim %d of %s is %lld; allowed: at least 1, and at most 2^40 elements in all", i, name, (long long)size[i]);
+      wrong(h, "dim %d of %s is %lld; allowed: at least 1, and at most 2^40 elements in all", i, name,
+            (long long)size[i]);
       return (Shape){0};
     }
     elements *= size[i];
@@ -94,7 +97,8 @@ static Shape shape_from(PlaitGraph *h, const char *name, int rank, const int64_t
 
 static const char *shape_text(const Shape *s, char *text, size_t size) {
   size_t at = (size_t)snprintf(text, size, "(");
-  for (int d = 0; d < s->rank && at < size; d++) at += (size_t)snprintf(text + at, size - at, "%s%lld", d ? ", " : "", (long long)s->size[d]);
+  for (int d = 0; d < s->rank && at < size; d++)
+    at += (size_t)snprintf(text + at, size - at, "%s%lld", d ? ", " : "", (long long)s->size[d]);
   if (at < size) snprintf(text + at, size - at, ")");
   return text;
 }
@@ -109,7 +113,8 @@ static int readable(PlaitGraph *h, const char *reader, PlaitTensor x) {
   int producer = graph_tensor(h->g, x)->producer;
   int layer = producer >= 0 ? h->g->node.data[producer].layer : 0; // data and parameters are everywhere
   if (layer <= h->g->layer) return 1;
-  wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, graph_tensor(h->g, x)->name, layer);
+  wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, graph_tensor(h->g, x)->name,
+        layer);
   return 0;
 }
 
@@ -118,8 +123,9 @@ static int same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTen
   char first[128], second[128];
   const Shape *x = &graph_tensor(h->g, a)->shape, *y = &graph_tensor(h->g, b)->shape;
   if (op_same_sizes(h->g, a, b) && x->dim[0] == y->dim[0]) return 1;
-  wrong(h, "%s takes tensors of one shape, not %s%s and %s%s", reader, shape_text(x, first, sizeof first), x->dim[0] == DIM_BATCH ? "" : " without samples",
-        shape_text(y, second, sizeof second), y->dim[0] == DIM_BATCH ? "" : " without samples");
+  wrong(h, "%s takes tensors of one shape, not %s%s and %s%s", reader, shape_text(x, first, sizeof first),
+        x->dim[0] == DIM_BATCH ? "" : " without samples", shape_text(y, second, sizeof second),
+        y->dim[0] == DIM_BATCH ? "" : " without samples");
   return 0;
 }
 
@@ -129,7 +135,8 @@ static int operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
   return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
 }
 
-// Building -------------------------------------------------------------------------------------------------------------
+// Building
+// -------------------------------------------------------------------------------------------------------------
 
 PlaitTensor plait_graph_input(PlaitGraph *h, const char *name, int rank, const int64_t *size) {
   if (!take_name(h, name)) return -1;
@@ -144,38 +151,46 @@ PlaitTensor plait_graph_parameter(PlaitGraph *h, const char *name, int rank, con
   if (!take_name(h, name)) return -1;
   Shape s = shape_from(h, name, rank, size, 0);
   if (h->error.code) return -1;
-  if (!(deviation >= 0 && deviation < 1e30)) return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, deviation);
+  if (!(deviation >= 0 && deviation < 1e30))
+    return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, deviation);
   Init init = {deviation > 0 ? INIT_NORMAL : INIT_ZERO, deviation};
-  int v = graph_variable(h->g, arena_format(&h->g->arena, BY_HAND_PARAMETER "%s", name), VARIABLE_PARAMETER, by_hand_storage(h->dtype), s, init);
+  int v = graph_variable(h->g, arena_format(&h->g->arena, BY_HAND_PARAMETER "%s", name), VARIABLE_PARAMETER,
+                         by_hand_storage(h->dtype), s, init);
   h->g->variable.data[v].weight_decay = h->g->variable.data[v].narrow_copy = s.rank >= 2;
   return graph_read(h->g, v);
 }
 
-static const char *no_parameter(const Tensor *t) { return t->producer >= 0 ? "the result of an op and no parameter" : "an input and no parameter"; }
+static const char *no_parameter(const Tensor *t) {
+  return t->producer >= 0 ? "the result of an op and no parameter" : "an input and no parameter";
+}
 
 PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor w, PlaitTensor bias) {
   if (!take_name(h, name) || !readable(h, name, x) || !readable(h, name, w)) return -1;
   char text[128];
   const Tensor *tx = graph_tensor(h->g, x), *tw = graph_tensor(h->g, w);
   if (tw->variable < 0) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, no_parameter(tw));
-  if (tw->shape.rank != 2) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, shape_text(&tw->shape, text, sizeof text));
+  if (tw->shape.rank != 2)
+    return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, shape_text(&tw->shape, text, sizeof text));
   int64_t out = tw->shape.size[0], in = tw->shape.size[1];
   if (tx->shape.dim[0] != DIM_BATCH || tx->shape.rank < 2 || tx->shape.size[tx->shape.rank - 1] != in)
-    return wrong(h, "x of %s is %s; allowed with w (%lld, %lld): (samples, …, %lld)", name, shape_text(&tx->shape, text, sizeof text), (long long)out,
-                 (long long)in, (long long)in);
+    return wrong(h, "x of %s is %s; allowed with w (%lld, %lld): (samples, …, %lld)", name,
+                 shape_text(&tx->shape, text, sizeof text), (long long)out, (long long)in, (long long)in);
   int y = op_matmul(h->g, name, operand(h, name, x), w, 1);
   if (bias == -1) return y;
   if (!readable(h, name, bias)) return -1;
   const Tensor *tb = graph_tensor(h->g, bias);
-  if (tb->variable < 0) return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, no_parameter(tb), (long long)out);
+  if (tb->variable < 0)
+    return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, no_parameter(tb), (long long)out);
   if (tb->shape.rank != 1 || tb->shape.size[0] != out)
-    return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, shape_text(&tb->shape, text, sizeof text), (long long)out);
+    return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, shape_text(&tb->shape, text, sizeof text),
+                 (long long)out);
   return op_bias(h->g, arena_format(&h->g->arena, "%s.bias", name), y, bias);
 }
 
 PlaitTensor plait_graph_activation(PlaitGraph *h, const char *name, PlaitTensor x, PlaitActivation kind) {
   if (!take_name(h, name) || !readable(h, name, x)) return -1;
-  if ((int)kind < 0 || kind >= PLAIT_ACTIVATION_COUNT) return wrong(h, "activation %d of %s; allowed: those of PlaitActivation", (int)kind, name);
+  if ((int)kind < 0 || kind >= PLAIT_ACTIVATION_COUNT)
+    return wrong(h, "activation %d of %s; allowed: those of PlaitActivation", (int)kind, name);
   return op_activation(h->g, name, operand(h, name, x), (ActivationKind)kind);
 }
 
@@ -208,14 +223,17 @@ void plait_graph_squared_error(PlaitGraph *h, PlaitTensor y, PlaitTensor target)
   h->loss = op_squared_error(h->g, "loss", y, target, graph_read(h->g, graph_known(h->g, KNOWN_GRADIENT_SEED)));
 }
 
-// Placements -----------------------------------------------------------------------------------------------------------
+// Placements
+// -----------------------------------------------------------------------------------------------------------
 
 // How often a tensor was annotated, or -1 after an error.
 static int annotations_of(PlaitGraph *h, PlaitTensor tensor) {
   if (h->error.code) return -1;
-  if (tensor < 0 || tensor >= h->g->tensor.count) return wrong(h, "a placement of tensor %d, which does not exist", tensor);
+  if (tensor < 0 || tensor >= h->g->tensor.count)
+    return wrong(h, "a placement of tensor %d, which does not exist", tensor);
   const char *name = graph_tensor(h->g, tensor)->name;
-  if (graph_tensor(h->g, tensor)->input >= 0) return wrong(h, "a placement of the input %s; allowed: of parameters, and of what is computed", name);
+  if (graph_tensor(h->g, tensor)->input >= 0)
+    return wrong(h, "a placement of the input %s; allowed: of parameters, and of what is computed", name);
   int n = 0;
   for (int i = 0; i < h->annotation.count; i++) n += h->annotation.data[i].tensor == tensor;
   return n;

@@ -7,7 +7,11 @@
 // Names of the graph's Variables and tensors cannot be taken for plait's own: users' have no dot.
 #define BY_HAND_PARAMETER "parameter."
 
-enum { BY_HAND_NAME = 64, BY_HAND_INPUTS = 12, BY_HAND_ANNOTATIONS = MAX_AXES_PER_DIM - 2 }; // bytes of a name; annotations: of one tensor
+enum {
+  BY_HAND_NAME = 64,
+  BY_HAND_INPUTS = 12,
+  BY_HAND_ANNOTATIONS = MAX_AXES_PER_DIM - 2
+}; // bytes of a name; annotations: of one tensor
 
 typedef struct ByHandAnnotation { int tensor, dim; char axis[BY_HAND_NAME]; } ByHandAnnotation; // dim -1: whole
 

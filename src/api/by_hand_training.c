@@ -22,10 +22,12 @@ struct PlaitTraining {
   int failed;            // outside of the session
 };
 
-// Options --------------------------------------------------------------------------------------------------------------
+// Options
+// --------------------------------------------------------------------------------------------------------------
 
 static int add_axis(PlaitTraining *t, const char *name, size_t length, int size, Error *error) {
-  if (t->mesh.naxis == MAX_AXES - 2 && mesh_pipeline(&t->mesh) < 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
+  if (t->mesh.naxis == MAX_AXES - 2 && mesh_pipeline(&t->mesh) < 0)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
   if (t->mesh.naxis == MAX_AXES) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES);
   char *own = t->axis[t->mesh.naxis];
   memcpy(own, name, length);
@@ -43,9 +45,12 @@ static int parse_mesh(PlaitTraining *t, const char *text, Error *error) {
     size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyz_"), word = strcspn(p, " ");
     char *end = NULL;
     long size = p[length] == '=' && p[length + 1] >= '0' && p[length + 1] <= '9' ? strtol(p + length + 1, &end, 10) : 0;
-    if (!length || length >= BY_HAND_NAME || !end || end != p + word || size < 1 || size > 1 << 16 || (int64_t)t->mesh.ranks * size > 1 << 20)
-      return error_set(error, PLAIT_BAD_INPUT, "mesh: \"%.*s\" in \"%.200s\"; allowed: NAME=SIZE in small letters, as in \"pp=2 dp=2 tp=2\", and at most %d ranks", (int)(word < 80 ? word : 80),
-                 p, text, 1 << 20);
+    if (!length || length >= BY_HAND_NAME || !end || end != p + word || size < 1 || size > 1 << 16 ||
+        (int64_t)t->mesh.ranks * size > 1 << 20)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "mesh: \"%.*s\" in \"%.200s\"; allowed: NAME=SIZE in small letters, as in \"pp=2 dp=2 tp=2\", "
+                       "and at most %d ranks",
+                       (int)(word < 80 ? word : 80), p, text, 1 << 20);
     code = add_axis(t, p, length, (int)size, error);
     p += word;
   }
@@ -56,15 +61,20 @@ static int parse_mesh(PlaitTraining *t, const char *text, Error *error) {
   return code;
 }
 
-static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, const Mesh *mesh, int microbatches, Error *error) {
+static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, const Mesh *mesh, int microbatches,
+                         Error *error) {
   int64_t unit = (int64_t)microbatches * mesh->axis[mesh_axis(mesh, "dp")].size, below = h->samples / unit * unit;
-  if (o->microbatches < 0 || microbatches > MOST_MICROBATCHES) return error_set(error, PLAIT_BAD_INPUT, "microbatches is %d; allowed: 1 to %d", o->microbatches, MOST_MICROBATCHES);
+  if (o->microbatches < 0 || microbatches > MOST_MICROBATCHES)
+    return error_set(error, PLAIT_BAD_INPUT, "microbatches is %d; allowed: 1 to %d", o->microbatches,
+                     MOST_MICROBATCHES);
   if (h->samples % unit) {
     char nearest[64];
     if (below) snprintf(nearest, sizeof nearest, "%lld or %lld", (long long)below, (long long)(below + unit));
     else snprintf(nearest, sizeof nearest, "%lld", (long long)unit);
-    return error_set(error, PLAIT_BAD_INPUT, "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s", (long long)h->samples,
-               microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s",
+        (long long)h->samples, microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
   }
   const ScheduleGenerator *schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b");
   if (!schedule || !schedule_can_run(schedule, 1)) {
@@ -73,26 +83,32 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
     return error_set(error, PLAIT_BAD_INPUT, "schedule is \"%.80s\"; allowed: %s", o->schedule, names);
   }
   if (o->zero < 0 || o->zero > 3) return error_set(error, PLAIT_BAD_INPUT, "zero is %d; allowed: 0 to 3", o->zero);
-  if (o->threads < 0 || o->threads > 1024) return error_set(error, PLAIT_BAD_INPUT, "threads is %d; allowed: 0 to 1024", o->threads);
+  if (o->threads < 0 || o->threads > 1024)
+    return error_set(error, PLAIT_BAD_INPUT, "threads is %d; allowed: 0 to 1024", o->threads);
   if (o->optimizer && optimizer_find(o->optimizer) < 0) {
     char names[256];
     optimizer_names(names, sizeof names);
     return error_set(error, PLAIT_BAD_INPUT, "optimizer is \"%.80s\"; allowed: %s", o->optimizer, names);
   }
-  if (!(o->momentum >= 0 && o->momentum < 1)) return error_set(error, PLAIT_BAD_INPUT, "momentum is %g; allowed: at least 0 and below 1", o->momentum);
-  if (!(o->weight_decay >= 0 && isfinite(o->weight_decay))) return error_set(error, PLAIT_BAD_INPUT, "weight_decay is %g; allowed: at least 0", o->weight_decay);
+  if (!(o->momentum >= 0 && o->momentum < 1))
+    return error_set(error, PLAIT_BAD_INPUT, "momentum is %g; allowed: at least 0 and below 1", o->momentum);
+  if (!(o->weight_decay >= 0 && isfinite(o->weight_decay)))
+    return error_set(error, PLAIT_BAD_INPUT, "weight_decay is %g; allowed: at least 0", o->weight_decay);
   if (!(o->clip >= 0)) return error_set(error, PLAIT_BAD_INPUT, "clip is %g; allowed: at least 0", o->clip);
   return PLAIT_OK;
 }
 
 static int check_comm(const PlaitTraining *t, Error *error) {
   if (!t->comm && t->mesh.ranks > LAUNCH_MOST_THREADS)
-    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks, LAUNCH_MOST_THREADS);
+    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks; allowed in one process: %d", t->mesh.ranks,
+                     LAUNCH_MOST_THREADS);
   if (!t->comm) return PLAIT_OK;
   int n = plait_comm_size(t->comm);
-  if (n != t->mesh.ranks) return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks, but comm has %d", t->mesh.ranks, n);
+  if (n != t->mesh.ranks)
+    return error_set(error, PLAIT_BAD_INPUT, "the mesh has %d ranks, but comm has %d", t->mesh.ranks, n);
   for (int r = 0; r < n; r++)
-    if (plait_comm_world_rank(t->comm, r) != r) return error_set(error, PLAIT_BAD_INPUT, "comm is not the communicator of all ranks of its world");
+    if (plait_comm_world_rank(t->comm, r) != r)
+      return error_set(error, PLAIT_BAD_INPUT, "comm is not the communicator of all ranks of its world");
   return PLAIT_OK;
 }
 
@@ -103,13 +119,17 @@ static int check_graph(const PlaitGraph *h, Error *error) {
   for (int v = 0; v < g->variable.count; v++) {
     int read = g->variable.data[v].kind != VARIABLE_PARAMETER;
     for (int i = 0; i < g->node.count; i++)
-      for (int k = 0; k < g->node.data[i].ninput; k++) read |= g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v;
-    if (!read) return error_set(error, PLAIT_BAD_INPUT, "no op reads the parameter %s", g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
+      for (int k = 0; k < g->node.data[i].ninput; k++)
+        read |= g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v;
+    if (!read)
+      return error_set(error, PLAIT_BAD_INPUT, "no op reads the parameter %s",
+                       g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
   }
   return PLAIT_OK;
 }
 
-// Compiling ------------------------------------------------------------------------------------------------------------
+// Compiling
+// ------------------------------------------------------------------------------------------------------------
 
 // The forward graph of one microbatch.
 static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
@@ -133,7 +153,8 @@ static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *
   return n;
 }
 
-static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches, Error *error) {
+static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches,
+                   Error *error) {
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
   const double *betas = op_def(optimizer)->optimizer->betas;
   LayoutTensor *annotation = xcalloc((size_t)h->annotation.count + 1, sizeof *annotation);
@@ -148,7 +169,11 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                               .overlap = {.on = 1, .bucket_bytes = 25000000, .read_ahead = 1},
                               .schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b"),
                               .stages_per_rank = 1};
-  Workload workload = {.model = "the graph", .layers = layers, .samples = h->samples, .micro = h->samples / microbatches / t->mesh.axis[t->dp].size, .seq = 1};
+  Workload workload = {.model = "the graph",
+                       .layers = layers,
+                       .samples = h->samples,
+                       .micro = h->samples / microbatches / t->mesh.axis[t->dp].size,
+                       .seq = 1};
   ParallelProblem problem;
   int code = parallel_check(&parallel, &workload, &problem);
   if (code) error_set(error, code, "%s", problem.text);
@@ -161,8 +186,14 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
         .device = device_cpu(),
         .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
         .parallel = parallel_create(&parallel, &workload),
-        .update = {.optimizer = optimizer, .beta1 = betas[0], .beta2 = betas[1], .epsilon = 1e-8, .decay = o->weight_decay,
-                   .momentum = o->momentum, .clip = o->clip, .count = h->elements}};
+        .update = {.optimizer = optimizer,
+                   .beta1 = betas[0],
+                   .beta2 = betas[1],
+                   .epsilon = 1e-8,
+                   .decay = o->weight_decay,
+                   .momentum = o->momentum,
+                   .clip = o->clip,
+                   .count = h->elements}};
     JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};
     compile_set_batch(&options, h->samples, workload.micro);
     code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
@@ -172,7 +203,8 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   return code;
 }
 
-// Ranks ----------------------------------------------------------------------------------------------------------------
+// Ranks
+// ----------------------------------------------------------------------------------------------------------------
 
 static int start_rank(Rank *r, void *training, Error *error) {
   const PlaitTraining *t = training;
@@ -187,9 +219,12 @@ static int start(PlaitTraining *t, Error *error) {
 }
 
 // The first rank of this process.
-static Rank *own_rank(const PlaitTraining *t) { return session_rank(t->session, t->comm ? plait_comm_rank(t->comm) : 0); }
+static Rank *own_rank(const PlaitTraining *t) {
+  return session_rank(t->session, t->comm ? plait_comm_rank(t->comm) : 0);
+}
 
-int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *options, PlaitTraining **training, PlaitError *error) {
+int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *options, PlaitTraining **training,
+                          PlaitError *error) {
   Error own = {0};
   PlaitTrainingOptions o = options ? *options : (PlaitTrainingOptions){0};
   if (!error) error = &own;
@@ -217,7 +252,8 @@ void plait_training_destroy(PlaitTraining *t) {
   free(t);
 }
 
-// Steps ----------------------------------------------------------------------------------------------------------------
+// Steps
+// ----------------------------------------------------------------------------------------------------------------
 
 typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
 
@@ -225,7 +261,8 @@ typedef struct Step { const PlaitTraining *t; const void *const *inputs; double 
 static void find_samples(const Step *s, int rank, StepInput *own) {
   const PlaitTraining *t = s->t;
   const Graph *g = t->job->train.graph;
-  int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size, first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
+  int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size,
+          first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
   for (int i = 0; i < g->input.count; i++) {
     const GraphInput *in = &g->input.data[i];
     if (in->known != INPUT_OWN) continue;
@@ -239,15 +276,19 @@ static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
   StepInput own[BY_HAND_INPUTS];
   find_samples(s, r->rank, own);
-  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = s->t->inputs};
+  StepInputs inputs = {
+      .known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = s->t->inputs};
   return executor_run(r->train, s->number, &inputs, error);
 }
 
 static int usable(const PlaitTraining *t, Error *error) {
-  return t->failed || session_culprit(t->session) >= 0 ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed") : PLAIT_OK;
+  return t->failed || session_culprit(t->session) >= 0
+             ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed")
+             : PLAIT_OK;
 }
 
-int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result, PlaitError *error) {
+int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result,
+                        PlaitError *error) {
   int code = usable(t, error);
   if (code) return code;
   const Graph *g = t->job->train.graph;
@@ -259,11 +300,14 @@ int plait_training_step(PlaitTraining *t, const void *const *inputs, double lear
   Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, KNOWN_OPTIMIZER_STEP) + 1};
   if ((code = session_run(t->session, step_rank, &s, error))) return code;
   if (result)
-    *result = (PlaitStepResult){.loss = state_scalar(state, KNOWN_LOSS), .gradient_norm = state_scalar(state, KNOWN_GRAD_NORM), .skipped = state_scalar(state, KNOWN_SKIP) != 0};
+    *result = (PlaitStepResult){.loss = state_scalar(state, KNOWN_LOSS),
+                                .gradient_norm = state_scalar(state, KNOWN_GRAD_NORM),
+                                .skipped = state_scalar(state, KNOWN_SKIP) != 0};
   return PLAIT_OK;
 }
 
-// Parameters -----------------------------------------------------------------------------------------------------------
+// Parameters
+// -----------------------------------------------------------------------------------------------------------
 
 static const Variable *find_parameter(const PlaitTraining *t, const char *name, size_t size, Error *error) {
   const Graph *g = t->job->train.graph;
@@ -279,7 +323,8 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
   return NULL;
 }
 
-// Copies the pieces of a parameter to the whole tensor, or its elements back to them. Replicas are written, but not read.
+// Copies the pieces of a parameter to the whole tensor, or its elements back to them. Replicas are written, but not
+// read.
 static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable *p, void *whole, int write) {
   for (int i = 0; i < count; i++) {
     if (write) checkpoint_tensor_from_whole(&boxes[i], whole, p->dtype);
@@ -333,4 +378,6 @@ int plait_training_write(PlaitTraining *t, const char *parameter, const void *da
   return PLAIT_OK;
 }
 
-void plait_training_print(const PlaitTraining *t, FILE *out) { graph_print(t->job->train.graph, out, placement_printer, &t->mesh); }
+void plait_training_print(const PlaitTraining *t, FILE *out) {
+  graph_print(t->job->train.graph, out, placement_printer, &t->mesh);
+}

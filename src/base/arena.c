@@ -12,7 +12,9 @@ void *arena_alloc(Arena *arena, size_t size) {
   size = (size + 15) & ~(size_t)15;
   ArenaBlock *b = arena->block;
   if (!b || b->size - b->used < size) {
-    size_t want = arena->total < 1 << 10 ? 1 << 10 : arena->total > 64 << 10 ? 64 << 10 : arena->total; // small ones stay small
+    size_t want = arena->total < 1 << 10    ? 1 << 10
+                  : arena->total > 64 << 10 ? 64 << 10
+                                            : arena->total; // small ones stay small
     if (want < size) want = size;
     b = xcalloc(1, sizeof *b + want);
     b->size = want;

@@ -108,8 +108,8 @@ int boxes_cover(const char *name, Box *boxes, int count, int rank, const int64_t
   if (count) qsort(boxes, (size_t)count, sizeof *boxes, by_offset);
   for (int i = 0; i < count; i++) {
     if (boxes[i].rank != rank || !box_inside(&boxes[i], global))
-      return error_set(error, PLAIT_FAILED, "tensor %s: a piece of shape %s does not lie inside the global shape %s", name,
-                       dims_text(boxes[i].rank, boxes[i].local, other), dims_text(rank, global, text));
+      return error_set(error, PLAIT_FAILED, "tensor %s: a piece of shape %s does not lie inside the global shape %s",
+                       name, dims_text(boxes[i].rank, boxes[i].local, other), dims_text(rank, global, text));
     if (!box_elements(&boxes[i])) continue;
     // Sorted by offset: once a box starts behind this one in dim 0, so do all that follow.
     for (int j = i + 1; j < count; j++) {
@@ -157,10 +157,12 @@ void box_copy(const Box *part, void *target, const Box *target_box, const int64_
   if (!box_elements(part)) return;
   for (int d = 0; d < part->rank; d++) {
     t += (part->offset[d] - target_box->offset[d]) * target_stride[d] * to;
-    s += (part->offset[d] - FAULT(checkpoint_reads_another_box, source_box->offset[d], part->offset[d])) * source_stride[d] * from;
+    s += (part->offset[d] - FAULT(checkpoint_reads_another_box, source_box->offset[d], part->offset[d])) *
+         source_stride[d] * from;
     if (part->local[d] == 1) continue;
     // Dims that follow each other without a gap on both sides are one longer run.
-    if (rank && ts[rank - 1] == target_stride[d] * part->local[d] && ss[rank - 1] == source_stride[d] * part->local[d]) {
+    if (rank && ts[rank - 1] == target_stride[d] * part->local[d] &&
+        ss[rank - 1] == source_stride[d] * part->local[d]) {
       rank--;
       dims[rank] *= part->local[d];
     } else {

@@ -40,7 +40,8 @@ uint16_t f16_from_float(float f) {
   float a = fabsf(f);
   if (isnan(f)) return sign | 0x7e00;
   if (a >= 65520.0f) return sign | 0x7c00;
-  if (a < 6.103515625e-05f) return (uint16_t)(sign | (uint16_t)nearbyintf(ldexpf(a, 24))); // subnormal, or rounds up to 2^-14
+  if (a < 6.103515625e-05f)
+    return (uint16_t)(sign | (uint16_t)nearbyintf(ldexpf(a, 24))); // subnormal, or rounds up to 2^-14
   int exponent;
   float m = frexpf(a, &exponent);                        // a = m * 2^exponent, m in [0.5, 1)
   int fraction = (int)nearbyintf(ldexpf(m, 11)) - 1024; // 0 … 1024; 1024 carries into the exponent below

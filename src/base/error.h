@@ -6,8 +6,8 @@
 
 typedef PlaitError Error;
 
-// Stores the code and the formatted sentence (no trailing newline, no full stop needed; control characters become ?) and
-// returns the code.
+// Stores the code and the formatted sentence (no trailing newline, no full stop needed; control characters become ?)
+// and returns the code.
 // The first error wins: a later one does not overwrite it. `error` may be NULL.
 int error_set(Error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -3,8 +3,9 @@
 //   x = FAULT(address_of_shard, offset, 0);                      what is right, then what the fault makes of it
 //   UNLESS_FAULT(room_of_an_identity) keep_room(&f, h);          a statement that the fault leaves out
 //
-// A normal build contains the right code and nothing else. A build with -DPLAIT_FAULTS contains all faults, and the environment
-// variable PLAIT_FAULT chooses one of them by its name in base/faults.def, or none. Several marks may belong to one fault.
+// A normal build contains the right code and nothing else. A build with -DPLAIT_FAULTS contains all faults, and the
+// environment variable PLAIT_FAULT chooses one of them by its name in base/faults.def, or none. Several marks may
+// belong to one fault.
 #pragma once
 
 #ifdef PLAIT_FAULTS

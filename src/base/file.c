@@ -178,7 +178,9 @@ int folder_sync(const char *path, Error *error) {
 
 int folder_remove(const char *path, Error *error) {
   DIR *d = opendir(path);
-  if (!d) return errno == ENOENT ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  if (!d)
+    return errno == ENOENT ? PLAIT_OK
+                           : error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
   int code = PLAIT_OK;
   for (struct dirent *e; (e = readdir(d)) && code == PLAIT_OK;) {
     if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
@@ -189,6 +191,7 @@ int folder_remove(const char *path, Error *error) {
     free(child);
   }
   closedir(d);
-  if (code == PLAIT_OK && rmdir(path)) code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  if (code == PLAIT_OK && rmdir(path))
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
   return code;
 }

@@ -1,4 +1,5 @@
-// fp16 ↔ fp32 without branches or calls, for loops over arrays (base/dtype.h has the readable ones; tests compare all values).
+// fp16 ↔ fp32 without branches or calls, for loops over arrays (base/dtype.h has the readable ones; tests compare all
+// values).
 #pragma once
 #include "base/dtype.h"
 #include <string.h>

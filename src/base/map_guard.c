@@ -10,7 +10,8 @@
 
 enum { SLOTS = 1024 };
 
-// A slot is free while `begin` is 0 and reserved while it is 1. What the handler reads of a slot is written before `begin`.
+// A slot is free while `begin` is 0 and reserved while it is 1. What the handler reads of a slot is written before
+// `begin`.
 typedef struct Slot { _Atomic uintptr_t begin; size_t size; char *path; } Slot;
 static Slot slots[SLOTS];
 

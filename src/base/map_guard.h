@@ -6,5 +6,6 @@
 void map_guard_add(const char *path, const void *data, size_t size);
 void map_guard_remove(const void *data); // before it is unmapped
 
-// For programs: on SIGBUS inside a known map, "plait: FILE: …" on stderr and exit status 1, instead of death by the signal.
+// For programs: on SIGBUS inside a known map, "plait: FILE: …" on stderr and exit status 1, instead of death by the
+// signal.
 void map_guard_install(void);

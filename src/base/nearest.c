@@ -33,7 +33,8 @@ const char *nearest_word(const char *word, const char *const *candidates, int co
   int best_distance = 0;
   for (int i = 0; i < count; i++) {
     int distance = nearest_distance(word, candidates[i]);
-    if (!best || distance < best_distance || (distance == best_distance && common(word, candidates[i]) > common(word, best)))
+    if (!best || distance < best_distance ||
+        (distance == best_distance && common(word, candidates[i]) > common(word, best)))
       best = candidates[i], best_distance = distance;
   }
   int length = (int)strnlen(word, LONGEST);

@@ -33,7 +33,9 @@ static inline void philox4x32(PhiloxKey key, uint32_t c0, uint32_t c1, uint32_t 
 static inline double philox_uniform(uint32_t bits) { return bits * 0x1p-32; }
 
 // Uniform in (0, 1] from 64 bits, high word first: what a logarithm may be taken of.
-static inline double philox_uniform_open(uint32_t high, uint32_t low) { return (high + (low + 0.5) * 0x1p-32) * 0x1p-32; }
+static inline double philox_uniform_open(uint32_t high, uint32_t low) {
+  return (high + (low + 0.5) * 0x1p-32) * 0x1p-32;
+}
 
 // Standard normal at a 64-bit element index (Box-Muller on 2 × 32 bits); the same double on every layout.
 double philox_normal(PhiloxKey key, uint64_t index);

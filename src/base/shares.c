@@ -4,18 +4,25 @@
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int shares_microbatches(int64_t global, int ranks, int64_t micro) { return (int)divide_up(divide_up(global, ranks), micro); }
+int shares_microbatches(int64_t global, int ranks, int64_t micro) {
+  return (int)divide_up(divide_up(global, ranks), micro);
+}
 
-// Where a microbatch begins. Each rank takes as many turns in all microbatches, or one more in the first ones; a turn is a row of each
-// rank, and in the last turns there are fewer left.
+// Where a microbatch begins. Each rank takes as many turns in all microbatches, or one more in the first ones; a turn
+// is a row of each rank, and in the last turns there are fewer left.
 static int64_t start_of(const Shares *s, int64_t microbatch) {
-  int64_t extra = s->most % s->microbatches, turns = microbatch * (s->most / s->microbatches) + (microbatch < extra ? microbatch : extra);
+  int64_t extra = s->most % s->microbatches,
+          turns = microbatch * (s->most / s->microbatches) + (microbatch < extra ? microbatch : extra);
   return turns * s->ranks < s->global ? turns * s->ranks : s->global;
 }
 
 Shares shares_create(int64_t global, int ranks, int64_t micro) {
-  CHECK(global > 0 && ranks > 0 && micro > 0, "%lld rows, %d ranks, %lld rows a microbatch", (long long)global, ranks, (long long)micro);
-  Shares s = {.global = global, .microbatches = shares_microbatches(global, ranks, micro), .ranks = ranks, .most = divide_up(global, ranks)};
+  CHECK(global > 0 && ranks > 0 && micro > 0, "%lld rows, %d ranks, %lld rows a microbatch", (long long)global, ranks,
+        (long long)micro);
+  Shares s = {.global = global,
+              .microbatches = shares_microbatches(global, ranks, micro),
+              .ranks = ranks,
+              .most = divide_up(global, ranks)};
   s.bound = divide_up(s.most, s.microbatches);
   s.even = s.bound * s.microbatches * ranks == global;
   return s;

@@ -1,8 +1,9 @@
 // Which rows of a batch each data rank computes, microbatch by microbatch.
 //
-// The rows of a step, its sequences, are numbered 0 … global-1. Microbatches take them in order, and of a microbatch the data ranks do.
-// The batch need not divide: ranks differ by one row at most, and one may have none. No rank has more than `micro` rows of a microbatch,
-// and there are as few microbatches as that allows; all ranks run as many, some of them with nothing in it.
+// The rows of a step, its sequences, are numbered 0 … global-1. Microbatches take them in order, and of a microbatch
+// the data ranks do. The batch need not divide: ranks differ by one row at most, and one may have none. No rank has
+// more than `micro` rows of a microbatch, and there are as few microbatches as that allows; all ranks run as many, some
+// of them with nothing in it.
 #pragma once
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ int64_t shares_first(const Shares *shares, int microbatch, int rank);
 static inline int64_t shares_rows(const Shares *s, int microbatch, int rank, int count) {
   return shares_first(s, microbatch, rank + count) - shares_first(s, microbatch, rank);
 }
-int64_t shares_rows_before(const Shares *s, int microbatch, int rank, int count); // the same ranks' rows in the microbatches before
+int64_t shares_rows_before(const Shares *s, int microbatch, int rank,
+                           int count); // the same ranks' rows in the microbatches before
 // The share of the ranks' time in which one has fewer rows than the busiest of its microbatch: 0 where all are even.
 double shares_idle(const Shares *shares);

@@ -1,4 +1,5 @@
-// A set of virtual pipeline stages, or of coordinates on the pipeline axis; and which of these coordinates runs a stage.
+// A set of virtual pipeline stages, or of coordinates on the pipeline axis; and which of these coordinates runs a
+// stage.
 #pragma once
 #include <stdint.h>
 
@@ -8,7 +9,8 @@ typedef struct StageSet { uint64_t word[MAX_STAGES / 64]; } StageSet; // zero-in
 
 // Where a stage runs, and, the other way round, which of `stages` stages run on a coordinate. Nobody else says it.
 static inline int stage_coordinate(int stage, int coordinates) { return stage % coordinates; }
-#define EACH_STAGE_ON(stage, coordinate, coordinates, stages) (int stage = (coordinate); stage < (stages); stage += (coordinates))
+#define EACH_STAGE_ON(stage, coordinate, coordinates, stages)                                                          \
+  (int stage = (coordinate); stage < (stages); stage += (coordinates))
 
 static inline int stages_have(const StageSet *s, int stage) { return s->word[stage / 64] >> stage % 64 & 1; }
 static inline void stages_add(StageSet *s, int stage) { s->word[stage / 64] |= (uint64_t)1 << stage % 64; }

@@ -1,5 +1,5 @@
-// Thread team: workers sleep on a condition variable (after a short spin) between jobs and take units off an atomic counter; so
-// do helpers from other teams of a group, for one unit at a time.
+// Thread team: workers sleep on a condition variable (after a short spin) between jobs and take units off an atomic
+// counter; so do helpers from other teams of a group, for one unit at a time.
 #include "base/team.h"
 #include "base/thread.h"
 #include <stdatomic.h>
@@ -11,7 +11,8 @@ static const uint64_t OPEN = (uint64_t)1 << 63;
 
 // A team's job, where helpers find it. It outlives the team, since a helper may be the last to touch it.
 typedef struct Desk {
-  _Alignas(64) _Atomic uint64_t state;    // OPEN: helpers may come; bit i: helper i is at work, and what the job needs must stay
+  _Alignas(64) _Atomic uint64_t
+      state; // OPEN: helpers may come; bit i: helper i is at work, and what the job needs must stay
   _Alignas(64) _Atomic int64_t next, units; // the next unit that nobody has taken
   void (*body)(void *, int, int64_t);
   void *argument;
@@ -102,7 +103,9 @@ static void desks_free(Desk *desk, int n) {
 TeamGroup *team_group_create(int teams, int helpers) {
   TeamGroup *g = aligned_alloc(_Alignof(TeamGroup), sizeof *g);
   CHECK(g, "out of memory");
-  *g = (TeamGroup){.teams = teams, .helpers = helpers < TEAM_MOST_HELPERS ? helpers : TEAM_MOST_HELPERS, .desk = desks_create(teams)};
+  *g = (TeamGroup){.teams = teams,
+                   .helpers = helpers < TEAM_MOST_HELPERS ? helpers : TEAM_MOST_HELPERS,
+                   .desk = desks_create(teams)};
   return g;
 }
 
@@ -134,7 +137,9 @@ static int enter(Desk *d, int helpers) {
     int i = 0;
     while (i < helpers && state >> i & 1) i++;
     if (!(state & OPEN) || i == helpers) return -1;
-    if (atomic_compare_exchange_weak_explicit(&d->state, &state, state | (uint64_t)1 << i, memory_order_acquire, memory_order_relaxed)) return i;
+    if (atomic_compare_exchange_weak_explicit(&d->state, &state, state | (uint64_t)1 << i, memory_order_acquire,
+                                              memory_order_relaxed))
+      return i;
   }
 }
 
@@ -150,7 +155,8 @@ static int help(Desk *d, int helpers) {
   int i = has_units(d) ? enter(d, helpers) : -1, helped = 0;
   if (i < 0) return 0;
   int64_t unit = take(d);
-  if (unit < atomic_load_explicit(&d->units, memory_order_relaxed)) d->body(d->argument, d->first_slot + i, unit), helped = 1;
+  if (unit < atomic_load_explicit(&d->units, memory_order_relaxed))
+    d->body(d->argument, d->first_slot + i, unit), helped = 1;
   leave(d, i);
   return helped;
 }
@@ -220,7 +226,8 @@ int team_slots(const Team *t) { return t ? t->threads + t->helpers : 1; }
 
 int team_size(const Team *t) {
   if (!t || !t->helpers) return team_slots(t);
-  int others = atomic_load_explicit(&t->group->lending, memory_order_relaxed) - t->lending, lent = others * t->threads; // teams of a group are of one size
+  int others = atomic_load_explicit(&t->group->lending, memory_order_relaxed) - t->lending,
+      lent = others * t->threads; // teams of a group are of one size
   return t->threads + (lent < t->helpers ? lent : t->helpers);
 }
 

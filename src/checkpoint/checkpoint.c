@@ -53,7 +53,8 @@ static int verify_file(const char *path, const ManifestPart *expected, Error *er
   int code = file_map(path, &map, error);
   if (code) return code;
   if (map.size != (uint64_t)expected->bytes)
-    code = error_set(error, PLAIT_BAD_INPUT, "%s: %zu bytes, the manifest says %" PRId64, path, map.size, expected->bytes);
+    code =
+        error_set(error, PLAIT_BAD_INPUT, "%s: %zu bytes, the manifest says %" PRId64, path, map.size, expected->bytes);
   else if (checksum_of(map.data, map.size) != expected->checksum)
     code = error_set(error, PLAIT_BAD_INPUT, "%s: damaged: its checksum is not the one in the manifest", path);
   file_unmap(&map);
@@ -127,15 +128,19 @@ typedef struct NameList { char text[360]; size_t used; int count; } NameList;
 
 static void list_name(NameList *list, const char *name) {
   if (list->count++ < 6 && list->used < sizeof list->text - 70)
-    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s%.60s", list->used ? ", " : "", name);
+    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s%.60s",
+                                   list->used ? ", " : "", name);
 }
 
 static int lacks(const Checkpoint *c, const NameList *missing, const NameList *surplus, Error *error) {
   if (!missing->count && !surplus->count) return PLAIT_OK;
   char first[420] = "", second[420] = "";
-  if (missing->count) snprintf(first, sizeof first, "lacks %d tensor(s): %s%s", missing->count, missing->text, missing->count > 6 ? ", …" : "");
+  if (missing->count)
+    snprintf(first, sizeof first, "lacks %d tensor(s): %s%s", missing->count, missing->text,
+             missing->count > 6 ? ", …" : "");
   if (surplus->count)
-    snprintf(second, sizeof second, "has %d tensor(s) that are not wanted: %s%s", surplus->count, surplus->text, surplus->count > 6 ? ", …" : "");
+    snprintf(second, sizeof second, "has %d tensor(s) that are not wanted: %s%s", surplus->count, surplus->text,
+             surplus->count > 6 ? ", …" : "");
   return error_set(error, PLAIT_BAD_INPUT, "%s: %s%s%s", c->path, first, *first && *second ? " and " : "", second);
 }
 
@@ -161,15 +166,16 @@ int checkpoint_compare_names(const Checkpoint *c, const char *const *names, int 
   return lacks(c, &missing, &surplus, error);
 }
 
-static int check_wanted(const Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *t, int convert, Error *error) {
+static int check_wanted(const Checkpoint *c, const CheckpointTensor *w, const ManifestTensor *t, int convert,
+                        Error *error) {
   char here[200], there[200];
   Box box = checkpoint_box(w);
   if (w->rank != t->entry.rank || !dims_equal(w->rank, w->global, t->entry.global))
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s is %s in the checkpoint but %s here", c->path, w->name,
                      dims_text(t->entry.rank, t->entry.global, there), dims_text(w->rank, w->global, here));
   if (!box_inside(&box, w->global))
-    return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece at %s was asked for, outside of its shape %s", c->path, w->name,
-                     dims_text(w->rank, w->offset, here), dims_text(w->rank, w->global, there));
+    return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece at %s was asked for, outside of its shape %s",
+                     c->path, w->name, dims_text(w->rank, w->offset, here), dims_text(w->rank, w->global, there));
   if (w->dtype != t->entry.dtype && !(convert && dtype_is_float(w->dtype) && dtype_is_float(t->entry.dtype)))
     return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s is %s in the checkpoint but %s here", c->path, w->name,
                      dtype_name(t->entry.dtype), dtype_name(w->dtype));
@@ -204,7 +210,8 @@ static void copy_tensor(const CheckpointTensor *t, const Box *part, const Array 
     copy_array(part, put ? &own : other, put ? other : &own);
     return;
   }
-  own = (Array){xcalloc((size_t)(n < AT_ONCE ? n : AT_ONCE), sizeof(double)), &pieces.piece, stride, t->dtype}; // of any dtype
+  own = (Array){xcalloc((size_t)(n < AT_ONCE ? n : AT_ONCE), sizeof(double)), &pieces.piece, stride,
+                t->dtype}; // of any dtype
   while (box_next_piece(&pieces)) {
     box_strides(&pieces.piece, stride);
     if (!put) t->access->read(t->owner, t->id, &pieces.piece, own.data);
@@ -214,11 +221,13 @@ static void copy_tensor(const CheckpointTensor *t, const Box *part, const Array 
   free(own.data);
 }
 
-void checkpoint_tensor_get(const CheckpointTensor *t, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype) {
+void checkpoint_tensor_get(const CheckpointTensor *t, const Box *part, void *to, const Box *other,
+                           const int64_t *stride, Dtype dtype) {
   copy_tensor(t, part, &(Array){to, other, stride, dtype}, 0);
 }
 
-void checkpoint_tensor_put(const CheckpointTensor *t, const Box *part, const void *from, const Box *other, const int64_t *stride, Dtype dtype) {
+void checkpoint_tensor_put(const CheckpointTensor *t, const Box *part, const void *from, const Box *other,
+                           const int64_t *stride, Dtype dtype) {
   copy_tensor(t, part, &(Array){(void *)(uintptr_t)from, other, stride, dtype}, 1);
 }
 
@@ -256,13 +265,14 @@ int checkpoint_load(Checkpoint *c, const CheckpointTensor *wanted, int count, in
     if (!find_tensor(c, wanted[i].name)) list_name(&missing, wanted[i].name);
   code = lacks(c, &missing, &none, error);
   // All is checked before anything is filled: a refused load leaves the caller's state as it was.
-  for (int i = 0; i < count && !code; i++) code = check_wanted(c, &wanted[i], find_tensor(c, wanted[i].name), convert, error);
+  for (int i = 0; i < count && !code; i++)
+    code = check_wanted(c, &wanted[i], find_tensor(c, wanted[i].name), convert, error);
   for (int i = 0; i < count && !code; i++) code = fill(c, &wanted[i], find_tensor(c, wanted[i].name), error);
   return code;
 }
 
-int checkpoint_read_box(Checkpoint *c, const char *name, const int64_t *offset, const int64_t *local, Dtype dtype, void *out,
-                        Error *error) {
+int checkpoint_read_box(Checkpoint *c, const char *name, const int64_t *offset, const int64_t *local, Dtype dtype,
+                        void *out, Error *error) {
   const CheckpointEntry *entry = checkpoint_find(c, name);
   CheckpointTensor wanted = {.name = name, .dtype = dtype, .data = out};
   if (entry) {

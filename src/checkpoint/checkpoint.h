@@ -10,15 +10,15 @@
 #include "base/box.h"
 #include <jansson.h>
 
-// Memory that is not the host's: reads or writes the elements `part` (global indices, inside the piece) of a piece, row-major and in its
-// own dtype. `owner` and `id` are the piece's.
+// Memory that is not the host's: reads or writes the elements `part` (global indices, inside the piece) of a piece,
+// row-major and in its own dtype. `owner` and `id` are the piece's.
 typedef struct PieceAccess {
   void (*read)(void *owner, int id, const Box *part, void *out);
   void (*write)(void *owner, int id, const Box *part, const void *in);
 } PieceAccess;
 
-// One rank's piece of one tensor: the box [offset, offset + local) of a tensor of shape `global`. It lies at `data`, or where `access`
-// says.
+// One rank's piece of one tensor: the box [offset, offset + local) of a tensor of shape `global`. It lies at `data`, or
+// where `access` says.
 typedef struct CheckpointTensor {
   const char *name;
   Dtype dtype;                  // of data
@@ -36,12 +36,14 @@ typedef struct CheckpointTensor {
 } CheckpointTensor;
 
 Box checkpoint_box(const CheckpointTensor *piece);
-// Copies the elements `part` of a piece, which lies in both boxes, to or from an array in the host's memory that holds the box `other`
-// (strides in elements). Dtypes may differ between floats.
-void checkpoint_tensor_get(const CheckpointTensor *piece, const Box *part, void *to, const Box *other, const int64_t *stride, Dtype dtype);
-void checkpoint_tensor_put(const CheckpointTensor *piece, const Box *part, const void *from, const Box *other, const int64_t *stride, Dtype dtype);
-// Copies a piece into its place of the whole tensor (row-major, of shape global), or the piece's elements from there. The dtype is
-// that of `whole`. An empty piece copies nothing.
+// Copies the elements `part` of a piece, which lies in both boxes, to or from an array in the host's memory that holds
+// the box `other` (strides in elements). Dtypes may differ between floats.
+void checkpoint_tensor_get(const CheckpointTensor *piece, const Box *part, void *to, const Box *other,
+                           const int64_t *stride, Dtype dtype);
+void checkpoint_tensor_put(const CheckpointTensor *piece, const Box *part, const void *from, const Box *other,
+                           const int64_t *stride, Dtype dtype);
+// Copies a piece into its place of the whole tensor (row-major, of shape global), or the piece's elements from there.
+// The dtype is that of `whole`. An empty piece copies nothing.
 void checkpoint_tensor_to_whole(const CheckpointTensor *piece, void *whole, Dtype dtype);
 void checkpoint_tensor_from_whole(const CheckpointTensor *piece, const void *whole, Dtype dtype);
 
@@ -79,7 +81,7 @@ typedef struct CheckpointEntry {
 
 int64_t checkpoint_step(const Checkpoint *checkpoint);
 const char *checkpoint_path(const Checkpoint *checkpoint);
-json_t *checkpoint_extra(const Checkpoint *checkpoint);                       // borrowed; never NULL, {} if none was given
+json_t *checkpoint_extra(const Checkpoint *checkpoint); // borrowed; never NULL, {} if none was given
 int checkpoint_count(const Checkpoint *checkpoint);                           // tensors
 const CheckpointEntry *checkpoint_entry(const Checkpoint *checkpoint, int i); // sorted by name
 const CheckpointEntry *checkpoint_find(const Checkpoint *checkpoint, const char *name); // NULL: not there
@@ -90,7 +92,8 @@ int checkpoint_compare_names(const Checkpoint *checkpoint, const char *const *na
                              int (*filter)(const char *name, void *context), void *context, Error *error);
 
 // Fills every wanted box from the stored ones. Names and global shapes must be there; dtypes must be equal, or both be
-// floats where `convert` is 1. What this rank does not want is not looked at: surplus is checkpoint_compare_names' work.
+// floats where `convert` is 1. What this rank does not want is not looked at: surplus is checkpoint_compare_names'
+// work.
 int checkpoint_load(Checkpoint *checkpoint, const CheckpointTensor *wanted, int count, int convert, Error *error);
 
 // One box of one tensor into `out`, row-major over local, converted between floats where dtypes differ.
@@ -98,6 +101,6 @@ int checkpoint_read_box(Checkpoint *checkpoint, const char *name, const int64_t 
                         Dtype dtype, void *out, Error *error);
 
 // Assembles whole tensors from the boxes of all ranks (the primary ones must cover each tensor exactly once; others are
-// ignored) and writes them, widest dtype first and then by name, as one plain safetensors file (metadata: format pt, which
-// other readers ask for). One tensor at a time is held in memory. For gathered gradients and for export.
+// ignored) and writes them, widest dtype first and then by name, as one plain safetensors file (metadata: format pt,
+// which other readers ask for). One tensor at a time is held in memory. For gathered gradients and for export.
 int safetensors_write_gathered(const char *path, const CheckpointTensor *all, int count, Error *error);

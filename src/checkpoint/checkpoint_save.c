@@ -53,7 +53,8 @@ static int check_piece(const char *path, const CheckpointTensor *t, Error *error
   Box box = checkpoint_box(t);
   char text[200];
   if (t->rank >= 0 && t->rank <= BOX_MAX_RANK && box_inside(&box, t->global)) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece that does not lie inside its shape %s", path, t->name,
+  return error_set(error, PLAIT_FAILED, "%s: tensor %.100s: a piece that does not lie inside its shape %s", path,
+                   t->name,
                    t->rank >= 0 && t->rank <= BOX_MAX_RANK ? dims_text(t->rank, t->global, text) : "(impossible rank)");
 }
 
@@ -107,8 +108,9 @@ static int write_pieces(const char *path, const CheckpointTensor *pieces, int co
     names[i] = manifest_entry_name(t->name, t->global, &box);
     entries[i] = piece_entry(t, names[i], t->local);
     json_object_set_new(boxes, names[i],
-                        json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "global", manifest_dims(t->rank, t->global), "offset",
-                                  manifest_dims(t->rank, t->offset), "local", manifest_dims(t->rank, t->local)));
+                        json_pack("{s:s, s:o, s:o, s:o}", "name", t->name, "global", manifest_dims(t->rank, t->global),
+                                  "offset", manifest_dims(t->rank, t->offset), "local",
+                                  manifest_dims(t->rank, t->local)));
   }
   char *text = json_dumps(boxes, JSON_COMPACT);
   const char *metadata[] = {"format", "plait checkpoint part", MANIFEST_BOXES, text, NULL};
@@ -124,8 +126,10 @@ static int write_pieces(const char *path, const CheckpointTensor *pieces, int co
   return code;
 }
 
-int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count, Error *error) {
-  char *folder = step_folder(dir, step, ".tmp"), *file = manifest_part_file(part), *path = xformat("%s/%s", folder, file);
+int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count,
+                          Error *error) {
+  char *folder = step_folder(dir, step, ".tmp"), *file = manifest_part_file(part),
+       *path = xformat("%s/%s", folder, file);
   CheckpointTensor *pieces = xcalloc((size_t)count, sizeof *pieces);
   int n = 0, code = PLAIT_OK;
   for (int i = 0; i < count && !code; i++) {
@@ -154,10 +158,10 @@ static int add_box(json_t *tensors, const SafetensorsEntry *entry, const json_t 
   }
   if (strcmp(json_string_value(json_object_get(tensor, "dtype")), entry->dtype_name) ||
       !json_equal(json_object_get(tensor, "shape"), global))
-    return error_set(error, PLAIT_FAILED, "%s: tensor %.100s has another dtype or global shape than in an earlier part", entry->path,
-                     name);
-  json_array_append_new(json_object_get(tensor, "boxes"), json_pack("{s:i, s:O, s:o}", "part", part, "offset", offset, "shape",
-                                                                    manifest_dims(entry->rank, entry->dims)));
+    return error_set(error, PLAIT_FAILED, "%s: tensor %.100s has another dtype or global shape than in an earlier part",
+                     entry->path, name);
+  json_array_append_new(json_object_get(tensor, "boxes"), json_pack("{s:i, s:O, s:o}", "part", part, "offset", offset,
+                                                                    "shape", manifest_dims(entry->rank, entry->dims)));
   return PLAIT_OK;
 }
 
@@ -172,11 +176,13 @@ static int add_part(const char *folder, int part, json_t *parts, json_t *tensors
   if (!code && sscanf(text, "%" SCNu64 " %16[0-9a-f]", &bytes, checksum) != 2)
     code = error_set(error, PLAIT_FAILED, "%s: not a size and a checksum", beside);
   if (!code) code = safetensors_open(&t, path, error);
-  if (!code && t.files[0].map.size != bytes) code = error_set(error, PLAIT_FAILED, "%s: not of the size that was written", path);
+  if (!code && t.files[0].map.size != bytes)
+    code = error_set(error, PLAIT_FAILED, "%s: not of the size that was written", path);
   if (!code) {
     const char *record = safetensors_metadata(&t, MANIFEST_BOXES);
     boxes = record ? json_loads(record, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    json_array_append_new(parts, json_pack("{s:s, s:I, s:s}", "file", file, "bytes", (json_int_t)bytes, "checksum", checksum));
+    json_array_append_new(parts,
+                          json_pack("{s:s, s:I, s:s}", "file", file, "bytes", (json_int_t)bytes, "checksum", checksum));
   }
   for (int i = 0; i < t.count && !code; i++)
     code = add_box(tensors, &t.entries[i], json_object_get(boxes, t.entries[i].name), part, error);
@@ -193,8 +199,8 @@ static int build_manifest(Manifest *m, const char *folder, int64_t step, int par
   json_t *list = json_array(), *tensors = json_object();
   int code = PLAIT_OK;
   for (int i = 0; i < parts && !code; i++) code = add_part(folder, i, list, tensors, error);
-  json_t *json = json_pack("{s:s, s:i, s:I, s:o, s:o}", "format", "plait checkpoint", "version", 1, "step", (json_int_t)step, "parts",
-                           list, "tensors", tensors);
+  json_t *json = json_pack("{s:s, s:i, s:I, s:o, s:o}", "format", "plait checkpoint", "version", 1, "step",
+                           (json_int_t)step, "parts", list, "tensors", tensors);
   json_object_set_new(json, "extra", extra ? json_incref(extra) : json_object());
   if (!code) return manifest_parse(m, json, folder, error); // also finds gaps and overlaps
   json_decref(json);
@@ -216,7 +222,8 @@ static int move_into_place(const char *dir, int64_t step, const char *temporary,
       if (!bad) folder_remove(old, NULL);
     }
   }
-  int code = bad ? error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s", temporary, final, strerror(why)) : folder_sync(dir, error);
+  int code = bad ? error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s", temporary, final, strerror(why))
+                 : folder_sync(dir, error);
   free(old);
   free(final);
   return code;
@@ -268,7 +275,9 @@ static int parse_step(const char *name, int64_t *step) {
 // The steps that there are, newest first (none when there is no folder); removes unfinished ones where asked to.
 static int list_steps(const char *dir, Steps *steps, int remove_stale, Error *error) {
   DIR *d = opendir(dir);
-  if (!d) return errno == ENOENT ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s: cannot be listed: %s", dir, strerror(errno));
+  if (!d)
+    return errno == ENOENT ? PLAIT_OK
+                           : error_set(error, PLAIT_FAILED, "%s: cannot be listed: %s", dir, strerror(errno));
   int code = PLAIT_OK;
   for (struct dirent *e; (e = readdir(d)) && !code;) {
     size_t n = strlen(e->d_name);
@@ -340,7 +349,8 @@ int checkpoint_latest_valid(const char *dir, int64_t *step, Checkpoint **opened,
 static int delete_step(const char *dir, int64_t step, Error *error) {
   char *path = step_folder(dir, step, ""), *temporary = step_folder(dir, step, ".tmp");
   int code = folder_remove(temporary, error);
-  if (!code && rename(path, temporary)) code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+  if (!code && rename(path, temporary))
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
   if (!code) code = folder_remove(temporary, error);
   free(temporary);
   free(path);

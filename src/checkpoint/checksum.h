@@ -1,4 +1,5 @@
-// XXH64, a fast 64-bit checksum (Collet, "XXH64 algorithm description"), streamed: what guards checkpoint files against bit flips.
+// XXH64, a fast 64-bit checksum (Collet, "XXH64 algorithm description"), streamed: what guards checkpoint files against
+// bit flips.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

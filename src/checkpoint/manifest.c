@@ -77,14 +77,16 @@ static int parse_parts(Manifest *m, const char *path, Error *error) {
     part->bytes = json_integer_value(bytes);
     if (!file || strcmp(file, part->file) || !json_is_integer(bytes) || part->bytes < 0 ||
         parse_checksum(json_string_value(json_object_get(json, "checksum")), &part->checksum))
-      return error_set(error, PLAIT_BAD_INPUT, "%s: parts[%zu] is not {file: %s, bytes, checksum}", path, i, part->file);
+      return error_set(error, PLAIT_BAD_INPUT, "%s: parts[%zu] is not {file: %s, bytes, checksum}", path, i,
+                       part->file);
   }
   return PLAIT_OK;
 }
 
 static int parse_boxes(const Manifest *m, ManifestTensor *t, const json_t *boxes, const char *path, Error *error) {
   const char *name = t->entry.name;
-  if (!json_is_array(boxes)) return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s: boxes is missing or not a list", path, name);
+  if (!json_is_array(boxes))
+    return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s: boxes is missing or not a list", path, name);
   t->boxes = xcalloc(json_array_size(boxes), sizeof *t->boxes);
   for (size_t i = 0; i < json_array_size(boxes); i++) {
     const json_t *json = json_array_get(boxes, i), *part = json_object_get(json, "part");
@@ -94,8 +96,9 @@ static int parse_boxes(const Manifest *m, ManifestTensor *t, const json_t *boxes
     box->box.rank = t->entry.rank;
     if (a != t->entry.rank || b != a || !box_inside(&box->box, t->entry.global) || !json_is_integer(part) ||
         json_integer_value(part) < 0 || json_integer_value(part) >= m->part_count)
-      return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s: boxes[%zu] is not a piece of it in one of the %d parts", path, name,
-                       i, m->part_count);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s: tensor %.100s: boxes[%zu] is not a piece of it in one of the %d parts", path, name, i,
+                       m->part_count);
     box->part = (int)json_integer_value(part);
   }
   Box *plain = xcalloc((size_t)t->box_count, sizeof *plain);

@@ -7,7 +7,8 @@
 #include "checkpoint/checkpoint.h"
 
 #define MANIFEST_FILE "checkpoint.json"
-#define MANIFEST_BOXES "plait.boxes" // key of a part's __metadata__: JSON text {entry: {"name", "global", "offset", "local"}}
+#define MANIFEST_BOXES                                                                                                 \
+  "plait.boxes" // key of a part's __metadata__: JSON text {entry: {"name", "global", "offset", "local"}}
 
 typedef struct ManifestPart { char *file; int64_t bytes; uint64_t checksum; } ManifestPart;
 typedef struct ManifestBox { Box box; int part; } ManifestBox;

@@ -8,8 +8,10 @@
 enum { MAX_HEADER = 100 * 1000 * 1000 }; // as the format's own readers
 
 // Types that plait does not compute with, but whose tensors it can list and whose sizes it can check.
-static const struct { const char *name; int bytes; } foreign[] = {
-    {"BOOL", 1}, {"I8", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2}, {"U32", 4}, {"U64", 8}, {"C64", 8},
+static const struct { const char *name; int bytes;
+} foreign[] = {
+    {"BOOL", 1}, {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
+    {"I16", 2},  {"U32", 4}, {"U64", 8},     {"C64", 8},
 };
 
 static int has_control_characters(const char *s) {
@@ -91,14 +93,14 @@ static int parse_entry(const char *path, const uint8_t *data, int64_t data_bytes
     return BAD(path, name, "data_offsets is not a list of two integers");
   int64_t begin = json_integer_value(first), end = json_integer_value(second);
   if (begin < 0 || end < begin || end > data_bytes)
-    return BAD(path, name, "data_offsets [%" PRId64 ", %" PRId64 "] do not lie in the %" PRId64 " bytes of data", begin, end,
-               data_bytes);
+    return BAD(path, name, "data_offsets [%" PRId64 ", %" PRId64 "] do not lie in the %" PRId64 " bytes of data", begin,
+               end, data_bytes);
   int size = element_bytes(entry->dtype_name, &entry->dtype);
   int64_t bytes = shape_bytes(entry->rank, entry->dims, size ? size : 1);
   if (bytes < 0) return BAD(path, name, "its shape has more elements than any file can hold");
   if (size && bytes != end - begin)
-    return BAD(path, name, "its shape and dtype %.20s need %" PRId64 " bytes, data_offsets give %" PRId64, entry->dtype_name,
-               bytes, end - begin);
+    return BAD(path, name, "its shape and dtype %.20s need %" PRId64 " bytes, data_offsets give %" PRId64,
+               entry->dtype_name, bytes, end - begin);
   entry->data = data + begin;
   entry->bytes = (size_t)(end - begin);
   return PLAIT_OK;
@@ -138,24 +140,29 @@ static int check_positions(const char *path, const SafetensorsEntry *entries, in
   for (int i = 0; i < count; i++) {
     int64_t begin = (const uint8_t *)entries[i].data - data;
     if (begin < end) return BAD(path, entries[i].name, "its data overlaps that of tensor %.100s", entries[i - 1].name);
-    if (begin > end) return BAD(path, entries[i].name, "%" PRId64 " bytes before its data belong to no tensor", begin - end);
+    if (begin > end)
+      return BAD(path, entries[i].name, "%" PRId64 " bytes before its data belong to no tensor", begin - end);
     end = begin + (int64_t)entries[i].bytes;
   }
   if (end != data_bytes)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: %" PRId64 " bytes at the end belong to no tensor", path, data_bytes - end);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: %" PRId64 " bytes at the end belong to no tensor", path,
+                     data_bytes - end);
   return PLAIT_OK;
 }
 
 static int parse_file(Safetensors *t, SafetensorsFile *file, Error *error) {
   const uint8_t *p = file->map.data;
   uint64_t length = 0, size = file->map.size;
-  if (size < 8) return error_set(error, PLAIT_BAD_INPUT, "%s: %" PRIu64 " bytes are too short for safetensors", file->path, size);
+  if (size < 8)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: %" PRIu64 " bytes are too short for safetensors", file->path, size);
   for (int i = 7; i >= 0; i--) length = length << 8 | p[i];
   if (length > size - 8)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: truncated or not safetensors: a header of %" PRIu64 " bytes in a file of %" PRIu64,
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: truncated or not safetensors: a header of %" PRIu64 " bytes in a file of %" PRIu64,
                      file->path, length, size);
   if (length > MAX_HEADER)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: a header of %" PRIu64 " bytes, at most %d are allowed", file->path, length, MAX_HEADER);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: a header of %" PRIu64 " bytes, at most %d are allowed", file->path,
+                     length, MAX_HEADER);
   int code = parse_json(file->path, "the header", (const char *)p + 8, (size_t)length, &file->header, error);
   if (code) return code;
   const uint8_t *data = p + 8 + length;
@@ -233,10 +240,9 @@ static int add_shards(Safetensors *t, const char *folder, const char *index_path
   if (code) return code;
   sort_names(t);
   if ((size_t)t->count == json_object_size(map)) return PLAIT_OK;
-  json_object_foreach(mutable_map, name, value)
-    if (!safetensors_find(t, name))
-      return error_set(error, PLAIT_BAD_INPUT, "%s: tensor %.100s is not in %.100s, where weight_map says it is", index_path, name,
-                       json_string_value(value));
+  json_object_foreach(mutable_map, name, value) if (!safetensors_find(t, name)) return error_set(
+      error, PLAIT_BAD_INPUT, "%s: tensor %.100s is not in %.100s, where weight_map says it is", index_path, name,
+      json_string_value(value));
   CHECK(0, "an index that lists %d tensors has all of them, and more", t->count);
 }
 
@@ -250,12 +256,14 @@ int safetensors_open_folder(Safetensors *t, const char *folder, Error *error) {
   if (file_exists(single)) {
     code = safetensors_open(t, single, error);
   } else if (!file_exists(index)) {
-    code = error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json", folder);
+    code = error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                     folder);
   } else {
     code = file_read(index, MAX_HEADER, &text, &bytes, error);
     if (!code) code = parse_json(index, "it", text, bytes, &json, error);
     json_t *map = json_object_get(json, "weight_map");
-    if (!code && !json_is_object(map)) code = error_set(error, PLAIT_BAD_INPUT, "%s: weight_map is missing or not an object", index);
+    if (!code && !json_is_object(map))
+      code = error_set(error, PLAIT_BAD_INPUT, "%s: weight_map is missing or not an object", index);
     if (!code) code = add_shards(t, folder, index, map, error);
     if (code) safetensors_close(t);
   }
@@ -269,7 +277,8 @@ int safetensors_open_folder(Safetensors *t, const char *folder, Error *error) {
 const SafetensorsEntry *safetensors_find(const Safetensors *t, const char *name) {
   SafetensorsEntry key = {.name = name};
   const SafetensorsEntry *p = &key;
-  const SafetensorsEntry **found = t->count ? bsearch(&p, t->by_name, (size_t)t->count, sizeof *t->by_name, by_name) : NULL;
+  const SafetensorsEntry **found =
+      t->count ? bsearch(&p, t->by_name, (size_t)t->count, sizeof *t->by_name, by_name) : NULL;
   return found ? *found : NULL;
 }
 
@@ -285,25 +294,28 @@ const char *safetensors_metadata(const Safetensors *t, const char *key) {
 
 static int declare(json_t *header, const char *path, const SafetensorsEntry *e, uint64_t *end, Error *error) {
   int64_t bytes = (int64_t)e->bytes;
-  if (e->dtype >= 0 && e->rank <= SAFETENSORS_MAX_RANK) bytes = shape_bytes(e->rank, e->dims, (int64_t)dtype_size((Dtype)e->dtype));
+  if (e->dtype >= 0 && e->rank <= SAFETENSORS_MAX_RANK)
+    bytes = shape_bytes(e->rank, e->dims, (int64_t)dtype_size((Dtype)e->dtype));
   if (e->rank < 0 || e->rank > SAFETENSORS_MAX_RANK || bytes < 0 || bytes > INT64_MAX / 2 - (int64_t)*end)
     return error_set(error, PLAIT_FAILED, "%s: tensor %.100s has a shape that cannot be written", path, e->name);
   json_t *shape = json_array();
   for (int d = 0; d < e->rank; d++) json_array_append_new(shape, json_integer(e->dims[d]));
-  json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", e->dtype >= 0 ? dtype_file_name((Dtype)e->dtype) : e->dtype_name,
-                            "shape", shape, "data_offsets", (json_int_t)*end, (json_int_t)*end + bytes);
+  json_t *entry =
+      json_pack("{s:s, s:o, s:[I, I]}", "dtype", e->dtype >= 0 ? dtype_file_name((Dtype)e->dtype) : e->dtype_name,
+                "shape", shape, "data_offsets", (json_int_t)*end, (json_int_t)*end + bytes);
   int clash = !strcmp(e->name, "__metadata__") || json_object_get(header, e->name);
   if (!entry || clash || json_object_set(header, e->name, entry)) {
     json_decref(entry);
-    return error_set(error, PLAIT_FAILED, "%s: tensor name %.100s is %s", path, e->name, clash ? "there twice" : "not UTF-8");
+    return error_set(error, PLAIT_FAILED, "%s: tensor name %.100s is %s", path, e->name,
+                     clash ? "there twice" : "not UTF-8");
   }
   json_decref(entry);
   *end += (uint64_t)bytes;
   return PLAIT_OK;
 }
 
-static int build_header(const char *path, const SafetensorsEntry *entries, int count, const char *const *metadata, char **text,
-                        uint64_t *data_bytes, Error *error) {
+static int build_header(const char *path, const SafetensorsEntry *entries, int count, const char *const *metadata,
+                        char **text, uint64_t *data_bytes, Error *error) {
   json_t *header = json_object();
   int code = PLAIT_OK;
   *data_bytes = 0;
@@ -319,7 +331,8 @@ static int build_header(const char *path, const SafetensorsEntry *entries, int c
   if (!code) *text = json_dumps(header, JSON_COMPACT);
   json_decref(header);
   if (!code && !*text) code = error_set(error, PLAIT_NO_MEMORY, "%s: no memory for the header", path);
-  if (!code && strlen(*text) > MAX_HEADER - 8) code = error_set(error, PLAIT_FAILED, "%s: the header is too large", path);
+  if (!code && strlen(*text) > MAX_HEADER - 8)
+    code = error_set(error, PLAIT_FAILED, "%s: the header is too large", path);
   return code;
 }
 
@@ -359,19 +372,22 @@ int safetensors_write_data(SafetensorsWriter *w, const void *data, size_t bytes,
 
 int safetensors_write_finish(SafetensorsWriter *w, Error *error) {
   if (w->written == w->total) return file_commit(&w->file, error);
-  error_set(error, PLAIT_FAILED, "%s: %" PRIu64 " bytes of data were never written", w->file.path, w->total - w->written);
+  error_set(error, PLAIT_FAILED, "%s: %" PRIu64 " bytes of data were never written", w->file.path,
+            w->total - w->written);
   safetensors_write_abandon(w);
   return PLAIT_FAILED;
 }
 
 void safetensors_write_abandon(SafetensorsWriter *w) { file_abandon(&w->file); }
 
-int safetensors_write(const char *path, const SafetensorsEntry *entries, int count, const char *const *metadata, Error *error) {
+int safetensors_write(const char *path, const SafetensorsEntry *entries, int count, const char *const *metadata,
+                      Error *error) {
   SafetensorsWriter w;
   int code = safetensors_write_begin(&w, path, entries, count, metadata, error);
   for (int i = 0; i < count && !code; i++) {
-    int64_t bytes = entries[i].dtype < 0 ? (int64_t)entries[i].bytes
-                                         : shape_bytes(entries[i].rank, entries[i].dims, (int64_t)dtype_size((Dtype)entries[i].dtype));
+    int64_t bytes = entries[i].dtype < 0
+                        ? (int64_t)entries[i].bytes
+                        : shape_bytes(entries[i].rank, entries[i].dims, (int64_t)dtype_size((Dtype)entries[i].dtype));
     code = safetensors_write_data(&w, entries[i].data, (size_t)bytes, error);
   }
   return code ? code : safetensors_write_finish(&w, error);

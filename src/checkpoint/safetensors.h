@@ -57,7 +57,8 @@ typedef struct SafetensorsWriter {
 } SafetensorsWriter;
 
 // metadata: key, value, key, value …, NULL; or NULL for none. Copies what it needs. Duplicate names, a name that is
-// not UTF-8 or is "__metadata__", and impossible shapes are refused (PLAIT_FAILED). On an error the writer is abandoned.
+// not UTF-8 or is "__metadata__", and impossible shapes are refused (PLAIT_FAILED). On an error the writer is
+// abandoned.
 int safetensors_write_begin(SafetensorsWriter *writer, const char *path, const SafetensorsEntry *entries, int count,
                             const char *const *metadata, Error *error);
 int safetensors_write_data(SafetensorsWriter *writer, const void *data, size_t bytes, Error *error);

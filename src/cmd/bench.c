@@ -37,7 +37,8 @@ static int parse_size(const char *option, const char *word, size_t *size, Error 
   const char *prefix = *end ? strchr(prefixes, *end) : NULL;
   int shift = prefix ? 10 * (int)(prefix - prefixes + 1) : 0;
   if (*word < '0' || *word > '9' || errno || (*end && (!prefix || end[1])) || value < 1 || value > LARGEST >> shift)
-    return error_set(error, PLAIT_BAD_INPUT, "--%s: \"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M", option, word);
+    return error_set(error, PLAIT_BAD_INPUT, "--%s: \"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M",
+                     option, word);
   *size = (size_t)value << shift;
   return PLAIT_OK;
 }
@@ -49,22 +50,27 @@ static int add_kind(Plan *plan, const char *word, Error *error) {
   for (int i = 0; i < count; i++)
     if (!strcmp(names[i], word)) return plan->kinds[plan->kind_count++] = &bench_kinds[i], PLAIT_OK;
   const char *nearest = nearest_word(word, names, count);
-  return error_set(error, PLAIT_BAD_INPUT, "--collectives: there is no \"%.40s\"%s%s%s", word, nearest ? "; did you mean " : "",
-                   nearest ? nearest : "", nearest ? "?" : "");
+  return error_set(error, PLAIT_BAD_INPUT, "--collectives: there is no \"%.40s\"%s%s%s", word,
+                   nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
 // Calls for every word of an option's comma-separated list; 1 to `most` are allowed.
-static int each_word(const char *option, const char *list, int most, int (*add)(Plan *, const char *, Error *), Plan *plan, Error *error) {
+static int each_word(const char *option, const char *list, int most, int (*add)(Plan *, const char *, Error *),
+                     Plan *plan, Error *error) {
   char *copy = xstrdup(list), *save = NULL;
   int code = PLAIT_OK, words = 0;
-  for (char *word = strtok_r(copy, ",", &save); word && !code && words++ < most; word = strtok_r(NULL, ",", &save)) code = add(plan, word, error);
+  for (char *word = strtok_r(copy, ",", &save); word && !code && words++ < most; word = strtok_r(NULL, ",", &save))
+    code = add(plan, word, error);
   if (words < 1 || words > most)
-    code = error_set(error, PLAIT_BAD_INPUT, "--%s \"%.60s\" is a list of %s words; allowed are 1 to %d", option, list, words ? "too many" : "no", most);
+    code = error_set(error, PLAIT_BAD_INPUT, "--%s \"%.60s\" is a list of %s words; allowed are 1 to %d", option, list,
+                     words ? "too many" : "no", most);
   free(copy);
   return code;
 }
 
-static int add_size(Plan *plan, const char *word, Error *error) { return parse_size("sizes", word, &plan->sizes[plan->size_count++], error); }
+static int add_size(Plan *plan, const char *word, Error *error) {
+  return parse_size("sizes", word, &plan->sizes[plan->size_count++], error);
+}
 
 static int choose(Plan *plan, const char *kinds, const char *sizes, const char *most, const char *dtype, Error *error) {
   const char *names[PLAIT_DTYPE_COUNT];
@@ -74,8 +80,8 @@ static int choose(Plan *plan, const char *kinds, const char *sizes, const char *
     if (!strcmp(names[i] = dtype_name((Dtype)i), dtype)) found = i;
   if (found < 0) {
     const char *nearest = nearest_word(dtype, names, PLAIT_DTYPE_COUNT);
-    return error_set(error, PLAIT_BAD_INPUT, "--dtype: there is no \"%.40s\"%s%s%s", dtype, nearest ? "; did you mean " : "",
-                     nearest ? nearest : "", nearest ? "?" : "");
+    return error_set(error, PLAIT_BAD_INPUT, "--dtype: there is no \"%.40s\"%s%s%s", dtype,
+                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
   }
   plan->dtype = (PlaitDtype)found;
   if (kinds) code = each_word("collectives", kinds, MOST_KINDS, add_kind, plan, error);
@@ -107,7 +113,8 @@ static int run_once(const BenchKind *kind, const BenchCall *call, int plain) {
 }
 
 // The median, over `repeat` samples, of what the slowest rank took for a call. Between samples the ranks meet.
-static int measure(const Plan *plan, const BenchKind *kind, const BenchCall *call, int plain, double *samples, double *seconds) {
+static int measure(const Plan *plan, const BenchKind *kind, const BenchCall *call, int plain, double *samples,
+                   double *seconds) {
   size_t bytes = call->count * call->element + 1, fit = SPAN / bytes;
   int at_once = fit < 1 ? 1 : fit > MOST_AT_ONCE ? MOST_AT_ONCE : (int)fit, code = 0;
   for (int i = 0; i < plan->repeat + 3 && !code; i++) { // the first three are not kept
@@ -118,7 +125,8 @@ static int measure(const Plan *plan, const BenchKind *kind, const BenchCall *cal
     *sample = (now() - start) / at_once / (kind->halves ? 2 : 1);
   }
   if (code) return code;
-  code = plait_all_reduce(call->comm, &(PlaitBuffer){samples, samples, (size_t)plan->repeat}, 1, PLAIT_FP64, PLAIT_MAX, NULL, NULL);
+  code = plait_all_reduce(call->comm, &(PlaitBuffer){samples, samples, (size_t)plan->repeat}, 1, PLAIT_FP64, PLAIT_MAX,
+                          NULL, NULL);
   if (code) return code;
   qsort(samples, (size_t)plan->repeat, sizeof *samples, compare);
   *seconds = samples[plan->repeat / 2];
@@ -141,8 +149,8 @@ static void print_time(double seconds, size_t bytes, int known) {
 }
 
 static void print_head(const Plan *plan, const char *backend) {
-  printf("%d rank%s, %s, %s, in place where the call can be; warm, median of %d\n", plan->ranks, plan->ranks == 1 ? "" : "s", backend,
-         dtype_name((Dtype)plan->dtype), plan->repeat);
+  printf("%d rank%s, %s, %s, in place where the call can be; warm, median of %d\n", plan->ranks,
+         plan->ranks == 1 ? "" : "s", backend, dtype_name((Dtype)plan->dtype), plan->repeat);
   printf("%-14s %10s  %10s %8s", "collective", "size", "us", "GB/s");
   if (plan->plain) printf("  %10s %8s", "MPI us", "GB/s");
   putchar('\n');
@@ -189,8 +197,14 @@ static size_t largest_of(const Plan *plan) {
 static int run_rank(const Plan *plan, PlaitComm *comm) {
   size_t largest = largest_of(plan), element = dtype_size((Dtype)plan->dtype);
   int code = 0;
-  BenchCall call = {.comm = comm, .rank = plait_comm_rank(comm), .ranks = plan->ranks, .dtype = plan->dtype, .element = element,
-                    .memory = take(largest), .other = take(largest), .counts = xcalloc((size_t)plan->ranks, sizeof(size_t))};
+  BenchCall call = {.comm = comm,
+                    .rank = plait_comm_rank(comm),
+                    .ranks = plan->ranks,
+                    .dtype = plan->dtype,
+                    .element = element,
+                    .memory = take(largest),
+                    .other = take(largest),
+                    .counts = xcalloc((size_t)plan->ranks, sizeof(size_t))};
   double *samples = xcalloc((size_t)plan->repeat, sizeof *samples);
   for (int k = 0; k < plan->kind_count && !code; k++)
     for (int i = 0; i < plan->size_count && !code; i++) {
@@ -222,8 +236,10 @@ static int run_session(const Plan *plan, PlaitComm *comm, Error *error) {
 static int run_threads(const Plan *plan, Error *error) {
   double need = 2.0 * plan->ranks * (double)largest_of(plan), have = (double)memory_usage_available();
   if (have >= 0 && need > have)
-    return error_set(error, PLAIT_BAD_INPUT, "%d ranks with two buffers of %s each need %s, but %s are available; take fewer --ranks or smaller --sizes",
-                     plan->ranks, units_bytes((double)largest_of(plan)).s, units_bytes(need).s, units_bytes(have).s);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%d ranks with two buffers of %s each need %s, but %s are available; take fewer --ranks or smaller --sizes",
+        plan->ranks, units_bytes((double)largest_of(plan)).s, units_bytes(need).s, units_bytes(have).s);
   print_head(plan, "local (threads of one process)");
   return run_session(plan, NULL, error);
 }
@@ -254,7 +270,8 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
   }
   if (ranks_given && ranks != plait_world_size(world)) {
     int own = plait_world_rank(world);
-    error_set(error, PLAIT_BAD_INPUT, "--ranks %lld, but %d processes were started", (long long)ranks, plait_world_size(world));
+    error_set(error, PLAIT_BAD_INPUT, "--ranks %lld, but %d processes were started", (long long)ranks,
+              plait_world_size(world));
     if (own) error->message[0] = 0;
     plait_world_destroy(world);
     return PLAIT_BAD_INPUT;
@@ -269,19 +286,43 @@ int cmd_bench(int argc, char **argv) {
   bool ranks_given = false;
   const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
   const Option options[] = {
-      {"ranks", OPTION_INTEGER, &ranks, "N", "threads to measure between; under mpirun the processes count", .least = 1, .most = 256, .given = &ranks_given},
-      {.name = "comm", .kind = OPTION_TEXT, .value = &comm, .argument = "WORD", .help = "auto: mpi under mpirun or srun, else local; local; mpi"},
-      {.name = "dtype", .kind = OPTION_TEXT, .value = &dtype, .argument = "DTYPE", .help = "fp64, fp32, bf16, fp16, int64, int32, uint16 or uint8"},
-      {.name = "collectives", .kind = OPTION_TEXT, .value = &kinds, .argument = "LIST", .help = "only these, as in all_reduce,all_gather"},
-      {.name = "sizes", .kind = OPTION_TEXT, .value = &sizes, .argument = "LIST", .help = "bytes of a rank, as in 8,64K,1M (K, M, G: powers of 1024)"},
-      {.name = "to", .kind = OPTION_TEXT, .value = &most, .argument = "SIZE", .help = "without --sizes: 8 bytes, then from 64 on four times more, up to this"},
+      {"ranks", OPTION_INTEGER, &ranks, "N", "threads to measure between; under mpirun the processes count", .least = 1,
+       .most = 256, .given = &ranks_given},
+      {.name = "comm",
+       .kind = OPTION_TEXT,
+       .value = &comm,
+       .argument = "WORD",
+       .help = "auto: mpi under mpirun or srun, else local; local; mpi"},
+      {.name = "dtype",
+       .kind = OPTION_TEXT,
+       .value = &dtype,
+       .argument = "DTYPE",
+       .help = "fp64, fp32, bf16, fp16, int64, int32, uint16 or uint8"},
+      {.name = "collectives",
+       .kind = OPTION_TEXT,
+       .value = &kinds,
+       .argument = "LIST",
+       .help = "only these, as in all_reduce,all_gather"},
+      {.name = "sizes",
+       .kind = OPTION_TEXT,
+       .value = &sizes,
+       .argument = "LIST",
+       .help = "bytes of a rank, as in 8,64K,1M (K, M, G: powers of 1024)"},
+      {.name = "to",
+       .kind = OPTION_TEXT,
+       .value = &most,
+       .argument = "SIZE",
+       .help = "without --sizes: 8 bytes, then from 64 on four times more, up to this"},
       {"repeat", OPTION_INTEGER, &repeat, "N", "samples of which the median is printed", .least = 1, .most = 100000},
   };
   const CommandHelp help = {
       "bench", "comm [options]",
-      "Measures every collective of plait/comm.h between threads (local) or processes (mpi), and beside the latter the plain MPI call\n"
-      "of the same name. One line per collective and size: bytes of a rank (all its parts), microseconds that the slowest rank takes,\n"
-      "and bytes by time. send_recv is one message each way; its time is that of one. Ranks meet between samples; a sample of a\n"
+      "Measures every collective of plait/comm.h between threads (local) or processes (mpi), and beside the latter the "
+      "plain MPI call\n"
+      "of the same name. One line per collective and size: bytes of a rank (all its parts), microseconds that the "
+      "slowest rank takes,\n"
+      "and bytes by time. send_recv is one message each way; its time is that of one. Ranks meet between samples; a "
+      "sample of a\n"
       "short call is the mean of up to 50 calls in a row. The memory is warm.",
       "  plait bench comm\n"
       "  plait bench comm --ranks 4 --dtype bf16 --collectives all_reduce,reduce_scatter --sizes 1M,64M\n"
@@ -292,9 +333,10 @@ int cmd_bench(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   plan.repeat = (int)repeat;
-  int code = strcmp(operands.words[0], "comm")
-                 ? error_set(&error, PLAIT_BAD_INPUT, "there is no bench \"%.40s\"; the only one is comm", operands.words[0])
-                 : choose(&plan, kinds, sizes, most, dtype, &error);
+  int code =
+      strcmp(operands.words[0], "comm")
+          ? error_set(&error, PLAIT_BAD_INPUT, "there is no bench \"%.40s\"; the only one is comm", operands.words[0])
+          : choose(&plan, kinds, sizes, most, dtype, &error);
   if (!code) code = bench(&plan, comm, ranks, ranks_given, &error);
   return code ? command_fail("bench", &error) : 0;
 }

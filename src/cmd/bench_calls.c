@@ -7,7 +7,8 @@ static int all_reduce(const BenchCall *c) {
   return plait_all_reduce(c->comm, &(PlaitBuffer){c->memory, c->memory, c->count}, 1, c->dtype, PLAIT_SUM, NULL, NULL);
 }
 static int reduce_scatter(const BenchCall *c) {
-  return plait_reduce_scatter(c->comm, &(PlaitBuffer){c->memory, part(c), c->count}, 1, c->dtype, PLAIT_SUM, NULL, NULL);
+  return plait_reduce_scatter(c->comm, &(PlaitBuffer){c->memory, part(c), c->count}, 1, c->dtype, PLAIT_SUM, NULL,
+                              NULL);
 }
 static int all_gather(const BenchCall *c) {
   return plait_all_gather(c->comm, &(PlaitBuffer){part(c), c->memory, c->count}, 1, c->dtype, NULL, NULL);

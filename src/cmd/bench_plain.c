@@ -33,8 +33,9 @@ static int ping_pong(const BenchCall *c, MPI_Datatype type, int count) {
 static int with_counts(const BenchCall *c, int all_to_all, MPI_Datatype type, int count) {
   int *counts = xcalloc(2 * (size_t)c->ranks, sizeof *counts), *offsets = counts + c->ranks;
   for (int r = 0; r < c->ranks; r++) counts[r] = count, offsets[r] = r * count;
-  int status = all_to_all ? MPI_Alltoallv(c->memory, counts, offsets, type, c->other, counts, offsets, type, MPI_COMM_WORLD)
-                          : MPI_Allgatherv(MPI_IN_PLACE, 0, type, c->memory, counts, offsets, type, MPI_COMM_WORLD);
+  int status = all_to_all
+                   ? MPI_Alltoallv(c->memory, counts, offsets, type, c->other, counts, offsets, type, MPI_COMM_WORLD)
+                   : MPI_Allgatherv(MPI_IN_PLACE, 0, type, c->memory, counts, offsets, type, MPI_COMM_WORLD);
   free(counts);
   return status;
 }

@@ -50,7 +50,8 @@ static int find_data(Eval *e, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "%s does not say what to evaluate on%s; give --data PREFIX",
                      e->source.path, recipe ? " (its recipe has no data.valid)" : "");
   e->sources = xcalloc((size_t)count, sizeof *e->sources);
-  for (int i = 0; i < count; i++) e->sources[i] = (DataSource){e->data ? e->data : recipe->data.valid.items[i].prefix, 1};
+  for (int i = 0; i < count; i++)
+    e->sources[i] = (DataSource){e->data ? e->data : recipe->data.valid.items[i].prefix, 1};
   e->loader = (LoaderConfig){.sources = e->sources,
                              .source_count = count,
                              .seq_len = (int)e->seq_len,
@@ -96,13 +97,19 @@ static int count_bytes(const Eval *e, const int32_t *targets, int64_t n, int64_t
   for (int64_t i = 0; i < n && t; i++) {
     if (targets[i] < 0) continue;
     if (!tokenizer_token(t, targets[i]))
-      return error_set(error, PLAIT_BAD_INPUT, "the data holds token %d, which the tokenizer does not have: it belongs to another tokenizer", targets[i]);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "the data holds token %d, which the tokenizer does not have: it belongs to another tokenizer",
+                       targets[i]);
     if (!t->token_special[targets[i]]) *bytes += t->decoded[targets[i]].bytes;
   }
   return PLAIT_OK;
 }
 
-typedef struct Part { Eval *eval; double loss_sum, tokens; int64_t bytes; } Part; // loss and tokens of all ranks, bytes of this one
+typedef struct Part {
+  Eval *eval;
+  double loss_sum, tokens;
+  int64_t bytes;
+} Part; // loss and tokens of all ranks, bytes of this one
 
 static void show_progress(Eval *e, const Part *p) {
   double t = trace_clock();
@@ -143,7 +150,8 @@ static int run(Eval *e, const Launch *launch, Error *error) {
   if (isatty(STDERR_FILENO) && launch->rank == 0) fputs("\033[K", stderr);
   if (code < 0) return code;
   if (signals_stop()) {
-    error_set(error, PLAIT_INTERRUPTED, "stopped by %s before the end, so that there is no result", signals_name(signals_number()));
+    error_set(error, PLAIT_INTERRUPTED, "stopped by %s before the end, so that there is no result",
+              signals_name(signals_number()));
     if (launch->rank) error->message[0] = 0; // all say the same
     return PLAIT_INTERRUPTED;
   }

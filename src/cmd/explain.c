@@ -1,4 +1,5 @@
-// plait explain: the graph of a training step after any pass, the Programs that ranks run, the pipeline's schedule and the mesh.
+// plait explain: the graph of a training step after any pass, the Programs that ranks run, the pipeline's schedule and
+// the mesh.
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
@@ -52,20 +53,24 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   return PLAIT_OK;
 }
 
-// ---- the schedule ----------------------------------------------------------------------------------------------------
+// ---- the schedule
+//   ----------------------------------------------------------------------------------------------------
 
 static int is_svg(const char *path, bool *svg, Error *error) {
   const char *dot = strrchr(path, '.');
   *svg = dot && !strcmp(dot, ".svg");
   if (*svg || (dot && !strcmp(dot, ".json"))) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "--timeline %.200s: the name must end in .svg (a picture) or .json (a trace)", path);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--timeline %.200s: the name must end in .svg (a picture) or .json (a trace)", path);
 }
 
 // How long each segment takes when FLOPs are all that counts.
 static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
   const Schedule *s = job->train.program[0]->schedule;
   for (int stage = 0; stage < s->stages; stage++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) cost[stage][phase] = program_body_flops(job->train.program[stage_coordinate(stage, s->coordinates)], stage, (Phase)phase);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      cost[stage][phase] =
+          program_body_flops(job->train.program[stage_coordinate(stage, s->coordinates)], stage, (Phase)phase);
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
@@ -84,8 +89,10 @@ static int write_timeline(const Job *job, const char *path, bool svg, Error *err
     code = file_commit(&file, error);
   }
   if (!code)
-    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n", path, job->options.parallel.pipeline.schedule->name,
-           100 * timeline_bubble(s, &spans), 100 * timeline_bubble(s, &unit));
+    printf(
+        "%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n",
+        path, job->options.parallel.pipeline.schedule->name, 100 * timeline_bubble(s, &spans),
+        100 * timeline_bubble(s, &unit));
   file_abandon(&file);
   schedule_spans_free(&unit);
   schedule_spans_free(&spans);
@@ -103,7 +110,8 @@ static int explain_timeline(const Recipe *recipe, const ModelConfig *config, con
   return code;
 }
 
-// ---- the mesh --------------------------------------------------------------------------------------------------------
+// ---- the mesh
+//   --------------------------------------------------------------------------------------------------------
 
 typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512]; } StageText;
 
@@ -114,13 +122,19 @@ static const char *describe_coordinate(const void *context, int coordinate) {
   int pp = mesh_pipeline_ranks(s->mesh), several = g->stages > pp;
   size_t size = sizeof s->text, n = (size_t)snprintf(s->text, size, several ? "stages" : "stage");
   for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++)
-    if (stage_coordinate(stage, pp) == coordinate) n += (size_t)snprintf(s->text + n, size - n, "%s%d", said++ ? ", " : " ", stage);
+    if (stage_coordinate(stage, pp) == coordinate)
+      n += (size_t)snprintf(s->text + n, size - n, "%s%d", said++ ? ", " : " ", stage);
   const char *between = ": ";
-  if (stage_coordinate(0, pp) == coordinate) n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
+  if (stage_coordinate(0, pp) == coordinate)
+    n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
   for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++) {
     int from = g->cut[stage], to = g->cut[stage + 1] - 1;
     if (to < from || stage_coordinate(stage, pp) != coordinate) continue;
-    n += (size_t)snprintf(s->text + n, size - n, "%s%s%d", between, said ? "" : from == to && !several ? "layer " : "layers ", from);
+    n += (size_t)snprintf(s->text + n, size - n, "%s%s%d", between,
+                          said                     ? ""
+                          : from == to && !several ? "layer "
+                                                   : "layers ",
+                          from);
     if (to > from) n += (size_t)snprintf(s->text + n, size - n, "–%d", to);
     between = ", ";
     said = 1;
@@ -137,17 +151,21 @@ static bool has_own_layout(const Recipe *r) {
 
 static const char *meaning_of(const Axis *axis, const Recipe *r) {
   if (axis->role == AXIS_TENSOR && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
-  if (axis->part == AXIS_PART_GROUP) return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
+  if (axis->part == AXIS_PART_GROUP)
+    return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
   if (axis->part == AXIS_PART_REPLICA) return "replicas, each of all shards: reduce gradients";
   if (axis->role == AXIS_PIPELINE) return "pass activations from stage to stage";
   if (axis->role == AXIS_TENSOR)
-    return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between" : "share heads, feed-forward and vocabulary";
+    return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between"
+                                : "share heads, feed-forward and vocabulary";
   if (axis->role == AXIS_CONTEXT) return "share the sequence";
   static const char *const zero[][4] = {
       [RECIPE_OWN_SHARDS] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
-                             "share the batch, the optimizer's state and gradients", "share the batch and all of the state"},
+                             "share the batch, the optimizer's state and gradients",
+                             "share the batch and all of the state"},
       [RECIPE_OWN_TENSORS] = {"", "share the batch, and the optimizer's state by whole tensors",
-                              "share the batch, and the optimizer's state and gradients by whole tensors", "share the batch, and all of the state by whole tensors"}};
+                              "share the batch, and the optimizer's state and gradients by whole tensors",
+                              "share the batch, and all of the state by whole tensors"}};
   return zero[r->parallel.ownership][r->parallel.zero];
 }
 
@@ -163,8 +181,10 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
   for (int a = 0; a < mesh->naxis; a++) {
-    if (mesh->axis[a].part == AXIS_PART_REPLICA) printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
-    if (mesh->axis[a].part == AXIS_PART_GROUP) printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
+    if (mesh->axis[a].part == AXIS_PART_REPLICA)
+      printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
+    if (mesh->axis[a].part == AXIS_PART_GROUP)
+      printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   }
   StageText context = {graph, mesh, ""};
   fputc('\n', stdout);
@@ -183,15 +203,17 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
 }
 
 // What is shipped is not written down here.
-static const char description[] =
-    "Prints the training step that a recipe compiles to: with --after the graph as that pass leaves it, with --timeline its "
-    "schedule, with --mesh its ranks, without these the final Program of each pipeline rank. Nothing is allocated and no data is "
-    "read. Layouts that ship with plait, for the recipe's layout.name:"
+static const char description[] = "Prints the training step that a recipe compiles to: with --after the graph as that "
+                                  "pass leaves it, with --timeline its "
+                                  "schedule, with --mesh its ranks, without these the final Program of each pipeline "
+                                  "rank. Nothing is allocated and no data is "
+                                  "read. Layouts that ship with plait, for the recipe's layout.name:"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " " name " (" meaning ")."
 #include "sharding/layout_rows.def"
     ;
 
-// ---- entry -----------------------------------------------------------------------------------------------------------
+// ---- entry
+//   -----------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
   const char *after = NULL, *timeline = NULL;
@@ -217,7 +239,10 @@ int cmd_explain(int argc, char **argv) {
        .value = &timeline,
        .argument = "FILE",
        .help = "draw the pipeline's schedule: FILE.svg is a picture, FILE.json a trace for ui.perfetto.dev"},
-      {.name = "mesh", .kind = OPTION_FLAG, .value = &mesh, .help = "which rank has which coordinates, and who is in which group"},
+      {.name = "mesh",
+       .kind = OPTION_FLAG,
+       .value = &mesh,
+       .help = "which rank has which coordinates, and who is in which group"},
   };
   const CommandHelp help = {"explain", "[options] RECIPE [key=value …]",
                             description,
@@ -238,7 +263,8 @@ int cmd_explain(int argc, char **argv) {
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
   if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given > 1)
-    code = error_set(&error, PLAIT_BAD_INPUT, "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
+    code = error_set(&error, PLAIT_BAD_INPUT,
+                     "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code)

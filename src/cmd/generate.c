@@ -76,7 +76,8 @@ static void put(const Generate *g, ByteVector *text) {
 static int wants_to_stop(const Generate *g, const Launch *launch, int *stop, Error *error) {
   int32_t now[2] = {signals_number(), ferror(g->out) != 0};
   int code = PLAIT_OK;
-  if (launch->world && plait_all_reduce(launch->comm, &(PlaitBuffer){now, now, 2}, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
+  if (launch->world &&
+      plait_all_reduce(launch->comm, &(PlaitBuffer){now, now, 2}, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
     code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(launch->comm));
   if (now[0]) signals_request_stop(now[0]);
   *stop = now[0] || now[1];

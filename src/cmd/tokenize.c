@@ -65,7 +65,8 @@ static int check_files(Tokenize *job, Error *error) {
     struct stat st;
     if (stat(path, &st) < 0) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "%s: not a regular file", path);
-    if (access(path, R_OK) < 0) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+    if (access(path, R_OK) < 0)
+      return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
     job->bytes += st.st_size;
   }
   if (job->files.count) return PLAIT_OK;
@@ -78,7 +79,8 @@ static int check_options(const Tokenize *job, Error *error) {
   if (job->train && job->eot_given) return error_set(error, PLAIT_BAD_INPUT, "--eot does not go with --train");
   if (!job->train && !job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--tokenizer is missing (or --train, to make one)");
-  if (!job->train && job->vocab_size_given) return error_set(error, PLAIT_BAD_INPUT, "--vocab-size goes with --train only");
+  if (!job->train && job->vocab_size_given)
+    return error_set(error, PLAIT_BAD_INPUT, "--vocab-size goes with --train only");
   return PLAIT_OK;
 }
 
@@ -104,7 +106,8 @@ static int train(Tokenize *job, Error *error) {
   tokenizer_destroy(t);
   if (code < 0) return code;
   if (size < job->vocab_size)
-    fprintf(stderr, "plait tokenize: note: the text gives a vocabulary of %d only, no further pair occurs twice\n", size);
+    fprintf(stderr, "plait tokenize: note: the text gives a vocabulary of %d only, no further pair occurs twice\n",
+            size);
   double seconds = now() - job->started;
   printf("%s: vocabulary %d from %d files, %s, %.1f MB/s, %.1f s\n", job->out, size, job->files.count,
          units_bytes((double)job->bytes).s, (double)job->bytes / 1e6 / seconds, seconds);
@@ -159,7 +162,8 @@ static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64
 }
 
 static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
-  CorpusOptions options = {.threads = (int)job->threads, .write = write_ids, .progress = show_progress, .argument = job};
+  CorpusOptions options = {
+      .threads = (int)job->threads, .write = write_ids, .progress = show_progress, .argument = job};
   CorpusCounts counts;
   int code = choose_end(job, t, error);
   if (code >= 0) code = make_folder(job->out, error);
@@ -204,22 +208,25 @@ int cmd_tokenize(int argc, char **argv) {
   const Option options[] = {
       {"tokenizer", OPTION_TEXT, &job.tokenizer, "FILE", "tokenizer.json (Hugging Face), or a folder that holds one",
        .required = false},
-      {"out", OPTION_TEXT, &job.out, "PREFIX", "writes PREFIX.bin and PREFIX.idx; with --train the tokenizer.json", .required = true},
+      {"out", OPTION_TEXT, &job.out, "PREFIX", "writes PREFIX.bin and PREFIX.idx; with --train the tokenizer.json",
+       .required = true},
       {"train", OPTION_FLAG, &job.train, NULL, "train a byte-level BPE tokenizer on FILES", .required = false},
       {"vocab-size", OPTION_INTEGER, &job.vocab_size, "N", "entries of the vocabulary, with --train", .least = 257,
        .most = 1 << 20, .given = &job.vocab_size_given},
       {"files-from", OPTION_TEXT, &job.files_from, "LIST", "more FILES, one path a line; - is the standard input",
        .required = false},
-      {"eot", OPTION_TEXT, &job.eot, "TOKEN", "the token after each document instead of the tokenizer's end-of-text, or none",
-       .given = &job.eot_given},
-      {"threads", OPTION_INTEGER, &job.threads, "N", "threads; 0: all cores. The ids are the same for any number", .least = 0,
-       .most = 4096},
+      {"eot", OPTION_TEXT, &job.eot, "TOKEN",
+       "the token after each document instead of the tokenizer's end-of-text, or none", .given = &job.eot_given},
+      {"threads", OPTION_INTEGER, &job.threads, "N", "threads; 0: all cores. The ids are the same for any number",
+       .least = 0, .most = 4096},
   };
   const CommandHelp help = {
       "tokenize", "[options] FILES…",
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer.\n"
-      "A .jsonl holds a document a line, its text under the key \"text\"; any other file is one document. An end-of-text\n"
-      "token follows each document. A special token that is spelled out in a text becomes that token. Bytes that are not\n"
+      "A .jsonl holds a document a line, its text under the key \"text\"; any other file is one document. An "
+      "end-of-text\n"
+      "token follows each document. A special token that is spelled out in a text becomes that token. Bytes that are "
+      "not\n"
       "UTF-8 are kept. Empty documents are left out.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl\n"

@@ -12,14 +12,15 @@ static void describe(char *text, size_t size) {
   char stop[80], repeat[80];
   signals_list(SIGNAL_STOP, stop, sizeof stop);
   signals_list(SIGNAL_REPEAT, repeat, sizeof repeat);
-  snprintf(text, size,
-           "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys\n"
-           "given after the recipe override it; docs/recipes.md lists them all.\n"
-           "Ctrl-C and other signals (%s, %s)\n"
-           "stop a run in order: it finishes the step, saves a checkpoint and ends with exit status 128 + the signal's\n"
-           "number. The same command then resumes from there. A second signal ends the run at once, unless it is one\n"
-           "that the system repeats (%s).",
-           stop, repeat, repeat);
+  snprintf(
+      text, size,
+      "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys\n"
+      "given after the recipe override it; docs/recipes.md lists them all.\n"
+      "Ctrl-C and other signals (%s, %s)\n"
+      "stop a run in order: it finishes the step, saves a checkpoint and ends with exit status 128 + the signal's\n"
+      "number. The same command then resumes from there. A second signal ends the run at once, unless it is one\n"
+      "that the system repeats (%s).",
+      stop, repeat, repeat);
 }
 
 int cmd_train(int argc, char **argv) {
@@ -36,7 +37,9 @@ int cmd_train(int argc, char **argv) {
   Recipe recipe = {0};
   Launch launch;
   int code = launch_begin(&launch, &error);
-  if (!code) code = launch_agree(&launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
+  if (!code)
+    code = launch_agree(
+        &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code) code = launch_agree(&launch, setup_launch(&launch, &recipe, &error), &error);
   if (!code) code = train_run_launched(&recipe, &launch, stdout, &error);
   recipe_free(&recipe);

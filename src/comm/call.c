@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-_Static_assert((int)PLAIT_FP64 == DTYPE_F64 && (int)PLAIT_FP32 == DTYPE_F32 && (int)PLAIT_BF16 == DTYPE_BF16, "dtypes.def");
-_Static_assert((int)PLAIT_FP16 == DTYPE_F16 && (int)PLAIT_INT64 == DTYPE_I64 && (int)PLAIT_INT32 == DTYPE_I32, "dtypes.def");
+_Static_assert((int)PLAIT_FP64 == DTYPE_F64 && (int)PLAIT_FP32 == DTYPE_F32 && (int)PLAIT_BF16 == DTYPE_BF16,
+               "dtypes.def");
+_Static_assert((int)PLAIT_FP16 == DTYPE_F16 && (int)PLAIT_INT64 == DTYPE_I64 && (int)PLAIT_INT32 == DTYPE_I32,
+               "dtypes.def");
 _Static_assert((int)PLAIT_UINT16 == DTYPE_U16 && (int)PLAIT_UINT8 == DTYPE_U8, "dtypes.def");
 _Static_assert((int)PLAIT_DTYPE_COUNT == DTYPE_COUNT, "dtypes.def");
 
@@ -57,7 +59,8 @@ static const char *buffer_problem(const PlaitComm *comm, const CommCall *call, c
   if (!sends || !receives) return NULL;
   size_t part = buffer->count * size;
   uintptr_t send = (uintptr_t)buffer->send, recv = (uintptr_t)buffer->recv;
-  uintptr_t send_end = send + part * (traits->send_parts ? n : 1), recv_end = recv + part * (traits->recv_parts ? n : 1);
+  uintptr_t send_end = send + part * (traits->send_parts ? n : 1),
+            recv_end = recv + part * (traits->recv_parts ? n : 1);
   if (send_end <= recv || recv_end <= send) return NULL;
   uintptr_t send_place = traits->recv_parts ? recv + rank * part : send;
   uintptr_t recv_place = traits->send_parts ? send + rank * part : traits->recv_parts ? recv : send;
@@ -84,7 +87,8 @@ static const char *problem(const PlaitComm *comm, const CommCall *call, PlaitStr
   *index = SIZE_MAX;
   if ((unsigned)call->dtype >= PLAIT_DTYPE_COUNT) return "has an unknown dtype";
   if (traits->reduces && (unsigned)call->op >= PLAIT_OP_COUNT) return "has an unknown operation";
-  if (traits->reduces && call->op == PLAIT_MEAN && !dtype_is_float((Dtype)call->dtype)) return "takes a mean of integers";
+  if (traits->reduces && call->op == PLAIT_MEAN && !dtype_is_float((Dtype)call->dtype))
+    return "takes a mean of integers";
   if (call->root < 0 || call->root >= comm->size) return "names a rank that is not in the communicator";
   if (call->kind == COMM_SEND && call->rendezvous && !stream && call->root == comm->rank)
     return "to itself without an event would wait forever";
@@ -116,7 +120,8 @@ static void describe_arguments(const PlaitComm *comm, const CommCall *call, size
 static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const char *text) {
   char message[384], arguments[192];
   describe_arguments(comm, call, index, arguments, sizeof arguments);
-  snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text, arguments);
+  snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text,
+           arguments);
   return comm_fail_world(comm->world, PLAIT_BAD_INPUT, message);
 }
 

@@ -30,7 +30,8 @@ typedef struct CommCall {
   void *record;    // of a send, what the back end keeps of it
   const PlaitBuffer *buffers;
   size_t nbuffers; // 1 for the _v calls
-  const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
+  const size_t *send_counts, *send_offsets, *recv_counts,
+      *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
 } CommCall;
 
 size_t comm_dtype_size(PlaitDtype dtype);
@@ -48,7 +49,8 @@ typedef struct Heartbeat {
 } Heartbeat;
 typedef void (*HeartbeatReceived)(void *context, const Heartbeat *heartbeat);
 
-// A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may block.
+// A back end. A call is issued in the caller's thread, then run in the caller's or a stream's thread, which it may
+// block.
 typedef struct CommBackend {
   const char *name;
   void (*world_destroy)(PlaitWorld *world);
@@ -62,7 +64,8 @@ typedef struct CommBackend {
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
   void (*end)(PlaitWorld *world, int status);  // optional: ends all processes, whatever state they are in
-  void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context); // optional, as world_heartbeat
+  void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received,
+                    void *context); // optional, as world_heartbeat
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -76,7 +79,7 @@ struct PlaitComm {
   const CommBackend *backend;
   PlaitWorld *world;
   int rank, size;   // of this communicator
-  Waiter waiter;    // the rank's own thread, which runs the calls without a stream and waits for events; see comm_set_idle
+  Waiter waiter; // the rank's own thread, which runs the calls without a stream and waits for events; see comm_set_idle
   const int *ranks; // (size) world ranks; the back end's
 };
 
@@ -91,13 +94,14 @@ typedef struct PlaitTimeline {
 // By the rank's own thread, which may do other work meanwhile, and is seen to wait.
 int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 
-// What this rank's own thread does while it waits for others, in this communicator and those and the streams that are made from
-// it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
+// What this rank's own thread does while it waits for others, in this communicator and those and the streams that are
+// made from it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
 // Fails the world with a sentence, unless it has failed already; returns the code.
 int comm_fail_world(PlaitWorld *world, int code, const char *message);
-// Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no monitor.
+// Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no
+// monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 
 // Runs an issued call in the back end, and keeps in mind that it is under way.
@@ -107,35 +111,40 @@ int comm_run(PlaitComm *comm, const CommCall *call, int on_stream);
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
 void world_free(PlaitWorld *world); // all but the struct
 
-// For watchdogs --------------------------------------------------------------------------------------------------------
+// For watchdogs
+// --------------------------------------------------------------------------------------------------------
 
-// The latest call of a rank's own thread, or of its stream where it waits for that, in one word: which, of how many ranks, its number,
-// and whether it runs. 0: none yet. *alive: when (CLOCK_MONOTONIC, in seconds) it was last seen waiting in a call, which a thread that is
-// not frozen is every 0.1 s; 0: never.
+// The latest call of a rank's own thread, or of its stream where it waits for that, in one word: which, of how many
+// ranks, its number, and whether it runs. 0: none yet. *alive: when (CLOCK_MONOTONIC, in seconds) it was last seen
+// waiting in a call, which a thread that is not frozen is every 0.1 s; 0: never.
 uint64_t comm_last(const PlaitWorld *world, int rank, double *alive);
 int comm_last_runs(uint64_t last);
 int comm_last_waits(uint64_t last); // as the watchdog has found out by `alive`, see comm_last_set_waits
 uint64_t comm_last_set_waits(uint64_t last);
 void comm_last_describe(uint64_t last, char *text, size_t size); // "its last collective, all_reduce …, waits"
 
-// Sends this rank's to the ranks 0 … to-1 and calls `received` with all that have arrived, of each rank the newest last. Waits for nobody but
-// a thread of this process that is inside of the back end, and for that a quarter of a second at most.
+// Sends this rank's to the ranks 0 … to-1 and calls `received` with all that have arrived, of each rank the newest
+// last. Waits for nobody but a thread of this process that is inside of the back end, and for that a quarter of a
+// second at most.
 void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context);
 
-// Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they wait in.
+// Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they
+// wait in.
 void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));
 
-// What will be under way at most, from whoever knows it before the first call: memory for it is taken, and touched, here, and
-// while no more is under way nothing is allocated later. Otherwise memory is taken when it is needed first, and kept.
+// What will be under way at most, from whoever knows it before the first call: memory for it is taken, and touched,
+// here, and while no more is under way nothing is allocated later. Otherwise memory is taken when it is needed first,
+// and kept.
 
-// Of the collectives of a communicator, each on its own: buffers of the longest list, and bytes that a rank gives to the largest
-// reduction; 0: there is none.
+// Of the collectives of a communicator, each on its own: buffers of the longest list, and bytes that a rank gives to
+// the largest reduction; 0: there is none.
 void comm_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced);
 // On its way to a peer: messages that it has not received, and the buffers of all their lists.
 void comm_reserve_messages(PlaitComm *comm, int peer, size_t messages, size_t buffers);
 // At once on the stream: calls that are not done, and the buffers of all their lists that the stream copies.
 void stream_reserve(PlaitStream *stream, size_t calls, size_t buffers);
-// From now on the lists of calls on the stream stay where they are until the calls are done: the stream does not copy them.
+// From now on the lists of calls on the stream stay where they are until the calls are done: the stream does not copy
+// them.
 void stream_borrow_lists(PlaitStream *stream);
 
 // For tests: calls on the stream begin after random delays, which follow from the seed and the rank. 0: at once.

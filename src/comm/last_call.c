@@ -14,7 +14,8 @@ uint64_t last_call_word(int kind, int size, uint64_t number) {
 uint64_t comm_last(const PlaitWorld *world, int rank, double *alive) {
   const LastCall *last = &world->last[rank];
   uint64_t own = last_call_get(&last->own);
-  int64_t sign = atomic_load_explicit(&last->own_alive, memory_order_relaxed), stream = atomic_load_explicit(&last->stream_alive, memory_order_relaxed);
+  int64_t sign = atomic_load_explicit(&last->own_alive, memory_order_relaxed),
+          stream = atomic_load_explicit(&last->stream_alive, memory_order_relaxed);
   if (own & LAST_CALL_STREAM) {
     own = last_call_get(&last->stream) | LAST_CALL_STREAM | LAST_CALL_RUNS;
     sign = sign < stream ? sign : stream;
@@ -35,6 +36,9 @@ void comm_last_describe(uint64_t last, char *text, size_t size) {
   if (kind == LAST_CALL_CREATE) snprintf(text, size, "the creation of a communicator of %d ranks %s", ranks, state);
   else if (kind < 0 || kind >= COMM_KIND_COUNT) snprintf(text, size, "it has not called any collective%s", stream);
   else if (kind == COMM_SEND || kind == COMM_RECV)
-    snprintf(text, size, "its last message%s, %s (number %llu with that rank, in a communicator of %d ranks), %s", stream, comm_traits[kind].name, number, ranks, state);
-  else snprintf(text, size, "its last collective%s, %s (call %llu of a communicator of %d ranks), %s", stream, comm_traits[kind].name, number, ranks, state);
+    snprintf(text, size, "its last message%s, %s (number %llu with that rank, in a communicator of %d ranks), %s",
+             stream, comm_traits[kind].name, number, ranks, state);
+  else
+    snprintf(text, size, "its last collective%s, %s (call %llu of a communicator of %d ranks), %s", stream,
+             comm_traits[kind].name, number, ranks, state);
 }

@@ -3,7 +3,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// A rank's own thread may compute while one of its streams waits for others, so that each has a word, and a time at which it was seen alive (Waiter.alive).
+// A rank's own thread may compute while one of its streams waits for others, so that each has a word, and a time at
+// which it was seen alive (Waiter.alive).
 typedef struct LastCall { _Atomic uint64_t own, stream; _Atomic int64_t own_alive, stream_alive; } LastCall;
 
 // Flags of a word: the call runs; it waits for others, and is not frozen; (own only) the thread waits for its stream.
@@ -13,5 +14,9 @@ enum { LAST_CALL_CREATE = 30 }; // where a CommKind could be: the creation of a 
 // Call `number` (1 …) of a communicator of `size` ranks.
 uint64_t last_call_word(int kind, int size, uint64_t number);
 
-static inline void last_call_set(_Atomic uint64_t *word, uint64_t value) { atomic_store_explicit(word, value, memory_order_relaxed); }
-static inline uint64_t last_call_get(const _Atomic uint64_t *word) { return atomic_load_explicit(word, memory_order_relaxed); }
+static inline void last_call_set(_Atomic uint64_t *word, uint64_t value) {
+  atomic_store_explicit(word, value, memory_order_relaxed);
+}
+static inline uint64_t last_call_get(const _Atomic uint64_t *word) {
+  return atomic_load_explicit(word, memory_order_relaxed);
+}

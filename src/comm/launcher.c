@@ -23,7 +23,8 @@ Launcher launcher_find(void) {
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
     int tasks = number(variables[i].tasks, 0), rank = number(variables[i].rank, -1);
     if (variables[i].tasks ? tasks <= 0 : rank < 0) continue;
-    return (Launcher){variables[i].tasks ? variables[i].tasks : variables[i].rank, tasks > rank ? tasks : rank + 1, rank};
+    return (Launcher){variables[i].tasks ? variables[i].tasks : variables[i].rank, tasks > rank ? tasks : rank + 1,
+                      rank};
   }
   return (Launcher){NULL, 0, -1};
 }

@@ -72,7 +72,9 @@ static int contains(PendingCreate create, int rank) {
     if (create.ranks[i] == rank) return 1;
   return 0;
 }
-static int same(PendingCreate a, PendingCreate b) { return a.n == b.n && !memcmp(a.ranks, b.ranks, (size_t)a.n * sizeof(int)); }
+static int same(PendingCreate a, PendingCreate b) {
+  return a.n == b.n && !memcmp(a.ranks, b.ranks, (size_t)a.n * sizeof(int));
+}
 
 static void print_list(PendingCreate create, char *text, size_t size) {
   size_t used = (size_t)snprintf(text, size, "[");
@@ -97,8 +99,8 @@ static int find_conflict(LocalWorld *world, int me, PendingCreate mine, char *me
     char first[256], second[256];
     print_list(mine, first, sizeof first);
     print_list(other, second, sizeof second);
-    snprintf(message, size, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", me, first,
-             rank, second);
+    snprintf(message, size, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", me,
+             first, rank, second);
     return 1;
   }
   return 0;
@@ -107,11 +109,14 @@ static int find_conflict(LocalWorld *world, int me, PendingCreate mine, char *me
 static int describe_gone(int me, PendingCreate mine, int gone, char *message, size_t size) {
   char list[256];
   print_list(mine, list, sizeof list);
-  snprintf(message, size, "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me, list, gone);
+  snprintf(message, size,
+           "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me,
+           list, gone);
   return 1;
 }
 
-// With the creation monitor held: joins the group of my list that its first rank has created; waits until all have joined.
+// With the creation monitor held: joins the group of my list that its first rank has created; waits until all have
+// joined.
 static LocalGroup *join(LocalWorld *world, int me, PendingCreate mine, const Waiter *waiter) {
   LocalGroup *g;
   for (;;) {
@@ -127,7 +132,8 @@ static LocalGroup *join(LocalWorld *world, int me, PendingCreate mine, const Wai
     for (int i = 0; i < g->n; i++) world->pending[g->ranks[i]] = (PendingCreate){0};
     monitor_notify_all(&world->creation);
   }
-  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0) monitor_wait(&world->creation, waiter);
+  while (g->joined < g->n && !abort_code(&world->base.abort) && find_gone(world, mine) < 0)
+    monitor_wait(&world->creation, waiter);
   return g->joined == g->n ? g : NULL;
 }
 
@@ -204,7 +210,11 @@ static int find_departed(LocalGroup *g, uint64_t ticket) {
   return -1;
 }
 
-typedef enum Until { DONE, FAILED, DEPARTED } Until; // or the world has failed; or a rank has left that call `value - 1` needs
+typedef enum Until {
+  DONE,
+  FAILED,
+  DEPARTED
+} Until; // or the world has failed; or a rank has left that call `value - 1` needs
 
 // Waits for counter >= value: looks for a while, then sleeps. 0 if it has ended otherwise.
 static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until until, const Waiter *waiter) {
@@ -215,7 +225,8 @@ static int await(LocalGroup *g, _Atomic uint64_t *counter, uint64_t value, Until
   }
   monitor_lock(&g->monitor);
   atomic_fetch_add(&g->sleepers, 1);
-  while (atomic_load(counter) < value && !(until >= FAILED && abort_code(abort)) && !(until == DEPARTED && find_departed(g, value - 1) >= 0))
+  while (atomic_load(counter) < value && !(until >= FAILED && abort_code(abort)) &&
+         !(until == DEPARTED && find_departed(g, value - 1) >= 0))
     monitor_wait(&g->monitor, waiter);
   atomic_fetch_sub(&g->sleepers, 1);
   monitor_unlock(&g->monitor);
@@ -232,19 +243,21 @@ static void judge(LocalGroup *g, uint64_t ticket, Error *error) {
   wake(g);
 }
 
-// A rank leaves without the others only before all have arrived, and then nobody comes after it: from the moment when all
-// have arrived they use its memory.
+// A rank leaves without the others only before all have arrived, and then nobody comes after it: from the moment when
+// all have arrived they use its memory.
 static int arrive(LocalComm *comm, const CommCall *call, Error *error) {
   LocalGroup *g = comm->group;
   Abort *abort = &g->world->abort;
   uint64_t all = (uint64_t)g->n * (call->ticket + 1);
-  if (!await(g, &comm->finished, call->ticket, FAILED, call->waiter) || abort_code(abort)) return abort_code(abort); // calls on other streams first
+  if (!await(g, &comm->finished, call->ticket, FAILED, call->waiter) || abort_code(abort))
+    return abort_code(abort); // calls on other streams first
   g->calls[comm->base.rank] = call;
   uint64_t before = atomic_fetch_add(&g->arrived, 1);
   if (before & LEFT) return abort_code(abort);
   if (before + 1 == all) judge(g, call->ticket, error);
   else if (!await(g, &g->opened, call->ticket + 1, DEPARTED, call->waiter)) {
-    if (!abort_code(abort)) comm_fail_departed(&comm->base, call, find_departed(g, call->ticket)); // before LEFT tells others to look why
+    if (!abort_code(abort))
+      comm_fail_departed(&comm->base, call, find_departed(g, call->ticket)); // before LEFT tells others to look why
     if ((atomic_fetch_or(&g->arrived, LEFT) & ~LEFT) < all) return abort_code(abort);
     await(g, &g->opened, call->ticket + 1, DONE, call->waiter);
   }
@@ -275,8 +288,8 @@ static int collective(LocalComm *comm, const CommCall *call) {
   return code < 0 ? await_abort(g) : code;
 }
 
-// Legal while others still finish this rank's last call. Who waits for a call that it has not made learns that it never will: it
-// sees `departures` before it sleeps, or is woken by what follows.
+// Legal while others still finish this rank's last call. Who waits for a call that it has not made learns that it never
+// will: it sees `departures` before it sleeps, or is woken by what follows.
 static void local_comm_destroy(PlaitComm *base) {
   LocalComm *comm = (LocalComm *)base;
   LocalGroup *g = comm->group;

@@ -30,8 +30,8 @@ typedef struct LocalGroup {
   int n, joined;
   atomic_int handles;
   int *ranks;                                      // (n) world ranks
-  // Collectives meet by counters that only grow: call k (its ticket) has all ranks when `arrived` is n · (k + 1), may be
-  // worked on when `opened` is k + 1, and nobody uses another's memory any more when `finished` is n · (k + 1).
+  // Collectives meet by counters that only grow: call k (its ticket) has all ranks when `arrived` is n · (k + 1), may
+  // be worked on when `opened` is k + 1, and nobody uses another's memory any more when `finished` is n · (k + 1).
   _Alignas(64) _Atomic uint64_t arrived; // the bit LEFT: a rank has left before all came, nobody may use its memory
   _Alignas(64) _Atomic uint64_t opened;
   _Alignas(64) _Atomic uint64_t finished;
@@ -39,7 +39,7 @@ typedef struct LocalGroup {
   Monitor monitor;
   int verdict, done_by_last;             // of the collective under way: written before it is opened
   const CommCall **calls;                // (n)
-  _Atomic uint64_t *left;                // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
+  _Atomic uint64_t *left; // (n) 1 + the collectives that a rank has issued that has destroyed its handle; 0: it has not
   atomic_int departures;                 // how many of these are set
   Monitor *message_monitor;              // (n) by receiver
   LocalMessageQueue *queues;                       // (n, n) by receiver, sender

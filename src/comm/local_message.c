@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where message `value` is, with the lock: 1 copied, 0 not yet, or a negative code. *lost: the first that nobody will receive; its
-// record stays. A sender must not leave while its memory is being read, not even when the world has failed.
+// Where message `value` is, with the lock: 1 copied, 0 not yet, or a negative code. *lost: the first that nobody will
+// receive; its record stays. A sender must not leave while its memory is being read, not even when the world has
+// failed.
 static int state_of(LocalMessageQueue *queue, uint64_t value, const LocalMessage **lost) {
   int code = abort_code(queue->monitor->abort);
-  *lost = queue->done < value && !queue->copying && !code && queue->receiver_left ? record_queue_first(&queue->messages) : NULL;
+  *lost = queue->done < value && !queue->copying && !code && queue->receiver_left ? record_queue_first(&queue->messages)
+                                                                                  : NULL;
   return queue->done >= value ? 1 : queue->copying ? 0 : code;
 }
 
@@ -101,7 +103,8 @@ static void copy_list(const CommCall *to, const CommCall *from) {
     size_t to_left = to->buffers[i].count - i_at, from_left = from->buffers[k].count - k_at;
     size_t count = to_left < from_left ? to_left : from_left;
     if (count)
-      memmove((char *)to->buffers[i].recv + i_at * size, (const char *)from->buffers[k].send + k_at * size, count * size);
+      memmove((char *)to->buffers[i].recv + i_at * size, (const char *)from->buffers[k].send + k_at * size,
+              count * size);
     i_at += count;
     k_at += count;
     if (i_at == to->buffers[i].count) i++, i_at = 0;

@@ -5,7 +5,8 @@
 #include <time.h>
 
 enum {
-  PATIENCE = 200000, // ns before a thread that waits looks for other work: a shorter wait is not worth what that does to the caches
+  PATIENCE = 200000, // ns before a thread that waits looks for other work: a shorter wait is not worth what that does
+                     // to the caches
   NAP = 100000,      // ns between two looks where there is none
   SIGN = 100000000,  // ns after which a thread that sleeps shows again that it is alive
   LOOKS = 500        // after a piece of work, before the next nap: as long as other waits spin
@@ -45,8 +46,8 @@ int abort_all(Abort *abort, int code, const char *message) {
   return abort_code(abort);
 }
 
-// A rank that is notified comes for the lock while the notifier still has it: looking again for a moment costs less than to
-// sleep.
+// A rank that is notified comes for the lock while the notifier still has it: looking again for a moment costs less
+// than to sleep.
 static void lock_init(pthread_mutex_t *lock, int spin) {
   pthread_mutexattr_t kind;
   pthread_mutexattr_init(&kind);
@@ -83,7 +84,9 @@ void monitor_destroy(Monitor *monitor) {
   pthread_mutex_destroy(&monitor->lock);
 }
 
-static int notified(Monitor *monitor, unsigned seen) { return atomic_load_explicit(&monitor->version, memory_order_relaxed) != seen; }
+static int notified(Monitor *monitor, unsigned seen) {
+  return atomic_load_explicit(&monitor->version, memory_order_relaxed) != seen;
+}
 
 // Sleeps for `ns` at most.
 static void nap(Monitor *monitor, long ns) {

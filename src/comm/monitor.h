@@ -50,8 +50,8 @@ void monitor_init(Monitor *monitor, Abort *abort); // neither with a monitor hel
 void monitor_destroy(Monitor *monitor);
 static inline void monitor_lock(Monitor *monitor) { pthread_mutex_lock(&monitor->lock); }
 static inline void monitor_unlock(Monitor *monitor) { pthread_mutex_unlock(&monitor->lock); }
-// With the lock held: lets go of it until it is notified (or for no reason: call it in a loop) and takes it again. When the
-// wait is not a short one the waiter does its work meanwhile, and shows that it is alive; NULL: it only sleeps.
+// With the lock held: lets go of it until it is notified (or for no reason: call it in a loop) and takes it again. When
+// the wait is not a short one the waiter does its work meanwhile, and shows that it is alive; NULL: it only sleeps.
 void monitor_wait(Monitor *monitor, const Waiter *waiter);
 // With the lock held: everyone who waits looks again.
 void monitor_notify_all(Monitor *monitor);

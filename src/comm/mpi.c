@@ -1,9 +1,9 @@
 // The MPI back end: ranks are processes that mpirun or srun has started. Any MPI-3.1.
 //
 // Elements travel by point-to-point messages straight between the callers' memory, in a pattern of our own
-// (mpi_collective.c, mpi_reduction.c): so reductions have the order and the bits of `local`, lists of buffers need no copy,
-// a mismatch is found, and a world that fails can end its calls. MPI_THREAD_SERIALIZED is asked for, not MULTIPLE: it is
-// everywhere, and the lock that it needs is held for tests and posts only, never while anything waits.
+// (mpi_collective.c, mpi_reduction.c): so reductions have the order and the bits of `local`, lists of buffers need no
+// copy, a mismatch is found, and a world that fails can end its calls. MPI_THREAD_SERIALIZED is asked for, not
+// MULTIPLE: it is everywhere, and the lock that it needs is held for tests and posts only, never while anything waits.
 #ifdef PLAIT_MPI
 #include "base/thread.h"
 #include "comm/launcher.h"
@@ -35,7 +35,8 @@ static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const in
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
   Batch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
-  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
+  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+    batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
   monitor_init(&c->turn, &w->base.abort);
   return &c->base;
 }
@@ -89,7 +90,8 @@ static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int
   int status = receive ? MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch))
                        : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch));
   wire_unlock(w);
-  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer, &waiter}) : wire_failed(w, "creating a communicator", status);
+  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer, &waiter})
+                               : wire_failed(w, "creating a communicator", status);
 }
 
 static void print_list(const int *ranks, int n, char *text, size_t size) {
@@ -110,8 +112,9 @@ static int lists_differ(MpiWorld *w, const int *mine, int n, int peer, const int
   return code;
 }
 
-// The lowest of the ranks waits for the others' lists, compares them and answers all with the communicator's id. Without this
-// exchange a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it would move.
+// The lowest of the ranks waits for the others' lists, compares them and answers all with the communicator's id.
+// Without this exchange a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it
+// would move.
 static int exchange_lists(MpiWorld *w, const int *ranks, int n, uint64_t *id) {
   int low = ranks[0], most = w->base.ranks, code = PLAIT_OK;
   int *list = xcalloc((size_t)most + 1, sizeof *list); // (1 + ranks): count, ranks, padding
@@ -191,7 +194,8 @@ static void mpi_end(PlaitWorld *world, int status) {
   kill_job(status);
 }
 
-// MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the failure.
+// MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the
+// failure.
 static void end_job(MpiWorld *w) {
   int code = abort_code(&w->base.abort);
   fflush(stdout);
@@ -202,7 +206,8 @@ static void end_job(MpiWorld *w) {
 
 // Heartbeats ----------------------------------------------------------------------------------------------------------
 
-// A thread that waits inside MPI may have the lock for ever; the others let go of it all the time, but come back at once.
+// A thread that waits inside MPI may have the lock for ever; the others let go of it all the time, but come back at
+// once.
 static const long HEARTBEAT_LOCK_LIMIT = 250000000; // ns
 
 static void send_heartbeat(MpiWorld *w, const Heartbeat *mine, int to) {
@@ -210,14 +215,16 @@ static void send_heartbeat(MpiWorld *w, const Heartbeat *mine, int to) {
   if (!done) MPI_Test(&w->heartbeat_out[to], &done, MPI_STATUS_IGNORE);
   if (!done) return; // the one before has not gone yet: that rank does not receive
   w->heartbeats[to] = *mine;
-  MPI_Isend(&w->heartbeats[to], sizeof w->heartbeats[to], MPI_BYTE, to, TAG_HEARTBEAT, w->control, &w->heartbeat_out[to]);
+  MPI_Isend(&w->heartbeats[to], sizeof w->heartbeats[to], MPI_BYTE, to, TAG_HEARTBEAT, w->control,
+            &w->heartbeat_out[to]);
 }
 
 // All that have come: who takes one at a time gets later and later with many ranks.
 static void receive_heartbeats(MpiWorld *w, HeartbeatReceived received, void *context) {
   for (int arrived = 1; arrived;) {
     if (w->heartbeat_in == MPI_REQUEST_NULL)
-      MPI_Irecv(&w->heartbeat, sizeof w->heartbeat, MPI_BYTE, MPI_ANY_SOURCE, TAG_HEARTBEAT, w->control, &w->heartbeat_in);
+      MPI_Irecv(&w->heartbeat, sizeof w->heartbeat, MPI_BYTE, MPI_ANY_SOURCE, TAG_HEARTBEAT, w->control,
+                &w->heartbeat_in);
     if (MPI_Test(&w->heartbeat_in, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
     if (arrived) received(context, &w->heartbeat);
   }
@@ -307,7 +314,8 @@ static int initialise(int *here, Error *error) {
   else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     return error_set(error, PLAIT_FAILED, "MPI cannot be initialised");
   if (provided >= MPI_THREAD_SERIALIZED) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "this MPI was initialised with %s, but plait needs MPI_THREAD_SERIALIZED or more",
+  return error_set(error, PLAIT_FAILED,
+                   "this MPI was initialised with %s, but plait needs MPI_THREAD_SERIALIZED or more",
                    provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
@@ -321,9 +329,12 @@ static int check_singletons(int ranks, Error *error) {
   library[strcspn(library, ",\n")] = 0;
   for (char *c = library; *c; c++)
     if (*c == '\t') *c = ' ';
-  return error_set(error, PLAIT_BAD_INPUT, "%s says that there are %d tasks, but MPI sees only one rank: plait was built with %s, which does not "
-                   "understand this launcher. Start it with that MPI's mpirun, under Slurm with srun --mpi=%s, or build plait with the launcher's MPI",
-                   launcher.variable, launcher.tasks, library, strstr(library, "Open MPI") ? "pmix" : "pmi2 (or pmix)");
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%s says that there are %d tasks, but MPI sees only one rank: plait was built with %s, which does not "
+      "understand this launcher. Start it with that MPI's mpirun, under Slurm with srun --mpi=%s, or build plait with "
+      "the launcher's MPI",
+      launcher.variable, launcher.tasks, library, strstr(library, "Open MPI") ? "pmix" : "pmi2 (or pmix)");
 }
 
 static int local_ranks(void) {
@@ -350,7 +361,8 @@ static int start_world(MpiWorld *w) {
   return MPI_Irecv(&w->incoming, sizeof w->incoming, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, w->control, &w->arrival);
 }
 
-// The others have come as far as this or will; they learn why. MPI cannot be left without them: this ends with the process.
+// The others have come as far as this or will; they learn why. MPI cannot be left without them: this ends with the
+// process.
 static int refuse_world(MpiWorld *w, const char *why, Error *error) {
   char message[sizeof error->message];
   snprintf(message, sizeof message, "rank %d on %s: %.800s", w->rank, w->host, why);
@@ -384,7 +396,8 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
   find_tickets(w);
   if (start_world(w) != MPI_SUCCESS) return refuse_world(w, "MPI cannot duplicate its communicator", error);
   Error why = {0};
-  if (thread_start(&w->progress_thread, wire_progress, w, &why, "a communication thread")) return refuse_world(w, why.message, error);
+  if (thread_start(&w->progress_thread, wire_progress, w, &why, "a communication thread"))
+    return refuse_world(w, why.message, error);
   *result = &w->base;
   return PLAIT_OK;
 }

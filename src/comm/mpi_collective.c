@@ -1,4 +1,5 @@
-// Collectives that move data: every rank sends each of the others what is theirs, straight from and to the caller's memory.
+// Collectives that move data: every rank sends each of the others what is theirs, straight from and to the caller's
+// memory.
 #ifdef PLAIT_MPI
 #include "comm/mpi_wire.h"
 #include <string.h>
@@ -21,10 +22,13 @@ static View part_for(const MpiComm *c, const CommCall *call, int peer, int recei
   }
   const char *send = call->buffers->send;
   if (receives)
-    return view_memory((char *)call->buffers->recv + (call->recv_counts[peer] ? offset_of(call->recv_counts, call->recv_offsets, peer) : 0) * size,
+    return view_memory((char *)call->buffers->recv +
+                           (call->recv_counts[peer] ? offset_of(call->recv_counts, call->recv_offsets, peer) : 0) *
+                               size,
                        call->recv_counts[peer] * size);
   if (call->kind == COMM_ALL_GATHER_V) return view_memory(send, call->buffers->count * size);
-  return view_memory(send + (call->send_counts[peer] ? offset_of(call->send_counts, call->send_offsets, peer) : 0) * size,
+  return view_memory(send +
+                         (call->send_counts[peer] ? offset_of(call->send_counts, call->send_offsets, peer) : 0) * size,
                      call->send_counts[peer] * size);
 }
 
@@ -59,7 +63,8 @@ static int exchange(MpiComm *c, const CommCall *call, Ends to, Ends from) {
 
 // Broadcast ---------------------------------------------------------------------------------------------------------
 
-static int send_to(MpiComm *c, const CommCall *call, Batch *batch, const View *view, size_t from, size_t to, int peer, int receive) {
+static int send_to(MpiComm *c, const CommCall *call, Batch *batch, const View *view, size_t from, size_t to, int peer,
+                   int receive) {
   MpiWorld *w = (MpiWorld *)c->base.world;
   wire_lock(w);
   int status = wire_post(c, batch, view, from, to, peer, wire_tag(c, call), receive);
@@ -140,7 +145,8 @@ static int broadcast_shares(MpiComm *c, const CommCall *call, const View *view) 
 static int broadcast(MpiComm *c, const CommCall *call) {
   int is_root = call->root == c->base.rank;
   View view = view_call(call, !is_root, -1);
-  int code = c->base.size == 2 || view.bytes <= TREE_BYTES ? broadcast_tree(c, call, &view) : broadcast_shares(c, call, &view);
+  int code =
+      c->base.size == 2 || view.bytes <= TREE_BYTES ? broadcast_tree(c, call, &view) : broadcast_shares(c, call, &view);
   for (size_t b = 0; b < call->nbuffers && is_root && !code; b++) {
     const PlaitBuffer *buffer = &call->buffers[b];
     if (buffer->count && buffer->recv && buffer->recv != buffer->send)

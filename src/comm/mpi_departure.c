@@ -1,5 +1,5 @@
-// Ranks that destroy their handles tell the others of the communicator, which must not wait for them. On the control communicator:
-// what is under way on one that is freed could meet a later one.
+// Ranks that destroy their handles tell the others of the communicator, which must not wait for them. On the control
+// communicator: what is under way on one that is freed could meet a later one.
 #ifdef PLAIT_MPI
 #include "comm/mpi_wire.h"
 #include <stdio.h>
@@ -11,8 +11,8 @@ static void receive_next(MpiWorld *w) {
   MPI_Irecv(&w->departure, sizeof w->departure, MPI_BYTE, MPI_ANY_SOURCE, TAG_DEPARTURE, w->control, &w->departure_in);
 }
 
-// A communicator that is not among the handles has been destroyed here: its creation, which no rank leaves before all have come,
-// makes the handle without letting go of the lock.
+// A communicator that is not among the handles has been destroyed here: its creation, which no rank leaves before all
+// have come, makes the handle without letting go of the lock.
 static void note(MpiWorld *w, const Departure *d) {
   w->departed++;
   if (d->comm == UINT64_MAX) w->gone[d->rank] = 1;
@@ -51,7 +51,8 @@ void departure_send(MpiComm *c) {
   drop_sent(w);
   for (int p = 0; p < c->base.size && !abort_code(&w->base.abort); p++)
     if (p != c->base.rank)
-      send_to(w, &(Departure){c->id, w->rank, 1, c->issued, c->queues[p].sends, c->queues[p].receives}, c->base.ranks[p]);
+      send_to(w, &(Departure){c->id, w->rank, 1, c->issued, c->queues[p].sends, c->queues[p].receives},
+              c->base.ranks[p]);
   for (int r = 0; r < w->base.ranks && w->taken && !w->handles && !abort_code(&w->base.abort); r++)
     if (r != w->rank) send_to(w, &(Departure){.comm = UINT64_MAX, .rank = w->rank, .gone = 1}, r);
 }
@@ -63,7 +64,10 @@ int departure_find(const MpiWorld *w, Awaited whom) {
   int message = call->kind == COMM_SEND || call->kind == COMM_RECV;
   for (int p = message ? call->root : 0; p < (message ? call->root + 1 : whom.comm->base.size); p++) {
     const Departure *d = &whom.comm->left[p];
-    if (d->gone && call->ticket >= (call->kind == COMM_SEND ? d->receives : call->kind == COMM_RECV ? d->sends : d->collectives)) return p;
+    if (d->gone && call->ticket >= (call->kind == COMM_SEND   ? d->receives
+                                    : call->kind == COMM_RECV ? d->sends
+                                                              : d->collectives))
+      return p;
   }
   return -1;
 }
@@ -71,7 +75,9 @@ int departure_find(const MpiWorld *w, Awaited whom) {
 int departure_fail(MpiWorld *w, Awaited whom, int departed) {
   if (whom.call) return comm_fail_departed(&whom.comm->base, whom.call, departed);
   char message[160];
-  snprintf(message, sizeof message, "rank %d creates a communicator with rank %d, which has destroyed all its handles and cannot join", w->rank, departed);
+  snprintf(message, sizeof message,
+           "rank %d creates a communicator with rank %d, which has destroyed all its handles and cannot join", w->rank,
+           departed);
   int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
   wire_notify(w);
   return code;
@@ -83,6 +89,7 @@ void departures_forget(MpiWorld *w) {
   drop_sent(w);
   MPI_Cancel(&w->departure_in);
   MPI_Request_free(&w->departure_in);
-  for (Outgoing *o; (o = record_queue_first(&w->departures)); record_queue_remove(&w->departures)) MPI_Request_free(&o->request);
+  for (Outgoing *o; (o = record_queue_first(&w->departures)); record_queue_remove(&w->departures))
+    MPI_Request_free(&o->request);
 }
 #endif

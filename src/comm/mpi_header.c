@@ -28,7 +28,8 @@ static void describe(const Header *h, char *text, size_t size) {
   PlaitBuffer buffer = {NULL, NULL, (size_t)h->total};
   CommCall call = {.kind = (CommKind)h->kind, .dtype = (PlaitDtype)h->dtype, .op = (PlaitOp)h->op, .root = h->root,
                    .buffers = &buffer, .nbuffers = 1};
-  if ((unsigned)h->kind >= COMM_KIND_COUNT || (unsigned)h->dtype >= PLAIT_DTYPE_COUNT || (unsigned)h->op >= PLAIT_OP_COUNT)
+  if ((unsigned)h->kind >= COMM_KIND_COUNT || (unsigned)h->dtype >= PLAIT_DTYPE_COUNT ||
+      (unsigned)h->op >= PLAIT_OP_COUNT)
     snprintf(text, size, "something that is not a call");
   else
     comm_describe(&call, text, size);
@@ -42,7 +43,8 @@ static void why_they_differ(const CommCall *call, const Header *mine, const Head
       return;
     }
   if (mine->nbuffers != other->nbuffers && mine->kind == other->kind)
-    snprintf(text, size, ": in %llu and %llu buffers", (unsigned long long)mine->nbuffers, (unsigned long long)other->nbuffers);
+    snprintf(text, size, ": in %llu and %llu buffers", (unsigned long long)mine->nbuffers,
+             (unsigned long long)other->nbuffers);
 }
 
 static int differ(MpiComm *c, const CommCall *call, int peer, const Header *mine, const Header *other) {
@@ -51,8 +53,8 @@ static int differ(MpiComm *c, const CommCall *call, int peer, const Header *mine
   describe(mine, first, sizeof first);
   describe(other, second, sizeof second);
   if (is_v(call) && mine->kind == other->kind && mine->dtype == other->dtype)
-    snprintf(why, sizeof why, ": %llu elements from rank %d for rank %d, which expects %zu", (unsigned long long)other->total,
-             c->base.ranks[peer], w->rank, call->recv_counts[peer]);
+    snprintf(why, sizeof why, ": %llu elements from rank %d for rank %d, which expects %zu",
+             (unsigned long long)other->total, c->base.ranks[peer], w->rank, call->recv_counts[peer]);
   else
     why_they_differ(call, mine, other, why, sizeof why);
   snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s%s (call %llu of the communicator)",
@@ -69,7 +71,8 @@ int header_check(MpiComm *c, const CommCall *call, int peer, const Header *heade
     if (same && header->kind == COMM_SEND && mine.total == header->total) return PLAIT_OK;
     return differ(c, call, peer, &mine, header);
   }
-  same = same && mine.kind == header->kind && mine.op == header->op && mine.root == header->root && mine.nbuffers == header->nbuffers;
+  same = same && mine.kind == header->kind && mine.op == header->op && mine.root == header->root &&
+         mine.nbuffers == header->nbuffers;
   if (is_v(call)) same = same && header->total == call->recv_counts[peer];
   else same = same && !memcmp(mine.counts, header->counts, sizeof mine.counts) && mine.rest == header->rest;
   return same ? PLAIT_OK : differ(c, call, peer, &mine, header);

@@ -6,7 +6,8 @@
 
 // With the lock: which of the sends under way were copied?
 static void test_queue(WireMessageQueue *queue) {
-  for (WireMessage *message = record_queue_first(&queue->messages); message; message = record_queue_next(&queue->messages, message)) {
+  for (WireMessage *message = record_queue_first(&queue->messages); message;
+       message = record_queue_next(&queue->messages, message)) {
     int status;
     // An error is not lost: it is not copied then, and whoever waits for another message meets the error too.
     if (message->posted && !message->copied) message->copied = batch_test(&message->batch, &status) > 0;
@@ -37,7 +38,9 @@ static int queue_state(WireMessageQueue *queue, uint64_t value) {
   return departed < 0 ? state : departure_fail(w, whom, departed);
 }
 
-static int queue_done(PlaitTimeline *timeline, uint64_t value) { return queue_state((WireMessageQueue *)timeline, value); }
+static int queue_done(PlaitTimeline *timeline, uint64_t value) {
+  return queue_state((WireMessageQueue *)timeline, value);
+}
 
 static int queue_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   WireMessageQueue *queue = (WireMessageQueue *)timeline;
@@ -51,7 +54,8 @@ static int queue_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *wai
 }
 
 void wire_message_queue_init(WireMessageQueue *queue, MpiComm *c, int peer) {
-  queue->timeline = (PlaitTimeline){queue_wait, queue_done, NULL, &c->base.world->last[c->base.ranks[c->base.rank]], c->base.size};
+  queue->timeline =
+      (PlaitTimeline){queue_wait, queue_done, NULL, &c->base.world->last[c->base.ranks[c->base.rank]], c->base.size};
   queue->world = (MpiWorld *)c->base.world;
   queue->comm = c;
   queue->peer = peer;
@@ -133,7 +137,8 @@ int wire_send(MpiComm *c, const CommCall *call) {
   if (code) return code;
   wire_lock(w);
   WireMessage *message = call->record;
-  int status = MPI_Issend(&message->header, sizeof message->header, MPI_BYTE, call->root, tag, c->comm, batch_add(&message->batch));
+  int status = MPI_Issend(&message->header, sizeof message->header, MPI_BYTE, call->root, tag, c->comm,
+                          batch_add(&message->batch));
   if (status == MPI_SUCCESS) status = wire_post(c, &message->batch, &view, 0, view.bytes, call->root, tag, 0);
   message->posted = status == MPI_SUCCESS;
   enlist(queue);
@@ -154,7 +159,8 @@ int wire_receive(MpiComm *c, const CommCall *call) {
   wire_lock(w);
   int status = MPI_Irecv(&header, sizeof header, MPI_BYTE, call->root, tag, c->comm, batch_add(&batch));
   wire_unlock(w);
-  if (status == MPI_SUCCESS && !(code = wire_wait_call(c, call, &batch))) code = header_check(c, call, call->root, &header);
+  if (status == MPI_SUCCESS && !(code = wire_wait_call(c, call, &batch)))
+    code = header_check(c, call, call->root, &header);
   if (status == MPI_SUCCESS && !code) {
     Batch *parts = &batch, many = {0};
     if (view.bytes > 3 * (size_t)LARGEST_MESSAGE) parts = &many;

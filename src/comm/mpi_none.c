@@ -5,6 +5,8 @@
 
 int plait_world_mpi_create(PlaitWorld **world, PlaitError *error) {
   *world = NULL;
-  return error_set(error, PLAIT_BAD_INPUT, "this plait was built without MPI; install one (on Debian libopenmpi-dev) and build again, with -DPLAIT_MPI=ON to be sure");
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "this plait was built without MPI; install one (on Debian libopenmpi-dev) and build again, with "
+                   "-DPLAIT_MPI=ON to be sure");
 }
 #endif

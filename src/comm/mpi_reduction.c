@@ -1,5 +1,5 @@
-// Reductions between processes: each rank reduces a range of the elements, over all ranks in order as `local` does, so the
-// results are the same bits. Long ones go in chunks: while one is summed the next is on its way.
+// Reductions between processes: each rank reduces a range of the elements, over all ranks in order as `local` does, so
+// the results are the same bits. Long ones go in chunks: while one is summed the next is on its way.
 #ifdef PLAIT_MPI
 #include "comm/mpi_wire.h"
 #include "comm/reduce.h"
@@ -19,7 +19,8 @@ typedef struct Work {
 } Work;
 
 static void plan(Work *w) {
-  size_t n = (size_t)w->n, bytes = w->total * w->size, share = CHUNK_BYTES / n > LEAST_SHARE ? CHUNK_BYTES / n : LEAST_SHARE;
+  size_t n = (size_t)w->n, bytes = w->total * w->size,
+         share = CHUNK_BYTES / n > LEAST_SHARE ? CHUNK_BYTES / n : LEAST_SHARE;
   int scatter = w->call->kind == COMM_REDUCE_SCATTER;
   w->direct = !scatter && bytes <= DIRECT_BYTES;
   w->share = share / w->size;
@@ -40,7 +41,9 @@ static void range_of(const Work *w, size_t k, int p, size_t *from, size_t *to) {
   *to = high < end ? high : end;
 }
 
-static View input_for(const Work *w, int p) { return view_call(w->call, 0, w->call->kind == COMM_REDUCE_SCATTER ? p : -1); }
+static View input_for(const Work *w, int p) {
+  return view_call(w->call, 0, w->call->kind == COMM_REDUCE_SCATTER ? p : -1);
+}
 
 static char *slot(const Work *w, size_t k, int p) { return w->c->staging[k & 1] + (size_t)p * w->share * w->size; }
 
@@ -170,7 +173,12 @@ static int run_chunks(Work *w, Ends from) {
 }
 
 int wire_reduction(MpiComm *c, const CommCall *call) {
-  Work w = {.c = c, .call = call, .n = c->base.size, .me = c->base.rank, .size = comm_dtype_size(call->dtype), .total = comm_total(call)};
+  Work w = {.c = c,
+            .call = call,
+            .n = c->base.size,
+            .me = c->base.rank,
+            .size = comm_dtype_size(call->dtype),
+            .total = comm_total(call)};
   plan(&w);
   if (w.n > 1) staging_reserve(c, w.share * w.size * (size_t)w.n);
   int one_way = w.direct && call->kind == COMM_REDUCE, is_root = w.me == call->root;

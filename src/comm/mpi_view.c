@@ -5,7 +5,8 @@
 #include <string.h>
 
 View view_call(const CommCall *call, int receives, int part) {
-  return (View){.call = call, .receives = receives, .part = part, .bytes = comm_total(call) * comm_dtype_size(call->dtype)};
+  return (View){
+      .call = call, .receives = receives, .part = part, .bytes = comm_total(call) * comm_dtype_size(call->dtype)};
 }
 
 View view_memory(const void *data, size_t bytes) { return (View){.data = (char *)(uintptr_t)data, .bytes = bytes}; }
@@ -62,14 +63,16 @@ void view_copy(const View *to, const View *from) {
   }
 }
 
-static int post_one(const MpiComm *c, Batch *batch, void *data, int count, MPI_Datatype type, int peer, int tag, int receive) {
+static int post_one(const MpiComm *c, Batch *batch, void *data, int count, MPI_Datatype type, int peer, int tag,
+                    int receive) {
   MPI_Request *request = batch_add(batch);
   return receive ? MPI_Irecv(data, count, type, peer, tag, c->comm, request)
                  : MPI_Isend(data, count, type, peer, tag, c->comm, request);
 }
 
 // Several pieces of memory are one message, so that small tensors cost no latency of their own; MPI packs them.
-static int post_pieces(const MpiComm *c, Batch *batch, int n, const int *lengths, const MPI_Aint *places, int peer, int tag, int receive) {
+static int post_pieces(const MpiComm *c, Batch *batch, int n, const int *lengths, const MPI_Aint *places, int peer,
+                       int tag, int receive) {
   MPI_Datatype type;
   int status = MPI_Type_create_hindexed(n, lengths, places, MPI_BYTE, &type);
   if (status != MPI_SUCCESS) return status;

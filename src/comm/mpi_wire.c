@@ -32,7 +32,8 @@ void wire_look(MpiWorld *w) {
   abort_all(&w->base.abort, w->incoming.code < 0 ? w->incoming.code : PLAIT_FAILED, w->incoming.message);
 }
 
-// A lock that some thread cannot let go of (MPI itself waits for a rank that is gone) must not keep this rank from ending.
+// A lock that some thread cannot let go of (MPI itself waits for a rank that is gone) must not keep this rank from
+// ending.
 int wire_lock_within(MpiWorld *w, long nanoseconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -52,7 +53,8 @@ void wire_notify(MpiWorld *w) {
     memcpy(w->outgoing.message, w->base.abort.error.message, sizeof w->outgoing.message);
     for (int r = 0; r < w->base.ranks; r++)
       if (r != w->rank) MPI_Isend(&w->outgoing, sizeof w->outgoing, MPI_BYTE, r, 0, w->control, batch_add(&w->leaving));
-    for (int i = 0; i < 1000 && !gone; i++) gone = batch_test(&w->leaving, &status); // one that is stopped never takes it
+    for (int i = 0; i < 1000 && !gone; i++)
+      gone = batch_test(&w->leaving, &status); // one that is stopped never takes it
   }
   wire_unlock(w);
 }
@@ -75,7 +77,8 @@ int wire_failed(MpiWorld *w, const char *doing, int status) {
 void batch_reserve(Batch *batch, int requests) {
   if (requests <= batch->capacity) return;
   batch->requests = xrealloc(batch->requests, (size_t)requests * sizeof *batch->requests);
-  while (batch->capacity < requests) batch->requests[batch->capacity++] = MPI_REQUEST_NULL; // the pages are there from now on
+  while (batch->capacity < requests)
+    batch->requests[batch->capacity++] = MPI_REQUEST_NULL; // the pages are there from now on
 }
 
 MPI_Request *batch_add(Batch *batch) {

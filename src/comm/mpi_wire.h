@@ -5,7 +5,8 @@
 #include "comm/record_queue.h"
 #include <mpi.h>
 
-// Tags on the control communicator: notices of failure, lists of communicators that are created, heartbeats, handles that were destroyed.
+// Tags on the control communicator: notices of failure, lists of communicators that are created, heartbeats, handles
+// that were destroyed.
 enum { TAG_NOTICE = 0, TAG_CREATE = 1, TAG_GO = 2, TAG_LEAVE = 3, TAG_HEARTBEAT = 4, TAG_DEPARTURE = 5 };
 
 enum {
@@ -118,11 +119,13 @@ static inline void wire_unlock(MpiWorld *w) { pthread_mutex_unlock(&w->lock); }
 typedef struct Backoff { int turns; long nanoseconds; } Backoff;
 void wire_pause(const MpiWorld *w, Backoff *backoff);
 
-// With the lock: has another rank sent a notice that the world failed (then abort_code is set), or that it has left a communicator?
+// With the lock: has another rank sent a notice that the world failed (then abort_code is set), or that it has left a
+// communicator?
 void wire_look(MpiWorld *w);
 // Without the lock: fails the world with what MPI says (status != MPI_SUCCESS), notifies the others; the world's code.
 int wire_failed(MpiWorld *w, const char *doing, int status);
-// Without the lock: sends the other ranks the reason why the world failed; only the first call of the rank that knew first does.
+// Without the lock: sends the other ranks the reason why the world failed; only the first call of the rank that knew
+// first does.
 void wire_notify(MpiWorld *w);
 
 MPI_Request *batch_add(Batch *batch); // room for one more
@@ -131,14 +134,20 @@ void batch_free(Batch *batch);
 // With the lock: are all done? 1, 0, or -1 with MPI's code in *status.
 int batch_test(Batch *batch, int *status);
 // Whom a wait is for: the ranks that a call needs, or a rank of the world; -1: for nobody who may have left.
-typedef struct Awaited { MpiComm *comm; const CommCall *call; int rank; const Waiter *waiter; } Awaited; // waiter: the thread
+typedef struct Awaited {
+  MpiComm *comm;
+  const CommCall *call;
+  int rank;
+  const Waiter *waiter;
+} Awaited; // waiter: the thread
 // Waits for all requests of the batch, which is then empty. When the world fails its receives are cancelled.
 int wire_wait(MpiWorld *w, Batch *batch, Awaited whom);
 int wire_wait_call(MpiComm *c, const CommCall *call, Batch *batch);
 
 // Data (mpi_view.c) -------------------------------------------------------------------------------------------------
 
-// What a call sends or receives as one row of bytes: its buffers one after the other (or part `part` of each), or memory.
+// What a call sends or receives as one row of bytes: its buffers one after the other (or part `part` of each), or
+// memory.
 typedef struct View {
   const CommCall *call; // NULL: `bytes` at `data`
   int receives, part;   // part -1: the buffers are not in parts
@@ -152,10 +161,12 @@ char *view_at(const View *view, size_t at, size_t *left); // address of byte `at
 void view_copy(const View *to, const View *from);         // cut alike; does nothing where both are the same memory
 // With the lock: room for a message of this many pieces.
 void pieces_reserve(MpiWorld *w, size_t pieces);
-// Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. MPI's code.
+// Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. MPI's
+// code.
 int wire_post(const MpiComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag, int receive);
 
-// Headers (mpi_header.c) ------------------------------------------------------------------------------------------------
+// Headers (mpi_header.c)
+// ------------------------------------------------------------------------------------------------
 
 typedef enum Ends { NOBODY, EVERYBODY, ROOT } Ends; // of the others; ROOT: nobody, where this rank is the root
 
@@ -172,7 +183,8 @@ int wire_tag(const MpiComm *c, const CommCall *call);
 void departures_look(MpiWorld *w);           // with the lock: those that have arrived
 void departures_forget(MpiWorld *w);         // at the end
 void departure_send(MpiComm *c);             // with the lock: this rank's handle is about to be destroyed
-// With the lock: the rank of the communicator, or of the world, that has left and that the wait is for in vain. -1: there is none.
+// With the lock: the rank of the communicator, or of the world, that has left and that the wait is for in vain. -1:
+// there is none.
 int departure_find(const MpiWorld *w, Awaited whom);
 int departure_fail(MpiWorld *w, Awaited whom, int departed); // without the lock: fails the world
 

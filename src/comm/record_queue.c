@@ -1,5 +1,5 @@
-// A ring of bytes; when it is full a longer one follows it, and records never move. A record lies in one piece, so that a gap may
-// be left at the end of the ring: shorter than the record that did not fit.
+// A ring of bytes; when it is full a longer one follows it, and records never move. A record lies in one piece, so that
+// a gap may be left at the end of the ring: shorter than the record that did not fit.
 #include "comm/record_queue.h"
 #include "base/error.h"
 #include <stdalign.h>
@@ -71,7 +71,9 @@ void *record_queue_add(RecordQueue *q, size_t bytes) {
   return header_at(c, at) + 1;
 }
 
-void *record_queue_first(const RecordQueue *q) { return q->first && q->first->count ? header_at(q->first, q->first->begin) + 1 : NULL; }
+void *record_queue_first(const RecordQueue *q) {
+  return q->first && q->first->count ? header_at(q->first, q->first->begin) + 1 : NULL;
+}
 
 void *record_queue_next(const RecordQueue *q, const void *record) {
   const Header *header = (const Header *)record - 1;

@@ -7,8 +7,9 @@ typedef struct RecordQueue {
   struct RecordChunk *first, *last; // records are added to the last; a chunk before it goes when it is empty
 } RecordQueue;
 
-// Allocates, and touches, what `records` records of `bytes` each need, and `more` bytes beyond that in all of them: while no
-// more is in the queue it allocates nothing. The queue must be empty. Without this it grows whenever it is full.
+// Allocates, and touches, what `records` records of `bytes` each need, and `more` bytes beyond that in all of them:
+// while no more is in the queue it allocates nothing. The queue must be empty. Without this it grows whenever it is
+// full.
 void record_queue_reserve(RecordQueue *queue, size_t records, size_t bytes, size_t more);
 void record_queue_free(RecordQueue *queue);
 

@@ -3,7 +3,8 @@
 #include "plait/comm.h"
 
 // As reduce_run, of one dtype; divides by `ranks` when `mean`.
-typedef void (*ReduceSum)(const void *const *inputs, int ranks, void *const *outputs, int noutputs, size_t count, int mean);
+typedef void (*ReduceSum)(const void *const *inputs, int ranks, void *const *outputs, int noutputs, size_t count,
+                          int mean);
 typedef struct ReduceSums { ReduceSum sum[PLAIT_DTYPE_COUNT]; } ReduceSums; // NULL: not at this level
 
 #if defined(__x86_64__)

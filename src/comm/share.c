@@ -73,9 +73,11 @@ static void copy(void *to, const void *from, size_t bytes) {
   if (bytes && to != from) memcpy(to, from, bytes); // equal where a call works in place
 }
 
-// Element range [from, to) of buffer b, over all ranks in order; send begins at element `offset`. The result goes to the
-// recv of rank `target`, or of all ranks if that is -1: pushing from the cache is cheaper than everybody's reading later.
-static void reduce_range(const CommCall *const *calls, int n, size_t b, size_t offset, size_t from, size_t to, int target) {
+// Element range [from, to) of buffer b, over all ranks in order; send begins at element `offset`. The result goes to
+// the recv of rank `target`, or of all ranks if that is -1: pushing from the cache is cheaper than everybody's reading
+// later.
+static void reduce_range(const CommCall *const *calls, int n, size_t b, size_t offset, size_t from, size_t to,
+                         int target) {
   const void *in[LOCAL_MOST_RANKS];
   void *out[LOCAL_MOST_RANKS];
   size_t size = comm_dtype_size(calls[0]->dtype);

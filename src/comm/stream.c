@@ -66,7 +66,8 @@ static void *stream_thread(void *argument) {
   return NULL;
 }
 
-// Returns when the first `value` tasks are done; a failed world makes all of them end, so this needs no abort of its own.
+// Returns when the first `value` tasks are done; a failed world makes all of them end, so this needs no abort of its
+// own.
 static int stream_reached(PlaitTimeline *timeline, uint64_t value, const Waiter *waiter) {
   PlaitStream *s = (PlaitStream *)timeline;
   monitor_lock(&s->finished);

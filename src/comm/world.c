@@ -20,7 +20,8 @@ int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
 
 int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
   if (!timeline->last) return timeline->wait(timeline, value, timeline->waiter);
-  uint64_t before = last_call_get(&timeline->last->own), word = timeline->peers ? last_call_word(COMM_SEND, timeline->peers, value) : LAST_CALL_STREAM;
+  uint64_t before = last_call_get(&timeline->last->own),
+           word = timeline->peers ? last_call_word(COMM_SEND, timeline->peers, value) : LAST_CALL_STREAM;
   last_call_set(&timeline->last->own, word | LAST_CALL_RUNS);
   int code = timeline->wait(timeline, value, timeline->waiter);
   last_call_set(&timeline->last->own, before);
@@ -28,7 +29,10 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
 }
 
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
-  *world = (PlaitWorld){.backend = backend, .ranks = ranks, .local_ranks = local_ranks, .last = xcalloc((size_t)ranks, sizeof *world->last)};
+  *world = (PlaitWorld){.backend = backend,
+                        .ranks = ranks,
+                        .local_ranks = local_ranks,
+                        .last = xcalloc((size_t)ranks, sizeof *world->last)};
   abort_init(&world->abort, local_ranks);
 }
 
@@ -42,7 +46,8 @@ void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, Heartbeat
 }
 
 void world_end(PlaitWorld *world, int status, const char *message) {
-  fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "", message); // a progress line may be open on the terminal
+  fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "",
+          message); // a progress line may be open on the terminal
   if (world->backend->end) world->backend->end(world, status);
   _exit(status);
 }
@@ -54,7 +59,9 @@ void plait_world_destroy(PlaitWorld *world) {
 }
 int plait_world_size(const PlaitWorld *world) { return world->ranks; }
 int plait_world_local_size(const PlaitWorld *world) { return world->local_ranks; }
-int plait_world_rank(const PlaitWorld *world) { return world->backend->own_rank ? world->backend->own_rank(world) : -1; }
+int plait_world_rank(const PlaitWorld *world) {
+  return world->backend->own_rank ? world->backend->own_rank(world) : -1;
+}
 
 int comm_fail_world(PlaitWorld *world, int code, const char *message) {
   code = abort_all(&world->abort, code, message);
@@ -67,9 +74,13 @@ int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
   char message[512], text[160];
   int rank = comm->ranks[departed];
   comm_describe(call, text, sizeof text);
-  snprintf(message, sizeof message, "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s (%s %llu%s)",
-           rank, comm->size, comm->ranks[comm->rank], text, call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
-           (unsigned long long)call->ticket + 1, call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
+  snprintf(message, sizeof message,
+           "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s "
+           "(%s %llu%s)",
+           rank, comm->size, comm->ranks[comm->rank], text,
+           call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
+           (unsigned long long)call->ticket + 1,
+           call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
   return comm_fail_world(comm->world, PLAIT_FAILED, message);
 }
 
@@ -87,10 +98,11 @@ int plait_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm,
   *comm = NULL;
   for (int i = 0; i < n; i++) {
     if (ranks[i] < 0 || ranks[i] >= any->world->ranks)
-      return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d, but the world has ranks 0 to %d", ranks[i],
-                       any->world->ranks - 1);
+      return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d, but the world has ranks 0 to %d",
+                       ranks[i], any->world->ranks - 1);
     for (int k = 0; k < i; k++)
-      if (ranks[k] == ranks[i]) return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d twice", ranks[i]);
+      if (ranks[k] == ranks[i])
+        return error_set(error, PLAIT_BAD_INPUT, "a communicator names rank %d twice", ranks[i]);
     found |= ranks[i] == me;
   }
   if (!found) return error_set(error, PLAIT_BAD_INPUT, "rank %d creates a communicator that it is not in", me);

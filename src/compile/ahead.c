@@ -2,24 +2,26 @@
 //
 //   gathers of parameters      to the start of the block before the one that reads them
 //   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
-//   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which sums
-//                              the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
+//   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which
+//                              sums the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
 //
-// The executor starts a collective where it stands and waits for it before its first reader (see program), so each is in
-// flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
+// The executor starts a collective where it stands and waits for it before its first reader (see program), so each is
+// in flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
 
-// Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and where in
-// it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind another has that
-// one's order and an index beyond all others (its own plus the section's count), so that it comes right behind.
+// Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and
+// where in it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind
+// another has that one's order and an index beyond all others (its own plus the section's count), so that it comes
+// right behind.
 typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
 typedef struct Spot { int run; Within within; int order, index, node; } Spot; // order, index: in the section
 
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
-  return in && !op_def(n->op)->reduces && in->producer < 0 && in->variable >= 0 && g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
+  return in && !op_def(n->op)->reduces && in->producer < 0 && in->variable >= 0 &&
+         g->variable.data[in->variable].kind == VARIABLE_PARAMETER;
 }
 
 static int is_reduction(const Graph *g, const Node *n) {
@@ -85,23 +87,28 @@ static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) 
       int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
       if (maker < 0 || spot[maker].order < 0) continue;
       Spot from = spot[maker];
-      if (is_reduction(g, &g->node.data[maker])) from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED, .index = from.index};
+      if (is_reduction(g, &g->node.data[maker]))
+        from = (Spot){.run = from.run < last ? from.run + 1 : last, .within = AT_APPLIED, .index = from.index};
       if (from.within == AT_GATHERS || by_spot(&from, s) <= 0) continue;
       s->run = from.run, s->within = from.within;
       put_off(s, from.order, count);
-      if (from.index >= count && s->index < count) s->index += count; // a collective behind which its own operand was put
+      if (from.index >= count && s->index < count)
+        s->index += count; // a collective behind which its own operand was put
     }
   }
 }
 
-static int same_section(const Node *a, const Node *b) { return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase; }
+static int same_section(const Node *a, const Node *b) {
+  return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase;
+}
 
 int pass_ahead(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   if (!o->parallel.overlap.read_ahead) return PLAIT_OK;
   Graph *h = graph_copy(g);
   h->node.count = 0;
-  Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot), *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
+  Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot),
+       *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
   int *nodes = xcalloc((size_t)g->node.count + 1, sizeof *nodes);
   char *done = xcalloc((size_t)g->node.count + 1, 1);
   for (int i = 0; i < g->node.count; i++) spot[i].order = -1;

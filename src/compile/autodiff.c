@@ -23,8 +23,8 @@ static void store(Autodiff *a, int parameter, int gradient) {
   graph_bind(g, stored, graph_known_of(g, OF_GRADIENT, parameter), -1);
 }
 
-// A gradient of a parameter is added to its Variable, stored there, or applied, in the phase of the node that made it, so that nothing
-// of the size of a weight waits between forward and backward.
+// A gradient of a parameter is added to its Variable, stored there, or applied, in the phase of the node that made it,
+// so that nothing of the size of a weight waits between forward and backward.
 static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Graph *g = a->g;
   Tensor *t = graph_tensor(g, gradient);
@@ -70,7 +70,8 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
   if (!any) return PLAIT_OK;
   g->layer = g->node.data[id].layer;
   const OpDef *def = op_def(g->node.data[id].op);
-  if (!def->gradient) return error_set(error, PLAIT_FAILED, "op %s (%s) has no gradient", def->name, g->node.data[id].name);
+  if (!def->gradient)
+    return error_set(error, PLAIT_FAILED, "op %s (%s) has no gradient", def->name, g->node.data[id].name);
   int first_new = g->node.count;
   for (int k = 0; k < ninput; k++) dinput[k] = -1;
   def->gradient(g, id, doutput, dinput);
@@ -92,11 +93,13 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
 
 // Gradients that nobody asked for (of data, say) are made with those of the other inputs: what no node reads goes.
 static void drop_unread(Graph *g, int first) {
-  int *readers = xcalloc((size_t)g->tensor.count + 1, sizeof *readers), *kept = xcalloc((size_t)g->node.count + 1, sizeof *kept), count = first;
+  int *readers = xcalloc((size_t)g->tensor.count + 1, sizeof *readers),
+      *kept = xcalloc((size_t)g->node.count + 1, sizeof *kept), count = first;
   for (int i = g->node.count - 1; i >= 0; i--) {
     const Node *n = &g->node.data[i];
     kept[i] = i < first;
-    for (int k = 0; k < n->noutput; k++) kept[i] |= readers[n->output[k]] || graph_tensor(g, n->output[k])->variable >= 0;
+    for (int k = 0; k < n->noutput; k++)
+      kept[i] |= readers[n->output[k]] || graph_tensor(g, n->output[k])->variable >= 0;
     for (int k = 0; kept[i] && k < n->ninput; k++)
       if (n->input[k] >= 0) readers[n->input[k]]++;
   }
@@ -123,8 +126,8 @@ static void count_reads(Autodiff *a) {
     }
 }
 
-// Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to update_in_backward. The loss
-// op is its own seed (docs/design.md: linear + cross entropy is one node).
+// Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to
+// update_in_backward. The loss op is its own seed (docs/design.md: linear + cross entropy is one node).
 static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;

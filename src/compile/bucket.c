@@ -1,7 +1,7 @@
 // bucket: collectives of the same kind over the same group become one call with a list of buffers.
 //
-// Collectives of END on accumulators are bucketed in the order in which backward completes these, so that a bucket can go
-// out while backward is still at work on the next (see program: REDUCE). Those that span pipeline stages are buckets
+// Collectives of END on accumulators are bucketed in the order in which backward completes these, so that a bucket can
+// go out while backward is still at work on the next (see program: REDUCE). Those that span pipeline stages are buckets
 // of their own and never go out early: ranks of different stages complete them at different times.
 #include "op/op.h"
 #include "compile/pass.h"
@@ -20,9 +20,11 @@ static int64_t node_bytes(const Graph *g, const Node *n) {
 
 static int alike(const Graph *g, const Node *a, const Node *b) {
   const CommAttr *x = node_attr(a, CommAttr), *y = node_attr(b, CommAttr);
-  const Tensor *v = graph_tensor(g, a->input[0]), *w = graph_tensor(g, b->input[0]); // of one owner: the same ranks run both
-  return a->op == b->op && a->region == b->region && a->stages == b->stages && x->axes == y->axes && x->maximum == y->maximum &&
-         x->root == y->root && v->dtype == w->dtype && placement_same_owner(v->placement, w->placement);
+  const Tensor *v = graph_tensor(g, a->input[0]),
+               *w = graph_tensor(g, b->input[0]); // of one owner: the same ranks run both
+  return a->op == b->op && a->region == b->region && a->stages == b->stages && x->axes == y->axes &&
+         x->maximum == y->maximum && x->root == y->root && v->dtype == w->dtype &&
+         placement_same_owner(v->placement, w->placement);
 }
 
 static int reads(const Node *n, int tensor) {
@@ -87,17 +89,21 @@ static int *last_writers(const Graph *g) {
   return last;
 }
 
-// When what a collective reads is complete: the last MICRO node that writes it, a late number where the group spans stages.
+// When what a collective reads is complete: the last MICRO node that writes it, a late number where the group spans
+// stages.
 static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
   const Node *n = &g->node.data[id];
   if (!is_free(g, id)) return g->node.count + 1;
-  return node_attr(n, CommAttr)->axes >> mesh_pipeline(mesh) & 1 ? g->node.count : last[graph_tensor(g, n->input[0])->variable];
+  return node_attr(n, CommAttr)->axes >> mesh_pipeline(mesh) & 1 ? g->node.count
+                                                                 : last[graph_tensor(g, n->input[0])->variable];
 }
 
 // Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
 static int join(const Graph *g, Bucket *b, int id, int64_t limit) {
   int64_t bytes = node_bytes(g, &g->node.data[id]);
-  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit || b->free != is_free(g, id)) return 0;
+  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit ||
+      b->free != is_free(g, id))
+    return 0;
   if (b->free) {
     if (id < b->place) b->place = id;
   } else if (!can_advance(g, id, b->place)) {
@@ -117,11 +123,12 @@ static int by_readiness(const void *a, const void *b) {
   return x->ready != y->ready ? (x->ready < y->ready ? -1 : 1) : x->id - y->id;
 }
 
-// A collective of MICRO on a parameter or its gradient; pass ahead has put them together. Those of different layers stay apart:
-// the first layer's would otherwise wait for all of them. Of one layer those that are alike come together, past neighbours that
-// have another dtype or root.
+// A collective of MICRO on a parameter or its gradient; pass ahead has put them together. Those of different layers
+// stay apart: the first layer's would otherwise wait for all of them. Of one layer those that are alike come together,
+// past neighbours that have another dtype or root.
 static int is_neighbour(const Graph *g, const Node *n) {
-  return n->region == REGION_MICRO && op_def(n->op)->communicates && n->ninput == 1 && graph_tensor(g, n->output[0])->parameter >= 0;
+  return n->region == REGION_MICRO && op_def(n->op)->communicates && n->ninput == 1 &&
+         graph_tensor(g, n->output[0])->parameter >= 0;
 }
 
 static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *bucket_at, BucketList *buckets) {
@@ -132,7 +139,8 @@ static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *
     vec_push(&b.member, i);
     for (int k = i + 1; k < g->node.count; k++) {
       const Node *n = &g->node.data[k];
-      if (!is_neighbour(g, n) || n->stage != first->stage || n->phase != first->phase || n->layer != first->layer) break;
+      if (!is_neighbour(g, n) || n->stage != first->stage || n->phase != first->phase || n->layer != first->layer)
+        break;
       if (is_member[k] || !alike(g, first, n)) continue;
       int64_t bytes = node_bytes(g, n);
       if (b.bytes + bytes > limit) break;
@@ -165,7 +173,8 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   int64_t bucket_bytes = o->parallel.overlap.bucket_bytes;
   BucketList buckets = {0};
-  int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)), *is_member = xcalloc((size_t)g->node.count, sizeof(int));
+  int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)),
+      *is_member = xcalloc((size_t)g->node.count, sizeof(int));
   Vec(Candidate) candidate = {0};
   int *last = last_writers(g);
   for (int i = 0; i < g->node.count; i++) {
@@ -180,7 +189,9 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
     // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member.
     for (int b = buckets.count - 1; b >= 0 && !joined; b--) {
       joined = join(g, &buckets.data[b], id, bucket_bytes);
-      if (is_free(g, id) && buckets.data[b].free && alike(g, &g->node.data[buckets.data[b].member.data[0]], &g->node.data[id])) break;
+      if (is_free(g, id) && buckets.data[b].free &&
+          alike(g, &g->node.data[buckets.data[b].member.data[0]], &g->node.data[id]))
+        break;
     }
     if (joined) continue;
     Bucket b = {.place = id, .free = is_free(g, id), .bytes = node_bytes(g, &g->node.data[id])};

@@ -4,7 +4,11 @@
 #include "compile/verify.h"
 #include <string.h>
 
-static const struct { const char *name; int (*run)(Graph **, const CompileOptions *, Error *); GraphForm takes, leaves; } passes[] = {
+static const struct {
+  const char *name;
+  int (*run)(Graph **, const CompileOptions *, Error *);
+  GraphForm takes, leaves;
+} passes[] = {
 #define PASS(name, takes, leaves, meaning) {#name, pass_##name, GRAPH_##takes, GRAPH_##leaves},
 #include "compile/passes.def"
 };

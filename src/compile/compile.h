@@ -3,13 +3,14 @@
 #include "model/model.h"
 #include "compile/pass.h"
 
-// Builds the model's graph for options->mode and runs the passes: the graph that Programs are made from (or, with `after`, as that pass
-// left it).
+// Builds the model's graph for options->mode and runs the passes: the graph that Programs are made from (or, with
+// `after`, as that pass left it).
 // How many sequences a step has, and of a microbatch a data rank at most; `parallel` must be set.
 void compile_set_batch(CompileOptions *options, int64_t samples, int64_t micro);
 int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, Error *error);
 
-// The same for a forward graph that is already built, with its loss (a sum over targets; -1: none). The graph is consumed, also when it fails.
+// The same for a forward graph that is already built, with its loss (a sum over targets; -1: none). The graph is
+// consumed, also when it fails.
 int compile_built(Graph *g, int loss_sum, const CompileOptions *options, Graph **out, Error *error);
 
 // The names of the passes, in order, for help texts and errors; NULL ends the list.

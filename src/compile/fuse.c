@@ -1,6 +1,6 @@
-// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, products add
-// their bias; casts before a sum, identities, and what is gathered to be sliced again vanish; sums of accumulators over ranks are
-// made in place.
+// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable,
+// products add their bias; casts before a sum, identities, and what is gathered to be sliced again vanish; sums of
+// accumulators over ranks are made in place.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
@@ -37,10 +37,13 @@ static int touches(const Graph *g, const Node *n, int variable) {
 static void join_accumulate(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->adds_into) return;
-  int x = n->input[1], producer = graph_tensor(f->g, x)->producer, variable = graph_tensor(f->g, n->output[0])->variable;
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer,
+      variable = graph_tensor(f->g, n->output[0])->variable;
   if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
   Node m = f->g->node.data[producer];
-  if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region || m.phase != n->phase) return;
+  if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region ||
+      m.phase != n->phase)
+    return;
   int k = op_def(m.op)->accumulate(&m);
   if (k < 0 || m.output[k] != x) return;
   for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
@@ -49,8 +52,8 @@ static void join_accumulate(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// A gradient that is rounded just to be added: the accumulator takes it as it is. Where a collective stands between the two, what
-// travels is narrow.
+// A gradient that is rounded just to be added: the accumulator takes it as it is. Where a collective stands between the
+// two, what travels is narrow.
 static void join_cast(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->adds_into) return;
@@ -63,12 +66,15 @@ static void join_cast(Fuse *f, int id) {
   f->dropped[producer] = 1;
 }
 
-// A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before its result leaves the registers.
+// A product → bias in its own dtype (fp32 where the product is bf16), read by nothing else: the product adds it before
+// its result leaves the registers.
 static void join_bias(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->adds_vector) return;
   const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
-  if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) || f->readers[n->input[0]] != 1 || bound(f->g, n->input[0])) return;
+  if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) ||
+      f->readers[n->input[0]] != 1 || bound(f->g, n->input[0]))
+    return;
   Node m = f->g->node.data[x->producer];
   if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
   if (m.region != n->region || m.phase != n->phase) return;
@@ -114,7 +120,8 @@ static void join_store(Fuse *f, int id) {
   if (!op_def(n->op)->is_copy || !bound(f->g, n->output[0])) return;
   int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
   const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
-  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated) return;
+  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated)
+    return;
   const Node *m = &f->g->node.data[producer];
   if (m->region != n->region || m->phase != n->phase || m->stage != n->stage) return;
   for (int i = producer; i < id; i++)
@@ -123,7 +130,8 @@ static void join_store(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is not gathered.
+// What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is
+// not gathered.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->slices || bound(f->g, n->output[0])) return;
@@ -131,7 +139,9 @@ static void drop_round_trip(Fuse *f, int id) {
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
-  if (!op_def(gather->op)->gathers || gather->region != n->region || gather->phase != n->phase || gather->stage != n->stage) return;
+  if (!op_def(gather->op)->gathers || gather->region != n->region || gather->phase != n->phase ||
+      gather->stage != n->stage)
+    return;
   const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
   if (!placement_equal(from->placement, shard->placement)) return;
   if (from->variable >= 0 && *last_writer(f, from->variable, from->copy, n->region) - 1 > gather->id) return;
@@ -183,7 +193,8 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   emit(f, h, &both);
 }
 
-// A sum over ranks of an accumulator, on all or one of them, is made in its own memory when nothing else reads the terms.
+// A sum over ranks of an accumulator, on all or one of them, is made in its own memory when nothing else reads the
+// terms.
 static void reduce_in_place(Graph *h) {
   int *readers = xcalloc((size_t)h->tensor.count, sizeof(int));
   for (int i = 0; i < h->node.count; i++)

@@ -1,8 +1,8 @@
-// The parallel configuration: which ranks there are, which part of every tensor each of them holds, and in which order they compute and
-// communicate. The model is written without it.
+// The parallel configuration: which ranks there are, which part of every tensor each of them holds, and in which order
+// they compute and communicate. The model is written without it.
 //
-// Recipes, the C API and planners fill in ParallelOptions. parallel_check alone judges whether a configuration can be. parallel_create
-// turns it into what passes read.
+// Recipes, the C API and planners fill in ParallelOptions. parallel_check alone judges whether a configuration can be.
+// parallel_create turns it into what passes read.
 #pragma once
 #include "sharding/layout.h"
 #include "schedule/schedule.h"
@@ -10,9 +10,11 @@
 // How Variables are divided over data ranks, beside what the Layout says: see the table in compile/zero.c.
 typedef struct Storage {
   int zero;            // stage 0 … 3
-  int reshard;         // stage 3: gathered parameters are freed after each use and gathered again; 0: gathered once a step and kept
+  int reshard; // stage 3: gathered parameters are freed after each use and gathered again; 0: gathered once a step and
+               // kept
   int unsplit;         // tensors are not cut, each lies whole on one rank of shard_axes
-  uint32_t shard_axes; // mesh axes (bits) of the ranks that divide; over the other data axes storage is replicated (hybrid sharding)
+  uint32_t shard_axes; // mesh axes (bits) of the ranks that divide; over the other data axes storage is replicated
+                       // (hybrid sharding)
 } Storage;
 
 typedef struct Overlap {
@@ -36,16 +38,18 @@ typedef struct Parallel {
   Pipeline pipeline;
 } Parallel;
 
-// ---- what is asked for -------------------------------------------------------------------------------------------------
+// ---- what is asked for
+//   -------------------------------------------------------------------------------------------------
 
 typedef struct ParallelOptions {
   Mesh mesh;             // axes as users name them: "pp" and "dp" at least
   LayoutTable layout;    // rows of axes by name
-  int annotations;       // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group, heads)
+  int annotations; // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group,
+                   // heads)
   const LayoutTensor *annotation;
   int propagate;
   int zero, reshard, unsplit; // see Storage
-  int shard_group;       // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
+  int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
   Overlap overlap;
   const ScheduleGenerator *schedule;
   int stages_per_rank;   // virtual stages of a pipeline rank
@@ -74,12 +78,13 @@ typedef struct ParallelProblem {
   char text[600];     // one sentence: what it is, what is allowed, the nearest valid value
 } ParallelProblem;
 
-// PLAIT_OK, or PLAIT_INFEASIBLE and the first problem. Takes a few microseconds: planners ask it about every configuration that they try.
+// PLAIT_OK, or PLAIT_INFEASIBLE and the first problem. Takes a few microseconds: planners ask it about every
+// configuration that they try.
 int parallel_check(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
 
-// What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become two: "dp" with
-// shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it is "tp", over which these are
-// sharded, and "tp_group", whose ranks share one and divide its query heads.
+// What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become
+// two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it
+// is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads.
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
@@ -88,10 +93,12 @@ int parallel_row_has(const ParallelOptions *options, LayoutRow row, const char *
 // Of so many ranks of tp, how many shard the key and value heads; the others share these.
 int parallel_kv_ranks(const Workload *workload, int tp);
 
-// The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets of 25 MB.
+// The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets
+// of 25 MB.
 ParallelOptions parallel_default(int pp, int dp, int tp, int zero);
 
-// ---- what follows from it ----------------------------------------------------------------------------------------------
+// ---- what follows from it
+//   ----------------------------------------------------------------------------------------------
 
 int parallel_pipeline_ranks(const Parallel *parallel);
 // Ranks that divide the samples of a microbatch among them: all that the Layout's batch is cut over, not dp alone.

@@ -1,5 +1,5 @@
-// The judge of parallel configurations. Rules stand in the order in which a user should hear of them: a later one may take for granted
-// what an earlier one has checked.
+// The judge of parallel configurations. Rules stand in the order in which a user should hear of them: a later one may
+// take for granted what an earlier one has checked.
 #include "compile/parallel.h"
 #include "base/shares.h"
 #include <stdarg.h>
@@ -52,41 +52,57 @@ static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOU
 
 static int microbatches(const Question *q) { return shares_microbatches(q->w->samples, data_ranks(q), q->w->micro); }
 
-// ---- storage -----------------------------------------------------------------------------------------------------------
+// ---- storage
+//   -----------------------------------------------------------------------------------------------------------
 
 static int check_shard_group(const Question *q) {
   int group = q->o->shard_group, below = group < q->dp ? group : q->dp, above = group;
   char text[64];
   if (!group) return PLAIT_OK;
-  if (q->dp == 1) return refuse(q, "parallel.hybrid", "parallel.hybrid is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0", group);
+  if (q->dp == 1)
+    return refuse(q, "parallel.hybrid",
+                  "parallel.hybrid is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0", group);
   if (q->dp % group) {
     while (below > 1 && q->dp % below) below--;
     while (above < q->dp && q->dp % above) above++;
     nearest(q, below > 1 ? below : 0, above > q->dp || above == below ? 0 : above, text);
-    return refuse(q, "parallel.hybrid", "parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s", group, q->dp, text);
+    return refuse(q, "parallel.hybrid", "parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s", group,
+                  q->dp, text);
   }
   if (group == 1)
-    return refuse(q, "parallel.hybrid", "parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), or parallel.zero 0", q->dp);
+    return refuse(q, "parallel.hybrid",
+                  "parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), "
+                  "or parallel.zero 0",
+                  q->dp);
   return PLAIT_OK;
 }
 
 static int check_zero(const Question *q) {
   const ParallelOptions *o = q->o;
   if (o->shard_group && !o->zero)
-    return refuse(q, "parallel.hybrid", "parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3", o->shard_group);
+    return refuse(q, "parallel.hybrid",
+                  "parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
+                  o->shard_group);
   if (o->unsplit && !o->zero)
-    return refuse(q, "parallel.ownership", "parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all tensors; take zero 1, 2 or 3");
+    return refuse(q, "parallel.ownership",
+                  "parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all tensors; "
+                  "take zero 1, 2 or 3");
   if (!o->reshard && o->zero != 3)
-    return refuse(q, "parallel.reshard", "parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; it belongs to zero 3", o->zero);
+    return refuse(
+        q, "parallel.reshard",
+        "parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; it belongs to zero 3",
+        o->zero);
   return PLAIT_OK;
 }
 
-// ---- the batch ---------------------------------------------------------------------------------------------------------
+// ---- the batch
+//   ---------------------------------------------------------------------------------------------------------
 
 static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
   const LayoutWords *words = &q->o->layout.row[row];
   size_t n = (size_t)snprintf(text, 64, "[");
-  for (int i = 0; i < words->count && n < 64; i++) n += (size_t)snprintf(text + n, 64 - n, "%s%s", i ? ", " : "", words->axis[i]);
+  for (int i = 0; i < words->count && n < 64; i++)
+    n += (size_t)snprintf(text + n, 64 - n, "%s%s", i ? ", " : "", words->axis[i]);
   if (n < 64) snprintf(text + n, 64 - n, "]");
   return text;
 }
@@ -99,11 +115,15 @@ static int check_data(const Question *q) {
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
     if (mesh_axis(&q->o->mesh, batch->axis[i]) < mesh_axis(&q->o->mesh, batch->axis[i - 1]))
-      return refuse(q, "layout.batch", "layout.batch is %s, but ranks read their samples in the order of the mesh: dp, cp, tp", list);
+      return refuse(q, "layout.batch",
+                    "layout.batch is %s, but ranks read their samples in the order of the mesh: dp, cp, tp", list);
   if (q->w->seq % ranks == 0) return PLAIT_OK;
   q->problem->also = "layout.seq";
-  return refuse(q, "data.seq_len", "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the nearest data.seq_len is %s",
-                (long long)q->w->seq, row_text(q, LAYOUT_ROW_SEQ, list), (long long)ranks, nearest_multiple(q, q->w->seq, ranks, text));
+  return refuse(q, "data.seq_len",
+                "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the "
+                "nearest data.seq_len is %s",
+                (long long)q->w->seq, row_text(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
+                nearest_multiple(q, q->w->seq, ranks, text));
 }
 
 // An axis that cuts two dims of one tensor.
@@ -118,36 +138,49 @@ static int check_meeting(const Question *q) {
       const char *axis = a->axis[k / b->count];
       if (strcmp(axis, b->axis[k % b->count]) || axis_size(q->o, axis) == 1) continue;
       q->problem->also = row_keys[pairs[i][1]];
-      return refuse(q, row_keys[pairs[i][0]], "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of one, as in layout.%s=[]",
+      return refuse(q, row_keys[pairs[i][0]],
+                    "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of "
+                    "one, as in layout.%s=[]",
                     row_names[pairs[i][0]], row_names[pairs[i][1]], axis, row_names[pairs[i][1]]);
     }
   }
   return PLAIT_OK;
 }
 
-// ---- the pipeline ------------------------------------------------------------------------------------------------------
+// ---- the pipeline
+//   ------------------------------------------------------------------------------------------------------
 
 static int check_schedule(const Question *q) {
   const ScheduleGenerator *s = q->o->schedule;
   int v = q->o->stages_per_rank, m = microbatches(q), pp = q->pp;
   if (pp > 1 && s->microbatches_multiple_of_ranks && q->w->update_in_backward) {
     q->problem->also = "parallel.pipeline";
-    return refuse(q, "parallel.update", "parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is %s, which takes a multiple of mesh.pp "
-                  "(%d); take parallel.pipeline 1f1b, or parallel.update: end", s->name, pp);
+    return refuse(q, "parallel.update",
+                  "parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is %s, "
+                  "which takes a multiple of mesh.pp "
+                  "(%d); take parallel.pipeline 1f1b, or parallel.update: end",
+                  s->name, pp);
   }
-  if (v > 1 && pp == 1) return refuse(q, "parallel.virtual", "parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1", v);
+  if (v > 1 && pp == 1)
+    return refuse(q, "parallel.virtual",
+                  "parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1", v);
   if (pp > 1 && !schedule_can_run(s, v)) {
     char others[256];
     int too_few = v < s->least_stages, can = too_few ? s->least_stages : s->most_stages;
     schedule_names(v, others, sizeof others);
     q->problem->nearest[too_few] = can;
-    return refuse(q, "parallel.virtual", "parallel.virtual is %d, but parallel.pipeline is %s, which %s %d stage%s a rank; take virtual %d, or %s", v, s->name,
-                  too_few ? "needs at least" : "allows at most", can, can > 1 ? "s" : "", can, others);
+    return refuse(
+        q, "parallel.virtual",
+        "parallel.virtual is %d, but parallel.pipeline is %s, which %s %d stage%s a rank; take virtual %d, or %s", v,
+        s->name, too_few ? "needs at least" : "allows at most", can, can > 1 ? "s" : "", can, others);
   }
   if (s->microbatches_multiple_of_ranks && m % pp) {
     char text[64];
-    int64_t rows = q->w->micro * data_ranks(q), below = m / pp * pp * rows, above = (int64_t)(m / pp + 1) * pp * rows - rows + 1;
-    return refuse(q, "batch.global", "batch.global %lld makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); the nearest batch.global is %s",
+    int64_t rows = q->w->micro * data_ranks(q), below = m / pp * pp * rows,
+            above = (int64_t)(m / pp + 1) * pp * rows - rows + 1;
+    return refuse(q, "batch.global",
+                  "batch.global %lld makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); "
+                  "the nearest batch.global is %s",
                   (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text));
   }
   return PLAIT_OK;
@@ -156,57 +189,77 @@ static int check_schedule(const Question *q) {
 static int check_cut(const Question *q) {
   int cut = q->o->cut, v = q->o->stages_per_rank;
   if (cut && cut != q->pp * v)
-    return refuse(q, "parallel.layers", "parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d · %d = %d stages", cut,
-                  cut > 1 ? "s" : "", q->pp, v, q->pp * v);
+    return refuse(q, "parallel.layers",
+                  "parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d "
+                  "· %d = %d stages",
+                  cut, cut > 1 ? "s" : "", q->pp, v, q->pp * v);
   for (int s = 1; s + 1 < cut; s++)
     if (!q->o->layers[s])
-      return refuse(q, "parallel.layers", "parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, which has the head, can do "
-                    "without", s);
+      return refuse(q, "parallel.layers",
+                    "parallel.layers gives stage %d no layers; only the first, which has the embedding, and the last, "
+                    "which has the head, can do "
+                    "without",
+                    s);
   return PLAIT_OK;
 }
 
 static int check_stages(const Question *q) {
   const Workload *w = q->w;
-  int64_t v = q->o->stages_per_rank, stages = q->pp * v, most = w->model && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
+  int64_t v = q->o->stages_per_rank, stages = q->pp * v,
+          most = w->model && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
   char limit[512];
   int least = q->pp > 1 ? q->o->schedule->least_stages : 1;
   if (stages > 1 && stages > most) {
-    if (most < MAX_STAGES || w->layers == MAX_STAGES) snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
+    if (most < MAX_STAGES || w->layers == MAX_STAGES)
+      snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
     else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
-    int64_t fits = most / q->pp, ranks = v > 1 ? most / least : most; // stages a rank with this mesh, and ranks with as few stages as can be
+    int64_t fits = most / q->pp,
+            ranks = v > 1 ? most / least : most; // stages a rank with this mesh, and ranks with as few stages as can be
     if (v == 1 || fits < 1) {
       q->problem->nearest[0] = ranks > 1 ? ranks : 1;
-      if (v == 1) return refuse(q, "mesh.pp", "mesh.pp is %d, but %s; the nearest mesh.pp is %lld", q->pp, limit, (long long)q->problem->nearest[0]);
-      return refuse(q, "mesh.pp", "mesh.pp is %d with %lld stages a rank, but %s; the nearest mesh.pp is %lld", q->pp, (long long)v, limit, (long long)q->problem->nearest[0]);
+      if (v == 1)
+        return refuse(q, "mesh.pp", "mesh.pp is %d, but %s; the nearest mesh.pp is %lld", q->pp, limit,
+                      (long long)q->problem->nearest[0]);
+      return refuse(q, "mesh.pp", "mesh.pp is %d with %lld stages a rank, but %s; the nearest mesh.pp is %lld", q->pp,
+                    (long long)v, limit, (long long)q->problem->nearest[0]);
     }
     char take[96] = "take parallel.pipeline 1f1b with parallel.virtual 1";
-    if (fits >= least) snprintf(take, sizeof take, "the nearest parallel.virtual is %lld", (long long)(q->problem->nearest[0] = fits));
-    return refuse(q, "parallel.virtual", "mesh.pp %d with %lld stages a rank (parallel.virtual) makes %lld stages, but %s; %s", q->pp, (long long)v, (long long)stages, limit, take);
+    if (fits >= least)
+      snprintf(take, sizeof take, "the nearest parallel.virtual is %lld", (long long)(q->problem->nearest[0] = fits));
+    return refuse(q, "parallel.virtual",
+                  "mesh.pp %d with %lld stages a rank (parallel.virtual) makes %lld stages, but %s; %s", q->pp,
+                  (long long)v, (long long)stages, limit, take);
   }
   for (int s = 0; s < q->o->cut; s++) sum += q->o->layers[s];
   if (w->model && q->o->cut && sum != w->layers)
-    return refuse(q, "parallel.layers", "parallel.layers adds up to %lld, but %.400s has %lld layers", (long long)sum, w->model, (long long)w->layers);
+    return refuse(q, "parallel.layers", "parallel.layers adds up to %lld, but %.400s has %lld layers", (long long)sum,
+                  w->model, (long long)w->layers);
   return PLAIT_OK;
 }
 
-// ---- updates in backward -----------------------------------------------------------------------------------------------
+// ---- updates in backward
+//   -----------------------------------------------------------------------------------------------
 
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is in the way
-// is said at once.
+// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is
+// in the way is said at once.
 static int check_update(const Question *q) {
   const Workload *w = q->w;
   if (!w->update_in_backward) return PLAIT_OK;
   int m = microbatches(q);
   char first[128], micro[32];
-  snprintf(first, sizeof first, "the gradients of %d microbatches are accumulated, so that none is complete in backward", m);
+  snprintf(first, sizeof first,
+           "the gradients of %d microbatches are accumulated, so that none is complete in backward", m);
   snprintf(micro, sizeof micro, "batch.micro %lld", (long long)((w->samples + data_ranks(q) - 1) / data_ranks(q)));
   char norm[128];
   snprintf(norm, sizeof norm, "optimizer.clip is %.15g, and the global norm is known only after backward", w->clip);
-  const struct { int bad; const char *why, *take; } obstacles[] = {
+  const struct { int bad; const char *why, *take;
+  } obstacles[] = {
       {m > 1, first, micro},
       {w->clip > 0, norm, "optimizer.clip 0"},
-      {w->scales_loss, "precision: fp16 skips steps that overflow, when backward has applied them already", "precision: bf16"},
-      {w->skips, "run.non_finite is skip, and what backward has applied cannot be taken back", "run.non_finite stop or rollback"},
+      {w->scales_loss, "precision: fp16 skips steps that overflow, when backward has applied them already",
+       "precision: bf16"},
+      {w->skips, "run.non_finite is skip, and what backward has applied cannot be taken back",
+       "run.non_finite stop or rollback"},
   };
   char why[400] = "", take[128] = "";
   for (size_t i = 0; i < sizeof obstacles / sizeof *obstacles; i++) {
@@ -215,10 +268,13 @@ static int check_update(const Question *q) {
     snprintf(why + n, sizeof why - n, "%s%s", n ? "; " : "", obstacles[i].why);
     snprintf(take + k, sizeof take - k, "%s%s", k ? " and " : "", obstacles[i].take);
   }
-  return why[0] ? refuse(q, "parallel.update", "parallel.update is in_backward, but %s; take %s, or parallel.update: end", why, take) : PLAIT_OK;
+  return why[0] ? refuse(q, "parallel.update",
+                         "parallel.update is in_backward, but %s; take %s, or parallel.update: end", why, take)
+                : PLAIT_OK;
 }
 
-// ---- the model ---------------------------------------------------------------------------------------------------------
+// ---- the model
+//   ---------------------------------------------------------------------------------------------------------
 
 // Rows of weights: what they cut. The vocabulary is padded where it does not divide.
 static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } weight_rows[] = {
@@ -230,7 +286,8 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
-// Does the row divide its dim where `axis` has so many ranks? Of the heads, tp may cut the query heads of a group as well.
+// Does the row divide its dim where `axis` has so many ranks? Of the heads, tp may cut the query heads of a group as
+// well.
 static int row_fits(const Question *q, int i, const char *axis, int size) {
   LayoutRow row = weight_rows[i].row;
   const int64_t *model = q->w->size;
@@ -252,15 +309,18 @@ static const char *cut_text(const Question *q, const char *axis, char *text, siz
   const int64_t *model = q->w->size;
   int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
-  for (int i = 0; i < WEIGHT_ROWS; i++) left += wrong[i] = parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
+  for (int i = 0; i < WEIGHT_ROWS; i++)
+    left += wrong[i] = parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
   for (int i = 0; i < WEIGHT_ROWS && n < size; i++) {
     if (!wrong[i]) continue;
     left--;
     const char *before = !n ? "" : left ? ", " : " and ";
     if (weight_rows[i].row == LAYOUT_ROW_HEADS)
-      n += (size_t)snprintf(text + n, size - n, "%sthe heads (%lld, with %lld key and value heads)", before, (long long)(model[DIM_KV_HEADS] * model[DIM_GROUP]),
-                            (long long)model[DIM_KV_HEADS]);
-    else n += (size_t)snprintf(text + n, size - n, "%s%s (%lld)", before, weight_rows[i].what, (long long)model[weight_rows[i].dim]);
+      n += (size_t)snprintf(text + n, size - n, "%sthe heads (%lld, with %lld key and value heads)", before,
+                            (long long)(model[DIM_KV_HEADS] * model[DIM_GROUP]), (long long)model[DIM_KV_HEADS]);
+    else
+      n += (size_t)snprintf(text + n, size - n, "%s%s (%lld)", before, weight_rows[i].what,
+                            (long long)model[weight_rows[i].dim]);
   }
   return text;
 }
@@ -284,7 +344,8 @@ static int check_weights(const Question *q) {
   if (!q->w->model) return PLAIT_OK;
   for (int i = 0; i < WEIGHT_ROWS; i++)
     if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->w->size[weight_rows[i].dim])
-      return refuse(q, row_keys[weight_rows[i].row], "%s is given, but %s has no %s; leave it out", row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
+      return refuse(q, row_keys[weight_rows[i].row], "%s is given, but %s has no %s; leave it out",
+                    row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
     if (axis_fits(q, axis->name, axis->size)) continue;
@@ -292,21 +353,26 @@ static int check_weights(const Question *q) {
     if (!below && !above) continue;
     char cut[300], text[64];
     nearest(q, below, above, text);
-    return refuse(q, axis_key(axis->name), "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s", axis->name, axis->size,
+    return refuse(q, axis_key(axis->name),
+                  "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s", axis->name, axis->size,
                   cut_text(q, axis->name, cut, sizeof cut), q->w->model, text);
   }
   for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
     char list[64];
     if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, "", 1))
-      return refuse(q, row_keys[weight_rows[i].row], "%s is %s, %lld ranks, which do not divide %s (%lld) of %.120s evenly; take one of these axes out", row_keys[weight_rows[i].row],
-                    row_text(q, weight_rows[i].row, list), (long long)parallel_row_ranks(q->o, weight_rows[i].row), weight_rows[i].what,
+      return refuse(q, row_keys[weight_rows[i].row],
+                    "%s is %s, %lld ranks, which do not divide %s (%lld) of %.120s evenly; take one of these axes out",
+                    row_keys[weight_rows[i].row], row_text(q, weight_rows[i].row, list),
+                    (long long)parallel_row_ranks(q->o, weight_rows[i].row), weight_rows[i].what,
                     (long long)q->w->size[weight_rows[i].dim], q->w->model);
   }
   return PLAIT_OK;
 }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  static int (*const rules[])(const Question *) = {check_shard_group, check_data, check_meeting, check_stages, check_schedule, check_cut, check_update, check_zero, check_weights};
+  static int (*const rules[])(const Question *) = {check_shard_group, check_data,     check_meeting,
+                                                   check_stages,      check_schedule, check_cut,
+                                                   check_update,      check_zero,     check_weights};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

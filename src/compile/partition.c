@@ -1,4 +1,5 @@
-// partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts communication.
+// partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts
+// communication.
 #include "sharding/redistribute.h"
 #include "sharding/rule.h"
 #include "op/op.h"
@@ -6,7 +7,11 @@
 #include "compile/place_node.h"
 #include <string.h>
 
-typedef struct Moved { int to, before; int64_t section; const Placement *placement; } Moved; // before: 1 + the one before of the same tensor
+typedef struct Moved {
+  int to, before;
+  int64_t section;
+  const Placement *placement;
+} Moved; // before: 1 + the one before of the same tensor
 
 typedef struct Partition {
   const Graph *g; // global
@@ -56,14 +61,16 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
   const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
   const AxisList *list = &s->placement->dim[dim];
   int64_t shards = p->mesh->axis[list->axis[list->n - 1]].size;
-  int64_t padded = shards * s->local[dim] * product(w->local, dim) * product(w->local + dim + 1, w->shape.rank - dim - 1);
-  CHECK(padded == w->allocated || product(w->local, dim) == 1, "%s: padding inside a dim that is not the outermost", w->name);
+  int64_t padded =
+      shards * s->local[dim] * product(w->local, dim) * product(w->local + dim + 1, w->shape.rank - dim - 1);
+  CHECK(padded == w->allocated || product(w->local, dim) == 1, "%s: padding inside a dim that is not the outermost",
+        w->name);
   allocate(p->h, whole, padded);
 }
 
-// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section only,
-// so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its segment).
-// Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
+// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section
+// only, so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its
+// segment). Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
 static int64_t section_of(const Graph *h, int tensor, const Node *n) {
   int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
   return layer << 32 | (int)n->region << 16 | (int)n->phase << 8 | n->stage;
@@ -74,8 +81,14 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   const Tensor *from = graph_tensor(h, tensor);
   int stages = from->input >= 0 ? context->stages : graph_holders(h, tensor);
   Tensor t = *from;
-  Node n = {.op = step->op, .region = context->region, .phase = context->phase, .layer = context->layer, .stage = context->stage,
-            .stages = context->region == REGION_MICRO ? context->stages : stages, .ninput = 1, .noutput = 1};
+  Node n = {.op = step->op,
+            .region = context->region,
+            .phase = context->phase,
+            .layer = context->layer,
+            .stage = context->stage,
+            .stages = context->region == REGION_MICRO ? context->stages : stages,
+            .ninput = 1,
+            .noutput = 1};
   t.variable = t.copy = t.input = -1;
   t.stages = n.stages;
   t.placement = placement_new(h, &step->to);
@@ -146,7 +159,8 @@ static int place_lowered(Partition *p, int first, const Node *like) {
       place_node(h, i, p->mesh);
       for (int k = 0; k < n->ninput; k++)
         if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
-          return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name, graph_tensor(h, n->input[k])->name);
+          return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name,
+                           graph_tensor(h, n->input[k])->name);
       n->want = n->give = NULL;
     }
     for (int k = 0; k < n->noutput; k++) {
@@ -160,7 +174,9 @@ static int place_lowered(Partition *p, int first, const Node *like) {
 
 static int lower_node(Partition *p, const Node *n, const int *input, uint32_t axes, int *output) {
   const OpDef *def = op_def(n->op);
-  if (!def->lower) return error_set(p->error, PLAIT_INFEASIBLE, "op %s (%s) cannot be sharded over a dim that it normalises", def->name, n->name);
+  if (!def->lower)
+    return error_set(p->error, PLAIT_INFEASIBLE, "op %s (%s) cannot be sharded over a dim that it normalises",
+                     def->name, n->name);
   Graph *h = p->h;
   int first = h->node.count;
   h->region = n->region;
@@ -210,7 +226,8 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
 
 static int partition_node(Partition *p, const Node *n) {
   Arena scratch = {0};
-  int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1), code = PLAIT_OK;
+  int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1),
+      code = PLAIT_OK;
   for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
     input[k] = n->input[k] < 0 ? -1 : redistribute(p, p->map[n->input[k]], n->want[k], n);
     if (n->input[k] >= 0 && input[k] < 0) code = PLAIT_INFEASIBLE;

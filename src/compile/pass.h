@@ -1,11 +1,13 @@
-// Passes, Graph → Graph. All have one signature; passes.def lists them in the order in which they run. Between them graph_verify holds.
+// Passes, Graph → Graph. All have one signature; passes.def lists them in the order in which they run. Between them
+// graph_verify holds.
 #pragma once
 #include "device/device.h"
 #include "compile/parallel.h"
 
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
-  int64_t samples, seq;  // of all microbatches: shape of the input "step_targets", of which ranks have as many rows as their shares say
+  int64_t samples, seq;  // of all microbatches: shape of the input "step_targets", of which ranks have as many rows as
+                         // their shares say
   double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
   Op optimizer;          // one of ir/optimizers.def; no other is taken
   double beta1, beta2, epsilon, decay, momentum, clip;
@@ -25,7 +27,8 @@ typedef struct CompileOptions {
   // By compile_set_batch:
   int64_t step_samples;  // sequences of a step (global batch)
   int64_t micro;         // the most of a microbatch that a data rank has
-  int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's shares say (base/shares.h)
+  int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's
+                         // shares say (base/shares.h)
   int microbatches;      // of a step
   int64_t seq;
   Dtype precision;

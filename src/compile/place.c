@@ -1,5 +1,5 @@
-// place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout; the rest
-// is propagated.
+// place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout;
+// the rest is propagated.
 #include "base/fault.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
@@ -13,8 +13,10 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
     char number[16];
     snprintf(number, sizeof number, "dim %d", d);
     while (below > 1 && s->size[d] % below) below--;
-    return error_set(error, PLAIT_INFEASIBLE, "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest number below that can is %d",
-                     s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
+    return error_set(
+        error, PLAIT_INFEASIBLE,
+        "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest number below that can is %d",
+        s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
   }
   return PLAIT_OK;
 }
@@ -23,7 +25,8 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
-    if (v->parameter < 0 && v->shape.rank > 0) return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
+    if (v->parameter < 0 && v->shape.rank > 0)
+      return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
     Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
     int annotated = layout_annotated(layout, mesh, v->name, &v->shape, &p);
     int code = check_divides(mesh, &p, &v->shape, v->name, error);
@@ -93,8 +96,8 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
   return PLAIT_OK;
 }
 
-// Places a node of MICRO. A parameter's gradient among its outputs is computed sharded as the parameter; over which axes
-// it is partial follows from the rule.
+// Places a node of MICRO. A parameter's gradient among its outputs is computed sharded as the parameter; over which
+// axes it is partial follows from the rule.
 static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   int hints[64], n = 0;
   for (int k = 0; k < g->node.data[id].noutput; k++) {
@@ -111,7 +114,8 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
       if (node->output[k] == hints[i]) {
         Placement p = *g->variable.data[graph_tensor(g, hints[i])->parameter].storage;
         p.partial = node->give[k]->partial & ~placement_axes(&p); // over these the sum is scattered
-        graph_tensor(g, hints[i])->placement = placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
+        graph_tensor(g, hints[i])->placement =
+            placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
       }
   }
 }
@@ -133,7 +137,8 @@ static void store_outputs(Graph *g, int id) {
 static void adopt_parameters(Graph *g, int id) {
   for (int k = 0; k < g->node.data[id].ninput; k++) {
     int tensor = g->node.data[id].input[k], variable = tensor < 0 ? -1 : graph_tensor(g, tensor)->variable;
-    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage) continue;
+    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage)
+      continue;
     Placement p = *g->node.data[id].want[k];
     p.partial = 0;
     g->variable.data[variable].storage = placement_new(g, &p);
@@ -179,6 +184,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   }
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++)
-    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give) place_node(g, i, mesh);
+    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give)
+      place_node(g, i, mesh);
   return PLAIT_OK;
 }

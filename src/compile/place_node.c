@@ -15,7 +15,8 @@ void placements_adopt(Graph *g) {
     Variable *v = &g->variable.data[i];
     if (v->storage) v->storage = placement_new(g, v->storage);
       for (int c = 0; c < v->copies; c++)
-      if (v->copy[c].placement) v->copy[c].placement = placement_new(g, v->copy[c].placement); // zero has placed it by now
+        if (v->copy[c].placement)
+          v->copy[c].placement = placement_new(g, v->copy[c].placement); // zero has placed it by now
   }
 }
 
@@ -25,8 +26,9 @@ typedef struct Factors {
   uint32_t used; // mesh axes
 } Factors;
 
-// Gives a factor the axes of a dim that it names, unless the factor has some already or an axis is taken: an axis shards one
-// factor of a node. Whoever proposes first wins, so weights go before activations (DESIGN: the activation moves).
+// Gives a factor the axes of a dim that it names, unless the factor has some already or an axis is taken: an axis
+// shards one factor of a node. Whoever proposes first wins, so weights go before activations (DESIGN: the activation
+// moves).
 static void propose(Factors *f, int factor, const AxisList *list) {
   if (f->rule->whole >> factor & 1 || f->axes[factor].n) return;
   for (int i = 0; i < list->n; i++) {
@@ -107,7 +109,8 @@ static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   return 0;
 }
 
-// What an owner works on lies there whole, scalars everywhere. A scalar that it makes is a partial sum: absent_axes says so.
+// What an owner works on lies there whole, scalars everywhere. A scalar that it makes is a partial sum: absent_axes
+// says so.
 static void own(Placement *p, const Placement *owner) {
   if (!owner || !p->rank) return;
   p->owner_axes = owner->owner_axes;

@@ -1,11 +1,11 @@
-// Places one node: which mesh axes shard each factor of its rule, and so what it wants and gives. Shared by place (MICRO),
-// zero (BEGIN, END) and partition (lowered nodes).
+// Places one node: which mesh axes shard each factor of its rule, and so what it wants and gives. Shared by place
+// (MICRO), zero (BEGIN, END) and partition (lowered nodes).
 #pragma once
 #include "sharding/layout.h"
 
-// Reads the placements of the node's inputs (and of outputs that are bound to placed Variables or fixed by their role) and
-// writes node->want, node->give and the placement of every output that has none. A placement that an output has already
-// is kept, and may differ from `give`.
+// Reads the placements of the node's inputs (and of outputs that are bound to placed Variables or fixed by their role)
+// and writes node->want, node->give and the placement of every output that has none. A placement that an output has
+// already is kept, and may differ from `give`.
 void place_node(Graph *g, int node, const Mesh *mesh);
 
 // A copy in the graph's arena.

@@ -1,7 +1,9 @@
-// precision: the dtypes in which the model computes. The model is written in fp32; scalars (counts, norms, rates) are fp64.
+// precision: the dtypes in which the model computes. The model is written in fp32; scalars (counts, norms, rates) are
+// fp64.
 //
 //   fp32, fp64   all values and Variables in that type
-//   bf16, fp16   storage, gradients and moments fp32; MICRO reads matrices as narrow Copies, and activations are narrow. Vectors
+//   bf16, fp16   storage, gradients and moments fp32; MICRO reads matrices as narrow Copies, and activations are
+//   narrow. Vectors
 //                (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape rules say.
 //
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
@@ -9,11 +11,13 @@
 #include "op/build.h"
 #include "compile/pass.h"
 
-// Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for zero to say.
+// Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for
+// zero to say.
 static void narrow_parameters(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1)) v->copy[v->copies++] = (Copy){.dtype = compute};
+    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1))
+      v->copy[v->copies++] = (Copy){.dtype = compute};
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -28,7 +32,8 @@ static void narrow_parameters(Graph *g, Dtype compute) {
 
 static void widen(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].shape.rank > 0 && dtype_is_float(g->variable.data[i].dtype)) g->variable.data[i].dtype = dtype;
+    if (g->variable.data[i].shape.rank > 0 && dtype_is_float(g->variable.data[i].dtype))
+      g->variable.data[i].dtype = dtype;
   for (int i = 0; i < g->tensor.count; i++)
     if (g->tensor.data[i].variable >= 0) g->tensor.data[i].dtype = g->variable.data[g->tensor.data[i].variable].dtype;
 }
@@ -51,7 +56,8 @@ static void infer(Graph *g) {
 
 // A node that adds a gradient to something, or applies it to a parameter, works in the dtype of that.
 static int needs_cast(const Graph *g, const Node *n, int k) {
-  const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]), *first = n->ninput && n->input[0] >= 0 ? graph_tensor(g, n->input[0]) : NULL;
+  const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]),
+               *first = n->ninput && n->input[0] >= 0 ? graph_tensor(g, n->input[0]) : NULL;
   return k && t && first && op_def(n->op)->in_place && t->role == ROLE_WEIGHT_GRADIENT && t->dtype != first->dtype;
 }
 
@@ -108,7 +114,8 @@ static void cast_outputs(Graph *g) {
     Node *n = &g->node.data[i];
     if (!op_def(n->op)->is_copy) continue;
     const Tensor *from = graph_tensor(g, n->input[0]), *to = graph_tensor(g, n->output[0]);
-    if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype) continue;
+    if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype)
+      continue;
     op_copy_to_cast(n, to->dtype);
   }
 }
@@ -131,7 +138,9 @@ static void narrow_gradients(Graph *g, Dtype dtype) {
   }
   for (int i = 0; i < g->tensor.count; i++) {
     const int v = g->tensor.data[i].variable;
-    if (v >= 0) g->tensor.data[i].dtype = g->tensor.data[i].copy < 0 ? g->variable.data[v].dtype : g->variable.data[v].copy[g->tensor.data[i].copy].dtype;
+    if (v >= 0)
+      g->tensor.data[i].dtype = g->tensor.data[i].copy < 0 ? g->variable.data[v].dtype
+                                                           : g->variable.data[v].copy[g->tensor.data[i].copy].dtype;
   }
   round_gradients(g, dtype);
   infer(g);
@@ -146,7 +155,9 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   case DTYPE_F64: widen(g, o->precision); break;
   case DTYPE_BF16:
   case DTYPE_F16: narrow_parameters(g, o->precision); break;
-  default: return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are", dtype_name(o->precision));
+  default:
+    return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
+                     dtype_name(o->precision));
   }
   infer(g);
   cast_outputs(g);

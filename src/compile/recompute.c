@@ -1,8 +1,9 @@
-// recompute: activations that backward needs are computed again there instead of kept (Chen et al., "Training deep nets with
-// sublinear memory cost", 2016; selective: Korthikanti et al., "Reducing activation recomputation", 2022).
+// recompute: activations that backward needs are computed again there instead of kept (Chen et al., "Training deep nets
+// with sublinear memory cost", 2016; selective: Korthikanti et al., "Reducing activation recomputation", 2022).
 //
 //   full        of a block only its input is kept; all of it runs again before its backward
-//   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs again
+//   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs
+//     again
 //
 // Randomness is addressed, so what runs again gives the same bits. The residual stream between blocks is always kept.
 #include "op/op.h"
@@ -89,7 +90,8 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   r.needed = arena_array(&g->arena, int, count);
   r.clone = arena_array(&g->arena, int, tensors);
   r.done = arena_array(&g->arena, int, g->layers + 1);
-  for (int i = 0; i < count; i++) r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
+  for (int i = 0; i < count; i++)
+    r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
   for (int i = 0; i < count; i++)
     for (int k = 0; old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && k < old[i].ninput; k++) {
       int s = source(&r, old[i].input[k], old[i].layer);
@@ -101,7 +103,8 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   g->node.count = 0;
   for (int i = 0; i < count; i++) {
     int layer = old[i].layer;
-    if (old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && layer >= 0 && layer < g->layers && !r.done[layer]) {
+    if (old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && layer >= 0 && layer < g->layers &&
+        !r.done[layer]) {
       r.done[layer] = 1;
       for (int k = 0; k < count; k++)
         if (r.needed[k] && old[k].layer == layer) emit(&r, &old[k], 1);

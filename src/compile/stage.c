@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-// ---- the cut ---------------------------------------------------------------------------------------------------------
+// ---- the cut
+//   ---------------------------------------------------------------------------------------------------------
 
 static double node_flops(const Graph *g, const Node *n, const Device *device) {
   if (!op_def(n->op)->flops) return 0;
@@ -18,7 +19,8 @@ static double node_flops(const Graph *g, const Node *n, const Device *device) {
     const Tensor *x = graph_tensor(g, t);
     operand[k].dtype = x->dtype;
     operand[k].rank = x->shape.rank;
-    for (int d = 0; d < x->shape.rank; d++) operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
+    for (int d = 0; d < x->shape.rank; d++)
+      operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
   }
   double flops = device->flops(device, n->op, operand, operand + n->ninput, n->attr);
   arena_free(&scratch);
@@ -43,9 +45,9 @@ static double stage_cost(const Graph *g, const double *sum, int stage, int from,
   return sum[stage == g->stages - 1 ? g->layers + 1 : to] - (stage ? sum[from] : 0);
 }
 
-// best[s · (layers + 1) + l]: of all cuts that give layers below l to stages 0 … s, the smallest largest cost; or with a
-// `limit` on that, the smallest sum of squares. cut: where the last of these stages starts. The last stage may have the head
-// alone.
+// best[s · (layers + 1) + l]: of all cuts that give layers below l to stages 0 … s, the smallest largest cost; or with
+// a `limit` on that, the smallest sum of squares. cut: where the last of these stages starts. The last stage may have
+// the head alone.
 static void cut_by(const Graph *g, const double *sum, double limit, double *best, int *cut) {
   int wide = g->layers + 1;
   for (int s = 0; s < g->stages; s++)
@@ -75,7 +77,8 @@ static void cut_by_cost(Graph *g, const Device *device) {
   arena_free(&scratch);
 }
 
-// ---- where things are ------------------------------------------------------------------------------------------------
+// ---- where things are
+//   ------------------------------------------------------------------------------------------------
 
 static void stage_micro(Graph *g) {
   int *alone = xcalloc((size_t)g->stages, sizeof *alone); // (stages) the set of each one
@@ -102,8 +105,8 @@ static void stage_micro(Graph *g) {
   free(alone);
 }
 
-// Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives where the
-// parameter does; outputs live where they are made, as stage_micro has found.
+// Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives
+// where the parameter does; outputs live where they are made, as stage_micro has found.
 static void stage_variables(Graph *g) {
   StageSet all = stages_below(g->stages);
   int everywhere = graph_stage_set(g, &all);
@@ -128,15 +131,18 @@ static int is_only_reader(const Graph *g, int tensor, const Node *reader) {
   return 1;
 }
 
-// A term that lives on several stages (of a tied Variable) is added by the first of them alone, see executor. Where nobody
-// else reads it, it is not even computed on the others.
+// A term that lives on several stages (of a tied Variable) is added by the first of them alone, see executor. Where
+// nobody else reads it, it is not even computed on the others.
 static void narrow_terms(Graph *g, const Node *sum) {
   for (int k = 0; k < sum->ninput; k++) {
     Tensor *t = graph_tensor(g, sum->input[k]);
-    if (t->variable >= 0 || t->producer < 0 || stages_count(graph_stages(g, t->stages)) < 2 || !is_only_reader(g, t->id, sum)) continue;
+    if (t->variable >= 0 || t->producer < 0 || stages_count(graph_stages(g, t->stages)) < 2 ||
+        !is_only_reader(g, t->id, sum))
+      continue;
     Node *maker = &g->node.data[t->producer];
     StageSet first = stages_one(stages_next(graph_stages(g, t->stages), 0));
-    if (maker->noutput == 1) t->stages = maker->stages = FAULT(norm_counts_tied_twice, graph_stage_set(g, &first), t->stages);
+    if (maker->noutput == 1)
+      t->stages = maker->stages = FAULT(norm_counts_tied_twice, graph_stage_set(g, &first), t->stages);
   }
 }
 
@@ -152,7 +158,8 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
     stages_unite(&some, &s);
   }
   for (int k = 0; k < n->noutput; k++)
-    if (graph_tensor(g, n->output[k])->variable >= 0) stages_intersect(&stages, graph_stages(g, g->variable.data[graph_tensor(g, n->output[k])->variable].stages));
+    if (graph_tensor(g, n->output[k])->variable >= 0)
+      stages_intersect(&stages, graph_stages(g, g->variable.data[graph_tensor(g, n->output[k])->variable].stages));
   if (stages_count(&some) && !stages_equal(&some, &stages) && n->ninput > 1) {
     Rule r = rule_of(scratch, g, n);
     if (rule_is_sum(&r)) {
@@ -168,7 +175,8 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   int stages = o->parallel.pipeline.stages;
   const int *layers = o->parallel.pipeline.cut_given ? o->parallel.pipeline.layers : NULL;
-  CHECK(stages <= MAX_STAGES && (stages == 1 || stages <= g->layers), "%d stages of %d layers", stages, g->layers); // parallel_check refuses them
+  CHECK(stages <= MAX_STAGES && (stages == 1 || stages <= g->layers), "%d stages of %d layers", stages,
+        g->layers); // parallel_check refuses them
   g->stages = stages;
   if (layers) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];

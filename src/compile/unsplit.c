@@ -19,7 +19,8 @@ static int64_t local_elements(const Mesh *mesh, const Variable *v) {
   return n;
 }
 
-// Those that several pipeline ranks have come first, while loads are equal or nearly so on each of them; then the largest.
+// Those that several pipeline ranks have come first, while loads are equal or nearly so on each of them; then the
+// largest.
 static int by_size(const void *a, const void *b) {
   const Owned *x = a, *y = b;
   int shared = stages_count(&x->coordinates) > 1, also = stages_count(&y->coordinates) > 1;
@@ -36,12 +37,15 @@ static int64_t load_of(const int64_t *load, int ranks, int rank, const StageSet 
 
 int *unsplit_owners(const Graph *g, const Parallel *parallel) {
   const Mesh *mesh = &parallel->mesh;
-  int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0, most = mesh_size(mesh, parallel->storage.shard_axes);
+  int *owner = xcalloc((size_t)g->variable.count + 1, sizeof *owner), n = 0,
+      most = mesh_size(mesh, parallel->storage.shard_axes);
   Owned *list = xcalloc((size_t)g->variable.count + 1, sizeof *list);
-  int64_t *load = xcalloc((size_t)parallel_pipeline_ranks(parallel) * (size_t)most, sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
+  int64_t *load = xcalloc((size_t)parallel_pipeline_ranks(parallel) * (size_t)most,
+                          sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER) list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, graph_stages(g, v->stages))};
+    if (v->kind == VARIABLE_PARAMETER)
+      list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, graph_stages(g, v->stages))};
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);
   for (int i = 0; i < n; i++) {

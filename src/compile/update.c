@@ -14,13 +14,15 @@ static void enter(Graph *g, Region region) {
 }
 
 static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
-  int targets = graph_known_input(g, INPUT_STEP_TARGETS, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
+  int targets =
+      graph_known_input(g, INPUT_STEP_TARGETS, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
   int counted = op_count_targets(g, "count_targets", targets);
   graph_bind(g, counted, variable, -1);
   return counted;
 }
 
-// BEGIN's count of target tokens (`fixed`, where it is not 0), MICRO's sum of losses, END's mean: shared by training and evaluation.
+// BEGIN's count of target tokens (`fixed`, where it is not 0), MICRO's sum of losses, END's mean: shared by training
+// and evaluation.
 static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, double fixed) {
   int sum = graph_known(g, KNOWN_LOSS_SUM), count = graph_known(g, KNOWN_TARGET_COUNT);
   int loss = graph_known(g, KNOWN_LOSS);
@@ -51,7 +53,8 @@ static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *
   op_optimizer(g, o->optimizer, w, gradient, lr, in->factor, in->skip, in->step, &attr);
 }
 
-// The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1: none.
+// The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1:
+// none.
 static int loss_scale(Graph *g, const UpdateOptions *o) {
   if (o->loss_scale <= 0) return -1;
   int scale = graph_known(g, KNOWN_LOSS_SCALE);
@@ -59,18 +62,22 @@ static int loss_scale(Graph *g, const UpdateOptions *o) {
   return graph_read(g, scale);
 }
 
-// One gradient, complete and placed as its parameter's storage. When asked a dump of it is kept, without the loss scale.
+// One gradient, complete and placed as its parameter's storage. When asked a dump of it is kept, without the loss
+// scale.
 static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, int dump) {
   int reduced = op_identity(g, "gradient", gradient);
   graph_tensor(g, reduced)->role = ROLE_WEIGHT_GRADIENT;
   graph_tensor(g, reduced)->parameter = parameter;
-  if (dump) graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale), graph_known_of(g, OF_DUMP, parameter), -1);
+  if (dump)
+    graph_bind(g, scale < 0 ? op_identity(g, "dump", reduced) : op_unscale(g, "dump", reduced, scale),
+               graph_known_of(g, OF_DUMP, parameter), -1);
   return reduced;
 }
 
-// ---- updates in backward -----------------------------------------------------------------------------------------------
-// MICRO reads what BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only
-// when everything has been applied, the gradients' factor is 1 and no step is skipped.
+// ---- updates in backward
+//   ----------------------------------------------------------------------------------------------- MICRO reads what
+//   BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only when
+//   everything has been applied, the gradients' factor is 1 and no step is skipped.
 
 static UpdateInputs inputs_in_backward(Graph *g) {
   return (UpdateInputs){.lr = graph_read(g, graph_known(g, KNOWN_UPDATE_RATE)),
@@ -94,17 +101,20 @@ void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptio
 static void begin_in_backward(Graph *g) {
   int lr = graph_known_input(g, INPUT_LEARNING_RATE, scalar);
   graph_bind(g, op_identity(g, "rate", lr), graph_known(g, KNOWN_UPDATE_RATE), -1);
-  op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)));
+  op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)),
+             graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)));
 }
 
-// ---- the whole update --------------------------------------------------------------------------------------------------
+// ---- the whole update
+//   --------------------------------------------------------------------------------------------------
 
 // Terms of the norm: of what is in `gradient`, and of what was applied in backward.
 static int sum_of_squares(Graph *g, const int *gradient, int n) {
   Vec(int) squares = {0};
   for (int i = 0; i < n; i++) {
     g->scope = arena_format(&g->arena, "norm.%s", g->variable.data[graph_tensor(g, gradient[i])->parameter].name);
-    vec_push(&squares, op_sum_squares(g, "sum_squares", FAULT(norm_counts_a_term_twice, gradient[i], gradient[i ? i : n - 1])));
+    vec_push(&squares,
+             op_sum_squares(g, "sum_squares", FAULT(norm_counts_a_term_twice, gradient[i], gradient[i ? i : n - 1])));
   }
   for (int v = 0; v < g->variable.count; v++) {
     int square = graph_find_of(g, OF_SQUARE, v);
@@ -146,7 +156,8 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
   graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
   graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);
   if (o->in_backward) return inputs_in_backward(g); // as those that were applied already
-  return (UpdateInputs){lr, factor, skip, op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), skip)};
+  return (UpdateInputs){lr, factor, skip,
+                        op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), skip)};
 }
 
 int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
@@ -170,7 +181,8 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   }
   g->scope = "end";
   if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
-    op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip, o->loss_scale_interval);
+    op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip,
+                  o->loss_scale_interval);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;

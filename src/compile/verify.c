@@ -8,7 +8,8 @@
 enum { MAX_SCRATCH = 32 };
 
 static int broken(Error *error, const char *after, const Node *n, const char *what) {
-  return error_set(error, PLAIT_FAILED, "graph broken after %s: node %d (%s %s): %s", after, n->id, op_name(n->op), n->name, what);
+  return error_set(error, PLAIT_FAILED, "graph broken after %s: node %d (%s %s): %s", after, n->id, op_name(n->op),
+                   n->name, what);
 }
 
 static int verify_node(const Graph *g, const Node *n, const char *after, Error *error) {
@@ -17,19 +18,21 @@ static int verify_node(const Graph *g, const Node *n, const char *after, Error *
     if (n->input[k] < 0 || n->input[k] >= g->tensor.count) return broken(error, after, n, "an input does not exist");
     const Tensor *t = graph_tensor(g, n->input[k]);
     if (t->producer >= n->id) return broken(error, after, n, "an input is produced later");
-    if (t->producer >= 0 && g->node.data[t->producer].region != n->region && FAULT(verify_misses_a_region, t->variable < 0, 0))
+    if (t->producer >= 0 && g->node.data[t->producer].region != n->region &&
+        FAULT(verify_misses_a_region, t->variable < 0, 0))
       return broken(error, after, n, "an input crosses a region without a Variable");
     if (t->producer < 0 && t->variable < 0 && t->input < 0) return broken(error, after, n, "an input has no source");
   }
   for (int k = 0; k < n->noutput; k++) {
     if (n->output[k] < 0 || n->output[k] >= g->tensor.count) return broken(error, after, n, "an output does not exist");
-    if (graph_tensor(g, n->output[k])->producer != n->id) return broken(error, after, n, "an output names another producer");
+    if (graph_tensor(g, n->output[k])->producer != n->id)
+      return broken(error, after, n, "an output names another producer");
   }
   return PLAIT_OK;
 }
 
-// A tensor that is bound to a Variable is that memory: who reads it must run before the next writer. `last`: per (Variable, storage
-// or Copy, region) 1 + the node that wrote it last.
+// A tensor that is bound to a Variable is that memory: who reads it must run before the next writer. `last`: per
+// (Variable, storage or Copy, region) 1 + the node that wrote it last.
 static int verify_bound(const Graph *g, const Node *n, int *last, const char *after, Error *error) {
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
@@ -37,7 +40,8 @@ static int verify_bound(const Graph *g, const Node *n, int *last, const char *af
     if (!t || t->variable < 0) continue;
     int *writer = &last[(t->variable * (MAX_COPIES + 1) + t->copy + 1) * REGION_COUNT + (int)n->region];
     if (k >= n->ninput) *writer = n->id + 1;
-    else if (*writer && *writer != t->producer + 1) return broken(error, after, n, "an input is overwritten before it is read");
+    else if (*writer && *writer != t->producer + 1)
+      return broken(error, after, n, "an input is overwritten before it is read");
   }
   return PLAIT_OK;
 }
@@ -49,8 +53,8 @@ static int verify_overwrites(const Graph *g, const char *after, Error *error) {
   return code;
 }
 
-// The outputs that the op's shape rule gives for the inputs, on a graph of their own, against the node's. A rule that finds its inputs
-// wrong stops the process: only a bug of a pass can bring it there.
+// The outputs that the op's shape rule gives for the inputs, on a graph of their own, against the node's. A rule that
+// finds its inputs wrong stops the process: only a bug of a pass can bring it there.
 static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const char *after, Error *error) {
   Node node = *n;
   int input[MAX_SCRATCH];
@@ -65,11 +69,14 @@ static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const ch
   node.output = NULL;
   node.noutput = 0;
   op_def(n->op)->shape(scratch, &node);
-  if (node.noutput != n->noutput && n->ninput <= MAX_SCRATCH) return broken(error, after, n, "its outputs are not as many as its op's rule gives");
+  if (node.noutput != n->noutput && n->ninput <= MAX_SCRATCH)
+    return broken(error, after, n, "its outputs are not as many as its op's rule gives");
   for (int k = 0; k < node.noutput; k++) {
     const Tensor *is = graph_tensor(g, n->output[k]), *should = graph_tensor(scratch, node.output[k]);
-    if (is->dtype != should->dtype) return broken(error, after, n, "an output is not of the dtype that its op's rule gives");
-    if (is->shape.rank != should->shape.rank || memcmp(is->shape.size, should->shape.size, sizeof *is->shape.size * (size_t)is->shape.rank))
+    if (is->dtype != should->dtype)
+      return broken(error, after, n, "an output is not of the dtype that its op's rule gives");
+    if (is->shape.rank != should->shape.rank ||
+        memcmp(is->shape.size, should->shape.size, sizeof *is->shape.size * (size_t)is->shape.rank))
       return broken(error, after, n, "an output is not of the shape that its op's rule gives");
   }
   return PLAIT_OK;
@@ -95,8 +102,10 @@ static int verify_form(const Graph *g, const char *after, Error *error) {
       const Placement *const *wish = k < n->ninput ? n->want : n->give;
       if (!t) continue;
       if (g->form >= GRAPH_PLACED && !t->placement) return broken_tensor(error, after, t, "it has no placement");
-      if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput])) return broken(error, after, n, "an operand has no wish");
-      if (g->form != GRAPH_LOCAL && t->allocated) return broken_tensor(error, after, t, "it has a local shape too early");
+      if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput]))
+        return broken(error, after, n, "an operand has no wish");
+      if (g->form != GRAPH_LOCAL && t->allocated)
+        return broken_tensor(error, after, t, "it has a local shape too early");
       if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "it still has wishes");
       if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < product(t->local, t->shape.rank)))
         return broken_tensor(error, after, t, "its buffer does not hold its local shape");
@@ -104,9 +113,12 @@ static int verify_form(const Graph *g, const char *after, Error *error) {
   }
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (g->form >= GRAPH_PLACED && !v->storage) return error_set(error, PLAIT_FAILED, "graph broken after %s: Variable %s has no storage", after, v->name);
+    if (g->form >= GRAPH_PLACED && !v->storage)
+      return error_set(error, PLAIT_FAILED, "graph broken after %s: Variable %s has no storage", after, v->name);
     if (g->form == GRAPH_LOCAL && v->allocated < product(v->local, v->shape.rank))
-      return error_set(error, PLAIT_FAILED, "graph broken after %s: the storage of Variable %s does not hold its local shape", after, v->name);
+      return error_set(error, PLAIT_FAILED,
+                       "graph broken after %s: the storage of Variable %s does not hold its local shape", after,
+                       v->name);
   }
   return PLAIT_OK;
 }
@@ -116,7 +128,8 @@ static int verify_all_shapes(const Graph *g, const char *after, Error *error) {
   int code = PLAIT_OK;
   for (int i = 0; i < g->node.count && !code; i += AT_ONCE) {
     Graph *scratch = graph_create();
-    for (int k = i; k < i + AT_ONCE && k < g->node.count && !code; k++) code = verify_shapes(g, &g->node.data[k], scratch, after, error);
+    for (int k = i; k < i + AT_ONCE && k < g->node.count && !code; k++)
+      code = verify_shapes(g, &g->node.data[k], scratch, after, error);
     graph_destroy(scratch);
   }
   return code;
@@ -131,11 +144,15 @@ int graph_verify(const Graph *g, const char *after, Error *error) {
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     if (t->variable < 0) continue;
-    if (t->variable >= g->variable.count) return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to no Variable", after, t->name);
+    if (t->variable >= g->variable.count)
+      return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to no Variable", after, t->name);
     const Variable *v = &g->variable.data[t->variable];
-    if (t->copy >= v->copies) return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to a Copy that %s lacks", after, t->name, v->name);
+    if (t->copy >= v->copies)
+      return error_set(error, PLAIT_FAILED, "graph broken after %s: %s is bound to a Copy that %s lacks", after,
+                       t->name, v->name);
     if (t->copy < 0 && (shape_elements(&t->shape) != shape_elements(&v->shape) || t->dtype != v->dtype))
-      return error_set(error, PLAIT_FAILED, "graph broken after %s: %s does not fit its Variable %s", after, t->name, v->name);
+      return error_set(error, PLAIT_FAILED, "graph broken after %s: %s does not fit its Variable %s", after, t->name,
+                       v->name);
   }
   int code = verify_overwrites(g, after, error);
   if (!code) code = verify_form(g, after, error);

@@ -1,4 +1,5 @@
-// zero: where Variables are stored, by the ZeRO table (Rajbhandari et al., "ZeRO", SC 2020), and how BEGIN and END are placed.
+// zero: where Variables are stored, by the ZeRO table (Rajbhandari et al., "ZeRO", SC 2020), and how BEGIN and END are
+// placed.
 //
 //   stage | parameter storage | copy for MICRO            | gradient accumulator                | optimizer state
 //   0     | as MICRO sees it  | none                      | partial, reduced in END             | as the parameter
@@ -6,8 +7,9 @@
 //   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
 //   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
 //
-// With Storage.unsplit, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on one of their
-// ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and gathered.
+// With Storage.unsplit, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on
+// one of their ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and
+// gathered.
 //
 // "Data axes" are Storage.shard_axes: all of them, or with hybrid sharding (HSDP) the inner one, and gradients are then
 // summed over the outer one in END. Without Storage.reshard, stage 3's copy is stage 2's.
@@ -20,8 +22,8 @@
 #include "compile/place_node.h"
 #include <string.h>
 
-// The dim that storage is sharded on: least padding first, then the outermost. Only a dim with nothing but single elements
-// before it may be padded, because then the padding lies behind the data and no kernel meets it.
+// The dim that storage is sharded on: least padding first, then the outermost. Only a dim with nothing but single
+// elements before it may be padded, because then the padding lies behind the data and no kernel meets it.
 static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int shards) {
   int best = -1;
   int64_t waste = 0, outer = 1;
@@ -54,8 +56,8 @@ static const Placement *owned_storage(Graph *g, const Parallel *parallel, const 
   return placement_new(g, &p);
 }
 
-// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is never
-// stale. precision may have made the Copy already, in a narrower dtype.
+// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is
+// never stale. precision may have made the Copy already, in a narrower dtype.
 static void store_parameter(Graph *g, const Parallel *parallel, int id, const int *owner) {
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
@@ -63,7 +65,8 @@ static void store_parameter(Graph *g, const Parallel *parallel, int id, const in
   if (zero >= 1) v->storage = owner ? owned_storage(g, parallel, v, owner[id]) : sharded_storage(g, parallel, v);
   const Placement *resident = zero >= 3 && parallel->storage.reshard ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
-  else if (!placement_equal(v->storage, resident)) v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
+  else if (!placement_equal(v->storage, resident))
+    v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
 }
 
 // Tensors that are bound to a parameter: MICRO reads the Copy where there is one.
@@ -77,8 +80,8 @@ static void point_at_copies(Graph *g) {
   }
 }
 
-// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may still
-// sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
+// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may
+// still sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
 static void store_gradients(Graph *g, const Parallel *parallel) {
   const Mesh *mesh = &parallel->mesh;
   uint32_t later = 1u << mesh_pipeline(mesh) | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
@@ -91,7 +94,8 @@ static void store_gradients(Graph *g, const Parallel *parallel) {
   }
   for (int i = 0; i < g->tensor.count; i++) {
     int v = g->tensor.data[i].variable;
-    if (v >= 0 && g->variable.data[v].kind == VARIABLE_GRADIENT) g->tensor.data[i].placement = g->variable.data[v].storage;
+    if (v >= 0 && g->variable.data[v].kind == VARIABLE_GRADIENT)
+      g->tensor.data[i].placement = g->variable.data[v].storage;
   }
   for (int i = 0; i < g->node.count; i++) { // the sums are placed anew
     const Node *n = &g->node.data[i];

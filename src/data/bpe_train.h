@@ -27,7 +27,7 @@ typedef struct BpeLearned {
   Vec(LearnedMerge) merges; // in order; two merges may make the same token
 } BpeLearned;
 
-// Merges until there are `tokens` tokens (256 bytes included) or no pair occurs twice. Of pairs that occur equally often
-// the smaller (left id, right id) is merged first. Each merge costs time in the words that hold its pair only.
+// Merges until there are `tokens` tokens (256 bytes included) or no pair occurs twice. Of pairs that occur equally
+// often the smaller (left id, right id) is merged first. Each merge costs time in the words that hold its pair only.
 void bpe_learn(const WordTable *table, int32_t first_id, int tokens, BpeLearned *learned);
 void bpe_learned_free(BpeLearned *learned);

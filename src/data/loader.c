@@ -37,7 +37,9 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int64_t rank_samples(const LoaderConfig *c) { return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1); }
+static int64_t rank_samples(const LoaderConfig *c) {
+  return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1);
+}
 
 static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
   CHECK(first_step >= 0 && c->shares && c->data_rank >= 0 && c->data_rank < c->shares->ranks);
@@ -78,7 +80,8 @@ static void *run(void *argument) {
   pthread_mutex_lock(&loader->mutex);
   for (;;) {
     Slot *slot = NULL;
-    while (!loader->stop && (loader->end || !(slot = find_slot(loader, SLOT_FREE, -1)))) pthread_cond_wait(&loader->freed, &loader->mutex);
+    while (!loader->stop && (loader->end || !(slot = find_slot(loader, SLOT_FREE, -1))))
+      pthread_cond_wait(&loader->freed, &loader->mutex);
     if (loader->stop) break;
     int64_t step = loader->fill_step++;
     slot->state = SLOT_FILLING;
@@ -102,10 +105,12 @@ static void *run(void *argument) {
 static void allocate_slots(Loader *loader) {
   const LoaderConfig *c = &loader->config;
   int samples = (int)rank_samples(c), n = 0, rank = FAULT(data_ranks_read_the_same, c->data_rank, 0);
-  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)c->seq_len * sizeof(int32_t); // a rank without any has memory all the same
+  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)c->seq_len *
+                 sizeof(int32_t); // a rank without any has memory all the same
   loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
   for (int m = 0; m < c->shares->microbatches; m++)
-    for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++) loader->sample[n++] = shares_first(c->shares, m, rank) + FAULT(share_is_off_by_one, j, j + (rank > 0));
+    for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++)
+      loader->sample[n++] = shares_first(c->shares, m, rank) + FAULT(share_is_off_by_one, j, j + (rank > 0));
   loader->slot_count = c->prefetch_steps + 1;
   loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
   for (int i = 0; i < loader->slot_count; i++) {

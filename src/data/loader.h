@@ -1,9 +1,9 @@
 // The prefetching loader: a thread that fills whole steps of one data rank into a bounded queue, ahead of training.
 //
-// Step t consists of samples t·G … (t+1)·G - 1 of the sampler, G being the sequences of a step; the Shares say which of these positions a
-// data rank has in which microbatch. So what a step trains on depends on (seed, step) alone: resuming is starting at first_step, and every
-// layout sees the same global batch. A batch holds the rank's whole step, so its target tokens can be counted before the first microbatch
-// runs.
+// Step t consists of samples t·G … (t+1)·G - 1 of the sampler, G being the sequences of a step; the Shares say which of
+// these positions a data rank has in which microbatch. So what a step trains on depends on (seed, step) alone: resuming
+// is starting at first_step, and every layout sees the same global batch. A batch holds the rank's whole step, so its
+// target tokens can be counted before the first microbatch runs.
 #pragma once
 #include "base/error.h"
 #include "base/shares.h"
@@ -24,7 +24,8 @@ typedef struct LoaderConfig {
   int prefetch_steps; // steps kept ready beside the one in use, >= 1
 } LoaderConfig;
 
-// One step's share of this rank, its rows of one microbatch after those of the other. Owned by the loader, valid until loader_release.
+// One step's share of this rank, its rows of one microbatch after those of the other. Owned by the loader, valid until
+// loader_release.
 typedef struct Batch {
   int64_t step;
   int samples;                                       // may be 0
@@ -53,8 +54,8 @@ void loader_close(Loader *loader); // NULL is fine; batches not released become 
 int loader_next(Loader *loader, Batch **batch, double *waited_seconds, Error *error);
 void loader_release(Loader *loader, Batch *batch); // any order
 
-// Begins an evaluation anew, with the same memory and thread: the next batch is that of step 0, which is read ahead from now on. No batch
-// may be in use.
+// Begins an evaluation anew, with the same memory and thread: the next batch is that of step 0, which is read ahead
+// from now on. No batch may be in use.
 void loader_rewind(Loader *loader);
 
 LoaderStats loader_stats(Loader *loader);

@@ -161,7 +161,8 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
   AddedMatch match;
   CHECK(s->t == t, "scratch of another tokenizer");
   if (bytes > TEXT_LIMIT)
-    return error_set(error, PLAIT_BAD_INPUT, "a text of %zu bytes is over the limit of %d MiB", bytes, TEXT_LIMIT >> 20);
+    return error_set(error, PLAIT_BAD_INPUT, "a text of %zu bytes is over the limit of %d MiB", bytes,
+                     TEXT_LIMIT >> 20);
   s->ids = ids;
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);

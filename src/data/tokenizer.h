@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 // What is supported: model BPE (byte-level, or characters with byte fallback); normalizers Prepend and Replace;
-// pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip;
-// post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; Sequences of them. All else is
-// refused by name. Truncation and padding that a file asks for are ignored: a corpus must stay whole.
+// pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel, Metaspace, Replace, ByteFallback, Fuse,
+// Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; Sequences of them. All else
+// is refused by name. Truncation and padding that a file asks for are ignored: a corpus must stay whole.
 //
 // Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips in the
 // byte-level kinds; the valid text between them is pre-tokenized as if the text ended there.
@@ -32,7 +32,10 @@ typedef struct AddedSet {
   const SplitStep *word; // matches a character that is part of a word
 } AddedSet;
 
-typedef struct NormalizerStep { const char *prepend, *from, *to; int prepend_bytes, from_bytes, to_bytes; } NormalizerStep;
+typedef struct NormalizerStep {
+  const char *prepend, *from, *to;
+  int prepend_bytes, from_bytes, to_bytes;
+} NormalizerStep;
 
 enum { TOKENIZER_STEPS = 16 }; // most steps of a normalizer, pre-tokenizer or decoder
 
@@ -117,7 +120,8 @@ typedef struct TokenizerStream {
   char held[4];
 } TokenizerStream;
 void tokenizer_stream_begin(TokenizerStream *stream, const Tokenizer *t, int skip_special);
-void tokenizer_stream_push(TokenizerStream *stream, int32_t id, ByteVector *text); // appends; an unknown id adds nothing
+void tokenizer_stream_push(TokenizerStream *stream, int32_t id,
+                           ByteVector *text); // appends; an unknown id adds nothing
 void tokenizer_stream_end(TokenizerStream *stream, ByteVector *text);              // appends what is held back
 
 int tokenizer_vocab_size(const Tokenizer *t);                // largest id + 1

@@ -71,7 +71,8 @@ int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done,
       continue;
     }
     *scan = end;
-    for (int n; token->lstrip && start > done && (n = utf8_space_before(text + done, start - done));) start -= (size_t)n;
+    for (int n; token->lstrip && start > done && (n = utf8_space_before(text + done, start - done));)
+      start -= (size_t)n;
     for (int n; token->rstrip && end < bytes && (n = utf8_space(text + end, bytes - end));) end += (size_t)n;
     *match = (AddedMatch){token, start, end};
     return 1;

@@ -1,4 +1,5 @@
-// Text files as slices of work: documents (one file each, or a line of a .jsonl each) read, encoded on all cores, in order.
+// Text files as slices of work: documents (one file each, or a line of a .jsonl each) read, encoded on all cores, in
+// order.
 #pragma once
 #include "base/file.h"
 #include "data/tokenizer.h"
@@ -23,8 +24,8 @@ typedef struct Corpus {
   Vec(CorpusSlice) slices;  // of the last batch
 } Corpus;
 
-// The next slices in order, valid until the next call: 1 there are some, 0 none are left, negative: a file is unreadable.
-// What a batch holds depends on batch_bytes and slice_bytes only.
+// The next slices in order, valid until the next call: 1 there are some, 0 none are left, negative: a file is
+// unreadable. What a batch holds depends on batch_bytes and slice_bytes only.
 int corpus_next(Corpus *corpus, Error *error);
 void corpus_close(Corpus *corpus);
 

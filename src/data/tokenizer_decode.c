@@ -67,8 +67,8 @@ int tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t count, int 
   tokenizer_stream_begin(&stream, t, skip_special);
   for (int64_t i = 0; i < count; i++) {
     if (!tokenizer_token(t, ids[i]))
-      return error_set(error, PLAIT_BAD_INPUT, "token id %d at position %lld is not in the vocabulary of %d", (int)ids[i],
-                       (long long)i, t->vocab_size);
+      return error_set(error, PLAIT_BAD_INPUT, "token id %d at position %lld is not in the vocabulary of %d",
+                       (int)ids[i], (long long)i, t->vocab_size);
     tokenizer_stream_push(&stream, ids[i], text);
   }
   tokenizer_stream_end(&stream, text);

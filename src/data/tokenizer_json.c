@@ -23,7 +23,8 @@ char *reader_copy(const TokenizerReader *r, const char *text, int bytes) {
   return copy;
 }
 
-const char *reader_string(const TokenizerReader *r, const json_t *object, const char *key, const char *where, int *bytes) {
+const char *reader_string(const TokenizerReader *r, const json_t *object, const char *key, const char *where,
+                          int *bytes) {
   const json_t *value = json_object_get(object, key);
   if (!json_is_string(value)) {
     reader_refuse(r, where, "has no string \"%s\"", key);
@@ -54,14 +55,15 @@ static int read_id(const TokenizerReader *r, const json_t *value, const char *wh
   if (!json_is_integer(value)) return reader_refuse(r, where, "gives no integer id to \"%.*s\"", SHOWN(bytes), token);
   json_int_t id = json_integer_value(value);
   if (id < 0 || id >= limit)
-    return reader_refuse(r, where, "gives id %lld to \"%.*s\", allowed with this many tokens are 0 to %d", (long long)id,
-                         SHOWN(bytes), token, limit - 1);
+    return reader_refuse(r, where, "gives id %lld to \"%.*s\", allowed with this many tokens are 0 to %d",
+                         (long long)id, SHOWN(bytes), token, limit - 1);
   return (int)id;
 }
 
 static int place_token(const TokenizerReader *r, int id, const char *token, size_t bytes, const char *where) {
   Tokenizer *t = r->t;
-  if (bytes > 1 << 16) return reader_refuse(r, where, "holds a token of %zu bytes (id %d), allowed are 65536", bytes, id);
+  if (bytes > 1 << 16)
+    return reader_refuse(r, where, "holds a token of %zu bytes (id %d), allowed are 65536", bytes, id);
   if (t->token_text[id])
     return reader_refuse(r, where, "gives id %d to \"%.*s\", which \"%.*s\" has already", id, SHOWN(bytes), token,
                          SHOWN(t->token_bytes[id]), t->token_text[id]);
@@ -170,7 +172,8 @@ static int read_merges(const TokenizerReader *r, const json_t *merges) {
     for (int k = 0; k < 2; k++) {
       id[k] = bpe_find(bpe, half[k], bytes[k]);
       bytes_append(&joined, half[k], bytes[k]);
-      if (id[k] < 0) code = reader_refuse(r, where, "uses \"%.*s\", which is not in model.vocab", SHOWN(bytes[k]), half[k]);
+      if (id[k] < 0)
+        code = reader_refuse(r, where, "uses \"%.*s\", which is not in model.vocab", SHOWN(bytes[k]), half[k]);
     }
     vec_reserve(&joined, 1);
     id[2] = bpe_find(bpe, joined.data, (size_t)joined.count);
@@ -217,7 +220,8 @@ static int read_model_flags(const TokenizerReader *r, const json_t *model) {
   if (!unk || json_is_null(unk)) return PLAIT_OK;
   if (!json_is_string(unk)) return reader_refuse(r, "model.unk_token", "is neither a string nor null");
   bpe->unk = bpe_find(bpe, json_string_value(unk), json_string_length(unk));
-  if (bpe->unk < 0) return reader_refuse(r, "model.unk_token", "\"%.60s\" is not in model.vocab", json_string_value(unk));
+  if (bpe->unk < 0)
+    return reader_refuse(r, "model.unk_token", "\"%.60s\" is not in model.vocab", json_string_value(unk));
   return PLAIT_OK;
 }
 
@@ -263,9 +267,16 @@ static int check_added(const TokenizerReader *r) {
 }
 
 static int32_t find_eot(const Tokenizer *t) {
-  static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]",
-                                      "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // DeepSeek's
-                                      "<|eot_id|>", "<|im_end|>"};
+  static const char *const names[] = {
+      "<|endoftext|>",
+      "<|end_of_text|>",
+      "</s>",
+      "<eos>",
+      "<|eos|>",
+      "[EOS]",
+      "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // DeepSeek's
+      "<|eot_id|>",
+      "<|im_end|>"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     int32_t id = tokenizer_id(t, names[i]);
     if (id >= 0) return id;

@@ -24,7 +24,8 @@ static int read_each(const TokenizerReader *r, const json_t *component, const ch
   return PLAIT_OK;
 }
 
-int reader_each(const TokenizerReader *r, const json_t *component, const char *where, const char *list, ReaderPart part) {
+int reader_each(const TokenizerReader *r, const json_t *component, const char *where, const char *list,
+                ReaderPart part) {
   return read_each(r, component, where, list, part, 0);
 }
 
@@ -142,7 +143,8 @@ static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component,
   Tokenizer *t = r->t;
   if (t->split_count == TOKENIZER_STEPS)
     return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
-  if (t->bpe.byte_level) return reader_refuse(r, where, "is %.60s behind ByteLevel, which has to be the last step", type);
+  if (t->bpe.byte_level)
+    return reader_refuse(r, where, "is %.60s behind ByteLevel, which has to be the last step", type);
   SplitStep *step = &t->split[t->split_count++];
   if (is(type, "Split")) return read_split(r, component, step, where);
   if (is(type, "Metaspace")) return read_metaspace(r, component, step, where);
@@ -190,7 +192,8 @@ static int read_decoder(const TokenizerReader *r, const json_t *component, const
   else if (is(type, "ByteFallback")) d->byte_fallback = 1;
   else if (is(type, "Strip")) return read_strip(r, component, where);
   else if (is(type, "Replace")) {
-    if (d->replaces == TOKENIZER_STEPS) return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
+    if (d->replaces == TOKENIZER_STEPS)
+      return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
     return read_replace(r, component, where, &d->replace[d->replaces++]);
   } else if (is(type, "Metaspace")) {
     SplitStep step = {0};
@@ -262,7 +265,8 @@ int reader_finish_decoder(const TokenizerReader *r) {
   if (t->bpe.byte_level) t->decoder.byte_level = 1; // also where the file names no decoder
   if (t->bpe.byte_level && t->bpe.byte_fallback)
     for (int b = 0; b < 256; b++)
-      if (t->bpe.byte_id[b] < 0) return reader_refuse(r, "model.byte_fallback", "is set, which ByteLevel does not support");
+      if (t->bpe.byte_id[b] < 0)
+        return reader_refuse(r, "model.byte_fallback", "is set, which ByteLevel does not support");
   t->decoded = arena_alloc(&t->arena, (size_t)t->vocab_size * sizeof *t->decoded);
   for (int32_t id = 0; id < t->vocab_size; id++)
     if (t->token_text[id]) set_decoded(r, id, t->token_text[id], t->token_bytes[id], 0);

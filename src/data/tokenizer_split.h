@@ -5,7 +5,13 @@
 #include <stddef.h>
 
 typedef enum SplitKind { SPLIT_REGEX, SPLIT_STRING, SPLIT_METASPACE, SPLIT_NOTHING } SplitKind;
-typedef enum SplitBehavior { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_CONTIGUOUS, SPLIT_PREVIOUS, SPLIT_NEXT } SplitBehavior;
+typedef enum SplitBehavior {
+  SPLIT_ISOLATED,
+  SPLIT_REMOVED,
+  SPLIT_CONTIGUOUS,
+  SPLIT_PREVIOUS,
+  SPLIT_NEXT
+} SplitBehavior;
 typedef enum PrependScheme { PREPEND_NEVER, PREPEND_ALWAYS, PREPEND_FIRST } PrependScheme;
 
 typedef struct SplitStep {

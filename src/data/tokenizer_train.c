@@ -69,7 +69,8 @@ static int add_up(const Counting *c, int i, int64_t *line, WordTable *all, Error
   if (slice->begins) *line = 0;
   *line += c->lines[i];
   if (c->errors[i].code < 0 && slice->lines)
-    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)*line, c->errors[i].message);
+    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)*line,
+                     c->errors[i].message);
   if (c->errors[i].code < 0) return error_set(error, c->errors[i].code, "%s: %s", slice->path, c->errors[i].message);
   for (int k = 0; k < table->count; k++)
     word_table_add(all, table->text + table->words[k].start, table->words[k].bytes, table->words[k].count);
@@ -142,21 +143,22 @@ static json_t *model_json(const BpeLearned *learned, const char *eot) {
     json_array_append_new(merges, pair);
   }
   return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
-                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-                   0, "vocab", vocab, "merges", merges);
+                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                   "ignore_merges", 0, "vocab", vocab, "merges", merges);
 }
 
 static json_t *byte_level_json(void) {
-  return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 1);
+  return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
+                   1);
 }
 
 static char *tokenizer_text(const BpeLearned *learned) {
   static const char eot[] = "<|endoftext|>";
-  json_t *root = json_pack("{s:s, s:n, s:n, s:[{s:i, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:o, s:o, s:o, s:o}", "version",
-                           "1.0", "truncation", "padding", "added_tokens", "id", 0, "content", eot, "single_word", 0,
-                           "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1, "normalizer", "pre_tokenizer",
-                           byte_level_json(), "post_processor", byte_level_json(), "decoder", byte_level_json(), "model",
-                           model_json(learned, eot));
+  json_t *root =
+      json_pack("{s:s, s:n, s:n, s:[{s:i, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
+                "truncation", "padding", "added_tokens", "id", 0, "content", eot, "single_word", 0, "lstrip", 0,
+                "rstrip", 0, "normalized", 0, "special", 1, "normalizer", "pre_tokenizer", byte_level_json(),
+                "post_processor", byte_level_json(), "decoder", byte_level_json(), "model", model_json(learned, eot));
   char *text = json_dumps(root, JSON_INDENT(1));
   CHECK(root && text, "out of memory");
   json_decref(root);

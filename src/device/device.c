@@ -22,12 +22,14 @@ int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, De
     kernel->dtype = dtype;
     return PLAIT_OK;
   }
-  return error_set(error, PLAIT_INFEASIBLE, "%s: the device %s has no kernel for the op %s in %s", node, device->name, op_name(op), dtype_name(dtype));
+  return error_set(error, PLAIT_INFEASIBLE, "%s: the device %s has no kernel for the op %s in %s", node, device->name,
+                   op_name(op), dtype_name(dtype));
 }
 
 static int cannot_run(const Device *device, Error *error) {
   if (device->implementation) return PLAIT_OK;
-  return error_set(error, PLAIT_INFEASIBLE, "this build of plait can plan for the device %s, but not run it", device->name);
+  return error_set(error, PLAIT_INFEASIBLE, "this build of plait can plan for the device %s, but not run it",
+                   device->name);
 }
 
 int device_allocate(const Device *device, int64_t bytes, char **address, Error *error) {
@@ -54,8 +56,11 @@ int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel 
   return imitated(device)->find(imitated(device), op, dtype, kernel);
 }
 
-double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
+double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output,
+                             const void *attr) {
   return imitated(device)->flops(imitated(device), op, input, output, attr);
 }
 
-double device_imitated_peak(const Device *device, Dtype dtype, Team *team) { return imitated(device)->peak_flops(imitated(device), dtype, team); }
+double device_imitated_peak(const Device *device, Dtype dtype, Team *team) {
+  return imitated(device)->peak_flops(imitated(device), dtype, team);
+}

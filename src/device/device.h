@@ -1,13 +1,14 @@
 // A device: where the tensors of a rank lie, and what computes on them.
 //
-// Its *description* is what the planner, the passes and the memory plan read; it is always compiled in, so that a machine without a GPU
-// can plan for one. Its *implementation* allocates, copies and computes. Everyone else who wants to see or change a rank's memory uses
-// device_copy, or for Variables state_read and state_write (runtime/state.h).
+// Its *description* is what the planner, the passes and the memory plan read; it is always compiled in, so that a
+// machine without a GPU can plan for one. Its *implementation* allocates, copies and computes. Everyone else who wants
+// to see or change a rank's memory uses device_copy, or for Variables state_read and state_write (runtime/state.h).
 //
 //   cpu        the kernels of src/device/cpu; an op for which it has none runs by its reference kernel
 //   reference  reference kernels only
-//   far (of another device)   the same kernels, but memory that the host cannot touch, and queues that run by themselves: for tests
-//   null (of another device)  no memory, and kernels that do nothing: for planning, and for tests of thousands of ranks
+//   far (of another device)   the same kernels, but memory that the host cannot touch, and queues that run by
+//   themselves: for tests null (of another device)  no memory, and kernels that do nothing: for planning, and for tests
+//   of thousands of ranks
 #pragma once
 #include "base/team.h"
 #include "op/op.h"
@@ -40,13 +41,15 @@ typedef struct DeviceImplementation DeviceImplementation;
 
 struct Device {
   const char *name;
-  DeviceSpace space;  // in which kernels read and write, and State lies. Further ones (the host's, disks) come with offload
+  DeviceSpace
+      space; // in which kernels read and write, and State lies. Further ones (the host's, disks) come with offload
   unsigned dtypes;    // set of those that it computes in
   unsigned fuses;     // set of DEVICE_FUSES_…
-  // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it has none.
+  // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it
+  // has none.
   int (*find)(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
-  // Costs: the FLOPs of one call on local shapes, 0 where they are not counted; and FLOP/s of products of a dtype, as measured
-  // here and now with about 50 ms of products, 0 where unknown. (Bytes and overheads come with the simulator.)
+  // Costs: the FLOPs of one call on local shapes, 0 where they are not counted; and FLOP/s of products of a dtype, as
+  // measured here and now with about 50 ms of products, 0 where unknown. (Bytes and overheads come with the simulator.)
   double (*flops)(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr);
   double (*peak_flops)(const Device *device, Dtype dtype, Team *team);
   const void *own;    // of the device: a level of SIMD, or the device that it imitates
@@ -81,7 +84,8 @@ typedef struct DeviceEvent { DeviceQueue *queue; uint64_t number; } DeviceEvent;
 
 typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST, DEVICE_WITHIN } DeviceCopy;
 
-// A node bound to a device. Made once; what changes from call to call stands in the KernelCall. own: in the arena that bind was given.
+// A node bound to a device. Made once; what changes from call to call stands in the KernelCall. own: in the arena that
+// bind was given.
 typedef struct DeviceBound { Kernel host; void *own; } DeviceBound;
 
 struct DeviceImplementation {
@@ -91,34 +95,50 @@ struct DeviceImplementation {
   void (*release)(const Device *device, char *address, int64_t bytes);
   int (*queue_create)(const Device *device, Team *team, DeviceQueue **queue, Error *error);
   void (*queue_destroy)(DeviceQueue *queue); // waits for what is in it
-  // `call` as it will be, but for the data of its operands, its workspace and parameters. What else it points at must stay.
-  int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
-  // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands and parameters need not.
+  // `call` as it will be, but for the data of its operands, its workspace and parameters. What else it points at must
+  // stay.
+  int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
+              DeviceBound *bound, Error *error);
+  // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands
+  // and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
   void (*copy)(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes);
   void (*fill)(DeviceQueue *queue, void *at, int byte, int64_t bytes);
   DeviceEvent (*record)(DeviceQueue *queue);
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
-  int (*wait)(DeviceEvent event, Error *error);          // the calling thread; PLAIT_FAILED: what was done before it has failed
-  // The pointer by which communicators, which are the host's, reach an address; the queue that wrote there has been waited for.
+  int (*wait)(DeviceEvent event, Error *error); // the calling thread; PLAIT_FAILED: what was done before it has failed
+  // The pointer by which communicators, which are the host's, reach an address; the queue that wrote there has been
+  // waited for.
   void *(*host_pointer)(const Device *device, void *address);
 };
 
 // NULL is fine for release and destroy.
-int device_allocate(const Device *device, int64_t bytes, char **address, Error *error); // PLAIT_INFEASIBLE: without an implementation
+int device_allocate(const Device *device, int64_t bytes, char **address,
+                    Error *error); // PLAIT_INFEASIBLE: without an implementation
 void device_release(const Device *device, char *address, int64_t bytes);
 int device_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error);
 void device_queue_destroy(DeviceQueue *queue);
-static inline void device_run(DeviceQueue *q, const DeviceBound *bound, const KernelCall *call) { q->device->implementation->run(q, bound, call); }
-static inline void device_copy(DeviceQueue *q, DeviceCopy kind, void *to, const void *from, int64_t bytes) { q->device->implementation->copy(q, kind, to, from, bytes); }
-static inline void device_fill(DeviceQueue *q, void *at, int byte, int64_t bytes) { q->device->implementation->fill(q, at, byte, bytes); }
+static inline void device_run(DeviceQueue *q, const DeviceBound *bound, const KernelCall *call) {
+  q->device->implementation->run(q, bound, call);
+}
+static inline void device_copy(DeviceQueue *q, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
+  q->device->implementation->copy(q, kind, to, from, bytes);
+}
+static inline void device_fill(DeviceQueue *q, void *at, int byte, int64_t bytes) {
+  q->device->implementation->fill(q, at, byte, bytes);
+}
 static inline DeviceEvent device_record(DeviceQueue *q) { return q->device->implementation->record(q); }
 static inline void device_follow(DeviceQueue *q, DeviceEvent event) { q->device->implementation->follow(q, event); }
-static inline int device_wait(DeviceEvent event, Error *error) { return event.queue->device->implementation->wait(event, error); }
+static inline int device_wait(DeviceEvent event, Error *error) {
+  return event.queue->device->implementation->wait(event, error);
+}
 static inline int device_drain(DeviceQueue *q, Error *error) { return device_wait(device_record(q), error); }
-static inline void *device_host_pointer(const Device *d, void *address) { return d->space.is_host ? address : d->implementation->host_pointer(d, address); }
+static inline void *device_host_pointer(const Device *d, void *address) {
+  return d->space.is_host ? address : d->implementation->host_pointer(d, address);
+}
 
 // For devices that imitate another one, `own`: its kernels and costs.
 int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
-double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr);
+double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output,
+                             const void *attr);
 double device_imitated_peak(const Device *device, Dtype dtype, Team *team);

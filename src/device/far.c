@@ -1,8 +1,9 @@
-// A device like another one whose memory the host cannot touch, for tests: a raw pointer to it that somebody forgot faults, and what
-// somebody forgot to wait for has not been done yet.
+// A device like another one whose memory the host cannot touch, for tests: a raw pointer to it that somebody forgot
+// faults, and what somebody forgot to wait for has not been done yet.
 //
-// The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or written; the
-// memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what is put into it in order.
+// The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or
+// written; the memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what
+// is put into it in order.
 #include "device/far.h"
 #include "base/thread.h"
 #include "device/host.h"
@@ -25,9 +26,11 @@ static void *near(const void *address) {
 }
 
 static int allocate(const Device *device, int64_t bytes, char **address, Error *error) {
-  if (bytes > (int64_t)(WINDOW / 2)) return error_set(error, PLAIT_NO_MEMORY, "PLAIT_SPACE=far has room for %lld bytes", (long long)(WINDOW / 2));
+  if (bytes > (int64_t)(WINDOW / 2))
+    return error_set(error, PLAIT_NO_MEMORY, "PLAIT_SPACE=far has room for %lld bytes", (long long)(WINDOW / 2));
   char *raw = mmap(NULL, 2 * WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return error_set(error, PLAIT_NO_MEMORY, "cannot reserve addresses for PLAIT_SPACE=far: %s", strerror(errno));
+  if (raw == MAP_FAILED)
+    return error_set(error, PLAIT_NO_MEMORY, "cannot reserve addresses for PLAIT_SPACE=far: %s", strerror(errno));
   char *window = (char *)(((uintptr_t)raw + WINDOW - 1) / WINDOW * WINDOW), *memory;
   if (window > raw) munmap(raw, (size_t)(window - raw));
   munmap(window + WINDOW, WINDOW - (size_t)(window - raw));
@@ -90,7 +93,8 @@ static void do_work(Work *w) {
   switch (w->kind) {
   case WORK_RUN: do_run(w); break;
   case WORK_COPY:
-    memmove(w->copy == DEVICE_TO_HOST ? w->to : near(w->to), w->copy == DEVICE_FROM_HOST ? w->from : near(w->from), (size_t)w->bytes);
+    memmove(w->copy == DEVICE_TO_HOST ? w->to : near(w->to), w->copy == DEVICE_FROM_HOST ? w->from : near(w->from),
+            (size_t)w->bytes);
     break;
   case WORK_FILL: memset(near(w->to), w->byte, (size_t)w->bytes); break;
   case WORK_FOLLOW: wait_for(w->event, NULL); break;
@@ -198,5 +202,5 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-const DeviceImplementation device_far = {0,   allocate, release, queue_create, queue_destroy, host_bind,
-                                         run, copy,     fill,    record,       follow,        wait_for, host_pointer_of};
+const DeviceImplementation device_far = {0,    allocate, release, queue_create, queue_destroy, host_bind,      run,
+                                         copy, fill,     record,  follow,       wait_for,      host_pointer_of};

@@ -6,14 +6,17 @@
 #include <sys/mman.h>
 
 static int refused(int64_t bytes, int why, Error *error) {
-  return error_set(error, PLAIT_NO_MEMORY, "cannot get the %lld bytes of its memory plan: %s", (long long)bytes, strerror(why));
+  return error_set(error, PLAIT_NO_MEMORY, "cannot get the %lld bytes of its memory plan: %s", (long long)bytes,
+                   strerror(why));
 }
 
 int host_map(char *within, int64_t bytes, char **address, Error *error) {
   const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   int64_t asked = within ? bytes : bytes + HOST_PAGE;
   errno = ENOMEM; // 32 bits cannot even ask for more than 4 GiB
-  char *raw = (int64_t)(size_t)asked == asked ? mmap(within, (size_t)asked, protection, flags | (within ? MAP_FIXED : 0), -1, 0) : MAP_FAILED;
+  char *raw = (int64_t)(size_t)asked == asked
+                  ? mmap(within, (size_t)asked, protection, flags | (within ? MAP_FIXED : 0), -1, 0)
+                  : MAP_FAILED;
   if (raw == MAP_FAILED) return refused(bytes, errno, error);
   char *aligned = (char *)(((uintptr_t)raw + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
   if (aligned > raw) munmap(raw, (size_t)(aligned - raw));
@@ -24,7 +27,9 @@ int host_map(char *within, int64_t bytes, char **address, Error *error) {
   return PLAIT_OK;
 }
 
-static int allocate(const Device *device, int64_t bytes, char **address, Error *error) { return host_map(NULL, bytes, address, error); }
+static int allocate(const Device *device, int64_t bytes, char **address, Error *error) {
+  return host_map(NULL, bytes, address, error);
+}
 
 static void release(const Device *device, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
 
@@ -36,14 +41,17 @@ int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Err
 
 void host_queue_destroy(DeviceQueue *queue) { free(queue); }
 
-int host_bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
+int host_bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
+              DeviceBound *bound, Error *error) {
   *bound = (DeviceBound){.host = kernel->host};
   return PLAIT_OK;
 }
 
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) { bound->host(call); }
 
-static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) { memmove(to, from, (size_t)bytes); }
+static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
+  memmove(to, from, (size_t)bytes);
+}
 
 static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) { memset(at, byte, (size_t)bytes); }
 
@@ -55,5 +63,6 @@ int host_wait(DeviceEvent event, Error *error) { return PLAIT_OK; }
 
 void *host_pointer(const Device *device, void *address) { return address; }
 
-const DeviceImplementation device_host = {1,   allocate, release, host_queue_create, host_queue_destroy, host_bind,
-                                          run, copy,     fill,    host_record,       host_follow,        host_wait, host_pointer};
+const DeviceImplementation device_host = {
+    1,    allocate, release,     host_queue_create, host_queue_destroy, host_bind,   run,
+    copy, fill,     host_record, host_follow,       host_wait,          host_pointer};

@@ -12,7 +12,10 @@ static int allocate(const Device *device, int64_t bytes, char **address, Error *
 
 static void release(const Device *device, char *address, int64_t bytes) {}
 
-static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) { return PLAIT_OK; }
+static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
+                DeviceBound *bound, Error *error) {
+  return PLAIT_OK;
+}
 
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {}
 
@@ -23,8 +26,9 @@ static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from
 
 static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {}
 
-static const DeviceImplementation null_implementation = {1,   allocate, release, host_queue_create, host_queue_destroy, bind,
-                                                         run, copy,     fill,    host_record,       host_follow,        host_wait, host_pointer};
+static const DeviceImplementation null_implementation = {
+    1,    allocate, release,     host_queue_create, host_queue_destroy, bind,        run,
+    copy, fill,     host_record, host_follow,       host_wait,          host_pointer};
 
 Device device_null(const Device *of) {
   Device d = *of;

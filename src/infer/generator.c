@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options, const SampleOptions *sample, Launch *launch,
-                     Error *error) {
+int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options,
+                     const SampleOptions *sample, Launch *launch, Error *error) {
   InferenceOptions o = *options;
   *g = (Generator){.sample = *sample, .vocab = (int)source->config.vocab, .window = (int)options->seq};
   o.mode = MODEL_GENERATE;
@@ -64,7 +64,9 @@ static void fill_window(Generator *g) {
 
 static int draw(Rank *r, void *generator, Error *error) {
   Generator *g = generator;
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0, 0}, [INPUT_POSITIONS] = {g->positions, 0, 0}, [INPUT_DOCUMENTS] = {g->documents, 0, 0},
+  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0, 0},
+                                 [INPUT_POSITIONS] = {g->positions, 0, 0},
+                                 [INPUT_DOCUMENTS] = {g->documents, 0, 0},
                                  [INPUT_INDEX] = {g->index, 0, 0}}};
   int32_t id = -1;
   int code = rank_generate(r, &inputs, error);

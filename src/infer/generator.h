@@ -10,16 +10,18 @@ typedef struct Generator {
   const uint8_t *allowed; // (vocab), borrowed; NULL: all
   int32_t *ids;           // all tokens so far, prompt included; the same in every process
   int64_t count, capacity;
-  int32_t *tokens, *positions, *documents, *index; // (rows, window) three times, (rows): of one data rank, all rows alike
+  int32_t *tokens, *positions, *documents,
+      *index; // (rows, window) three times, (rows): of one data rank, all rows alike
   float *logits;                                   // (rows, vocab) of all data ranks, on rank 0
   SampleCandidate *scratch;                        // (vocab)
   int32_t next;                                    // the token that was drawn last
 } Generator;
 
-// options: mode and rows are filled in. The window is options->seq: tokens that the model looks back on; beyond it the oldest fall out.
-// Where ranks are processes every process calls this and what follows. The caller destroys it, also after an error.
-int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options, const SampleOptions *sample, Launch *launch,
-                     Error *error);
+// options: mode and rows are filled in. The window is options->seq: tokens that the model looks back on; beyond it the
+// oldest fall out. Where ranks are processes every process calls this and what follows. The caller destroys it, also
+// after an error.
+int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options,
+                     const SampleOptions *sample, Launch *launch, Error *error);
 void generator_destroy(Generator *g); // also safe twice
 
 // Appends tokens (a prompt). An id at or above the model's vocabulary is PLAIT_BAD_INPUT.

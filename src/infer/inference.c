@@ -17,7 +17,8 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
   int code = setup_launch(launch, &i->recipe, error);
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;
-  return setup_job_for(&i->recipe, &i->source->config, o->mode, threads, launch->world ? 0 : setup_helpers(&i->recipe, threads), &i->job, error);
+  return setup_job_for(&i->recipe, &i->source->config, o->mode, threads,
+                       launch->world ? 0 : setup_helpers(&i->recipe, threads), &i->job, error);
 }
 
 int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {
@@ -26,7 +27,9 @@ int inference_open(Inference *i, const ModelSource *source, const InferenceOptio
   if (!code && i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
   if (!code) code = compile(i, o, launch, error);
   code = launch_agree(launch, code, error);
-  if (!code) code = session_open(&(SessionOptions){.ranks = recipe_rank_count(&i->recipe), .comm = launch->comm}, &i->session, error);
+  if (!code)
+    code = session_open(&(SessionOptions){.ranks = recipe_rank_count(&i->recipe), .comm = launch->comm}, &i->session,
+                        error);
   return code ? code : session_run(i->session, load_weights, i, error);
 }
 

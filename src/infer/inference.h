@@ -1,6 +1,6 @@
-// A model on ranks for inference: evaluation or generation, with the weights of a checkpoint or a Hugging Face folder. One rank in fp32
-// with all cores, unless keys of a recipe say otherwise ("mesh.tp=2", "precision=bf16"): every parallel configuration gives the same
-// numbers, to rounding. Each rank reads its own part of the weights only.
+// A model on ranks for inference: evaluation or generation, with the weights of a checkpoint or a Hugging Face folder.
+// One rank in fp32 with all cores, unless keys of a recipe say otherwise ("mesh.tp=2", "precision=bf16"): every
+// parallel configuration gives the same numbers, to rounding. Each rank reads its own part of the weights only.
 #pragma once
 #include "infer/model_source.h"
 #include "runtime/launch.h"
@@ -23,9 +23,10 @@ typedef struct Inference {
   Session *session;
 } Inference;
 
-// Compiles, starts the ranks and loads the weights. *launch becomes what run.comm says; where ranks are processes every process calls
-// it. Everything is borrowed. The caller closes it, also after an error.
-int inference_open(Inference *inference, const ModelSource *source, const InferenceOptions *options, Launch *launch, Error *error);
+// Compiles, starts the ranks and loads the weights. *launch becomes what run.comm says; where ranks are processes every
+// process calls it. Everything is borrowed. The caller closes it, also after an error.
+int inference_open(Inference *inference, const ModelSource *source, const InferenceOptions *options, Launch *launch,
+                   Error *error);
 void inference_close(Inference *inference); // also safe twice, and zeroed
 
 // Sequences of a batch over all data ranks, and on one of them. At least options.rows: see recipe_for_inference.
@@ -34,6 +35,6 @@ int64_t inference_local_rows(const Inference *inference);
 // Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
 int inference_speaks(const Rank *r);
 
-// Collects what rank_generate has left in the Variable KNOWN_LOGITS as fp32 (rows, vocab) in rank 0's `out`; NULL on the others.
-// Collective, in a task.
+// Collects what rank_generate has left in the Variable KNOWN_LOGITS as fp32 (rows, vocab) in rank 0's `out`; NULL on
+// the others. Collective, in a task.
 int inference_logits(Rank *r, float *out, Error *error);

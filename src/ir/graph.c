@@ -9,7 +9,12 @@ static const char *const dim_names[] = {
 #undef DIM
 };
 
-static const struct { const char *name; VariableKind kind; double first; const char *what; } known_variables[KNOWN_COUNT] = {
+static const struct {
+  const char *name;
+  VariableKind kind;
+  double first;
+  const char *what;
+} known_variables[KNOWN_COUNT] = {
 #define KNOWN_VARIABLE(id, name, kind, first, what) [KNOWN_##id] = {name, VARIABLE_##kind, first, what},
 #include "ir/known.def"
 };
@@ -130,25 +135,38 @@ static int new_variable(Graph *g, const Variable *like) {
 }
 
 int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, Shape shape, Init init) {
-  for (int k = KNOWN_NONE + 1; k < KNOWN_COUNT; k++) CHECK(strcmp(name, known_variables[k].name), "Variable %s has a handle: graph_known makes it", name);
-  return new_variable(g, &(Variable){.name = name, .kind = kind, .dtype = dtype, .shape = shape, .init = init,
-                                     .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1, .learning_rate = 1});
+  for (int k = KNOWN_NONE + 1; k < KNOWN_COUNT; k++)
+    CHECK(strcmp(name, known_variables[k].name), "Variable %s has a handle: graph_known makes it", name);
+  return new_variable(g, &(Variable){.name = name,
+                                     .kind = kind,
+                                     .dtype = dtype,
+                                     .shape = shape,
+                                     .init = init,
+                                     .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1,
+                                     .learning_rate = 1});
 }
 
 static int new_known(Graph *g, KnownVariable known, Dtype dtype, Shape shape, Init init) {
-  return new_variable(g, &(Variable){.name = known_variables[known].name, .kind = known_variables[known].kind, .dtype = dtype, .shape = shape,
-                                     .init = init, .known = known, .parameter = -1});
+  return new_variable(g, &(Variable){.name = known_variables[known].name,
+                                     .kind = known_variables[known].kind,
+                                     .dtype = dtype,
+                                     .shape = shape,
+                                     .init = init,
+                                     .known = known,
+                                     .parameter = -1});
 }
 
 int graph_known(Graph *g, KnownVariable known) {
   if (g->known[known] >= 0) return g->known[known];
-  CHECK(known != KNOWN_NONE && known_variables[known].kind != VARIABLE_OUTPUT, "%s: graph_known makes scalars", known_variables[known].name);
+  CHECK(known != KNOWN_NONE && known_variables[known].kind != VARIABLE_OUTPUT, "%s: graph_known makes scalars",
+        known_variables[known].name);
   double first = known_variables[known].first;
   return new_known(g, known, DTYPE_F64, (Shape){0}, first ? (Init){INIT_CONSTANT, first} : (Init){0});
 }
 
 int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape) {
-  CHECK(known_variables[known].kind == VARIABLE_OUTPUT, "%s: graph_known_output makes OUTPUTs", known_variables[known].name);
+  CHECK(known_variables[known].kind == VARIABLE_OUTPUT, "%s: graph_known_output makes OUTPUTs",
+        known_variables[known].name);
   return new_known(g, known, dtype, shape, (Init){0});
 }
 
@@ -179,7 +197,15 @@ int graph_known_of(Graph *g, KnownOf of, int parameter) {
 }
 
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
-  Tensor t = {.id = g->tensor.count, .name = name, .dtype = dtype, .shape = shape, .producer = -1, .variable = -1, .copy = -1, .input = -1, .parameter = -1};
+  Tensor t = {.id = g->tensor.count,
+              .name = name,
+              .dtype = dtype,
+              .shape = shape,
+              .producer = -1,
+              .variable = -1,
+              .copy = -1,
+              .input = -1,
+              .parameter = -1};
   if (shape.rank == 0) t.role = ROLE_SCALAR;
   vec_push(&g->tensor, t);
   return t.id;

@@ -111,7 +111,8 @@ typedef struct Node {
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
   const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
-  const Placement **give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
+  const Placement *
+      *give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
   _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
 } Node;
 #define node_attr(node, type) ((type *)(void *)(node)->attr)
@@ -120,12 +121,16 @@ typedef enum VariableKind {
   VARIABLE_PARAMETER,
   VARIABLE_GRADIENT, // accumulator
   VARIABLE_OPTIMIZER,
-  VARIABLE_COUNTER,  // step, loss scale …: part of a checkpoint
-  VARIABLE_METRIC,   // read by the host after a step; not in checkpoints
-  VARIABLE_OUTPUT,   // a result of MICRO, such as logits, that the host reads after a run: lies where it is made, complete
+  VARIABLE_COUNTER, // step, loss scale …: part of a checkpoint
+  VARIABLE_METRIC,  // read by the host after a step; not in checkpoints
+  VARIABLE_OUTPUT,  // a result of MICRO, such as logits, that the host reads after a run: lies where it is made,
+                    // complete
 } VariableKind;
 
-typedef struct Init { enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind; double value; /* constant, or standard deviation */ } Init;
+typedef struct Init {
+  enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind;
+  double value; /* constant, or standard deviation */
+} Init;
 
 typedef struct Copy {
   Dtype dtype;
@@ -144,10 +149,12 @@ typedef struct Variable {
   KnownVariable known; // which of plait's own it is, if any
   KnownOf of;      // which of plait's own that belong to a parameter it is, if any
   int has[OF_COUNT]; // of a parameter: 1 + the Variable that is this to it; 0: none
-  int parameter;   // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter; else -1
+  int parameter; // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter;
+                 // else -1
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
-  int narrow_copy;     // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
-  double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody sets it
+  int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
+  double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
+                        // sets it
   int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
   int64_t local[MAX_RANK];
@@ -164,11 +171,13 @@ typedef struct GraphInput {
   int own;         // INPUT_OWN: its index among the user's own inputs; else -1
 } GraphInput;
 
-// What is known of a Graph. Passes take it from one form to the next (compile/passes.def), and graph_verify holds each to what it says.
+// What is known of a Graph. Passes take it from one form to the next (compile/passes.def), and graph_verify holds each
+// to what it says.
 typedef enum GraphForm {
   GRAPH_GLOBAL, // shapes are global; placements are being found
   GRAPH_PLACED, // every Variable, and every tensor and operand of a node has a placement
-  GRAPH_LOCAL,  // and a shape on one rank (`local`, `allocated`); operands are as they are wanted, so `want` and `give` are gone
+  GRAPH_LOCAL,  // and a shape on one rank (`local`, `allocated`); operands are as they are wanted, so `want` and `give`
+                // are gone
 } GraphForm;
 
 typedef struct Graph {
@@ -223,7 +232,8 @@ const char *known_name(KnownVariable known);
 const char *known_what(KnownVariable known); // "the mean loss of the step"
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
-// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a Copy.
+// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a
+// Copy.
 int graph_read_apart(Graph *g, int variable);
 // Inputs: one of the user's own by name, and one of the table.
 int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
@@ -232,7 +242,8 @@ const char *known_input_what(KnownInput known); // "the token ids (b, s)"
 
 // For an op's shape rule: declares the node's next output.
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);
-// For passes that build graphs: appends a Variable, tensor, input or node verbatim (ids are set, names and arrays copied).
+// For passes that build graphs: appends a Variable, tensor, input or node verbatim (ids are set, names and arrays
+// copied).
 int graph_add_variable(Graph *g, const Variable *like);
 int graph_add_input(Graph *g, const GraphInput *like);
 int graph_add_tensor(Graph *g, const Tensor *like);
@@ -243,14 +254,18 @@ void graph_bind(Graph *g, int tensor, int variable, int copy);
 // Sets of stages are held by index. Most graphs have a few of them: each stage alone, all, those that share a Variable.
 enum { STAGES_NONE, STAGES_ALL };
 int graph_stage_set(Graph *g, const StageSet *set); // its index
-static inline const StageSet *graph_stages(const Graph *g, int index) { return &g->stage_set.data[index]; } // until the next set is added
+static inline const StageSet *graph_stages(const Graph *g, int index) {
+  return &g->stage_set.data[index];
+} // until the next set is added
 // The stages that hold a tensor's value: those of its Variable or of the node that makes it; inputs are everywhere.
 int graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 
 // Of its storage (copy -1) or of a Copy.
-static inline const Placement *variable_placement(const Variable *v, int copy) { return copy < 0 ? v->storage : v->copy[copy].placement; }
+static inline const Placement *variable_placement(const Variable *v, int copy) {
+  return copy < 0 ? v->storage : v->copy[copy].placement;
+}
 
 // The tensor's shape on one rank, (rank of the tensor).
 static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {

@@ -29,7 +29,8 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     fprintf(out, "  %s:%s(", v->name, dtype_name(v->dtype));
-    for (int d = 0; d < v->shape.rank; d++) fprintf(out, "%s%s=%lld", d ? " " : "", dim_name(v->shape.dim[d]), (long long)v->shape.size[d]);
+    for (int d = 0; d < v->shape.rank; d++)
+      fprintf(out, "%s%s=%lld", d ? " " : "", dim_name(v->shape.dim[d]), (long long)v->shape.size[d]);
     fputc(')', out);
     char text[256];
     if (v->storage && placement) placement(context, v->storage, text, sizeof text), fprintf(out, " storage{%s}", text);
@@ -39,7 +40,9 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
       fprintf(out, " copy:%s{%s}", dtype_name(v->copy[c].dtype), text);
     }
     if (g->stages > 1)
-      for EACH_STAGE(stage, graph_stages(g, v->stages)) fprintf(out, "%s%d", stage == stages_next(graph_stages(g, v->stages), 0) ? " stages=" : ",", stage);
+      for
+        EACH_STAGE(stage, graph_stages(g, v->stages))
+        fprintf(out, "%s%d", stage == stages_next(graph_stages(g, v->stages), 0) ? " stages=" : ",", stage);
     fputc('\n', out);
   }
   int last = -1;

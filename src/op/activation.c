@@ -20,7 +20,8 @@ static void activation_gradient(Graph *g, int id, const int *doutput, int *dinpu
   dinput[0] = -1;
   if (doutput[0] < 0) return;
   int input[] = {node.input[0], doutput[0]};
-  int n = graph_node(g, OP_ACTIVATION_GRAD, op_derived_name(g, &node, "dx"), input, 2, node.attr, sizeof(ActivationAttr));
+  int n =
+      graph_node(g, OP_ACTIVATION_GRAD, op_derived_name(g, &node, "dx"), input, 2, node.attr, sizeof(ActivationAttr));
   dinput[0] = g->node.data[n].output[0];
 }
 
@@ -76,7 +77,8 @@ static void gated_gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[0] = dinput[1] = -1;
   if (doutput[0] < 0) return;
   int input[] = {node.input[0], node.input[1], doutput[0]};
-  int n = graph_node(g, OP_GATED_GRAD, op_derived_name(g, &node, "gradient"), input, 3, node.attr, sizeof(ActivationAttr));
+  int n =
+      graph_node(g, OP_GATED_GRAD, op_derived_name(g, &node, "gradient"), input, 3, node.attr, sizeof(ActivationAttr));
   dinput[0] = g->node.data[n].output[0];
   dinput[1] = g->node.data[n].output[1];
 }
@@ -104,7 +106,8 @@ static void gated_grad_reference(const KernelCall *call) {
   int64_t n = operand_elements(&call->input[0]);
   int kind = kind_of(call->attr);
   for (int64_t i = 0; i < n; i++) {
-    double gate = operand_load(&call->input[0], i), up = operand_load(&call->input[1], i), dy = operand_load(&call->input[2], i);
+    double gate = operand_load(&call->input[0], i), up = operand_load(&call->input[1], i),
+           dy = operand_load(&call->input[2], i);
     operand_store(&call->output[0], i, activation_slope(kind, gate) * up * dy);
     operand_store(&call->output[1], i, activation_value(kind, gate) * dy);
   }

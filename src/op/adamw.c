@@ -33,7 +33,8 @@ static const OptimizerDef optimizer = {
 
 const OpDef op_def_adamw = {
     .name = "adamw",
-    .meaning = "w, m, v, g, lr (), factor (), skip (), step () → w, m, v after one step with gradient factor g; unchanged when "
+    .meaning = "w, m, v, g, lr (), factor (), skip (), step () → w, m, v after one step with gradient factor g; "
+               "unchanged when "
                "skip; in place",
     .shape = optimizer_shape,
     .rule = optimizer_rule,

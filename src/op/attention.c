@@ -7,7 +7,8 @@
 // q (b, s, g, r, d), k (b, t, g, d), v (b, t, g, d), documents (b, s) → out (b, s, g, r, d), logsumexp (b, g, r, s)
 static void forward_shape(Graph *g, Node *node) {
   CHECK(node->ninput == 4);
-  Tensor q = *graph_tensor(g, node->input[0]), k = *graph_tensor(g, node->input[1]), documents = *graph_tensor(g, node->input[3]);
+  Tensor q = *graph_tensor(g, node->input[0]), k = *graph_tensor(g, node->input[1]),
+         documents = *graph_tensor(g, node->input[3]);
   const int64_t *n = q.shape.size;
   CHECK(q.shape.rank == 5 && k.shape.rank == 4 && op_same_sizes(g, node->input[1], node->input[2]));
   CHECK(k.shape.size[0] == n[0] && k.shape.size[1] == n[1] && k.shape.size[2] == n[2] && k.shape.size[3] == n[4]);
@@ -22,14 +23,17 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
   Node node = op_node(g, id);
   for (int k = 0; k < 4; k++) dinput[k] = -1;
   if (doutput[0] < 0) return;
-  int input[] = {node.input[0], node.input[1], node.input[2], node.input[3], node.output[0], node.output[1], doutput[0]};
-  int n = graph_node(g, OP_ATTENTION_GRAD, op_derived_name(g, &node, "gradient"), input, 7, node.attr, sizeof(AttentionAttr));
+  int input[] = {node.input[0],  node.input[1],  node.input[2], node.input[3],
+                 node.output[0], node.output[1], doutput[0]};
+  int n = graph_node(g, OP_ATTENTION_GRAD, op_derived_name(g, &node, "gradient"), input, 7, node.attr,
+                     sizeof(AttentionAttr));
   for (int k = 0; k < 3; k++) dinput[k] = g->node.data[n].output[k];
 }
 
 // Keys have a letter of their own: a rank's queries look at all keys. The documents are those of queries and of keys.
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  op_rule(text, size, (const char *[]){"bsgrd", "btgd", "btgd", "bs"}, 4, (const char *[]){"bsgrd", "bgrs"}, 2, "; whole s t d");
+  op_rule(text, size, (const char *[]){"bsgrd", "btgd", "btgd", "bs"}, 4, (const char *[]){"bsgrd", "bgrs"}, 2,
+          "; whole s t d");
 }
 
 typedef struct Sizes { int64_t b, s, g, r, d; } Sizes;
@@ -54,7 +58,8 @@ static void row_scores(Row *row) {
   const CallParameters *parameters = row->call->parameters;
   const Sizes n = row->n;
   row->query = (((row->b * n.s + row->s) * n.g + row->g) * n.r + row->r) * n.d;
-  PhiloxKey key = attr->dropout > 0 ? philox_key(parameters->seed, parameters->step, attr->stream) : (PhiloxKey){{0, 0}};
+  PhiloxKey key =
+      attr->dropout > 0 ? philox_key(parameters->seed, parameters->step, attr->stream) : (PhiloxKey){{0, 0}};
   int64_t sample = attr->dropout > 0 ? parameters->sample_base + index_map(&q->map[0], row->b) : 0;
   int64_t head = index_map(&q->map[2], row->g) * q->map[3].global + index_map(&q->map[3], row->r);
   int64_t query = index_map(&q->map[1], row->s);
@@ -62,7 +67,8 @@ static void row_scores(Row *row) {
   for (int64_t t = 0; t < n.s; t++) {
     int64_t position = index_map(&k->map[1], t);
     int before = position <= FAULT(mask_causal_reference, query, query + 1);
-    int visible = (!attr->causal || before) && FAULT(mask_documents_reference, operand_load(documents, row->b * n.s + t) == document, 1);
+    int visible = (!attr->causal || before) &&
+                  FAULT(mask_documents_reference, operand_load(documents, row->b * n.s + t) == document, 1);
     double dot = 0;
     for (int64_t i = 0; visible && i < n.d; i++) dot += row->q[row->query + i] * row->k[key_at(row, t) + i];
     row->score[t] = visible ? attr->scale * dot : -INFINITY;
@@ -75,7 +81,8 @@ static void row_scores(Row *row) {
 // Calls `visit` for every query of every head.
 static void each_row(const KernelCall *call, void (*visit)(Row *row, void *context), void *context) {
   Row row = {.call = call, .n = sizes_of(&call->input[0])};
-  double *q = operand_doubles(&call->input[0]), *k = operand_doubles(&call->input[1]), *v = operand_doubles(&call->input[2]);
+  double *q = operand_doubles(&call->input[0]), *k = operand_doubles(&call->input[1]),
+         *v = operand_doubles(&call->input[2]);
   row.q = q, row.k = k, row.v = v;
   row.score = xcalloc((size_t)row.n.s * 2, sizeof(double));
   row.factor = row.score + row.n.s;
@@ -105,7 +112,8 @@ static void forward_row(Row *row, void *context) {
   for (int64_t i = 0; i < n.d; i++) {
     double out = 0;
     for (int64_t t = 0; t < n.s; t++)
-      if (row->score[t] > -INFINITY) out += exp(row->score[t] - logsumexp) * row->factor[t] * row->v[key_at(row, t) + i];
+      if (row->score[t] > -INFINITY)
+        out += exp(row->score[t] - logsumexp) * row->factor[t] * row->v[key_at(row, t) + i];
     operand_store(&row->call->output[0], row->query + i, out);
   }
   operand_store(&row->call->output[1], logsumexp_at(row), logsumexp);
@@ -122,7 +130,8 @@ static double forward_flops(const Operand *input, const Operand *output, const v
 
 const OpDef op_def_attention = {
     .name = "attention",
-    .meaning = "q (b, s, g, r, d), k, v (b, t, g, d), documents (b, s) → out = dropout(softmax(scale q kᵀ)) v (b, s, g, r, d), "
+    .meaning = "q (b, s, g, r, d), k, v (b, t, g, d), documents (b, s) → out = dropout(softmax(scale q kᵀ)) v (b, s, "
+               "g, r, d), "
                "logsumexp (b, g, r, s); t visible to s where documents are equal and, when causal, t <= s",
     .shape = forward_shape,
     .gradient = forward_gradient,
@@ -192,7 +201,8 @@ static double grad_flops(const Operand *input, const Operand *output, const void
 
 const OpDef op_def_attention_grad = {
     .name = "attention_grad",
-    .meaning = "q, k, v, documents, out, logsumexp, dout → dq (b, s, g, r, d), dk, dv (b, t, g, d); the mask of the forward's stream",
+    .meaning = "q, k, v, documents, out, logsumexp, dout → dq (b, s, g, r, d), dk, dv (b, t, g, d); the mask of the "
+               "forward's stream",
     .shape = grad_shape,
     .rule = grad_rule,
     .reference = grad_reference,

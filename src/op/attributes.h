@@ -17,7 +17,10 @@ typedef struct MatmulAttr {
 // EMBEDDING_GRAD: rows of the table, DimName of rows; accumulate: a third input (v, e…) is added, in place; by fuse
 typedef struct EmbeddingAttr { int64_t rows; int32_t dim, accumulate; } EmbeddingAttr;
 typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims
-typedef struct NormAttr { double epsilon; int32_t bias; } NormAttr;                  // bias: LAYER_NORM_GRAD also gives dbias
+typedef struct NormAttr {
+  double epsilon;
+  int32_t bias;
+} NormAttr; // bias: LAYER_NORM_GRAD also gives dbias
 typedef struct RopeAttr {
   double theta;
   int32_t inverse;     // rotate back: the gradient
@@ -34,7 +37,10 @@ typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_
 typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED: act(a) * b
 typedef struct ScaleAttr { double factor; } ScaleAttr;
 typedef struct CastAttr { int32_t dtype; } CastAttr;
-typedef struct DropoutAttr { double probability; uint64_t stream; } DropoutAttr; // stream: philox_name of the forward node
+typedef struct DropoutAttr {
+  double probability;
+  uint64_t stream;
+} DropoutAttr; // stream: philox_name of the forward node
 // gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate; } CrossEntropyAttr;
 typedef struct FillAttr { double value; } FillAttr;
@@ -46,8 +52,8 @@ typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 // Of all optimizers, of which each reads some. decay: already 0 for parameters without weight decay
 typedef struct OptimizerAttr { double beta1, beta2, epsilon, momentum, decay; } OptimizerAttr;
 
-// Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and END) it spans
-// those coordinates only that run the node's stages.
+// Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and
+// END) it spans those coordinates only that run the node's stages.
 typedef struct CommAttr {
   uint32_t axes;
   int32_t dim;        // gathered, scattered or sliced dim

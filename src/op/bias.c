@@ -26,7 +26,8 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS];
   op_letters(g, node->input[0], &used, x);
   int lead = graph_tensor(g, node->input[0])->shape.rank - graph_tensor(g, node->input[1])->shape.rank;
-  op_rule(text, size, (const char *[]){x, x + lead}, 2, (const char *[]){x}, 1, FAULT(bias_in_a_partial_sum, "", "; linear 0"));
+  op_rule(text, size, (const char *[]){x, x + lead}, 2, (const char *[]){x}, 1,
+          FAULT(bias_in_a_partial_sum, "", "; linear 0"));
 }
 
 static void reference(const KernelCall *call) {

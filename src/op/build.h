@@ -3,12 +3,14 @@
 #include "op/op.h"
 
 int op_embedding(Graph *g, const char *name, int table, int ids);            // (v, e…), (b, s) → (b, s, e…)
-int op_matmul(Graph *g, const char *name, int x, int w, int contracted);     // (m…, k…), (n…, k…) → (m…, n…); `contracted` = dims of k
+int op_matmul(Graph *g, const char *name, int x, int w,
+              int contracted); // (m…, k…), (n…, k…) → (m…, n…); `contracted` = dims of k
 int op_bias(Graph *g, const char *name, int x, int bias);                    // (…, n…), (n…) → (…, n…)
 int op_reduce(Graph *g, const char *name, int x, int dims);                  // sum over the leading dims
 int op_layer_norm(Graph *g, const char *name, int x, int gain, int bias, double epsilon);
 int op_rms_norm(Graph *g, const char *name, int x, int gain, double epsilon);
-int op_rope(Graph *g, const char *name, int x, int positions, const RopeAttr *attr); // x (b, s, …heads, d), positions (b, s)
+int op_rope(Graph *g, const char *name, int x, int positions,
+            const RopeAttr *attr); // x (b, s, …heads, d), positions (b, s)
 // q (b, s, g, r, d), k and v (b, s, g, d), documents (b, s) → (b, s, g, r, d)
 int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, const AttentionAttr *attr);
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
@@ -26,15 +28,18 @@ int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int target
 // y (a…), target (a…), seed () → Σ (y - target)² (), and as a further output dy
 int op_squared_error(Graph *g, const char *name, int y, int target, int seed);
 int op_count_targets(Graph *g, const char *name, int targets);               // (…) → ()
-int op_gradient_seed(Graph *g, const char *name, int count, int loss_scale); // (), () or -1 → () = scale / max(count, 1)
+int op_gradient_seed(Graph *g, const char *name, int count,
+                     int loss_scale); // (), () or -1 → () = scale / max(count, 1)
 int op_mean_loss(Graph *g, const char *name, int loss_sum, int count);
 int op_fill(Graph *g, const char *name, int variable, double value);         // writes a Variable; returns its new value
-int op_accumulate(Graph *g, const char *name, int accumulator, int x);       // in place on a Variable's value: accumulator += x
+int op_accumulate(Graph *g, const char *name, int accumulator,
+                  int x); // in place on a Variable's value: accumulator += x
 int op_sum_squares(Graph *g, const char *name, int x);                       // (…) → () fp64
-// Sum of squares () of gradients that are loss_scale () times too large (-1: they are not), max_norm → norm () of the gradients,
-// factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite.
-void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor, int *skip);
+// Sum of squares () of gradients that are loss_scale () times too large (-1: they are not), max_norm → norm () of the
+// gradients, factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite.
+void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor,
+             int *skip);
 // In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps (0: it stays).
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
-int op_advance(Graph *g, const char *name, int step, int skip);              // in place on a Variable's value: step += 1 - skip
+int op_advance(Graph *g, const char *name, int step, int skip); // in place on a Variable's value: step += 1 - skip

@@ -11,12 +11,14 @@ static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   Node node = op_node(g, id);
   Dtype dtype = graph_tensor(g, node.input[0])->dtype;
   dinput[0] = -1;
-  if (doutput[0] >= 0 && dtype_is_float(dtype)) dinput[0] = op_cast(g, op_derived_name(g, &node, "dx"), doutput[0], dtype);
+  if (doutput[0] >= 0 && dtype_is_float(dtype))
+    dinput[0] = op_cast(g, op_derived_name(g, &node, "dx"), doutput[0], dtype);
 }
 
 // Linear to rounding among floats; integers are cut off.
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {
-  int linear = dtype_is_float(graph_tensor(g, node->input[0])->dtype) && dtype_is_float(graph_tensor(g, node->output[0])->dtype);
+  int linear =
+      dtype_is_float(graph_tensor(g, node->input[0])->dtype) && dtype_is_float(graph_tensor(g, node->output[0])->dtype);
   op_rule_elementwise(g, node, text, size, linear ? "; linear 0" : "");
 }
 

@@ -27,14 +27,16 @@ static void reference(const KernelCall *call) {
 
 const OpDef op_def_clip = {
     .name = "clip",
-    .meaning = "Σ g² (), loss_scale ()? → norm () = √Σ / loss_scale, factor () = min(1, max_norm / norm) / loss_scale, skip () = norm is "
+    .meaning = "Σ g² (), loss_scale ()? → norm () = √Σ / loss_scale, factor () = min(1, max_norm / norm) / loss_scale, "
+               "skip () = norm is "
                "not finite; fp64",
     .shape = shape,
     .rule = rule,
     .reference = reference,
 };
 
-void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor, int *skip) {
+void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor,
+             int *skip) {
   ClipAttr attr = {.max_norm = max_norm};
   int n = graph_node(g, OP_CLIP, name, (int[]){sum_squares, loss_scale}, 2, &attr, sizeof attr);
   *norm = g->node.data[n].output[0];

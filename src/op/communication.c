@@ -1,5 +1,6 @@
-// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, and SLICE, which is local. Only `lower` and
-// the passes after `place` insert them. They keep the global value and change who holds what, so global shapes stay.
+// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, and SLICE, which is
+// local. Only `lower` and the passes after `place` insert them. They keep the global value and change who holds what,
+// so global shapes stay.
 #include "op/op.h"
 
 static void shape(Graph *g, Node *node) {
@@ -39,12 +40,16 @@ static void slice_box(const Operand *x, const Operand *y, int d, int64_t in, int
 
 static void slice_reference(const KernelCall *call) { slice_box(&call->input[0], &call->output[0], 0, 0, 0); }
 
-#define COLLECTIVE(id, what, ...) const OpDef op_def_##id = {.name = #id, .meaning = what, .shape = shape, .rule = rule, .communicates = 1, __VA_ARGS__}
+#define COLLECTIVE(id, what, ...)                                                                                      \
+  const OpDef op_def_##id = {.name = #id, .meaning = what, .shape = shape, .rule = rule, .communicates = 1, __VA_ARGS__}
 
-COLLECTIVE(all_reduce, "partial x over attr.axes → its sum, or maximum, on every rank; in place", .in_place = 1, .reduces = 1);
+COLLECTIVE(all_reduce, "partial x over attr.axes → its sum, or maximum, on every rank; in place", .in_place = 1,
+           .reduces = 1);
 COLLECTIVE(all_gather, "x with attr.dim sharded over attr.axes → the whole dim on every rank", .gathers = 1);
-COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim sharded over them", .reduces = 1, .scatters = 1);
-COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .reduces = 1, .rooted = 1);
+COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim sharded over them", .reduces = 1,
+           .scatters = 1);
+COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .reduces = 1,
+           .rooted = 1);
 COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
 COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .in_place = 0);
 

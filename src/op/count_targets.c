@@ -17,7 +17,8 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
 static void reference(const KernelCall *call) {
   const Operand *targets = &call->input[0];
   int64_t n = operand_elements(targets), count = 0;
-  for (int64_t i = 0; i < n; i++) count += operand_valid(targets, i) && operand_load(targets, i) >= FAULT(mask_targets_count, 0, -1);
+  for (int64_t i = 0; i < n; i++)
+    count += operand_valid(targets, i) && operand_load(targets, i) >= FAULT(mask_targets_count, 0, -1);
   operand_store(&call->output[0], 0, (double)count);
 }
 

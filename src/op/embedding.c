@@ -47,7 +47,8 @@ static void embedding_reference(const KernelCall *call) {
   int64_t n = operand_elements(ids), width = operand_extent(table, 1, table->rank);
   for (int64_t i = 0; i < n; i++) {
     int64_t row = index_local(&table->map[0], (int64_t)operand_load(ids, i)); // -1: another shard's row
-    for (int64_t e = 0; e < width; e++) operand_store(out, i * width + e, row < 0 ? 0 : operand_load(table, row * width + e));
+    for (int64_t e = 0; e < width; e++)
+      operand_store(out, i * width + e, row < 0 ? 0 : operand_load(table, row * width + e));
   }
 }
 
@@ -90,7 +91,8 @@ static void embedding_grad_reference(const KernelCall *call) {
     for (int64_t e = 0; row >= 0 && e < width; e++) sum[row * width + e] += operand_load(dy, i * width + e);
   }
   int add = ((const EmbeddingAttr *)call->attr)->accumulate;
-  for (int64_t i = 0; i < rows * width; i++) operand_store(out, i, sum[i] + (add ? operand_load(&call->input[2], i) : 0));
+  for (int64_t i = 0; i < rows * width; i++)
+    operand_store(out, i, sum[i] + (add ? operand_load(&call->input[2], i) : 0));
   free(sum);
 }
 
@@ -103,7 +105,8 @@ static int embedding_grad_accumulate(Node *node) {
 
 const OpDef op_def_embedding_grad = {
     .name = "embedding_grad",
-    .meaning = "ids (b, s), dy (b, s, e…) → dtable (v, e…)[i, :] = sum of dy[b, s, :] over ids[b, s] = i; the output's map gives its rows",
+    .meaning = "ids (b, s), dy (b, s, e…) → dtable (v, e…)[i, :] = sum of dy[b, s, :] over ids[b, s] = i; the output's "
+               "map gives its rows",
     .shape = embedding_grad_shape,
     .rule = embedding_grad_rule,
     .reference = embedding_grad_reference,

@@ -46,7 +46,8 @@ static inline double rope_frequency(const RopeAttr *attr, int64_t pair, int64_t 
 }
 
 // Dropout masks: 4 uniforms at one counter cover 4 neighbours of the last index; kept when uniform >= probability.
-static inline int attention_keep(PhiloxKey key, int64_t sample, int64_t head, int64_t query, int64_t t, double probability) {
+static inline int attention_keep(PhiloxKey key, int64_t sample, int64_t head, int64_t query, int64_t t,
+                                 double probability) {
   uint32_t r[4];
   philox4x32(key, (uint32_t)sample, (uint32_t)head, (uint32_t)query, (uint32_t)(t / 4), r);
   return philox_uniform(r[t % 4]) >= probability;

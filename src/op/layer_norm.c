@@ -30,7 +30,8 @@ static void forward_rule(const Graph *g, const Node *node, char *text, size_t si
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; whole ?";
   const char *e = op_row_letters(g, node->input[0], x, rows);
   clauses[sizeof clauses - 2] = *e;
-  op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e}, 3, (const char *[]){x, rows, rows}, 3, clauses);
+  op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e}, 3, (const char *[]){x, rows, rows}, 3,
+          clauses);
 }
 
 static void forward_reference(const KernelCall *call) {
@@ -57,7 +58,8 @@ static void forward_reference(const KernelCall *call) {
 
 const OpDef op_def_layer_norm = {
     .name = "layer_norm",
-    .meaning = "x (…, e), gain (e), bias (e)? → y = (x - mean) rstd gain + bias, mean (…), rstd (…) = 1/sqrt(var + epsilon)",
+    .meaning =
+        "x (…, e), gain (e), bias (e)? → y = (x - mean) rstd gain + bias, mean (…), rstd (…) = 1/sqrt(var + epsilon)",
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
@@ -110,7 +112,8 @@ static void grad_reference(const KernelCall *call) {
 
 const OpDef op_def_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .meaning = "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - mean) rstd",
+    .meaning =
+        "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - mean) rstd",
     .shape = grad_shape,
     .rule = grad_rule,
     .reference = grad_reference,

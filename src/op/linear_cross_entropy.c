@@ -52,7 +52,9 @@ typedef struct Head {
 
 static Head head_of(const KernelCall *call) {
   const Operand *x = &call->input[0], *w = &call->input[1];
-  Head h = {.call = call, .rows = operand_extent(x, 0, 2), .vocab = FAULT(padding_is_a_word_reference, w->map[0].valid, w->size[0]),
+  Head h = {.call = call,
+            .rows = operand_extent(x, 0, 2),
+            .vocab = FAULT(padding_is_a_word_reference, w->map[0].valid, w->size[0]),
             .e = w->size[1]};
   h.x = operand_doubles(x);
   h.w = operand_doubles(w);
@@ -110,7 +112,8 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
       p = (p - (index_local(map, target) == v)) * seed;
       for (int64_t i = 0; i < h->e; i++) column[i] += p * h->x[row * h->e + i];
     }
-    for (int64_t i = 0; i < h->e; i++) operand_store(dw, v * h->e + i, column[i] + (add ? operand_load(dw, v * h->e + i) : 0));
+    for (int64_t i = 0; i < h->e; i++)
+      operand_store(dw, v * h->e + i, column[i] + (add ? operand_load(dw, v * h->e + i) : 0));
   }
   free(column);
 }
@@ -118,7 +121,8 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
 static void store_loss(const Head *h, const Statistics *s, const Operand *loss) {
   double total = 0;
   for (int64_t row = 0; row < h->rows; row++)
-    if (FAULT(mask_targets_reference, target_of(h, row) >= 0, 1)) total += s->maximum[row] + log(s->sum[row]) - s->target[row];
+    if (FAULT(mask_targets_reference, target_of(h, row) >= 0, 1))
+      total += s->maximum[row] + log(s->sum[row]) - s->target[row];
   operand_store(loss, 0, total);
 }
 
@@ -168,17 +172,20 @@ static void loss_lower(Graph *g, const Node *like, uint32_t axes, const int *inp
   const int *statistics = g->node.data[n].output;
   int local = statistics[0], sum = statistics[1], target = statistics[2];
   int maximum = append_all_reduce(g, &node, "all_reduce_maximum", local, axes, 1);
-  n = graph_node(g, OP_CROSS_ENTROPY_RESCALE, op_derived_name(g, &node, "rescale"), (int[]){local, maximum, sum}, 3, NULL, 0);
+  n = graph_node(g, OP_CROSS_ENTROPY_RESCALE, op_derived_name(g, &node, "rescale"), (int[]){local, maximum, sum}, 3,
+                 NULL, 0);
   sum = append_all_reduce(g, &node, "all_reduce_sum", g->node.data[n].output[0], axes, 0);
   target = append_all_reduce(g, &node, "all_reduce_target", target, axes, 0);
   int all[] = {input[0], input[1], input[2], input[3], maximum, sum, target};
-  n = graph_node(g, OP_CROSS_ENTROPY_APPLY, op_derived_name(g, &node, "apply"), all, 7, node.attr, sizeof(CrossEntropyAttr));
+  n = graph_node(g, OP_CROSS_ENTROPY_APPLY, op_derived_name(g, &node, "apply"), all, 7, node.attr,
+                 sizeof(CrossEntropyAttr));
   for (int k = 0; k < node.noutput; k++) output[k] = g->node.data[n].output[k];
 }
 
 const OpDef op_def_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x wᵀ)[target], "
+    .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
+               "wᵀ)[target], "
                "dx, dw = seed · its gradients",
     .shape = loss_shape,
     .gradient = loss_gradient,
@@ -220,7 +227,8 @@ static double statistics_flops(const Operand *input, const Operand *output, cons
 
 const OpDef op_def_cross_entropy_statistics = {
     .name = "cross_entropy_statistics",
-    .meaning = "x (b, s, e), w (v, e), targets (b, s) → maximum (b, s) of the local logits, sum (b, s) of exp(logit - maximum), "
+    .meaning = "x (b, s, e), w (v, e), targets (b, s) → maximum (b, s) of the local logits, sum (b, s) of exp(logit - "
+               "maximum), "
                "target (b, s) = the target's logit, 0 where another rank holds it",
     .minus_infinity = 1, // of a shard of the vocabulary that is all padding
     .shape = statistics_shape,
@@ -282,7 +290,8 @@ static void apply_reference(const KernelCall *call) {
 
 const OpDef op_def_cross_entropy_apply = {
     .name = "cross_entropy_apply",
-    .meaning = "x, w, targets, seed, maximum, sum, target → loss_sum (), on every shard of the vocabulary; dx, partial over them; dw",
+    .meaning = "x, w, targets, seed, maximum, sum, target → loss_sum (), on every shard of the vocabulary; dx, partial "
+               "over them; dw",
     .shape = apply_shape,
     .rule = apply_rule,
     .reference = apply_reference,

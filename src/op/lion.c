@@ -1,5 +1,5 @@
-// LION (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): every element moves by the learning rate, in the direction
-// of an average of gradients in which the newest counts more than in the one that is kept.
+// LION (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023): every element moves by the learning rate,
+// in the direction of an average of gradients in which the newest counts more than in the one that is kept.
 #include "op/optimizer.h"
 
 // w, m, g, lr, factor, skip, step → w, m
@@ -21,7 +21,8 @@ static void reference(const KernelCall *call) {
 }
 
 static const OptimizerDef optimizer = {
-    .meaning = "the sign of an average of gradients, with decoupled weight decay (Chen et al., 2023); its learning rate is 3 to 10 times "
+    .meaning = "the sign of an average of gradients, with decoupled weight decay (Chen et al., 2023); its learning "
+               "rate is 3 to 10 times "
                "smaller than adamw's, its weight decay as many times larger",
     .state = {"momentum"},
     .reads = "betas",

@@ -1,6 +1,6 @@
-// LOSS_SCALE and UNSCALE: gradients of narrow precisions are computed larger than they are, so that small ones do not vanish
-// (Micikevicius et al., "Mixed Precision Training", ICLR 2018). The scale is found while training: it grows until a step
-// overflows. Scalars of the Program, so that no host decides inside a step.
+// LOSS_SCALE and UNSCALE: gradients of narrow precisions are computed larger than they are, so that small ones do not
+// vanish (Micikevicius et al., "Mixed Precision Training", ICLR 2018). The scale is found while training: it grows
+// until a step overflows. Scalars of the Program, so that no host decides inside a step.
 #include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
@@ -19,21 +19,26 @@ static void scale_shape(Graph *g, Node *node) {
   same_shapes(g, node, 3, 2, (const char *[]){"scale", "good"});
 }
 
-static void scale_rule(const Graph *g, const Node *node, char *text, size_t size) { op_rule_elementwise(g, node, text, size, ""); }
+static void scale_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule_elementwise(g, node, text, size, "");
+}
 
 static void scale_reference(const KernelCall *call) {
   const LossScaleAttr *attr = call->attr;
   double scale = operand_load(&call->input[0], 0), good = operand_load(&call->input[1], 0) + 1;
   if (!attr->interval) good = 0;
-  else if (operand_load(&call->input[2], 0) != 0) scale = fmax(scale / FAULT(loss_scale_is_not_halved, 2, 1), LOSS_SCALE_LEAST), good = 0;
-  else if (good >= (double)attr->interval + FAULT(loss_scale_grows_late, 0, 1)) scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
+  else if (operand_load(&call->input[2], 0) != 0)
+    scale = fmax(scale / FAULT(loss_scale_is_not_halved, 2, 1), LOSS_SCALE_LEAST), good = 0;
+  else if (good >= (double)attr->interval + FAULT(loss_scale_grows_late, 0, 1))
+    scale = fmin(scale * 2, LOSS_SCALE_MOST), good = 0;
   operand_store(&call->output[0], 0, scale);
   operand_store(&call->output[1], 0, good);
 }
 
 const OpDef op_def_loss_scale = {
     .name = "loss_scale",
-    .meaning = "scale (), good (), skip () → scale / 2, 0 when skip; scale · 2, 0 after `interval` good steps; else scale, good + 1; "
+    .meaning = "scale (), good (), skip () → scale / 2, 0 when skip; scale · 2, 0 after `interval` good steps; else "
+               "scale, good + 1; "
                "interval 0: scale, 0; in place",
     .shape = scale_shape,
     .rule = scale_rule,

@@ -33,8 +33,8 @@ static void shape(Graph *g, Node *node) {
   CHECK((!attr->accumulate || attr->kind == MATMUL_TN) && (!attr->bias || attr->kind == MATMUL_NT));
   Groups q = groups_of(attr);
   Shape operand[2] = {graph_tensor(g, node->input[0])->shape, graph_tensor(g, node->input[1])->shape}, out = {0};
-  CHECK(operand[0].rank == q.a + q.b && operand[1].rank == q.c + q.d, "matmul %s: ranks %d and %d do not fit its groups",
-        node->name, operand[0].rank, operand[1].rank);
+  CHECK(operand[0].rank == q.a + q.b && operand[1].rank == q.c + q.d,
+        "matmul %s: ranks %d and %d do not fit its groups", node->name, operand[0].rank, operand[1].rank);
   int lead = attr->kind == MATMUL_NT ? q.b : attr->kind == MATMUL_NN ? q.b : q.a; // the contracted dims
   for (int i = 0; i < lead; i++) {
     int64_t left = operand[0].size[attr->kind == MATMUL_TN ? i : q.a + i];
@@ -85,9 +85,11 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
     snprintf(side[operand], sizeof side[operand], "%s%s", group[of[0]], group[of[1]]);
   }
   char clauses[32] = "; linear 0 1";
-  if (attr->accumulate || attr->bias) { // would be added once a rank; `fuse` makes these after partition, where that is right
+  if (attr->accumulate ||
+      attr->bias) { // would be added once a rank; `fuse` makes these after partition, where that is right
     int at = snprintf(clauses, sizeof clauses, "; whole");
-    for (const char *m = group[attr->bias ? 2 : 0]; *m; m++) at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
+    for (const char *m = group[attr->bias ? 2 : 0]; *m; m++)
+      at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
   }
   const char *third = attr->bias ? group[1] : side[2];
   op_rule(text, size, (const char *[]){side[0], side[1], third}, node->ninput, (const char *[]){side[2]}, 1, clauses);
@@ -146,7 +148,8 @@ static double flops(const Operand *input, const Operand *output, const void *att
 
 const OpDef op_def_matmul = {
     .name = "matmul",
-    .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…), with `bias` + b (n…); nn: dy (m…, n…), w → dy w (m…, k…); tn: dy, x → dyᵀ x (n…, k…), "
+    .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…), with `bias` + b (n…); nn: dy (m…, n…), w → dy w (m…, k…); "
+               "tn: dy, x → dyᵀ x (n…, k…), "
                "with `accumulate` + c (n…, k…) in place",
     .shape = shape,
     .gradient = gradient,

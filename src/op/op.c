@@ -69,8 +69,8 @@ void op_update(Graph *g, int node, int k, int i) {
 
 char op_letter(uint32_t *used, DimName dim) {
   static const char letter[DIM_COUNT] = {
-      [DIM_BATCH] = 'b', [DIM_SEQ] = 's', [DIM_EMBED] = 'e',    [DIM_KV_HEADS] = 'g', [DIM_GROUP] = 'r', [DIM_HEAD_DIM] = 'd',
-      [DIM_FFN] = 'f',   [DIM_VOCAB] = 'v', [DIM_POSITION] = 'p', [DIM_EXPERT] = 'x',
+      [DIM_BATCH] = 'b',    [DIM_SEQ] = 's', [DIM_EMBED] = 'e', [DIM_KV_HEADS] = 'g', [DIM_GROUP] = 'r',
+      [DIM_HEAD_DIM] = 'd', [DIM_FFN] = 'f', [DIM_VOCAB] = 'v', [DIM_POSITION] = 'p', [DIM_EXPERT] = 'x',
   };
   char c = letter[dim] ? letter[dim] : 'a';
   if (*used >> (c - 'a') & 1)
@@ -136,7 +136,13 @@ void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t si
 
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
   CHECK(attr_size <= NODE_ATTR_BYTES);
-  Node n = {.id = g->node.count, .op = op, .region = g->region, .phase = g->phase, .layer = g->layer, .update = g->update, .ninput = ninput};
+  Node n = {.id = g->node.count,
+            .op = op,
+            .region = g->region,
+            .phase = g->phase,
+            .layer = g->layer,
+            .update = g->update,
+            .ninput = ninput};
   n.name = g->scope[0] ? arena_join(&g->arena, g->scope, name) : arena_strdup(&g->arena, name);
   n.input = arena_array(&g->arena, int, ninput + 1);
   if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);

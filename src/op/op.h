@@ -4,14 +4,15 @@
 #include "ir/graph.h"
 #include "op/attributes.h"
 
-// Local → global index of one dim of a rank's shard: at most two contiguous runs (two for zigzag). A dim's memory may be
-// longer than what is valid (padded vocabularies and storage shards): elements past `valid` are zero and stay zero.
+// Local → global index of one dim of a rank's shard: at most two contiguous runs (two for zigzag). A dim's memory may
+// be longer than what is valid (padded vocabularies and storage shards): elements past `valid` are zero and stay zero.
 typedef struct IndexMap {
   int64_t local;  // elements of the dim in this rank's memory
   int64_t valid;  // of those, how many exist globally (a prefix)
   int64_t global; // size of the whole dim
   int runs;
-  // Only the functions below, sharding/placement.c, which makes maps, and sharding/shard.c, which goes through them, read the runs.
+  // Only the functions below, sharding/placement.c, which makes maps, and sharding/shard.c, which goes through them,
+  // read the runs.
   struct { int64_t local, global; } run[2]; // run r starts at local index `local` ↔ global index `global`
 } IndexMap;
 static inline int64_t index_map(const IndexMap *m, int64_t i) {
@@ -63,8 +64,8 @@ typedef struct KernelCall {
   const CallParameters *parameters;
   void *workspace;       // 64-byte aligned, `workspace_size` bytes as the kernel's workspace function asked
   size_t workspace_size;
-  DeviceQueue *queue;    // in which it runs (device/device.h); NULL: at once, in the calling thread. Results must not depend on
-                         // the number of threads that a device has
+  DeviceQueue *queue; // in which it runs (device/device.h); NULL: at once, in the calling thread. Results must not
+                      // depend on the number of threads that a device has
 } KernelCall;
 typedef void (*Kernel)(const KernelCall *call);
 
@@ -85,8 +86,8 @@ typedef struct OptimizerDef OptimizerDef; // op/optimizer.h
 typedef struct OpDef {
   const char *name;
   const char *meaning; // one line of notation
-  // Checks the inputs (CHECK: a model or pass that breaks it is a bug) and declares outputs with graph_output. NULL: nodes of it are made
-  // with their outputs.
+  // Checks the inputs (CHECK: a model or pass that breaks it is a bug) and declares outputs with graph_output. NULL:
+  // nodes of it are made with their outputs.
   void (*shape)(Graph *g, Node *node);
   // Appends nodes that compute the gradients of the inputs. doutput[k] is the gradient of output k or -1; writes
   // dinput[i] = tensor or -1. NULL: not differentiable. g's phase is PHASE_BACKWARD, layer and scope are the node's.
@@ -98,18 +99,19 @@ typedef struct OpDef {
   //   complete 0 v   output 0 lacks factor v and is complete all the same (every shard computes all of it)
   // A sharded factor that an output lacks makes that output a partial sum.
   void (*rule)(const Graph *g, const Node *node, char *text, size_t size);
-  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes): appends nodes
-  // to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each output. NULL: none.
+  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes): appends
+  // nodes to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each output. NULL: none.
   void (*lower)(Graph *g, const Node *node, uint32_t axes, const int *input, int *output);
-  // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op means.
+  // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op
+  // means.
   Kernel reference;
   // FLOPs of one call on local shapes (a multiply-add is 2); NULL: not counted.
   double (*flops)(const Operand *input, const Operand *output, const void *attr);
-  // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1 when
-  // it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
+  // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
+  // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);
-  // Turns a node into one that adds a further, last input to one of its outputs as BIAS does. Returns that output, or -1 when it
-  // cannot. For `fuse`. NULL: never.
+  // Turns a node into one that adds a further, last input to one of its outputs as BIAS does. Returns that output, or
+  // -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing

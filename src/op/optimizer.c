@@ -50,18 +50,24 @@ void optimizer_shape(Graph *g, Node *node) {
   }
 }
 
-void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size) { op_rule_elementwise(g, node, text, size, ""); }
+void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule_elementwise(g, node, text, size, "");
+}
 
 OptimizerScalars optimizer_scalars(const KernelCall *call) {
   const Operand *in = call->input + call->ninput - 4;
-  return (OptimizerScalars){.lr = operand_load(&in[0], 0), .factor = operand_load(&in[1], 0), .skip = operand_load(&in[2], 0) != 0,
+  return (OptimizerScalars){.lr = operand_load(&in[0], 0),
+                            .factor = operand_load(&in[1], 0),
+                            .skip = operand_load(&in[2], 0) != 0,
                             .step = operand_load(&in[3], 0)};
 }
 
-void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step, const OptimizerAttr *attr) {
+void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step,
+                  const OptimizerAttr *attr) {
   const OptimizerDef *d = op_def(op)->optimizer;
   CHECK(d, "%s is not an optimizer", op_def(op)->name);
-  int parameter = graph_tensor(g, w)->variable, states = state_count(d), input[OPTIMIZER_STATES + 6], n = 0, kept[OPTIMIZER_STATES];
+  int parameter = graph_tensor(g, w)->variable, states = state_count(d), input[OPTIMIZER_STATES + 6], n = 0,
+      kept[OPTIMIZER_STATES];
   for (int k = 0; k < states; k++) {
     int needed = !d->keeps || d->keeps(attr, k);
     kept[k] = needed ? graph_variable_of(g, d->state[k], parameter, VARIABLE_OPTIMIZER) : -1;

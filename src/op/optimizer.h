@@ -1,19 +1,21 @@
 // Optimizers (optimizers.def): what one is beside its op, and what the files of these ops share.
 //
-// Inputs of every optimizer's op: the parameter w, its states in the order of OptimizerDef.state (-1 where one is not kept), the gradient,
-// all of one shape, then lr (), factor () of the gradient, skip () and step (), which counts applied steps: 1 in the first.
-// Outputs, in place: w and the states that are there. A step with skip changes nothing.
+// Inputs of every optimizer's op: the parameter w, its states in the order of OptimizerDef.state (-1 where one is not
+// kept), the gradient, all of one shape, then lr (), factor () of the gradient, skip () and step (), which counts
+// applied steps: 1 in the first. Outputs, in place: w and the states that are there. A step with skip changes nothing.
 #pragma once
 #include "op/op.h"
 
 enum { OPTIMIZER_STATES = 3 };
 struct OptimizerDef {
   const char *meaning;                     // a sentence for docs/recipes.md
-  const char *state[OPTIMIZER_STATES + 1]; // Variables of each parameter, "moment1" for "moment1.PARAMETER"; NULL ends them
+  const char
+      *state[OPTIMIZER_STATES + 1]; // Variables of each parameter, "moment1" for "moment1.PARAMETER"; NULL ends them
   int (*keeps)(const OptimizerAttr *attr, int state); // is the state needed with these attributes? NULL: always
   const char *reads;  // those keys of `optimizer:` that not all optimizers read, as "betas epsilon"
   double betas[2];    // of its authors; the default where it is not the recipe's default optimizer
-  int discontinuous;  // the update jumps where a gradient is near 0, so that results in narrow types cannot be compared by rounding
+  int discontinuous;  // the update jumps where a gradient is near 0, so that results in narrow types cannot be compared
+                      // by rounding
 };
 
 int optimizer_find(const char *name); // Op, or -1
@@ -21,9 +23,10 @@ int optimizer_reads(Op op, const char *key); // "betas"
 const char *optimizer_meaning(int op);
 void optimizer_names(char *text, size_t size); // for messages: "adamw, sgd or lion"
 
-// Appends the update of the parameter that `w` reads, and makes its states where they are missing. attr->decay is 0 for parameters
-// that have no weight decay.
-void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step, const OptimizerAttr *attr);
+// Appends the update of the parameter that `w` reads, and makes its states where they are missing. attr->decay is 0 for
+// parameters that have no weight decay.
+void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step,
+                  const OptimizerAttr *attr);
 
 // For the ops: shape and factor rule, and the scalars of a call.
 void optimizer_shape(Graph *g, Node *node);

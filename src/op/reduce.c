@@ -7,7 +7,8 @@ static void shape(Graph *g, Node *node) {
   Tensor x = *graph_tensor(g, node->input[0]);
   int lead = node_attr(node, ReduceAttr)->dims;
   CHECK(lead >= 0 && lead <= x.shape.rank);
-  graph_output(g, node, "", op_statistics_dtype(x.dtype), shape_of(x.shape.rank - lead, x.shape.size + lead, x.shape.dim + lead));
+  graph_output(g, node, "", op_statistics_dtype(x.dtype),
+               shape_of(x.shape.rank - lead, x.shape.size + lead, x.shape.dim + lead));
 }
 
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {

@@ -48,7 +48,8 @@ static void reference(const KernelCall *call) {
 
 const OpDef op_def_rope = {
     .name = "rope",
-    .meaning = "x (b, s, heads…, d), positions (b, s) → pairs (i, i + d/2) turned by position · theta^(-2i/d); inverse: turned back",
+    .meaning = "x (b, s, heads…, d), positions (b, s) → pairs (i, i + d/2) turned by position · theta^(-2i/d); "
+               "inverse: turned back",
     .shape = shape,
     .gradient = gradient,
     .rule = rule,

@@ -31,7 +31,8 @@ static const OptimizerDef optimizer = {
 
 const OpDef op_def_sgd = {
     .name = "sgd",
-    .meaning = "w, m?, g, lr (), factor (), skip (), step () → m = momentum m + factor g + decay w, w - lr m; unchanged when skip; in place",
+    .meaning = "w, m?, g, lr (), factor (), skip (), step () → m = momentum m + factor g + decay w, w - lr m; "
+               "unchanged when skip; in place",
     .shape = optimizer_shape,
     .rule = optimizer_rule,
     .reference = reference,

@@ -13,7 +13,8 @@ static void shape(Graph *g, Node *node) {
 static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   Node node = op_node(g, id);
   dinput[0] = node.output[1];
-  dinput[1] = op_cast(g, op_derived_name(g, &node, "dtarget.cast"), node.output[1], graph_tensor(g, node.input[1])->dtype);
+  dinput[1] =
+      op_cast(g, op_derived_name(g, &node, "dtarget.cast"), node.output[1], graph_tensor(g, node.input[1])->dtype);
   dinput[1] = op_scale(g, op_derived_name(g, &node, "dtarget"), dinput[1], -1);
   dinput[2] = -1;
 }

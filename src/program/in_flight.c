@@ -19,13 +19,15 @@ int in_flight_collectives(const Program *p) {
   return reduces + most;
 }
 
-// A microbatch that enters a buffer waits until all that its predecessor there sent has arrived: no more than one message of each
-// kind is under way for each buffer. All microbatches send the same.
+// A microbatch that enters a buffer waits until all that its predecessor there sent has arrived: no more than one
+// message of each kind is under way for each buffer. All microbatches send the same.
 int in_flight_messages(const Program *p, int forward, int coordinate) {
   int n = 0;
   for (int i = 0; i < p->actions.count; i++) {
     const Action *a = &p->actions.data[i];
-    if (a->kind != ACTION_SEND || a->microbatch || (a->peer > a->stage) != forward || stage_coordinate(a->peer, p->schedule->coordinates) != coordinate) continue;
+    if (a->kind != ACTION_SEND || a->microbatch || (a->peer > a->stage) != forward ||
+        stage_coordinate(a->peer, p->schedule->coordinates) != coordinate)
+      continue;
     n += a->kept ? p->slots[a->stage].count : p->staging[a->stage][a->phase].count;
   }
   return n;

@@ -1,4 +1,5 @@
-// What a rank that runs a Program has under way at once at most, so that memory for it can be taken before the first step.
+// What a rank that runs a Program has under way at once at most, so that memory for it can be taken before the first
+// step.
 #pragma once
 #include "program/program.h"
 

@@ -1,5 +1,5 @@
-// The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in slots,
-// everything else in one workspace that all bodies share.
+// The memory plan: lifetimes give every buffer an offset. Variables lie in State's memory, what crosses bodies in
+// slots, everything else in one workspace that all bodies share.
 #include "program/memory.h"
 #include "base/fault.h"
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static int64_t *category(MemoryPlan *m, VariableKind kind) {
 // Of one owner, or of what all ranks have: bytes so far, and of which kinds.
 typedef struct Share { int64_t bytes; MemoryPlan kinds; } Share;
 
-static void place_storage(const Program *p, const Placement *at, uint32_t axes, int64_t from, int64_t bytes, VariableKind kind, Share *share, int64_t *offset) {
+static void place_storage(const Program *p, const Placement *at, uint32_t axes, int64_t from, int64_t bytes,
+                          VariableKind kind, Share *share, int64_t *offset) {
   if (at->owner_axes != axes) return;
   CHECK(at->owner >= 0 && at->owner < mesh_size(&p->mesh, axes));
   Share *s = &share[axes ? at->owner : 0];
@@ -31,19 +32,22 @@ static void place_storage(const Program *p, const Placement *at, uint32_t axes, 
   *category(&s->kinds, kind) += bytes;
 }
 
-// Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one owns,
-// so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
+// Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one
+// owns, so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
 static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   const Graph *g = p->graph;
-  int count = g->variable.count, first = count ? (int)(p->chaos % (uint64_t)count) : 0, owners = mesh_size(&p->mesh, axes);
+  int count = g->variable.count, first = count ? (int)(p->chaos % (uint64_t)count) : 0,
+      owners = mesh_size(&p->mesh, axes);
   Share *share = xcalloc((size_t)owners, sizeof *share), *most = share, *least = share;
   for (int k = 0; k < count; k++) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
-    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share, &p->variable_offset[i]);
+    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share,
+                  &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
-      place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v->kind, share, &p->copy_offset[i][c]);
+      place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype),
+                    v->kind, share, &p->copy_offset[i][c]);
   }
   for (int i = 1; i < owners; i++) {
     if (share[i].bytes > most->bytes) most = &share[i];
@@ -75,7 +79,12 @@ void memory_place_variables(Program *p) {
   if (axes) p->state_bytes = place_shares(p, axes, p->state_bytes);
 }
 
-typedef struct Life { int tensor; int64_t bytes, offset; int first, last; uint64_t weight; } Life; // weight: for the order
+typedef struct Life {
+  int tensor;
+  int64_t bytes, offset;
+  int first, last;
+  uint64_t weight;
+} Life; // weight: for the order
 
 static int by_weight(const void *a, const void *b) {
   const Life *x = a, *y = b;
@@ -87,7 +96,8 @@ static int by_weight(const void *a, const void *b) {
 static int64_t pack(Life *life, int n, uint64_t seed) {
   if (!n) return 0;
   uint64_t chaos = seed * 0x9e3779b97f4a7c15; // any order must do
-  for (int i = 0; i < n; i++) life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
+  for (int i = 0; i < n; i++)
+    life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
   qsort(life, (size_t)n, sizeof *life, by_weight);
   Life **placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
   int64_t end = 0;
@@ -132,7 +142,8 @@ void memory_place_body(Program *p, const Body *body) {
       int t = k < n->noutput ? n->output[k] : n->input[k - n->noutput];
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       if (!index[t]) {
-        vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
+        vec_push(&life,
+                 (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life.count;
       }
       int last = FAULT(memory_dies_too_early, instruction_end(body, i), k < n->noutput ? instruction_end(body, i) : 0);
@@ -150,8 +161,9 @@ static void hold(Program *p, int tensor, Area area, int stage, Phase phase) {
   if (p->place[tensor].area == AREA_WORK) p->place[tensor] = (Place){area, stage, phase, 0};
 }
 
-// What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate read in
-// the slot of the one that made or received it. What is only sent or received lies in a staging buffer of the segment.
+// What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate
+// read in the slot of the one that made or received it. What is only sent or received lies in a staging buffer of the
+// segment.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
   for (int phase = 0; phase < PHASE_COUNT; phase++) {
@@ -162,7 +174,8 @@ static void mark_slots(Program *p, int stage) {
         const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
         if (!t || t->producer < 0) continue;
         const Node *maker = &g->node.data[t->producer];
-        if (program_runs(p, maker->stage) && (maker->stage != n->stage || maker->phase != n->phase)) hold(p, t->id, AREA_SLOT, maker->stage, PHASE_FORWARD);
+        if (program_runs(p, maker->stage) && (maker->stage != n->stage || maker->phase != n->phase))
+          hold(p, t->id, AREA_SLOT, maker->stage, PHASE_FORWARD);
       }
     }
     const CrossingList *lists[] = {&s->send, &s->receive};
@@ -188,7 +201,8 @@ void memory_place_tensors(Program *p) {
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     p->place[i].area = t->variable >= 0 ? AREA_VARIABLE : t->input >= 0 ? AREA_INPUT : AREA_WORK;
-    if (t->variable >= 0) p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
+    if (t->variable >= 0)
+      p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
   for EACH_PROGRAM_STAGE(s, p) mark_slots(p, s);
   for (int i = 0; i < g->tensor.count; i++) {
@@ -201,7 +215,8 @@ void memory_place_tensors(Program *p) {
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
   for EACH_PROGRAM_STAGE(s, p) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
   for EACH_PROGRAM_STAGE(s, p)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
+  for (int phase = 0; phase < PHASE_COUNT; phase++)
+    lay_out(&p->staging[s][phase], staging, &p->staging_bytes, p->slot_bytes);
 }
 
 void memory_place_inputs(Program *p) {

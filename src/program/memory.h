@@ -6,5 +6,5 @@ void memory_place_variables(Program *p);
 void memory_place_tensors(Program *p);                    // spaces, and offsets in slots
 void memory_place_body(Program *p, const Body *body);     // offsets in the workspace
 void memory_place_reduced(Program *p);                    // buffers of the results of REDUCE
-void memory_place_inputs(Program *p);                     // copies of inputs, for a device that cannot read the host's memory
+void memory_place_inputs(Program *p); // copies of inputs, for a device that cannot read the host's memory
 void memory_total(Program *p);

@@ -24,8 +24,8 @@ static Start last_writer(const Program *p, int variable) {
   return (Start){.action = -1};
 }
 
-// 1 and the start of a collective that may go out early: all its inputs are accumulators as MICRO left them, and its group
-// lies within this stage (ranks of other stages complete theirs at other times).
+// 1 and the start of a collective that may go out early: all its inputs are accumulators as MICRO left them, and its
+// group lies within this stage (ranks of other stages complete theirs at other times).
 static int early(const Program *p, const Node *n, Start *start) {
   *start = (Start){.node = n->id, .action = -1};
   if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1) return 0;
@@ -66,7 +66,10 @@ void overlap_actions(Program *p, int overlap) {
         vec_push(&p->actions, part);
         from = to;
       }
-      vec_push(&p->actions, (Action){.kind = ACTION_REDUCE, .stage = a.stage, .microbatch = a.microbatch, .node = starts.data[next].node});
+      vec_push(&p->actions, (Action){.kind = ACTION_REDUCE,
+                                     .stage = a.stage,
+                                     .microbatch = a.microbatch,
+                                     .node = starts.data[next].node});
     }
     const Body *body = body_of(p, &a);
     if (!body || from < body->count || !from) {
@@ -77,8 +80,8 @@ void overlap_actions(Program *p, int overlap) {
   vec_free(&starts);
 }
 
-// Touches memory that a collective in flight reads or writes. Its inputs may be read by others, but not written. A write to
-// a Variable's storage counts as one to its Copies too.
+// Touches memory that a collective in flight reads or writes. Its inputs may be read by others, but not written. A
+// write to a Variable's storage counts as one to its Copies too.
 static int touches(const Graph *g, const Node *n, const Node *collective) {
   for (int c = 0; c < collective->noutput; c++)
     for (int k = 0; k < n->ninput; k++)

@@ -2,8 +2,8 @@
 #pragma once
 #include "program/program.h"
 
-// Fills p->actions from the schedule. With `overlap`, collectives of END that read only accumulators become REDUCE actions
-// behind the instruction that completes their last accumulator, and that body is cut there.
+// Fills p->actions from the schedule. With `overlap`, collectives of END that read only accumulators become REDUCE
+// actions behind the instruction that completes their last accumulator, and that body is cut there.
 void overlap_actions(Program *p, int overlap);
 // Sets Instruction.wait of the body's collectives that have something to compute between them and their first reader.
 void overlap_body(Program *p, Body *body);

@@ -9,10 +9,12 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   const Tensor *t = graph_tensor(p->graph, tensor);
   const Place *place = &p->place[tensor];
   fprintf(out, " %%%d", tensor);
-  if (place->area == AREA_VARIABLE) fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
+  if (place->area == AREA_VARIABLE)
+    fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->area == AREA_INPUT) fprintf(out, "=<%s>", t->name);
   if (place->area == AREA_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
-  if (place->area == AREA_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, phase_letter(place->phase), (long long)place->offset);
+  if (place->area == AREA_STAGING)
+    fprintf(out, "=staging%d%s+%lld", place->stage, phase_letter(place->phase), (long long)place->offset);
   if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
   if (place->area == AREA_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
   fputc('(', out);
@@ -49,9 +51,10 @@ static void print_body(const Program *p, const char *title, const Body *b, FILE 
 void program_print(const Program *p, FILE *out) {
   fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->coordinates);
   for EACH_PROGRAM_STAGE(s, p)
-    fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "", (long long)p->slots[s].bytes);
-  fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes, (long long)p->scratch_bytes,
-          (long long)p->state_bytes);
+  fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "",
+          (long long)p->slots[s].bytes);
+  fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes,
+          (long long)p->scratch_bytes, (long long)p->state_bytes);
   fprintf(out, "actions\n");
   WalkPlan walk = program_walk(p);
   schedule_print(&walk, p->graph, out);

@@ -39,7 +39,8 @@ Dtype node_dtype(const Graph *g, const Node *n) {
 static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *kernel, int threads) {
   if (!kernel->workspace) return 0;
   Arena scratch = {0};
-  Operand *input = arena_array(&scratch, Operand, n->ninput + 1), *output = arena_array(&scratch, Operand, n->noutput + 1);
+  Operand *input = arena_array(&scratch, Operand, n->ninput + 1),
+          *output = arena_array(&scratch, Operand, n->noutput + 1);
   program_operands(p, n, 0, input, output);
   int64_t bytes = (int64_t)kernel->workspace(input, output, n->attr, threads);
   arena_free(&scratch);
@@ -53,7 +54,9 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
     const Node *n = &p->graph->node.data[s->node.data[i]];
     DeviceKernel kernel = {0};
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, n->stages))) continue;
-    int code = op_def(n->op)->communicates ? PLAIT_OK : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
+    int code = op_def(n->op)->communicates
+                   ? PLAIT_OK
+                   : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
     if (code) return code;
     int64_t scratch = scratch_of(p, n, &kernel, o->threads), rounded = round_up(scratch, o->device->space.alignment);
     body->instruction[body->count++] = (Instruction){.node = n->id, .scratch = scratch};
@@ -67,7 +70,8 @@ static int make_bodies(Program *p, const ProgramOptions *o, Error *error) {
   if (!code) code = make_body(p, &p->segments->end, o, &p->end, error);
   p->micro = arena_alloc(&p->arena, sizeof *p->micro * (size_t)p->graph->stages);
   for EACH_PROGRAM_STAGE(s, p)
-    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = make_body(p, &p->segments->micro[s][phase], o, &p->micro[s][phase], error);
+  for (int phase = 0; phase < PHASE_COUNT && !code; phase++)
+    code = make_body(p, &p->segments->micro[s][phase], o, &p->micro[s][phase], error);
   return code;
 }
 
@@ -140,7 +144,8 @@ static int has_work(const Graph *g, const Node *n) {
 
 int node_by_reference(const Graph *g, const Node *n, const Device *device) {
   DeviceKernel kernel = {0};
-  return !op_def(n->op)->communicates && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) && kernel.is_reference;
+  return !op_def(n->op)->communicates && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) &&
+         kernel.is_reference;
 }
 
 void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size) {
@@ -162,7 +167,8 @@ static double body_flops(const Program *p, const Body *b) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
     if (op_def(n->op)->communicates) continue;
     Arena scratch = {0};
-    Operand *input = arena_array(&scratch, Operand, n->ninput + 1), *output = arena_array(&scratch, Operand, n->noutput + 1);
+    Operand *input = arena_array(&scratch, Operand, n->ninput + 1),
+            *output = arena_array(&scratch, Operand, n->noutput + 1);
     program_operands(p, n, 0, input, output);
     flops += p->device->flops(p->device, n->op, input, output, n->attr);
     arena_free(&scratch);

@@ -4,20 +4,22 @@
 //   actions      BEGIN | END                 run that body once
 //                F s m | B s m               run stage s's forward or backward body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
-//                REDUCE n                    start collective n of END, whose accumulators the last backward has completed,
-//                                            on the communication stream; END waits for it. A body is cut where one starts
+//                REDUCE n                    start collective n of END, whose accumulators the last backward has
+//                completed,
+//                                            on the communication stream; END waits for it. A body is cut where one
+//                                            starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
 //                out, … = op in, … until k   collective that starts here on the communication stream and is waited for
 //                                            before instruction k, its first reader
 //   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
-//                INPUT i      memory of the loader, microbatch by microbatch, or where the device cannot read that a copy of it
-//                SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
-//                STAGING s p o  offset o in a staging buffer of stage s's segment F or B: what it sends or receives and no other body reads
-//                WORK o       offset o in the workspace: lives within one body
+//                INPUT i      memory of the loader, microbatch by microbatch, or where the device cannot read that a
+//                copy of it SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
+//                STAGING s p o  offset o in a staging buffer of stage s's segment F or B: what it sends or receives and
+//                no other body reads WORK o       offset o in the workspace: lives within one body
 //                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
-// Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a rank leaves to
-// the owner of their operands (node_owner) are bound at load.
+// Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a
+// rank leaves to the owner of their operands (node_owner) are bound at load.
 #pragma once
 #include "base/shares.h"
 #include "device/device.h"
@@ -26,28 +28,36 @@
 
 typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
 // Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this.
-typedef struct Place { Area area; int stage; Phase phase; int64_t offset; } Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
-// The slots of a stage, or the staging buffers of a segment: `count` of `bytes` each, from `offset` on in a rank's working memory.
-// Microbatch m uses number m mod count.
+typedef struct Place {
+  Area area;
+  int stage;
+  Phase phase;
+  int64_t offset;
+} Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
+// The slots of a stage, or the staging buffers of a segment: `count` of `bytes` each, from `offset` on in a rank's
+// working memory. Microbatch m uses number m mod count.
 typedef struct Ring { int count; int64_t bytes, offset; } Ring;
 
-// scratch: bytes of kernel workspace. wait: 0, or for a collective that starts here on the communication stream the index of
-// the instruction before which it must be done: its first reader, or first writer of what it reads (the body's count: at
-// its end).
+// scratch: bytes of kernel workspace. wait: 0, or for a collective that starts here on the communication stream the
+// index of the instruction before which it must be done: its first reader, or first writer of what it reads (the body's
+// count: at its end).
 typedef struct Instruction { int node, wait; int64_t scratch; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
-// The last instruction during which the operands of instruction i must stay: its own, or until what it has started is done.
-static inline int instruction_end(const Body *b, int i) { return b->instruction[i].wait > i ? b->instruction[i].wait : i; }
+// The last instruction during which the operands of instruction i must stay: its own, or until what it has started is
+// done.
+static inline int instruction_end(const Body *b, int i) {
+  return b->instruction[i].wait > i ? b->instruction[i].wait : i;
+}
 
-// What `plait plan` prints and the executor allocates: bytes on one rank, where ranks own whole tensors on the one that owns
-// the most.
+// What `plait plan` prints and the executor allocates: bytes on one rank, where ranks own whole tensors on the one that
+// owns the most.
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t activations;                             // slots of all stages
   int64_t workspace;                               // temporaries of bodies, kernels' scratch, and copies of inputs
-  int64_t communication;                           // staging buffers, and results of collectives that overlap with backward
+  int64_t communication; // staging buffers, and results of collectives that overlap with backward
   int64_t total;
-  int64_t owned_least, owned_most;                 // of the Variables: what single data ranks own, the least and the most of any
+  int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
 typedef struct Program {
@@ -68,8 +78,9 @@ typedef struct Program {
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
-  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes, input_bytes; // in this order in a rank's working memory
-  int64_t *input_offset;      // per input of the graph, into the last of these; NULL: the device reads the host's memory
+  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes,
+      input_bytes;       // in this order in a rank's working memory
+  int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;
   Arena arena;
 } Program;
@@ -81,8 +92,8 @@ typedef struct ProgramOptions {
   int coordinate;         // on the pp axis
   const Device *device;   // see Program
   int threads;            // of a rank: kernels need scratch for each
-  int overlap;            // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
-                          // flight until their first reader
+  int overlap; // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
+               // flight until their first reader
   uint64_t chaos;         // above 0: seed of runtime/chaos.h, for tests; buffers are then packed in a random order
 } ProgramOptions;
 
@@ -97,14 +108,15 @@ WalkPlan program_walk(const Program *p); // along p->actions
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Offset of the workspace behind slots, staging and communication buffers, of kernels' scratch behind that, and of inputs behind this.
+// Offset of the workspace behind slots, staging and communication buffers, of kernels' scratch behind that, and of
+// inputs behind this.
 int64_t program_work_offset(const Program *p);
 int64_t program_scratch_offset(const Program *p);
 int64_t program_input_offset(const Program *p);
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);
-// Whether a device runs a node by its op's reference kernel, for lack of a faster one, on more than scalars; and all such ops of a
-// graph: "dropout in fp64, …", or "".
+// Whether a device runs a node by its op's reference kernel, for lack of a faster one, on more than scalars; and all
+// such ops of a graph: "dropout in fp64, …", or "".
 int node_by_reference(const Graph *g, const Node *n, const Device *device);
 void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size);
 int64_t tensor_local_elements(const Graph *g, const Tensor *tensor); // on one rank
@@ -113,6 +125,9 @@ double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);
 
 // Whether this coordinate's ranks run a stage.
-#define EACH_PROGRAM_STAGE(stage, p) EACH_STAGE_ON(stage, (p)->coordinate, (p)->schedule->coordinates, (p)->graph->stages)
-static inline int program_runs(const Program *p, int stage) { return stage_coordinate(stage, p->schedule->coordinates) == p->coordinate; }
+#define EACH_PROGRAM_STAGE(stage, p)                                                                                   \
+  EACH_STAGE_ON(stage, (p)->coordinate, (p)->schedule->coordinates, (p)->graph->stages)
+static inline int program_runs(const Program *p, int stage) {
+  return stage_coordinate(stage, p->schedule->coordinates) == p->coordinate;
+}
 int64_t round_up(int64_t bytes, int64_t to);

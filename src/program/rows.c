@@ -20,7 +20,9 @@ int64_t rows_valid(const Program *p, Rows rows, int microbatch) {
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
   int64_t n = FAULT(rows_of_padding_count, rows_valid(p, rows, microbatch), rows.count * p->shares->bound), at = 0;
   if (microbatch >= 0)
-    at = FAULT(rows_are_addressed_by_rank, shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0), rows.first * p->shares->bound);
+    at = FAULT(rows_are_addressed_by_rank,
+               shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0),
+               rows.first * p->shares->bound);
   x->size[0] = n;
   x->map[0] = index_range(at, n, x->map[0].global);
 }

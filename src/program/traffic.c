@@ -43,7 +43,8 @@ static void add_body(const Program *p, const Body *b, TrafficList *list) {
 }
 
 void program_traffic(const Program *p, TrafficList *list) {
-  const ActionList *actions = &p->schedule->list[p->coordinate]; // not p->actions: what a REDUCE starts is counted with END
+  const ActionList *actions =
+      &p->schedule->list[p->coordinate]; // not p->actions: what a REDUCE starts is counted with END
   for (int i = 0; i < actions->count; i++) {
     const Action *a = &actions->data[i];
     if (a->kind == ACTION_BEGIN) add_body(p, &p->begin, list);

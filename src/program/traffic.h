@@ -2,8 +2,8 @@
 #pragma once
 #include "program/program.h"
 
-// Over one set of axes. Counted as ring algorithms send it (and receive as much): a gather or scatter of n elements over N
-// ranks moves n (N − 1)/N, an all-reduce twice that; a transfer between stages all it sends.
+// Over one set of axes. Counted as ring algorithms send it (and receive as much): a gather or scatter of n elements
+// over N ranks moves n (N − 1)/N, an all-reduce twice that; a transfer between stages all it sends.
 typedef struct Traffic { uint32_t axes; double elements, bytes; } Traffic;
 typedef Vec(Traffic) TrafficList;
 

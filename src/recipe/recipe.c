@@ -60,7 +60,8 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
 static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but %s is in it", place(loader, item), key->path, allowed, shown(loader, item));
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but %s is in it", place(loader, item), key->path,
+                   allowed, shown(loader, item));
 }
 
 static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
@@ -125,11 +126,13 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
   if (node->kind == YAML_LIST && node->count > RECIPE_MAX_INTS)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s has %d numbers, but at most %d are allowed", place(loader, node), key->path, node->count, RECIPE_MAX_INTS);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s has %d numbers, but at most %d are allowed",
+                     place(loader, node), key->path, node->count, RECIPE_MAX_INTS);
   if (node->kind != YAML_LIST || node->count < 1) return wrong(loader, key, node);
   for (int i = 0; i < node->count; i++) {
     int64_t value;
-    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value)) return wrong_item(loader, key, node->items[i]);
+    if (!read_integer(node->items[i], &value) || !in_range(key, (double)value))
+      return wrong_item(loader, key, node->items[i]);
     list.items[list.count++] = (int)value;
   }
   *field = list;
@@ -139,10 +142,14 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, LAYOUT_WORDS) : NULL;
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
-                     place(loader, item), key->path);
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s", place(loader, item), key->path,
-                   shown(loader, item), nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return error_set(
+        loader->error, PLAIT_BAD_INPUT,
+        "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
+        place(loader, item), key->path);
+  return error_set(loader->error, PLAIT_BAD_INPUT,
+                   "%s: %s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s", place(loader, item),
+                   key->path, shown(loader, item), nearest ? "; did you mean " : "", nearest ? nearest : "",
+                   nearest ? "?" : "");
 }
 
 // "auto", or [tp]: names of axes, each once.
@@ -156,7 +163,9 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
     int axis = 0, twice = 0;
     while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
     for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
-    if (twice) return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once", place(loader, item), key->path, item->text);
+    if (twice)
+      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once",
+                       place(loader, item), key->path, item->text);
     if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
     list.axis[list.count++] = recipe_axis_names[axis];
   }
@@ -281,7 +290,9 @@ static int set_default(Loader *loader, const RecipeKey *key) {
   loader->recipe->where[key - recipe_keys] = NULL;
   if (key->kind == RECIPE_LATER) return PLAIT_OK;
   if (!key->fallback) {
-    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora) : key->kind == RECIPE_INTS ? sizeof(RecipeInts) : sizeof(char *);
+    size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora)
+                  : key->kind == RECIPE_INTS  ? sizeof(RecipeInts)
+                                              : sizeof(char *);
     memset((char *)loader->recipe + key->offset, 0, size);
     return PLAIT_OK;
   }
@@ -372,7 +383,8 @@ static int apply_override(Loader *loader, const char *text, const char *folder) 
 // --- entry -----------------------------------------------------------------------------------------------------------
 
 // Defaults, and a loader for what comes after them. Ended by end_loading.
-static int begin_loading(Loader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults, Error *error) {
+static int begin_loading(Loader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults,
+                         Error *error) {
   *recipe = (Recipe){0};
   *loader = (Loader){.recipe = recipe, .name = name, .positions = true, .error = error};
   CHECK(recipe_key_count <= MAX_KEYS);
@@ -400,7 +412,8 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
   Recipe defaults;
   int code = begin_loading(&loader, name, folder, recipe, &defaults, error);
   if (code == PLAIT_OK) code = apply_file(&loader, text, size);
-  for (int i = 0; i < override_count && code == PLAIT_OK; i++) code = apply_override(&loader, overrides[i], loader.here);
+  for (int i = 0; i < override_count && code == PLAIT_OK; i++)
+    code = apply_override(&loader, overrides[i], loader.here);
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return end_loading(&loader, code);
 }
@@ -409,13 +422,19 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 static int check_inference_keys(const Recipe *r, const char *command, Error *error) {
   for (int i = 0; i < recipe_key_count; i++)
     if (r->where[i] && !recipe_keys[i].inference)
-      return error_set(error, PLAIT_BAD_INPUT, "there is no use for %s here; keys that %s takes are those of mesh and layout, precision, batch.micro, run.comm, run.backend, "
-                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, layers, overlap and bucket_mb", recipe_keys[i].path, command);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "there is no use for %s here; keys that %s takes are those of mesh and layout, precision, "
+                       "batch.micro, run.comm, run.backend, "
+                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, "
+                       "layers, overlap and bucket_mb",
+                       recipe_keys[i].path, command);
   return PLAIT_OK;
 }
 
-int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error) {
-  static const char nothing[] = "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
+                         Error *error) {
+  static const char nothing[] =
+      "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
   Loader loader;
   Recipe defaults;
   int code = begin_loading(&loader, command, "/", recipe, &defaults, error);

@@ -130,11 +130,12 @@ int recipe_load(const char *path, int override_count, char **overrides, Recipe *
 // The same from text in memory; `name` is used in messages, relative paths are relative to `folder`.
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error);
-// The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given ("mesh.tp=2").
-// Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows` sequences over all data ranks, or a few
-// more where they do not divide, unless batch.micro is given; there are as many microbatches as pipeline ranks. `command` is for
-// messages.
-int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe, Error *error);
+// The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given
+// ("mesh.tp=2"). Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows`
+// sequences over all data ranks, or a few more where they do not divide, unless batch.micro is given; there are as many
+// microbatches as pipeline ranks. `command` is for messages.
+int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
+                         Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
@@ -143,8 +144,8 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
-// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file where
-// it was not given; "" where it was given as batch.micro=4, which the message says itself.
+// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the
+// file where it was not given; "" where it was given as batch.micro=4, which the message says itself.
 const char *recipe_where(const Recipe *recipe, const char *path);
 
 bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override

@@ -20,7 +20,9 @@ static const char *const layout_keys[] = {
 #include "sharding/layout_rows.def"
 };
 
-bool recipe_is_given(const Recipe *recipe, const char *path) { return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys]; }
+bool recipe_is_given(const Recipe *recipe, const char *path) {
+  return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys];
+}
 
 // One more line for the user, in front of which the place of the key is put.
 __attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *path, const char *format, ...) {
@@ -62,14 +64,17 @@ static int check_parallel(Recipe *r, Error *error) {
   const LayoutWords *seq = &r->layout.rows.row[LAYOUT_ROW_SEQ];
   if (r->parallel.sequence && seq->count >= 0 && (seq->count != 1 || strcmp(seq->axis[0], "tp"))) {
     char *list = recipe_value_text(r, "layout.seq");
-    int code = error_set(error, PLAIT_BAD_INPUT, "%slayout.seq is %s, but parallel.sequence is true, which means [tp]; leave one of them out", recipe_where(r, "layout.seq"), list);
+    int code = error_set(error, PLAIT_BAD_INPUT,
+                         "%slayout.seq is %s, but parallel.sequence is true, which means [tp]; leave one of them out",
+                         recipe_where(r, "layout.seq"), list);
     free(list);
     return code;
   }
   return recipe_check_parallel(r, NULL, error);
 }
 
-// ---- keys that need others --------------------------------------------------------------------------------------------
+// ---- keys that need others
+//   --------------------------------------------------------------------------------------------
 
 typedef struct Need { bool refused; const char *key, *needed, *condition, *why; } Need;
 enum { NOTED = 0, REFUSED = 1 };
@@ -86,11 +91,14 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   const char *said = "";
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
     const Need *n = &needs[i];
-    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) || recipe_fulfils(r, recipe_key_find(n->needed), n->condition)) continue;
+    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) ||
+        recipe_fulfils(r, recipe_key_find(n->needed), n->condition))
+      continue;
     char *value = recipe_value_text(r, n->key), *other = recipe_value_text(r, n->needed);
     int code = PLAIT_OK;
     if (n->refused)
-      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value, n->needed, other, n->why);
+      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value,
+                       n->needed, other, n->why);
     else note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
     free(value);
     free(other);
@@ -104,21 +112,25 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.check", "run.lend"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
-    if (!is_default(r, defaults, several[i])) note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
+    if (!is_default(r, defaults, several[i]))
+      note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
   ParallelOptions parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
       if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
-        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row], axes->axis[i], axes->axis[i]);
+        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row],
+             axes->axis[i], axes->axis[i]);
   }
   if (r->parallel.hybrid && r->parallel.hybrid == r->mesh.dp)
-    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it", r->parallel.hybrid);
+    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it",
+         r->parallel.hybrid);
   if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
-    note(r, "parallel.bucket_mb", "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
+    note(r, "parallel.bucket_mb",
+         "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
   if (r->run.trace && r->run.trace_first > r->schedule.steps)
-    note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty", (long long)r->run.trace_first,
-         (long long)r->schedule.steps);
+    note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty",
+         (long long)r->run.trace_first, (long long)r->schedule.steps);
   return PLAIT_OK;
 }
 
@@ -128,11 +140,15 @@ static int check_rollback(const Recipe *r, Error *error) {
   if (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) return PLAIT_OK;
   char limit[64] = "";
   if (r->checkpoint.every) snprintf(limit, sizeof limit, " and schedule.steps %lld", (long long)r->schedule.steps);
-  return error_set(error, PLAIT_BAD_INPUT, "%srun.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
-                   "before the end; take a smaller checkpoint.every above 0, or skip or stop", recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%srun.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
+      "before the end; take a smaller checkpoint.every above 0, or skip or stop",
+      recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
 }
 
-// ---- the rest ----------------------------------------------------------------------------------------------------------
+// ---- the rest
+//   ----------------------------------------------------------------------------------------------------------
 
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
@@ -153,7 +169,9 @@ static int check_schedule(Recipe *r, Error *error) {
 
 // The key table's betas are those of its default optimizer; another one has its authors'.
 static void set_betas(Recipe *r, const Recipe *defaults) {
-  if (r->optimizer.name == defaults->optimizer.name || recipe_is_given(r, "optimizer.betas") || !optimizer_reads((Op)r->optimizer.name, "betas")) return;
+  if (r->optimizer.name == defaults->optimizer.name || recipe_is_given(r, "optimizer.betas") ||
+      !optimizer_reads((Op)r->optimizer.name, "betas"))
+    return;
   memcpy(r->optimizer.betas, op_def((Op)r->optimizer.name)->optimizer->betas, sizeof r->optimizer.betas);
 }
 
@@ -169,14 +187,16 @@ static int check_eval(Recipe *r, Error *error) {
 // A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
 static int check_precision(Recipe *r, Error *error) {
   if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
-    return error_set(error, PLAIT_BAD_INPUT, "%sparallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%sparallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64; leave it out",
                      recipe_where(r, "parallel.grad_dtype"));
   if (r->precision == DTYPE_F16) return PLAIT_OK;
   static const char *const keys[] = {"loss_scale.initial", "loss_scale.growth_interval"};
   double values[] = {r->loss_scale.initial, (double)r->loss_scale.growth_interval};
   for (int i = 0; i < 2; i++)
     if (values[i] != 0 && recipe_is_given(r, keys[i]))
-      return error_set(error, PLAIT_BAD_INPUT, "%s%s is %.15g, but only precision: fp16 scales the loss, and this is %s",
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s%s is %.15g, but only precision: fp16 scales the loss, and this is %s",
                        recipe_where(r, keys[i]), keys[i], values[i], dtype_name((Dtype)r->precision));
   r->loss_scale.initial = 0;
   r->loss_scale.growth_interval = 0;
@@ -184,7 +204,8 @@ static int check_precision(Recipe *r, Error *error) {
 }
 
 int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_parallel, check_schedule, check_eval, check_precision};
+  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_parallel,
+                                              check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](r, error);
     if (code < 0) return code;

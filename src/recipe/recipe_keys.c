@@ -16,8 +16,10 @@ static const RecipeWord recompute_words[] = {
     {"full", RECIPE_RECOMPUTE_FULL, false},
     {0},
 };
-static const RecipeWord update_words[] = {{"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
-static const RecipeWord ownership_words[] = {{"shards", RECIPE_OWN_SHARDS, false}, {"tensors", RECIPE_OWN_TENSORS, false}, {0}};
+static const RecipeWord update_words[] = {
+    {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord ownership_words[] = {
+    {"shards", RECIPE_OWN_SHARDS, false}, {"tensors", RECIPE_OWN_TENSORS, false}, {0}};
 static const RecipeWord pipeline_words[] = {
 #define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
 #include "schedule/schedules.def"
@@ -58,7 +60,8 @@ static const RecipeWord layout_words[] = {
     {0},
 };
 
-static const char layout_doc[] = "The Layout that the rows below start from: which mesh axes cut which dims. Shipped are"
+static const char layout_doc[] =
+    "The Layout that the rows below start from: which mesh axes cut which dims. Shipped are"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
 #include "sharding/layout_rows.def"
     " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every Layout gives the same numbers.";
@@ -81,8 +84,7 @@ enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
 
 const RecipeKey recipe_keys[] = {
-    KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json",
-        .doc = config_doc),
+    KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .doc = config_doc),
     KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
         .doc = "Where the weights start: `random`, or a Hugging Face folder."),
 
@@ -101,86 +103,103 @@ const RecipeKey recipe_keys[] = {
     KEY("data.prefetch", RECIPE_INT, data.prefetch, "4", .least = 1, .most = 1024,
         .doc = "Batches that the loader reads ahead."),
 
-    KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1",
-        .inference = true, .doc = "Pipeline stages."),
-    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2",
-        .inference = true, .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
+    KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
+        .doc = "Pipeline stages."),
+    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2", .inference = true,
+        .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .built_most = 1, .example = "1",
         .inference = true, .doc = "Context-parallel ranks: shards of the sequence."),
-    KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1",
-        .inference = true, .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
+    KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
+        .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
 
-    KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0",
-        .inference = true, .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
+    KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0", .inference = true,
+        .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
                "3 the parameters too (FSDP)."),
-    KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true",
-        .inference = true, .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once a step "
+    KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true", .inference = true,
+        .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once "
+               "a step "
                "and kept (false: zero 2's memory, a third of the traffic)."),
-    KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS,
-        .inference = true, .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
-               "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
-    KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words,
-        .inference = true, .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every tensor (tp's shard of it) "
-               "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at most "
+    KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS, .inference = true,
+        .doc =
+            "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
+            "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
+    KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words, .inference = true,
+        .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every "
+               "tensor (tp's shard of it) "
+               "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at "
+               "most "
                "the largest tensor of their stage."),
-    KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false",
-        .inference = true, .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
+    KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false", .inference = true,
+        .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
-        .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the products "
+        .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the "
+               "products "
                "and attention (selective). The numbers do not change."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage recompute; 0: all."),
-    KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words,
-        .inference = true, .doc = pipeline_doc),
-    KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true, .automatic = 0,
-        .inference = true, .doc = "Stages of each pipeline rank, laid over the ranks in turn; auto: the fewest that the schedule runs."),
-    KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX,
-        .inference = true, .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding goes with the first and "
+    KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
+        .doc = pipeline_doc),
+    KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true,
+        .automatic = 0, .inference = true,
+        .doc = "Stages of each pipeline rank, laid over the ranks in turn; auto: the fewest that the schedule runs."),
+    KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
+        .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding "
+               "goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
-    KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true",
-        .inference = true, .doc = "Ranks communicate while they compute: collectives start as soon as their operands are there, and gathers of parameters "
+    KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
+        .doc = "Ranks communicate while they compute: collectives start as soon as their operands are there, and "
+               "gathers of parameters "
                "a block before their readers. `false`: each is waited for where it stands. The numbers do not change."),
-    KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20,
-        .inference = true, .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together. 0: one by one, and without parallel.overlap."),
+    KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20, .inference = true,
+        .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together. 0: one by "
+               "one, and without parallel.overlap."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
-        .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and traffic, but keeps "
-               "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: fp64."),
+        .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and "
+               "traffic, but keeps "
+               "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: "
+               "fp64."),
     KEY("parallel.update", RECIPE_CHOICE, parallel.update, "end", .words = update_words, .example = "end",
-        .doc = "When gradients are applied: all at the end of the step, or each in backward as soon as it is complete, after which its "
-               "memory is free again (in_backward). That takes one microbatch a step, optimizer.clip 0, run.non_finite stop or rollback, "
-               "and a precision without a loss scale. Parameters that several layers share are updated at the end all the same."),
+        .doc = "When gradients are applied: all at the end of the step, or each in backward as soon as it is complete, "
+               "after which its "
+               "memory is free again (in_backward). That takes one microbatch a step, optimizer.clip 0, run.non_finite "
+               "stop or rollback, "
+               "and a precision without a loss scale. Parameters that several layers share are updated at the end all "
+               "the same."),
 
-    KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words,
-        .inference = true, .doc = layout_doc),
+    KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words, .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
-  KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto",                                           \
-      .inference = true, .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
+  KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto", .inference = true,                   \
+      .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
 #include "sharding/layout_rows.def"
 
-    KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32",
-        .inference = true, .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 is slow on "
+    KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32", .inference = true,
+        .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 "
+               "is slow on "
                "CPUs, which compute it by way of fp32."),
 
     KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 1, .most = 1e9,
-        .doc = "fp16: by what the loss is multiplied at first, so that small gradients do not vanish. A step whose gradients "
-               "overflow is skipped and halves the scale. With another precision there is none, and the key is refused."),
+        .doc =
+            "fp16: by what the loss is multiplied at first, so that small gradients do not vanish. A step whose "
+            "gradients "
+            "overflow is skipped and halves the scale. With another precision there is none, and the key is refused."),
     KEY("loss_scale.growth_interval", RECIPE_LONG, loss_scale.growth_interval, "2000", .least = 0, .most = STEPS,
         .doc = "fp16: steps without overflow after which the scale is doubled; 0: it stays as it is given."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
-        .doc = "Sequences of a step, over all ranks. They need not divide: some data ranks then have a sequence less than others, or none, "
+        .doc = "Sequences of a step, over all ranks. They need not divide: some data ranks then have a sequence less "
+               "than others, or none, "
                "and `plait plan` says how much of their time is idle."),
-    KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8",
-        .inference = true, .doc = "The most sequences that one data rank computes at a time. The step's result does not depend on it."),
+    KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8", .inference = true,
+        .doc = "The most sequences that one data rank computes at a time. The step's result does not depend on it."),
 
-    KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words, .meaning = optimizer_meaning,
-        .example = default_optimizer, .doc = "The update rule."),
+    KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words,
+        .meaning = optimizer_meaning, .example = default_optimizer, .doc = "The update rule."),
     KEY("optimizer.lr", RECIPE_REAL, optimizer.lr, "3e-4", .least = 0, .most = 1e6, .example = "3e-4",
         .doc = "The learning rate after warm-up."),
     KEY("optimizer.betas", RECIPE_PAIR, optimizer.betas, "[0.9, 0.95]", .least = 0, .most = 1, .below = true,
         .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment."),
-    KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6,
-        .example = "0.1", .doc = "Weight decay of matrices and embeddings; norms and biases have none."),
+    KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6, .example = "0.1",
+        .doc = "Weight decay of matrices and embeddings; norms and biases have none."),
     KEY("optimizer.epsilon", RECIPE_REAL, optimizer.epsilon, "1e-8", .least = 0, .most = 1, .above = true,
         .doc = "Added to the root of the second moment."),
     KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
@@ -214,7 +233,8 @@ const RecipeKey recipe_keys[] = {
         .doc = "Global batches of an evaluation."),
 
     KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
-        .doc = "Seconds that a rank may take to start: memory, weights, checkpoint. A rank that takes longer is named and the "
+        .doc = "Seconds that a rank may take to start: memory, weights, checkpoint. A rank that takes longer is named "
+               "and the "
                "run ends, as with the other limits. 0: no limit."),
     KEY("watchdog.data", RECIPE_REAL, watchdog.data, "600", .least = 0, .most = 1e9,
         .doc = "Seconds that a rank may wait for a batch of data."),
@@ -227,15 +247,19 @@ const RecipeKey recipe_keys[] = {
         .doc = "The run's folder: the effective recipe, `metrics.jsonl`, `checkpoints/`. Locked while in use."),
     KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",
         .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
-    KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto",
-        .inference = true, .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or `srun` has "
+    KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
+        .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or "
+               "`srun` has "
                "started. `auto`: `mpi` where one of these has started more than one, else `local`."),
-    KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto",
-        .inference = true, .doc = "What computes."),
+    KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
+        .doc = "What computes."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
-        .example = "auto", .inference = true, .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process may use."),
-    KEY("run.lend", RECIPE_BOOL, run.lend, "true",
-        .inference = true, .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, where every "
+        .example = "auto", .inference = true,
+        .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process "
+               "may use."),
+    KEY("run.lend", RECIPE_BOOL, run.lend, "true", .inference = true,
+        .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, "
+               "where every "
                "thread has a core. The same bits with and without."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),
@@ -244,23 +268,30 @@ const RecipeKey recipe_keys[] = {
     KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
         .doc = "How many first steps run.dump_gradients writes."),
     KEY("run.non_finite", RECIPE_CHOICE, run.non_finite, "skip", .words = non_finite_words, .example = "skip",
-        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The first such value is "
-               "named and the step is skipped (not with parallel.update: in_backward, where backward has applied it); then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
-               "weights of the newest checkpoint with the next batches (rollback; at most 3 times without a finite step saved in between)."),
+        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The first "
+               "such value is "
+               "named and the step is skipped (not with parallel.update: in_backward, where backward has applied it); "
+               "then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
+               "weights of the newest checkpoint with the next batches (rollback; at most 3 times without a finite "
+               "step saved in between)."),
     KEY("run.check", RECIPE_BOOL, run.check, "false",
-        .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, and the bits of "
-               "every Variable that several of them hold; the first difference ends the run with the ranks, the step and its name."),
+        .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, "
+               "and the bits of "
+               "every Variable that several of them hold; the first difference ends the run with the ranks, the step "
+               "and its name."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
         .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,
-        .doc = "A file for what every rank did when in a few steps, kernel by kernel; ui.perfetto.dev and chrome://tracing "
+        .doc = "A file for what every rank did when in a few steps, kernel by kernel; ui.perfetto.dev and "
+               "chrome://tracing "
                "open it."),
     KEY("run.trace_first", RECIPE_LONG, run.trace_first, "3", .least = 1, .most = STEPS,
         .doc = "The first step in run.trace."),
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
         .doc = "How many steps run.trace shows."),
 
-    LATER("parallel.context"), LATER("parallel.ep"),
+    LATER("parallel.context"),
+    LATER("parallel.ep"),
     LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
@@ -302,7 +333,8 @@ static bool is_word(const RecipeKey *key, const char *name, int value) {
 }
 
 static bool row_has_axis(const Recipe *recipe, const RecipeKey *key, const char *name) {
-  LayoutWords axes = recipe_layout_row(recipe, (LayoutRow)((key->offset - offsetof(Recipe, layout.rows)) / sizeof axes));
+  LayoutWords axes =
+      recipe_layout_row(recipe, (LayoutRow)((key->offset - offsetof(Recipe, layout.rows)) / sizeof axes));
   for (int i = 0; i < axes.count; i++)
     if (!strcmp(axes.axis[i], name)) return true;
   return false;
@@ -319,7 +351,8 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
   if (key->kind != RECIPE_INT && key->kind != RECIPE_LONG) return false;
-  int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field, least = strtoll(text, NULL, 10);
+  int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field,
+          least = strtoll(text, NULL, 10);
   return condition[0] == '>' ? value > least : (value == least) != negated;
 }
 

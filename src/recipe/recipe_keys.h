@@ -48,8 +48,9 @@ const RecipeKey *recipe_key_find(const char *path); // NULL when there is none
 bool recipe_section_exists(const char *name);       // "batch"
 const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of the key's words, or NULL
 
-// Whether a recipe's value of a key fulfils "> 1", "= 3", "= true", "= WORD", "!= WORD", of a path "= given", or of a row of
-// `layout:`, its own or that of the shipped Layout, "has AXIS", or of optimizer.name, does the optimizer read one of its keys, "reads KEY".
+// Whether a recipe's value of a key fulfils "> 1", "= 3", "= true", "= WORD", "!= WORD", of a path "= given", or of a
+// row of `layout:`, its own or that of the shipped Layout, "has AXIS", or of optimizer.name, does the optimizer read
+// one of its keys, "reads KEY".
 bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition);
 bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
 // A value as the effective recipe has it, or "not given"; the caller frees it.

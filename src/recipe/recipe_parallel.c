@@ -1,4 +1,5 @@
-// The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these keys.
+// The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these
+// keys.
 #include "base/shares.h"
 #include "recipe/recipe.h"
 #include <string.h>
@@ -12,12 +13,15 @@ LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
 }
 
 int recipe_virtual_stages(const Recipe *r) {
-  return r->parallel.virtual_stages ? r->parallel.virtual_stages : r->mesh.pp > 1 ? schedules[r->parallel.pipeline].least_stages : 1;
+  return r->parallel.virtual_stages ? r->parallel.virtual_stages
+         : r->mesh.pp > 1           ? schedules[r->parallel.pipeline].least_stages
+                                    : 1;
 }
 
 ParallelOptions recipe_parallel(const Recipe *r) {
   int overlap = r->parallel.overlap && r->parallel.bucket_mb > 0;
-  ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
+  ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
+                                           (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .zero = r->parallel.zero,
                        .reshard = r->parallel.reshard,
                        .unsplit = r->parallel.ownership == RECIPE_OWN_TENSORS,

@@ -57,7 +57,8 @@ static void print_corpora(const RecipeCorpora *corpora, FILE *out) {
 }
 
 static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
-  if (!strncmp(key->path, "loss_scale.", 11) && recipe->precision != DTYPE_F16) return true; // refused there, so left out here
+  if (!strncmp(key->path, "loss_scale.", 11) && recipe->precision != DTYPE_F16)
+    return true; // refused there, so left out here
   const void *field = (const char *)recipe + key->offset;
   switch (key->kind) {
   case RECIPE_PATH:
@@ -104,7 +105,8 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     fputc(']', out);
     break;
   case RECIPE_INTS:
-    for (int i = 0; i < ((const RecipeInts *)field)->count; i++) fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
+    for (int i = 0; i < ((const RecipeInts *)field)->count; i++)
+      fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
     fputc(']', out);
     break;
   case RECIPE_AXIS_LIST: print_axes(field, out); break;
@@ -238,7 +240,8 @@ static void print_readers(const char *leaf, FILE *out) {
     if (!optimizer_reads((Op)word->value, leaf)) continue;
     const double *betas = op_def((Op)word->value)->optimizer->betas;
     fprintf(out, "%s%s", listed++ ? ", " : " For ", word->name);
-    if (!strcmp(leaf, "betas") && strcmp(word->name, names->fallback)) fprintf(out, " (default [%g, %g])", betas[0], betas[1]);
+    if (!strcmp(leaf, "betas") && strcmp(word->name, names->fallback))
+      fprintf(out, " (default [%g, %g])", betas[0], betas[1]);
   }
   if (listed) fputs(".", out);
 }
@@ -253,7 +256,8 @@ static void print_row(const RecipeKey *key, FILE *out) {
   else if (key->fallback) fprintf(out, " | `%s` | ", key->fallback);
   else fputs(" | none | ", out);
   print_cell(key->doc, out);
-  for (const RecipeWord *word = key->words; key->meaning && word->name; word++) fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
+  for (const RecipeWord *word = key->words; key->meaning && word->name; word++)
+    fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
   if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
   fputs(" |\n", out);
 }

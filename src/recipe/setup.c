@@ -13,7 +13,8 @@ static int setup_threads(const Recipe *recipe) {
 
 int setup_helpers(const Recipe *recipe, int threads) {
   int ranks = recipe_rank_count(recipe);
-  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > cores_available()) return 0;
+  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > cores_available())
+    return 0;
   return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
 }
 
@@ -22,10 +23,13 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
   text[0] = 0;
   if (!recipe->run.lend || !recipe_is_given(recipe, "run.lend") || ranks == 1) return 0;
   const char *where = recipe_where(recipe, "run.lend");
-  if (processes) return snprintf(text, size, "note: %srun.lend is true, but ranks are processes, which help none\n", where);
+  if (processes)
+    return snprintf(text, size, "note: %srun.lend is true, but ranks are processes, which help none\n", where);
   if (threads * ranks <= cores) return 0;
-  return snprintf(text, size, "note: %srun.lend is true, but %d ranks of %d thread%s have %d core%s, so that no rank has a core to lend\n", where, ranks, threads,
-                  threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+  return snprintf(
+      text, size,
+      "note: %srun.lend is true, but %d ranks of %d thread%s have %d core%s, so that no rank has a core to lend\n",
+      where, ranks, threads, threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
 }
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
@@ -41,7 +45,9 @@ int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error
   int size = tokenizer_vocab_size(t);
   tokenizer_destroy(t);
   if (size <= config->vocab) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size there at least as large",
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%sdata.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size "
+                   "there at least as large",
                    recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab);
 }
 
@@ -55,26 +61,35 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 #define LAYOUT_ROW(id, name, meaning) name,
 #include "sharding/layout_rows.def"
   };
-  int name = r->layout.name ? r->layout.name : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE : r->mesh.tp > 1 ? RECIPE_LAYOUT_TENSOR : RECIPE_LAYOUT_DATA;
+  int name = r->layout.name         ? r->layout.name
+             : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE
+             : r->mesh.tp > 1       ? RECIPE_LAYOUT_TENSOR
+                                    : RECIPE_LAYOUT_DATA;
   size_t n = (size_t)snprintf(text, size, "layout %s", names[name]);
   for (int row = 0, said = 0; row < LAYOUT_ROWS && n < size; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     if (axes->count < 0) continue;
     n += (size_t)snprintf(text + n, size - n, "%s%s [", said++ ? ", " : " with ", rows[row]);
-    for (int i = 0; i < axes->count && n < size; i++) n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axes->axis[i]);
+    for (int i = 0; i < axes->count && n < size; i++)
+      n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axes->axis[i]);
     if (n < size) n += (size_t)snprintf(text + n, size - n, "]");
   }
   return n;
 }
 
 void setup_describe(const Recipe *r, char *text, size_t size) {
-  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "", [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective", [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
+  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "",
+                                          [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective",
+                                          [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
   char hybrid[48] = "", pipeline[64] = "", layout[160];
   if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
   if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
-  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name, recipe_virtual_stages(r));
+  if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
+    snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
+             recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
-  snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero, r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
+  snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero,
+           r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
            r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
 }
@@ -128,24 +143,33 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
   return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
 }
 
-int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job, Error *error) {
+int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
+                  Error *error) {
   CompileOptions options;
-  JobOptions run = {.threads = threads, .helpers = helpers, .seed = (uint64_t)recipe->run.seed, .check = recipe->run.check,
+  JobOptions run = {.threads = threads,
+                    .helpers = helpers,
+                    .seed = (uint64_t)recipe->run.seed,
+                    .check = recipe->run.check,
                     .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
   int code = setup_compile_options(recipe, config, &options, error);
   if (code) return code;
   options.mode = mode;
-  if (mode == MODEL_GENERATE) compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel), options.micro); // a token of each sequence: one microbatch
+  if (mode == MODEL_GENERATE)
+    compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
+                      options.micro); // a token of each sequence: one microbatch
   return job_create(config, &options, &run, job, error);
 }
 
 WatchdogLimits setup_watchdog(const Recipe *r) {
-  return (WatchdogLimits){.seconds = {[ACTIVITY_START] = r->watchdog.start, [ACTIVITY_DATA] = r->watchdog.data, [ACTIVITY_STEP] = r->watchdog.step,
+  return (WatchdogLimits){.seconds = {[ACTIVITY_START] = r->watchdog.start,
+                                      [ACTIVITY_DATA] = r->watchdog.data,
+                                      [ACTIVITY_STEP] = r->watchdog.step,
                                       [ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint}};
 }
 
 int setup_launch(Launch *launch, const Recipe *r, Error *error) {
-  static const LaunchComm comm[] = {[RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI};
+  static const LaunchComm comm[] = {
+      [RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI};
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
   return launch_choose(launch, comm[r->run.comm], recipe_rank_count(r), mesh, error);

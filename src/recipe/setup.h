@@ -4,18 +4,19 @@
 #include "runtime/rank.h"
 #include "recipe/recipe.h"
 
-// How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of this process
-// and have cores of their own; 0: ranks do not help each other.
+// How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of
+// this process and have cores of their own; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
 
-// run.lend: true that was given and does nothing, as a line for the user. Returns the length of the text, 0: it does, or is the default.
+// run.lend: true that was given and does nothing, as a line for the user. Returns the length of the text, 0: it does,
+// or is the default.
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size);
 
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 
-// A tokenizer with more ids than the model has belongs to another model. One that is not there yet, or of a kind that plait does
-// not read (the corpus was made elsewhere), is not judged.
+// A tokenizer with more ids than the model has belongs to another model. One that is not there yet, or of a kind that
+// plait does not read (the corpus was made elsewhere), is not judged.
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);
 
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
@@ -27,11 +28,12 @@ void setup_describe(const Recipe *recipe, char *text, size_t size);
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error);
 
 // Compiles everything of a training run: device by run.backend, with an evaluation graph of batch.global samples when
-// data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks. The caller
-// frees *job (job_destroy).
+// data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks.
+// The caller frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
 // The same for any mode, with so many threads a rank, and helpers.
-int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job, Error *error);
+int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
+                  Error *error);
 
 WatchdogLimits setup_watchdog(const Recipe *recipe);
 // launch_choose, by run.comm and the mesh.

@@ -35,7 +35,9 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
-  if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), graph_stages(a->p->graph, v->stages)) || !placement_here(mesh, placement, rank)) return 0;
+  if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), graph_stages(a->p->graph, v->stages)) ||
+      !placement_here(mesh, placement, rank))
+    return 0;
   ShardBoxes b = {.shard = shard_of(mesh, placement, &v->shape, rank)};
   uint64_t part = 1;
   while (shard_next(&b))
@@ -97,7 +99,9 @@ static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t
   note(&a->log[group_find(&a->group, a->p->graph, &a->p->mesh, n)], e);
 }
 
-static int transfer_log(const Agreement *a, int direction, int peer, int send) { return a->group.count + (direction * a->pp + peer) * 2 + send; }
+static int transfer_log(const Agreement *a, int direction, int peer, int send) {
+  return a->group.count + (direction * a->pp + peer) * 2 + send;
+}
 
 static void note_transfer(Agreement *a, const Action *action, int direction, int peer) {
   Entry e = {.microbatch = action->microbatch};
@@ -115,14 +119,17 @@ const ObserverDef observer_agreement = {"agreement", OBSERVES(COLLECTIVE) | OBSE
 
 // Comparing ---------------------------------------------------------------------------------------------------------
 
-static int failed(const Agreement *a, Error *error) { return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(a->world)); }
+static int failed(const Agreement *a, Error *error) {
+  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(a->world));
+}
 
 static const char *rank_text(const Agreement *a, int rank, char *text, size_t size) {
   const Mesh *mesh = &a->p->mesh;
   size_t n = (size_t)snprintf(text, size, "rank %d (", rank);
   for (int i = 0, first = 1; i < mesh->naxis && n < size; i++) {
     if (mesh->axis[i].size == 1) continue;
-    n += (size_t)snprintf(text + n, size - n, "%s%s %d", first ? "" : " ", mesh->axis[i].name, mesh_coordinate(mesh, rank, i));
+    n += (size_t)snprintf(text + n, size - n, "%s%s %d", first ? "" : " ", mesh->axis[i].name,
+                          mesh_coordinate(mesh, rank, i));
     first = 0;
   }
   if (n < size) snprintf(text + n, size - n, ")");
@@ -137,7 +144,8 @@ static int spread_log(Agreement *a, int log, int rank, Entry **out, int *count, 
   if (rank == a->rank && n) memcpy(list, a->log[log].entry.data, (size_t)n * sizeof *list);
   *out = list;
   *count = (int)n;
-  if (plait_broadcast(a->world, &(PlaitBuffer){list, list, (size_t)n * sizeof *list}, 1, PLAIT_UINT8, rank, NULL, NULL)) return failed(a, error);
+  if (plait_broadcast(a->world, &(PlaitBuffer){list, list, (size_t)n * sizeof *list}, 1, PLAIT_UINT8, rank, NULL, NULL))
+    return failed(a, error);
   return PLAIT_OK;
 }
 
@@ -157,8 +165,9 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
     while (at < nx && at < ny && x[at].hash == y[at].hash) at++;
     entry_text(x, nx, at, what[0], sizeof what[0]);
     entry_text(y, ny, at, what[1], sizeof what[1]);
-    code = error_set(error, PLAIT_FAILED, "run.check: step %lld: call %d of %s is %s, but of %s it is %s", (long long)step, at + 1,
-                     rank_text(a, x_rank, rank[0], sizeof rank[0]), what[0], rank_text(a, y_rank, rank[1], sizeof rank[1]), what[1]);
+    code = error_set(error, PLAIT_FAILED, "run.check: step %lld: call %d of %s is %s, but of %s it is %s",
+                     (long long)step, at + 1, rank_text(a, x_rank, rank[0], sizeof rank[0]), what[0],
+                     rank_text(a, y_rank, rank[1], sizeof rank[1]), what[1]);
   }
   free(x);
   free(y);
@@ -174,7 +183,8 @@ static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error
       const Group *g = &a->group.data[k];
       if (g->axes >> pp & 1 && !stages_have(&g->coordinates, mesh_coordinate(&a->p->mesh, r, pp))) continue;
       int n = mesh_group(&a->p->mesh, r, g->axes, &g->coordinates, ranks);
-      if (n && chain[ranks[0] * a->logs + k] != chain[r * a->logs + k]) code = name_order(a, step, ranks[0], k, r, k, error);
+      if (n && chain[ranks[0] * a->logs + k] != chain[r * a->logs + k])
+        code = name_order(a, step, ranks[0], k, r, k, error);
     }
   arena_free(&scratch);
   return code;
@@ -187,8 +197,10 @@ static int check_transfers(Agreement *a, int64_t step, const uint64_t *chain, Er
     mesh_group(mesh, r, 1u << pp, NULL, ranks);
     for (int direction = 0; direction < 2; direction++)
       for (int peer = 0; peer < a->pp && !code; peer++) {
-        int sent = transfer_log(a, direction, peer, 1), got = transfer_log(a, direction, mesh_coordinate(mesh, r, pp), 0);
-        if (chain[r * a->logs + sent] != chain[ranks[peer] * a->logs + got]) code = name_order(a, step, r, sent, ranks[peer], got, error);
+        int sent = transfer_log(a, direction, peer, 1),
+            got = transfer_log(a, direction, mesh_coordinate(mesh, r, pp), 0);
+        if (chain[r * a->logs + sent] != chain[ranks[peer] * a->logs + got])
+          code = name_order(a, step, r, sent, ranks[peer], got, error);
       }
   }
   return code;
@@ -198,7 +210,8 @@ static int check_order(Agreement *a, int64_t step, Error *error) {
   size_t n = (size_t)a->logs;
   uint64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)a->ranks, sizeof *all);
   for (int i = 0; i < a->logs; i++) mine[i] = a->log[i].chain;
-  int code = plait_all_gather(a->world, &(PlaitBuffer){mine, all, n}, 1, PLAIT_INT64, NULL, NULL) ? failed(a, error) : PLAIT_OK;
+  int code = plait_all_gather(a->world, &(PlaitBuffer){mine, all, n}, 1, PLAIT_INT64, NULL, NULL) ? failed(a, error)
+                                                                                                  : PLAIT_OK;
   if (!code) code = check_groups(a, step, all, error);
   if (!code) code = FAULT(check_of_transfers, check_transfers(a, step, all, error), PLAIT_OK);
   free(mine);
@@ -241,7 +254,8 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
   int n = a->item.count, code = PLAIT_OK;
   uint64_t *mine = xcalloc((size_t)n + 1, sizeof *mine), *all = xcalloc((size_t)n * (size_t)a->ranks + 1, sizeof *all);
   for (int i = 0; i < n; i++) mine[i] = hash_item(a, &a->item.data[i]);
-  if (plait_all_gather(a->world, &(PlaitBuffer){mine, all, (size_t)n}, 1, PLAIT_INT64, NULL, NULL)) code = failed(a, error);
+  if (plait_all_gather(a->world, &(PlaitBuffer){mine, all, (size_t)n}, 1, PLAIT_INT64, NULL, NULL))
+    code = failed(a, error);
   for (int i = 0; i < n && !code; i++)
     for (int r = 1; r < a->ranks && !code; r++) {
       const uint64_t *box = a->box + i * a->ranks;
@@ -249,9 +263,10 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
       while (box[first] != box[r]) first++;
       if (!box[r] || all[first * n + i] == all[r * n + i]) continue;
       char rank[2][128];
-      code = error_set(error, PLAIT_FAILED, "run.check: step %lld: %s and %s hold different bits of the same part of %s%s", (long long)step,
-                       rank_text(a, first, rank[0], sizeof rank[0]), rank_text(a, r, rank[1], sizeof rank[1]),
-                       a->p->graph->variable.data[a->item.data[i].variable].name, a->item.data[i].copy < 0 ? "" : " (its copy)");
+      code = error_set(
+          error, PLAIT_FAILED, "run.check: step %lld: %s and %s hold different bits of the same part of %s%s",
+          (long long)step, rank_text(a, first, rank[0], sizeof rank[0]), rank_text(a, r, rank[1], sizeof rank[1]),
+          a->p->graph->variable.data[a->item.data[i].variable].name, a->item.data[i].copy < 0 ? "" : " (its copy)");
     }
   free(mine);
   free(all);

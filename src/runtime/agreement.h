@@ -1,16 +1,17 @@
-// Agreement of ranks (`run.check`): did all ranks of every group issue the same collectives in the same order, and do all ranks
-// that hold the same part of a Variable hold the same bits? Costs a hash of all Variables and two gathers a step.
+// Agreement of ranks (`run.check`): did all ranks of every group issue the same collectives in the same order, and do
+// all ranks that hold the same part of a Variable hold the same bits? Costs a hash of all Variables and two gathers a
+// step.
 #pragma once
 #include "plait/comm.h"
 #include "runtime/state.h"
 
 typedef struct Agreement Agreement;
 
-// An observer of the executor that runs the Program; it remembers the collectives and transfers of a step. Everything is borrowed.
-// NULL for a world of one rank (world NULL): then there is nothing to compare.
+// An observer of the executor that runs the Program; it remembers the collectives and transfers of a step. Everything
+// is borrowed. NULL for a world of one rank (world NULL): then there is nothing to compare.
 Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world);
 void agreement_destroy(Agreement *a);
 
-// After a step, collective over the world: PLAIT_FAILED on every rank, with two ranks, the step and the first collective or the
-// Variable in which these differ, else PLAIT_OK. Forgets the step. Nothing to do for NULL.
+// After a step, collective over the world: PLAIT_FAILED on every rank, with two ranks, the step and the first
+// collective or the Variable in which these differ, else PLAIT_OK. Forgets the step. Nothing to do for NULL.
 int agreement_check(Agreement *a, int64_t step, Error *error);

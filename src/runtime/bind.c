@@ -12,7 +12,8 @@ static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
     if (in->known != INPUT_OWN) b->input[i] = given->known[in->known];
     else b->input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
     if (!b->input[i].base && FAULT(input_is_not_bound, 1, 0))
-      return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it", in->name, known_input_what(in->known));
+      return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it",
+                       in->name, known_input_what(in->known));
   }
   return PLAIT_OK;
 }
@@ -20,7 +21,9 @@ static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
 static const char *input_address(const Binding *b, int input, int microbatch) {
   const StepInput *in = &b->input[input];
   Rows rows = b->input_rows[input];
-  int64_t offset = in->row && rows.count ? shares_rows_before(b->program->shares, microbatch, rows.first, rows.count) * in->row : microbatch * in->stride;
+  int64_t offset = in->row && rows.count
+                       ? shares_rows_before(b->program->shares, microbatch, rows.first, rows.count) * in->row
+                       : microbatch * in->stride;
   return (const char *)in->base + offset;
 }
 
@@ -75,13 +78,16 @@ char *binding_address(const Binding *b, int tensor, int microbatch) {
 // Only a collective over the pipeline axis looks at coordinates: it spans those that run its node.
 static Group group_of(const Graph *g, const Mesh *mesh, const Node *n) {
   Group group = {.axes = node_attr(n, CommAttr)->axes};
-  if (group.axes >> mesh_pipeline(mesh) & 1) group.coordinates = mesh_stage_coordinates(mesh, graph_stages(g, n->stages));
+  if (group.axes >> mesh_pipeline(mesh) & 1)
+    group.coordinates = mesh_stage_coordinates(mesh, graph_stages(g, n->stages));
   return group;
 }
 
 static int index_of(const GroupList *groups, const Group *group) {
   int i = 0;
-  while (i < groups->count && (groups->data[i].axes != group->axes || !stages_equal(&groups->data[i].coordinates, &group->coordinates))) i++;
+  while (i < groups->count &&
+         (groups->data[i].axes != group->axes || !stages_equal(&groups->data[i].coordinates, &group->coordinates)))
+    i++;
   return i;
 }
 
@@ -103,7 +109,8 @@ void graph_groups(const Graph *g, const Mesh *mesh, GroupList *groups) {
 // Every rank goes through all groups in the same order, and makes those that it is in; without a world none.
 static int create_groups(Binding *b, PlaitComm *world, Error *error) {
   const Mesh *mesh = &b->program->mesh;
-  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank, pp = mesh_pipeline(mesh);
+  int *ranks = arena_array(&b->arena, int, mesh->ranks), code = PLAIT_OK, rank = b->state->rank,
+      pp = mesh_pipeline(mesh);
   graph_groups(b->program->graph, mesh, &b->group);
   for (int i = 0; i < b->group.count && !code; i++) {
     Group *group = &b->group.data[i];
@@ -120,8 +127,8 @@ static int create_groups(Binding *b, PlaitComm *world, Error *error) {
 
 // Instructions ------------------------------------------------------------------------------------------------------
 
-// In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they have, and of
-// one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
+// In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they
+// have, and of one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
 static int adds_here(const Binding *b, const Node *n, int k) {
   const Graph *g = b->program->graph;
   int spans = 0;
@@ -132,7 +139,8 @@ static int adds_here(const Binding *b, const Node *n, int k) {
   }
   if (!spans) return 1;
   const StageSet *holders = graph_stages(g, graph_holders(g, n->input[k]));
-  return FAULT(norm_counts_tied_twice, stage_coordinate(stages_next(holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
+  return FAULT(norm_counts_tied_twice,
+               stage_coordinate(stages_next(holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
                mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
@@ -158,8 +166,8 @@ static void bind_pieces(Binding *binding, Bound *b) {
       int64_t elements = same ? extent(g, in, 0, rank) : extent(g, shard, dim, rank);
       int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
       b->gathers_rows |= !same && !dim && in->shape.dim[0] == DIM_BATCH;
-      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name, (long long)whole->allocated,
-            (long long)(blocks * shards * elements));
+      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name,
+            (long long)whole->allocated, (long long)(blocks * shards * elements));
       for (int64_t i = 0; i < blocks; i++, count++) {
         if (!pass) continue;
         int64_t wide = i * shards * elements * size, narrow = i * elements * size;
@@ -169,7 +177,8 @@ static void bind_pieces(Binding *binding, Bound *b) {
     if (pass) continue;
     b->pieces = count;
     b->piece = arena_array(&binding->arena, Piece, count);
-    int ranks = b->gathers_rows ? mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes) : 1; // one after the other where rows are uneven
+    int ranks = b->gathers_rows ? mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes)
+                                : 1; // one after the other where rows are uneven
     b->buffer = arena_array(&binding->arena, PlaitBuffer, count * ranks);
   }
 }
@@ -195,8 +204,16 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
   const Node *n = b->node;
   DeviceKernel kernel;
   int code = device_kernel(device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
-  b->call = (KernelCall){.ninput = b->ninput, .noutput = n->noutput, .input = b->input, .output = b->output, .attr = n->attr, .name = philox_name(n->name),
-                         .parameters = &binding->parameters, .queue = binding->queue, .workspace = binding->state->work + program_scratch_offset(p), .workspace_size = (size_t)p->scratch_bytes};
+  b->call = (KernelCall){.ninput = b->ninput,
+                         .noutput = n->noutput,
+                         .input = b->input,
+                         .output = b->output,
+                         .attr = n->attr,
+                         .name = philox_name(n->name),
+                         .parameters = &binding->parameters,
+                         .queue = binding->queue,
+                         .workspace = binding->state->work + program_scratch_offset(p),
+                         .workspace_size = (size_t)p->scratch_bytes};
   return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
 }
 
@@ -208,7 +225,8 @@ static void bind_rows(Binding *binding, Bound *b) {
   for (int k = 0; k < b->ninput + b->node->noutput; k++) {
     int tensor = k < b->ninput ? b->tensor[k] : b->node->output[k - b->ninput];
     if (tensor >= 0) b->rows[k] = rows_of(p, graph_tensor(p->graph, tensor), binding->state->rank);
-    if (b->rows[k].count && b->node->region != REGION_MICRO) rows_set(p, b->rows[k], -1, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+    if (b->rows[k].count && b->node->region != REGION_MICRO)
+      rows_set(p, b->rows[k], -1, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
     any |= b->rows[k].count;
   }
   if (!any || b->node->region != REGION_MICRO) b->rows = NULL;
@@ -241,7 +259,9 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
 static int bind_body(Binding *binding, const Body *body, BoundBody *b, Error *error) {
   *b = (BoundBody){body->count, arena_array(&binding->arena, Bound, body->count + 1)};
   for (int i = 0, code; i < body->count; i++) {
-    if ((code = bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b->bound[i], error))) return code;
+    if ((code =
+             bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b->bound[i], error)))
+      return code;
     b->bound[i].until = body->instruction[i].wait;
     if (!b->bound[i].until) continue;
     b->bound[i].next_due = b->bound[b->bound[i].until].due;
@@ -256,9 +276,12 @@ static int bind_variables(Binding *b, Error *error) {
   for (int i = 0; i < g->variable.count; i++) {
     int v = b->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
     if (b->program->variable_offset[i] < 0) continue;
-    if (v < 0 || b->state->program->variable_offset[v] < 0 || owner->variable.data[v].allocated < g->variable.data[i].allocated ||
-        owner->variable.data[v].copies < g->variable.data[i].copies || !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
-      return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in", g->variable.data[i].name);
+    if (v < 0 || b->state->program->variable_offset[v] < 0 ||
+        owner->variable.data[v].allocated < g->variable.data[i].allocated ||
+        owner->variable.data[v].copies < g->variable.data[i].copies ||
+        !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
+      return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in",
+                       g->variable.data[i].name);
   }
   return PLAIT_OK;
 }
@@ -267,14 +290,16 @@ int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue,
   *b = (Binding){.program = p, .state = state, .queue = queue};
   b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
-  for (int i = 0; i < p->graph->input.count; i++) b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
+  for (int i = 0; i < p->graph->input.count; i++)
+    b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
   int code = bind_variables(b, error);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
   if (!code) code = bind_body(b, &p->begin, &b->begin, error);
   if (!code) code = bind_body(b, &p->end, &b->end, error);
   b->micro = arena_alloc(&b->arena, sizeof *b->micro * (size_t)p->graph->stages);
   for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT && !code; phase++) code = bind_body(b, &p->micro[s][phase], &b->micro[s][phase], error);
+    for (int phase = 0; phase < PHASE_COUNT && !code; phase++)
+      code = bind_body(b, &p->micro[s][phase], &b->micro[s][phase], error);
   if (!code) reserve_messages(b);
   return code;
 }

@@ -16,15 +16,16 @@ typedef struct Bound {
   KernelCall call;        // of the kernel; its operands are these:
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
-  Rows *rows;             // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
+  Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   Operand *input, *output;
   PlaitComm *comm;        // collectives
   int gathers_rows;       // its dim is the batch
   int pieces;
   Piece *piece;
-  PlaitBuffer *buffer;    // (pieces, or with gathers_rows pieces · ranks) scratch for the call, which a stream reads until it is done
+  PlaitBuffer *buffer; // (pieces, or with gathers_rows pieces · ranks) scratch for the call, which a stream reads until
+                       // it is done
   int until;              // of a collective in flight: see Instruction.wait
-  int due, next_due;      // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
+  int due, next_due; // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
   int started;            // in flight since `issued`, by a REDUCE or in its body; `done` is waited for
   PlaitEvent done;
   double issued;
@@ -33,11 +34,16 @@ typedef struct Bound {
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
 
 // A set of ranks that collectives run over: those that differ in `axes`, along the pipeline axis only at `coordinates`.
-typedef struct Group { uint32_t axes; StageSet coordinates; PlaitComm *comm; } Group; // comm NULL: this rank is not in it, or has no world
+typedef struct Group {
+  uint32_t axes;
+  StageSet coordinates;
+  PlaitComm *comm;
+} Group; // comm NULL: this rank is not in it, or has no world
 typedef Vec(Group) GroupList;
 
-// Memory of a graph input for one step, the host's. Microbatch m reads base + m × stride bytes (stride 0 in BEGIN and END); or, where `row`
-// is given, the bytes of a row of the batch, what is there are the rows that this rank has of the step, one microbatch's after the other's.
+// Memory of a graph input for one step, the host's. Microbatch m reads base + m × stride bytes (stride 0 in BEGIN and
+// END); or, where `row` is given, the bytes of a row of the batch, what is there are the rows that this rank has of the
+// step, one microbatch's after the other's.
 typedef struct StepInput { const void *base; int64_t stride, row; } StepInput;
 // What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
 typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
@@ -56,19 +62,21 @@ typedef struct Binding {
   Arena arena;
 } Binding;
 
-// Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. world NULL: there is
-// nobody to communicate with, and the Program is bound but for that, to see what it takes. The queue is of the State's device. Everything
-// is borrowed. binding_free releases what was made, also after an error.
-int binding_make(Binding *binding, const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, Error *error);
+// Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. world
+// NULL: there is nobody to communicate with, and the Program is bound but for that, to see what it takes. The queue is
+// of the State's device. Everything is borrowed. binding_free releases what was made, also after an error.
+int binding_make(Binding *binding, const Program *program, State *state, DeviceQueue *queue, PlaitComm *world,
+                 Error *error);
 void binding_free(Binding *binding);
 
-// The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm NULL. The caller
-// frees the list with vec_free.
+// The groups of a graph's collectives, in the order in which they first occur, which is the same on all ranks; comm
+// NULL. The caller frees the list with vec_free.
 void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
-int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh, const Node *node); // index of a collective's group
+int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
+               const Node *node); // index of a collective's group
 
-// Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the host's memory.
-// PLAIT_FAILED: one is not there.
+// Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the
+// host's memory. PLAIT_FAILED: one is not there.
 int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
 // Where a tensor lies for a microbatch, as an address of the device's; NULL where it has no memory here.
 char *binding_address(const Binding *binding, int tensor, int microbatch);

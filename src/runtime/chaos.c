@@ -43,7 +43,10 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
 Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   if (!p->chaos) return NULL;
   Chaos *c = xcalloc(1, sizeof *c);
-  *c = (Chaos){.p = p, .work = state->work, .queue = queue, .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
+  *c = (Chaos){.p = p,
+               .work = state->work,
+               .queue = queue,
+               .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
   int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last);
@@ -83,7 +86,8 @@ static void delay(Chaos *c) {
 static void poison_dead(const Chaos *c, const Node *n) {
   for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
     const Tensor *x = graph_tensor(c->p->graph, t - 1);
-    poison(c, c->work + program_work_offset(c->p) + c->p->place[x->id].offset, x->allocated * (int64_t)dtype_size(x->dtype));
+    poison(c, c->work + program_work_offset(c->p) + c->p->place[x->id].offset,
+           x->allocated * (int64_t)dtype_size(x->dtype));
   }
 }
 
@@ -103,5 +107,7 @@ static void see(void *self, const Observation *o) {
   }
 }
 
-const ObserverDef observer_chaos = {
-    "chaos", OBSERVES(STEP) | OBSERVES(ENTER) | OBSERVES(BODY) | OBSERVES(KERNEL) | OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER) | OBSERVES(INSTRUCTION_END), 0, see};
+const ObserverDef observer_chaos = {"chaos",
+                                    OBSERVES(STEP) | OBSERVES(ENTER) | OBSERVES(BODY) | OBSERVES(KERNEL) |
+                                        OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER) | OBSERVES(INSTRUCTION_END),
+                                    0, see};

@@ -1,6 +1,7 @@
-// Chaos, for tests: what a correct Program cannot notice. With a seed (ProgramOptions.chaos; the environment's PLAIT_CHAOS for runs of
-// recipes) memory is NaN from when the plan gives it free until it is written again (workspace, slots, staging buffers, results of
-// REDUCE, kernels' scratch), buffers are packed in a random order, and collectives and transfers start after random delays.
+// Chaos, for tests: what a correct Program cannot notice. With a seed (ProgramOptions.chaos; the environment's
+// PLAIT_CHAOS for runs of recipes) memory is NaN from when the plan gives it free until it is written again (workspace,
+// slots, staging buffers, results of REDUCE, kernels' scratch), buffers are packed in a random order, and collectives
+// and transfers start after random delays.
 #pragma once
 #include "runtime/state.h"
 

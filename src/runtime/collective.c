@@ -3,10 +3,12 @@
 #include "base/fault.h"
 #include <string.h>
 
-// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning of its only one.
+// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning
+// of its only one.
 static int64_t piece_elements(const Binding *binding, const Bound *b, const Piece *p) {
   if (!b->rows || !b->rows[p->input].count) return p->count;
-  int64_t bound = tensor_local(binding->program->graph, graph_tensor(binding->program->graph, b->tensor[p->input]))[0], rows = b->input[p->input].size[0];
+  int64_t bound = tensor_local(binding->program->graph, graph_tensor(binding->program->graph, b->tensor[p->input]))[0],
+          rows = b->input[p->input].size[0];
   if (p->blocks == 1) return p->count / bound * rows;
   return p->block < p->blocks / bound * rows ? p->count : 0;
 }
@@ -19,14 +21,15 @@ static size_t find_buffers(const Binding *binding, Bound *b) {
     const Piece *p = &b->piece[i];
     int64_t count = piece_elements(binding, b, p);
     if (!count) continue;
-    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
-                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
+    b->buffer[n++] =
+        (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
+                      device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
   }
   return n;
 }
 
-// Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other. `done` is that of the
-// last, as they are done in order; none where no rank has a row.
+// Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other.
+// `done` is that of the last, as they are done in order; none where no rank has a row.
 static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   const Device *device = binding->queue->device;
   int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
@@ -38,8 +41,11 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
     size_t row = (size_t)(operand_extent(whole, 1, whole->rank)), at = 0;
     int share = rows.count / ranks;
     for (int r = 0; r < ranks && !code; r++) {
-      size_t count = (size_t)shares_rows(binding->program->shares, (int)binding->parameters.microbatch, rows.first + r * share, share) * row;
-      char *part = device_host_pointer(device, (char *)whole->data + at * size), *mine = device_host_pointer(device, own->data);
+      size_t count = (size_t)shares_rows(binding->program->shares, (int)binding->parameters.microbatch,
+                                         rows.first + r * share, share) *
+                     row;
+      char *part = device_host_pointer(device, (char *)whole->data + at * size),
+           *mine = device_host_pointer(device, own->data);
       at += FAULT(gathered_rows_have_holes, count, (size_t)(share * binding->program->shares->bound) * row);
       if (!count) continue;
       if (gathers && r == me) memcpy(part, mine, count * size);

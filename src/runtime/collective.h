@@ -1,5 +1,6 @@
-// Calls a Program's collective, whose operands have their addresses and rows (Bound). With a stream it only starts there, and `done`
-// becomes the moment when it is done; nothing is called, and there is nothing to wait for, where no rank has a row.
+// Calls a Program's collective, whose operands have their addresses and rows (Bound). With a stream it only starts
+// there, and `done` becomes the moment when it is done; nothing is called, and there is nothing to wait for, where no
+// rank has a row.
 #pragma once
 #include "runtime/bind.h"
 

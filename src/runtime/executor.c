@@ -58,14 +58,17 @@ static void report(const Executor *e, const Observation *o) {
 }
 
 // An event costs nothing where no observer wants it: not even the Observation is made.
-#define OBSERVE(e, kind, ...) \
-  do { if ((e)->observed & OBSERVES(kind)) report((e), &(Observation){.event = OBSERVE_##kind, __VA_ARGS__}); } while (0)
+#define OBSERVE(e, kind, ...)                                                                                          \
+  do {                                                                                                                 \
+    if ((e)->observed & OBSERVES(kind)) report((e), &(Observation){.event = OBSERVE_##kind, __VA_ARGS__});             \
+  } while (0)
 
 // Making ------------------------------------------------------------------------------------------------------------
 
 // Memory for all that will be under way is taken here: nothing is allocated later.
 static int make_stream(Executor *e, Error *error) {
-  int calls = e->world ? in_flight_collectives(e->program) : 0, code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
+  int calls = e->world ? in_flight_collectives(e->program) : 0,
+      code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
   if (!e->stream) return code;
   stream_set_chaos(e->stream, e->program->chaos);
   stream_borrow_lists(e->stream); // those of Bound.buffer
@@ -73,7 +76,8 @@ static int make_stream(Executor *e, Error *error) {
   return code;
 }
 
-int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error) {
+int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out,
+                    Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
   *e = (Executor){.program = p, .queue = queue, .world = world};
   int code = binding_make(&e->binding, p, state, queue, world, error);
@@ -106,8 +110,8 @@ void executor_destroy(Executor *e) {
 
 // Collectives -------------------------------------------------------------------------------------------------------
 
-// Communicators work on the host's threads: what kernels write for them is waited for. (One of the device's own, as NCCL's, would follow
-// the queue instead.)
+// Communicators work on the host's threads: what kernels write for them is waited for. (One of the device's own, as
+// NCCL's, would follow the queue instead.)
 static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
 
 static int comm_failed(const Executor *e, const Bound *b) {
@@ -145,7 +149,8 @@ static int run_collective(Executor *e, Bound *b) {
   if (fault_drops(&e->program->mesh, b->node, b->piece[0].count)) { // left with what it had
     for (int i = 0; i < b->pieces; i++)
       device_copy(e->queue, DEVICE_WITHIN, (char *)b->output[b->piece[i].output].data + b->piece[i].recv,
-                  (char *)b->input[b->piece[i].input].data + b->piece[i].send, b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
+                  (char *)b->input[b->piece[i].input].data + b->piece[i].send,
+                  b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
     return PLAIT_OK;
   }
   if (b->started) return wait_collective(e, b);
@@ -170,10 +175,13 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 // Bodies ------------------------------------------------------------------------------------------------------------
 
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
-  for (int k = 0; k < b->ninput; k++) b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
-  for (int k = 0; k < b->node->noutput; k++) b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
+  for (int k = 0; k < b->ninput; k++)
+    b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
+  for (int k = 0; k < b->node->noutput; k++)
+    b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
-    if (b->rows[k].count) rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+    if (b->rows[k].count)
+      rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
 }
 
 #ifdef PLAIT_FAULTS
@@ -194,7 +202,8 @@ static void run_kernel(Executor *e, Bound *b) {
 static void leave_to_owner(const Executor *e, const Bound *b) {
   for (int k = 0; k < b->node->noutput; k++)
     if (FAULT(owner_is_not_alone, !graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes, 0))
-      device_fill(e->queue, b->output[k].data, 0, operand_elements(&b->output[k]) * (int64_t)dtype_size(b->output[k].dtype));
+      device_fill(e->queue, b->output[k].data, 0,
+                  operand_elements(&b->output[k]) * (int64_t)dtype_size(b->output[k].dtype));
 }
 
 static int run_instruction(Executor *e, Bound *b, int microbatch) {
@@ -205,8 +214,8 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   else if (b->communicates) code = run_collective(e, b);
   else run_kernel(e, b);
   if (code) return code;
-  OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner, .input = b->input, .output = b->output,
-          .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
+  OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner,
+          .input = b->input, .output = b->output, .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
   return PLAIT_OK;
 }
 
@@ -214,7 +223,8 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
 static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
   e->binding.parameters.microbatch = a->microbatch;
-  e->binding.parameters.sample_base = FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
+  e->binding.parameters.sample_base =
+      FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);
   for (int i = a->from; i < end && !code; i++) {
     Bound *b = &body->bound[i];
@@ -243,7 +253,8 @@ static int run_transfer(Executor *e, const Action *a) {
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
   PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
-  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates), direction = send ? a->peer > a->stage : a->stage > a->peer;
+  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates),
+      direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
@@ -255,7 +266,8 @@ static int run_transfer(Executor *e, const Action *a) {
     e->stalled_seconds += now() - start;
   }
   if (!code) return PLAIT_OK;
-  return error_set(e->error, PLAIT_FAILED, "stage %d, microbatch %d: %s", a->stage, a->microbatch, plait_comm_error(e->world));
+  return error_set(e->error, PLAIT_FAILED, "stage %d, microbatch %d: %s", a->stage, a->microbatch,
+                   plait_comm_error(e->world));
 }
 
 static int run_action(Executor *e, const Action *a) {
@@ -275,7 +287,8 @@ static int wait_received(Executor *e, int send) {
 
 static void enter(Executor *e, const WalkStep *step) {
   const WalkBuffer *b = &step->buffer;
-  if (b->is_slot && ++e->in_flight[b->stage] > e->most_in_flight[b->stage]) e->most_in_flight[b->stage] = e->in_flight[b->stage];
+  if (b->is_slot && ++e->in_flight[b->stage] > e->most_in_flight[b->stage])
+    e->most_in_flight[b->stage] = e->in_flight[b->stage];
   OBSERVE(e, ENTER, .buffer = b, .microbatch = step->microbatch);
 }
 
@@ -295,7 +308,8 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *er
   Error unread = {0};
   int code = binding_inputs(&e->binding, inputs, error);
   if (code) return code;
-  CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run", e->program->mesh.ranks);
+  CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run",
+        e->program->mesh.ranks);
   e->binding.parameters.step = step;
   e->error = error ? error : &unread;
   memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);

@@ -5,13 +5,15 @@
 
 typedef struct Executor Executor;
 
-// Binds a Program to a rank (runtime/bind.h), whose kernels run in `queue`, and makes the stream for its collectives in flight.
-// Collective over all ranks of `world` when the mesh has more than one (all create their executors in the same order). Everything is
-// borrowed. world NULL with such a mesh: it can be looked at, but not run.
-int executor_create(const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out, Error *error);
+// Binds a Program to a rank (runtime/bind.h), whose kernels run in `queue`, and makes the stream for its collectives in
+// flight. Collective over all ranks of `world` when the mesh has more than one (all create their executors in the same
+// order). Everything is borrowed. world NULL with such a mesh: it can be looked at, but not run.
+int executor_create(const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed,
+                    Executor **out, Error *error);
 void executor_destroy(Executor *e);
 
-// Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given is an error.
+// Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given
+// is an error.
 int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error);
 // Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
 // exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
@@ -19,7 +21,8 @@ double executor_comm_seconds(const Executor *e);
 double executor_stalled_seconds(const Executor *e);
 // From the next run on an observer sees what the executor does; self NULL: no longer. It is the caller's.
 void executor_observe(Executor *e, ObserverKind kind, void *self);
-// The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is right.
+// The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is
+// right.
 int executor_most_in_flight(const Executor *e, int stage);
 // Bytes of the host that binding took: instructions, operands, buffers of collectives.
 int64_t executor_host_bytes(const Executor *e);

@@ -11,7 +11,8 @@ static inline int fault_drops(const Mesh *mesh, const Node *n, int64_t elements)
   const CommAttr *attr = node_attr(n, CommAttr);
   const OpDef *d = op_def(n->op);
   int begin = n->region == REGION_BEGIN, end = n->region == REGION_END, micro = n->region == REGION_MICRO;
-  int sum = d->reduces && !d->scatters && !d->rooted && !attr->maximum, scalar = elements == 1, over_stages = attr->axes >> mesh_pipeline(mesh) & 1;
+  int sum = d->reduces && !d->scatters && !d->rooted && !attr->maximum, scalar = elements == 1,
+      over_stages = attr->axes >> mesh_pipeline(mesh) & 1;
   return FAULT(collective_gradients_dp, 0, end && sum && !scalar && !over_stages) ||
          FAULT(collective_gradients_zero, 0, d->scatters) ||
          FAULT(collective_gather_of_copies, 0, d->gathers && begin) ||

@@ -4,7 +4,7 @@
 #include <math.h>
 
 // All ones in the exponent.
-#define SCAN(type, mask)                                                                                                \
+#define SCAN(type, mask)                                                                                               \
   for (const type *p = data; i < n; i++)                                                                               \
     if ((p[i] & (mask)) == (mask)) break;
 
@@ -20,7 +20,8 @@ static int64_t next_not(const void *data, Dtype dtype, int64_t i, int64_t n) {
 }
 
 // Among `count` elements of x, from index `from` on, of which `data` is a copy.
-static int64_t first_in_piece(const Operand *x, const void *data, int64_t from, int64_t count, int minus, double *value) {
+static int64_t first_in_piece(const Operand *x, const void *data, int64_t from, int64_t count, int minus,
+                              double *value) {
   for (int64_t i = next_not(data, x->dtype, 0, count); i < count; i = next_not(data, x->dtype, i + 1, count)) {
     *value = dtype_load(data, x->dtype, i);
     if (operand_valid(x, from + i) && !(minus && *value < 0)) return from + i;
@@ -31,7 +32,8 @@ static int64_t first_in_piece(const Operand *x, const void *data, int64_t from, 
 int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double *value) {
   enum { AT_ONCE = 1 << 12 };
   double piece[AT_ONCE]; // room for elements of any dtype
-  int64_t n = x->data && dtype_is_float(x->dtype) ? operand_elements(x) : 0, size = (int64_t)dtype_size(x->dtype), found = -1;
+  int64_t n = x->data && dtype_is_float(x->dtype) ? operand_elements(x) : 0, size = (int64_t)dtype_size(x->dtype),
+          found = -1;
   if (!queue) return first_in_piece(x, x->data, 0, n, minus, value);
   for (int64_t from = 0; from < n && found < 0; from += AT_ONCE) {
     int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
@@ -51,7 +53,8 @@ static void look(NonFinite *first, const Graph *g, const Observation *o) {
     // An update in place reads what it has just written; then the maker of that value was met before.
     for (int i = 0; i < o->ninput && first->variable < 0; i++) {
       const Tensor *t = o->tensor[i] < 0 ? NULL : graph_tensor(g, o->tensor[i]);
-      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER && finite_first_not(o->queue, &o->input[i], 0, &value) >= 0)
+      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER &&
+          finite_first_not(o->queue, &o->input[i], 0, &value) >= 0)
         first->variable = t->variable;
     }
   }
@@ -88,16 +91,23 @@ int finite_is_gradient(const Graph *g, const NonFinite *first) {
 void finite_describe(const Graph *g, const Mesh *mesh, const NonFinite *first, char *text, size_t size) {
   const Node *n = &g->node.data[first->node];
   char layer[32], where[64] = "";
-  if (n->region != REGION_MICRO) snprintf(layer, sizeof layer, "%s", n->region == REGION_BEGIN ? "before the first microbatch" : "after the last microbatch");
+  if (n->region != REGION_MICRO)
+    snprintf(layer, sizeof layer, "%s",
+             n->region == REGION_BEGIN ? "before the first microbatch" : "after the last microbatch");
   else if (n->layer < 0) snprintf(layer, sizeof layer, "embedding");
   else if (n->layer >= g->layers) snprintf(layer, sizeof layer, "head");
   else snprintf(layer, sizeof layer, "layer %d", n->layer);
-  if (n->region == REGION_MICRO) snprintf(where, sizeof where, ", %s of microbatch %d", phase_name(n->phase), first->microbatch);
+  if (n->region == REGION_MICRO)
+    snprintf(where, sizeof where, ", %s of microbatch %d", phase_name(n->phase), first->microbatch);
   int at = snprintf(text, size, "%s, %s %.100s%s, rank %d", layer, op_name(n->op), n->name, where, first->rank);
   for (int a = 0; a < mesh->naxis && mesh->ranks > 1 && at >= 0 && (size_t)at < size; a++)
-    at += snprintf(text + at, size - (size_t)at, "%s%s %d%s", a ? ", " : " (", mesh->axis[a].name, mesh_coordinate(mesh, first->rank, a), a + 1 < mesh->naxis ? "" : ")");
+    at += snprintf(text + at, size - (size_t)at, "%s%s %d%s", a ? ", " : " (", mesh->axis[a].name,
+                   mesh_coordinate(mesh, first->rank, a), a + 1 < mesh->naxis ? "" : ")");
   if (at < 0 || (size_t)at >= size) return;
-  at += snprintf(text + at, size - (size_t)at, ": %s", isnan(first->value) ? "not a number" : first->value > 0 ? "infinite" : "minus infinite");
+  at += snprintf(text + at, size - (size_t)at, ": %s",
+                 isnan(first->value) ? "not a number"
+                 : first->value > 0  ? "infinite"
+                                     : "minus infinite");
   if (first->variable >= 0 && at >= 0 && (size_t)at < size)
     snprintf(text + at, size - (size_t)at, ", as %.100s is already", g->variable.data[first->variable].name);
 }

@@ -1,4 +1,5 @@
-// Where a step first became infinite or not a number: looked for by running it again, when its norm has said that it did.
+// Where a step first became infinite or not a number: looked for by running it again, when its norm has said that it
+// did.
 #pragma once
 #include "device/device.h"
 #include "sharding/mesh.h"
@@ -15,8 +16,8 @@ typedef struct NonFinite {
 
 // The observer: looks at the results of each instruction until something is found.
 typedef struct FiniteSearch { const Graph *graph; NonFinite first; } FiniteSearch;
-// Index of the first element that is infinite or not a number, padding apart, and its value; -1: none. minus: -∞ is none. It reads
-// through the queue that writes there; NULL: x is in the host's memory.
+// Index of the first element that is infinite or not a number, padding apart, and its value; -1: none. minus: -∞ is
+// none. It reads through the queue that writes there; NULL: x is in the host's memory.
 int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double *value);
 // Of two ranks' findings: whether a came before b. What one rank sends to others it has met before them.
 int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b);

@@ -93,7 +93,8 @@ int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathe
   *out = (Gathered){.ranks = ranks, .received = xcalloc((size_t)ranks, sizeof *out->received)};
   char *message = rank ? write_boxes(mine, count, &bytes) : NULL;
   int code = plait_gather(comm, &(PlaitBuffer){&bytes, sizes, 1}, 1, PLAIT_INT64, 0, NULL, NULL);
-  if (!code && rank) code = plait_send(comm, &(PlaitBuffer){message, NULL, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL);
+  if (!code && rank)
+    code = plait_send(comm, &(PlaitBuffer){message, NULL, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL);
   for (int i = 0; i < count && !rank; i++) add(out, &mine[i]);
   if (!code && !rank) code = receive_all(comm, sizes, out);
   free(message);

@@ -10,15 +10,23 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
   c->program = xcalloc((size_t)pp, sizeof *c->program);
   for (int i = 0; i < pp && !code; i++) {
-    ProgramOptions o = {.schedule = schedule, .microbatches = c->shares.microbatches, .shares = &c->shares, .coordinate = i, .device = j->options.device,
-                        .threads = j->run.threads + j->run.helpers, .overlap = j->options.parallel.overlap.on, .chaos = j->options.chaos};
+    ProgramOptions o = {.schedule = schedule,
+                        .microbatches = c->shares.microbatches,
+                        .shares = &c->shares,
+                        .coordinate = i,
+                        .device = j->options.device,
+                        .threads = j->run.threads + j->run.helpers,
+                        .overlap = j->options.parallel.overlap.on,
+                        .chaos = j->options.chaos};
     code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);
-    if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i]) j->work_bytes[i] = program_work_bytes(c->program[i]);
+    if (!code && program_work_bytes(c->program[i]) > j->work_bytes[i])
+      j->work_bytes[i] = program_work_bytes(c->program[i]);
   }
   return code;
 }
 
-static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o, const ScheduleGenerator *schedule, Compiled *c, Error *error) {
+static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o,
+                           const ScheduleGenerator *schedule, Compiled *c, Error *error) {
   c->shares = shares_create(o->step_samples, job_data_ranks(j), o->micro);
   int code = compile_graph(config, o, &c->graph, error);
   return code ? code : create_programs(j, c, schedule, error);
@@ -38,7 +46,8 @@ static int finish(Job *j, int code, Job **out) {
   return code;
 }
 
-int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out, Error *error) {
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
+                     Error *error) {
   Job *j = job_new(options, run);
   j->train.shares = shares_create(options->step_samples, job_data_ranks(j), options->micro);
   int code = compile_built(g, loss_sum, options, &j->train.graph, error);
@@ -46,18 +55,22 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
   return finish(j, code, out);
 }
 
-int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out, Error *error) {
+int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
+               Error *error) {
   Job *j = job_new(options, run);
   int code;
-  if (options->mode == MODEL_EVALUATE) code = create_compiled(j, config, options, &schedule_forward, &j->evaluate, error);
-  else if (options->mode == MODEL_GENERATE) code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
+  if (options->mode == MODEL_EVALUATE)
+    code = create_compiled(j, config, options, &schedule_forward, &j->evaluate, error);
+  else if (options->mode == MODEL_GENERATE)
+    code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
   else code = create_compiled(j, config, options, options->parallel.pipeline.schedule, &j->train, error);
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
     CompileOptions o = *options;
     o.mode = MODEL_EVALUATE;
     Pipeline *pipeline = &o.parallel.pipeline;
     pipeline->cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
-    for (int s = 0; s < pipeline->stages; s++) pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+    for (int s = 0; s < pipeline->stages; s++)
+      pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
     compile_set_batch(&o, run->evaluate_samples, o.micro);
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }
@@ -85,4 +98,6 @@ const Program *job_program(const Job *j, int coordinate) {
   return c->program[coordinate];
 }
 
-int64_t job_state_bytes(const Job *j, int coordinate) { return state_plan_bytes(job_program(j, coordinate), j->work_bytes[coordinate]); }
+int64_t job_state_bytes(const Job *j, int coordinate) {
+  return state_plan_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
+}

@@ -1,5 +1,5 @@
-// A job: what all ranks of a session share, compiled once and read by everybody. It knows the model and the parallel configuration,
-// and no rank.
+// A job: what all ranks of a session share, compiled once and read by everybody. It knows the model and the parallel
+// configuration, and no rank.
 #pragma once
 #include "base/shares.h"
 #include "compile/compile.h"
@@ -28,11 +28,13 @@ typedef struct Job {
   TeamGroup *teams;    // of the ranks that help each other; NULL: none
 } Job;
 
-// Compiles a model's graph for options->mode, and one Program for each pipeline rank. PLAIT_INFEASIBLE or PLAIT_BAD_INPUT for what
-// cannot be. The caller destroys the job, after all sessions that have loaded it.
-int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out, Error *error);
+// Compiles a model's graph for options->mode, and one Program for each pipeline rank. PLAIT_INFEASIBLE or
+// PLAIT_BAD_INPUT for what cannot be. The caller destroys the job, after all sessions that have loaded it.
+int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
+               Error *error);
 // The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.
-int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out, Error *error);
+int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
+                     Error *error);
 void job_destroy(Job *job); // NULL is fine
 
 int job_pipeline_ranks(const Job *job);

@@ -45,16 +45,23 @@ int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, E
   if (comm == LAUNCH_MPI && !l->world) code = join(l, error);
   if (code) return error_prefix(error, "run.comm: mpi");
   if (comm == LAUNCH_LOCAL && l->ranks > 1)
-    return error_set(error, PLAIT_BAD_INPUT, "run.comm: local makes ranks threads of one process, but %d processes were started, each of which "
-                     "would work alone; start one, or set run.comm: auto", l->ranks);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "run.comm: local makes ranks threads of one process, but %d processes were started, each of which "
+                     "would work alone; start one, or set run.comm: auto",
+                     l->ranks);
   // One process with a mesh of many ranks is a local run, also where a launcher has started it.
   if (l->world && l->ranks == 1 && (comm == LAUNCH_LOCAL || (comm == LAUNCH_AUTO && ranks > 1))) leave(l);
   if (!l->world && ranks > LAUNCH_MOST_THREADS)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh: %lld ranks, but one process carries at most %d as its threads; start it under mpirun or srun",
-                     (long long)ranks, LAUNCH_MOST_THREADS);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "mesh: %lld ranks, but one process carries at most %d as its threads; start it under mpirun or srun",
+        (long long)ranks, LAUNCH_MOST_THREADS);
   if (!l->world || l->ranks == ranks) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "mesh: %s is %lld rank%s, but %d process%s started; start %lld (as in mpirun -n %lld), or change the mesh", mesh,
-                   (long long)ranks, ranks == 1 ? "" : "s", l->ranks, l->ranks == 1 ? " was" : "es were", (long long)ranks, (long long)ranks);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "mesh: %s is %lld rank%s, but %d process%s started; start %lld (as in mpirun -n %lld), or change the mesh", mesh,
+      (long long)ranks, ranks == 1 ? "" : "s", l->ranks, l->ranks == 1 ? " was" : "es were", (long long)ranks,
+      (long long)ranks);
 }
 
 // Agreements --------------------------------------------------------------------------------------------------------
@@ -73,11 +80,13 @@ static void name_rank(const Launch *l, Error *error) {
 int launch_agree(const Launch *l, int code, Error *error) {
   if (!l || !l->world) return code;
   int32_t who = code ? l->rank : l->ranks;
-  if (plait_all_reduce(l->comm, &(PlaitBuffer){&who, &who, 1}, 1, PLAIT_INT32, PLAIT_MIN, NULL, NULL)) return world_failed(l, error);
+  if (plait_all_reduce(l->comm, &(PlaitBuffer){&who, &who, 1}, 1, PLAIT_INT32, PLAIT_MIN, NULL, NULL))
+    return world_failed(l, error);
   if (who == l->ranks) return PLAIT_OK;
   if (who == l->rank) name_rank(l, error);
   Error first = *error;
-  if (plait_broadcast(l->comm, &(PlaitBuffer){&first, &first, sizeof first}, 1, PLAIT_UINT8, who, NULL, NULL)) return world_failed(l, error);
+  if (plait_broadcast(l->comm, &(PlaitBuffer){&first, &first, sizeof first}, 1, PLAIT_UINT8, who, NULL, NULL))
+    return world_failed(l, error);
   *error = first;
   if (l->rank) error->message[0] = 0;
   return error->code;
@@ -86,13 +95,15 @@ int launch_agree(const Launch *l, int code, Error *error) {
 int launch_tell(const Launch *l, char **text, Error *error) {
   if (!l || !l->world) return PLAIT_OK;
   int64_t bytes = *text && l->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
-  if (plait_broadcast(l->comm, &(PlaitBuffer){&bytes, &bytes, 1}, 1, PLAIT_INT64, 0, NULL, NULL)) return world_failed(l, error);
+  if (plait_broadcast(l->comm, &(PlaitBuffer){&bytes, &bytes, 1}, 1, PLAIT_INT64, 0, NULL, NULL))
+    return world_failed(l, error);
   if (l->rank) {
     free(*text);
     *text = bytes ? xcalloc((size_t)bytes, 1) : NULL;
   }
   if (!bytes) return PLAIT_OK;
-  if (plait_broadcast(l->comm, &(PlaitBuffer){*text, *text, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL)) return world_failed(l, error);
+  if (plait_broadcast(l->comm, &(PlaitBuffer){*text, *text, (size_t)bytes}, 1, PLAIT_UINT8, 0, NULL, NULL))
+    return world_failed(l, error);
   return PLAIT_OK;
 }
 

@@ -15,8 +15,8 @@ int launch_begin(Launch *launch, Error *error);
 typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI } LaunchComm; // run.comm
 enum { LAUNCH_MOST_THREADS = 1024 }; // ranks that one process carries as threads
 
-// What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many as there are
-// ranks. `mesh` is for messages: "pp 2 × dp 1 × cp 1 × tp 2".
+// What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many
+// as there are ranks. `mesh` is for messages: "pp 2 × dp 1 × cp 1 × tp 2".
 int launch_choose(Launch *launch, LaunchComm comm, int64_t ranks, const char *mesh, Error *error);
 // Leaves MPI. When the world has failed this does not return: see plait_world_destroy. NULL and zeroed are fine.
 void launch_end(Launch *launch);
@@ -27,6 +27,6 @@ int launch_agree(const Launch *launch, int code, Error *error);
 // Rank 0's text (malloc'ed, may be NULL) replaces the others'; every rank calls it.
 int launch_tell(const Launch *launch, char **text, Error *error);
 
-// Threads of one rank, at least 1: `given` (0: the cores of this process, which may be bound) divided among the ranks of this machine
-// that have them in common, of `ranks` in all. Every rank calls it.
+// Threads of one rank, at least 1: `given` (0: the cores of this process, which may be bound) divided among the ranks
+// of this machine that have them in common, of `ranks` in all. Every rank calls it.
 int launch_threads(const Launch *launch, int given, int64_t ranks, int *threads, Error *error);

@@ -1,6 +1,7 @@
-// Observers look on while the executor runs: the trace, the chaos of tests, the comparison of ranks, the search for values that are
-// not finite. The executor knows none of them: it reports what it does, and each observer of observers.def sees the events that it
-// asked for. A new one is a file that defines an ObserverDef, and a line in observers.def.
+// Observers look on while the executor runs: the trace, the chaos of tests, the comparison of ranks, the search for
+// values that are not finite. The executor knows none of them: it reports what it does, and each observer of
+// observers.def sees the events that it asked for. A new one is a file that defines an ObserverDef, and a line in
+// observers.def.
 #pragma once
 #include "device/device.h"
 #include "schedule/walk.h"

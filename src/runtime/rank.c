@@ -6,7 +6,8 @@
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
-  r->data_rank = mesh_index(&r->job->options.parallel.mesh, r->rank, layout_data_axes(&r->job->options.parallel.layout));
+  r->data_rank =
+      mesh_index(&r->job->options.parallel.mesh, r->rank, layout_data_axes(&r->job->options.parallel.layout));
   r->data_ranks = job_data_ranks(r->job);
 }
 
@@ -30,9 +31,11 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   CHECK(!r->job, "a rank loads one job");
   r->job = job;
   find_data_rank(r);
-  int code = job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
+  int code =
+      job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
   if (!code && lends(job)) comm_set_idle(r->world, (Idle){lend, r->team});
-  if (!code) code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
+  if (!code)
+    code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
   if (!code) code = device_queue_create(job->options.device, r->team, &r->queue, error);
   if (code) return code;
   state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
@@ -86,7 +89,8 @@ void rank_unload(Rank *r) {
 }
 
 int rank_barrier(Rank *r, Error *error) {
-  return plait_barrier(r->world, NULL, NULL) ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+  return plait_barrier(r->world, NULL, NULL) ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world))
+                                             : PLAIT_OK;
 }
 
 int rank_signal(Rank *r, int *number, Error *error) {
@@ -160,16 +164,18 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
   if (ranks == 1) return PLAIT_OK;
   NonFinite *all = xcalloc((size_t)ranks, sizeof *all);
   PlaitBuffer buffer = {first, all, sizeof *all};
-  if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL))
+    code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
   for (int i = 0; i < ranks && !code; i++)
     if (finite_before(r->job->train.graph, &all[i], first)) *first = all[i];
   free(all);
   return code;
 }
 
-// A skipped step has left everything as it was but the loss scale, so that it can be run again, this time looking at every
-// value on the way. Healthy steps pay nothing for it.
-static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *counters, NonFinite *first, Error *error) {
+// A skipped step has left everything as it was but the loss scale, so that it can be run again, this time looking at
+// every value on the way. Healthy steps pay nothing for it.
+static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *counters, NonFinite *first,
+                      Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
   FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
@@ -203,12 +209,13 @@ static double sum_of_squares(const Rank *r, int variable) {
 // A scalar in fp64, 0 where it does not live here.
 static double scalar_or_0(const Rank *r, int variable) {
   double x = 0;
-  for (ShardBoxes b = state_boxes(r->state, variable, -1); shard_next(&b);) state_read(r->state, variable, -1, &b.box, &x);
+  for (ShardBoxes b = state_boxes(r->state, variable, -1); shard_next(&b);)
+    state_read(r->state, variable, -1, &b.box, &x);
   return x;
 }
 
-// The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients that
-// were applied tell, and the gradients that were left for END (of tied parameters) are still there.
+// The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients
+// that were applied tell, and the gradients that were left for END (of tied parameters) are still there.
 static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   const Graph *g = r->job->train.graph;
   *first = (NonFinite){.rank = r->rank, .variable = -1};
@@ -216,7 +223,8 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->norm_term) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
-    double sum = n->update ? scalar_or_0(r, graph_find_of(g, OF_SQUARE, parameter)) : sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter));
+    double sum = n->update ? scalar_or_0(r, graph_find_of(g, OF_SQUARE, parameter))
+                           : sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter));
     if (!isfinite(sum)) *first = (NonFinite){1, r->rank, i, 0, 0, -1, sum};
   }
   return share_first(r, first, error);
@@ -232,12 +240,14 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   StepInputs inputs = inputs_from(batch, r->job->options.seq, &learning_rate);
-  double begin = trace_clock(), communicated = executor_comm_seconds(r->train), stalled = executor_stalled_seconds(r->train);
+  double begin = trace_clock(), communicated = executor_comm_seconds(r->train),
+         stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = executor_run(r->train, (uint64_t)step, &inputs, error);
   if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
-    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error) : find_first(r, step, &inputs, counters, &result->first, error);
+    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)
+                                              : find_first(r, step, &inputs, counters, &result->first, error);
   if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
@@ -257,7 +267,8 @@ static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tok
   return code;
 }
 
-int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error) {
+int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
+                  Error *error) {
   int code = PLAIT_OK;
   double sum = 0, count = 0;
   for (int64_t i = 0; !code && (!batches || i < batches); i++) {

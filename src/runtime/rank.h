@@ -1,4 +1,5 @@
-// A rank at work: its State, its Programs, its loader. The session (runtime/session.h) makes ranks and runs tasks on them.
+// A rank at work: its State, its Programs, its loader. The session (runtime/session.h) makes ranks and runs tasks on
+// them.
 #pragma once
 #include "data/loader.h"
 #include "runtime/agreement.h"
@@ -9,10 +10,11 @@
 #include "runtime/watchdog.h"
 
 typedef struct StepResult {
-  double loss, grad_norm, tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
+  double loss, grad_norm,
+      tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
   int skipped;                    // a non-finite norm: nothing was updated, unless that is done in backward
-  NonFinite first;                // skipped: the first value over all ranks that was not finite; found again by running the step again, or
-                                  // with updates in backward the first such gradient
+  NonFinite first; // skipped: the first value over all ranks that was not finite; found again by running the step
+                   // again, or with updates in backward the first such gradient
   // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a
   // pipeline's bubbles, or between steps.
   double seconds, waited, computed, communicated;
@@ -41,14 +43,15 @@ void rank_unload(Rank *r); // also safe where nothing was loaded
 // Initial parameters from the job's seed: the same bits under every parallel configuration.
 void rank_initialise(Rank *r);
 
-// Bytes of the host that binding takes on a rank of a pipeline coordinate, beside its State: the job's Programs are bound to a device
-// without memory (device_null).
+// Bytes of the host that binding takes on a rank of a pipeline coordinate, beside its State: the job's Programs are
+// bound to a device without memory (device_null).
 int64_t rank_bound_bytes(const Job *job, int coordinate);
 
 // All ranks wait for each other.
 int rank_barrier(Rank *r, Error *error);
 
-// The signal that asks the run to stop, if one has come to any rank, else 0: to some it comes sooner than to others. Collective.
+// The signal that asks the run to stop, if one has come to any rank, else 0: to some it comes sooner than to others.
+// Collective.
 int rank_signal(Rank *r, int *number, Error *error);
 
 // Records steps [first, first + steps) for a file; to be called before the first one.
@@ -61,11 +64,13 @@ int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
 
-// Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0: the evaluation
-// ends; negative: with this error. All ranks must return the same.
+// Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0:
+// the evaluation ends; negative: with this error. All ranks must return the same.
 typedef int (*EvaluationVisitor)(Rank *r, void *context, const Batch *batch, double loss, double tokens, Error *error);
-// Mean loss and target tokens over at most `batches` global batches of the evaluation's data, from its start (0: all). visit may be NULL.
-int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens, Error *error);
+// Mean loss and target tokens over at most `batches` global batches of the evaluation's data, from its start (0: all).
+// visit may be NULL.
+int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
+                  Error *error);
 
 // Runs the job's generation graph once on this rank's part of the inputs.
 int rank_generate(Rank *r, const StepInputs *inputs, Error *error);

@@ -30,7 +30,9 @@ int64_t session_epoch(const Session *s) { return s->epoch; }
 int session_is_local(const Session *s) { return s->here == s->ranks; }
 PlaitWorld *session_world(const Session *s) { return s->world; }
 int session_culprit(const Session *s) { return atomic_load(&s->culprit); }
-Rank *session_rank(const Session *s, int rank) { return rank >= s->first && rank < s->first + s->here ? &s->rank[rank - s->first] : NULL; }
+Rank *session_rank(const Session *s, int rank) {
+  return rank >= s->first && rank < s->first + s->here ? &s->rank[rank - s->first] : NULL;
+}
 
 // Failures ------------------------------------------------------------------------------------------------------------
 
@@ -45,7 +47,8 @@ static int names_rank(const char *message) {
 static void fail(Worker *w) {
   Session *s = w->session;
   int none = -1;
-  if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 && !names_rank(w->error.message))
+  if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 &&
+      !names_rank(w->error.message))
     error_prefix(&w->error, "rank %d", w->rank->rank);
   plait_world_abort(s->world, w->error.message);
 }
@@ -111,12 +114,16 @@ int session_run(Session *s, SessionTask task, void *context, Error *error) {
 }
 
 static int load(Rank *r, void *job, Error *error) { return rank_load(r, job, error); }
-int session_load(Session *s, const Job *job, Error *error) { return session_run(s, load, (void *)(uintptr_t)job, error); }
+int session_load(Session *s, const Job *job, Error *error) {
+  return session_run(s, load, (void *)(uintptr_t)job, error);
+}
 
-// Opening and closing ---------------------------------------------------------------------------------------------------
+// Opening and closing
+// ---------------------------------------------------------------------------------------------------
 
 static int start_thread(Worker *w, Error *error) {
-  return thread_start(&w->thread, rank_thread, w, error, "the thread of rank %d of %d", w->rank->rank, w->session->ranks);
+  return thread_start(&w->thread, rank_thread, w, error, "the thread of rank %d of %d", w->rank->rank,
+                      w->session->ranks);
 }
 
 static int start_threads(Session *s, Error *error) {

@@ -10,7 +10,8 @@ int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
   return round_up(program->state_bytes + work_bytes + space->alignment, space->page);
 }
 
-int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error) {
+int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out,
+                 Error *error) {
   State *s = xcalloc(1, sizeof *s);
   *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes)};
   int code = device_allocate(device, s->bytes, &s->memory, error);
@@ -36,7 +37,8 @@ void state_destroy(State *s) {
 
 static const Variable *find_variable(const State *s, int v, int copy) {
   const Graph *g = s->program->graph;
-  CHECK(v >= 0 && v < g->variable.count && copy < g->variable.data[v].copies, "Variable %d, Copy %d does not exist", v, copy);
+  CHECK(v >= 0 && v < g->variable.count && copy < g->variable.data[v].copies, "Variable %d, Copy %d does not exist", v,
+        copy);
   return &g->variable.data[v];
 }
 
@@ -51,22 +53,27 @@ Dtype state_dtype(const State *s, int variable, int copy) {
   return copy < 0 ? v->dtype : v->copy[copy].dtype;
 }
 
-// The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part leaves out.
+// The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part
+// leaves out.
 static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
-  int64_t stride[BOX_MAX_RANK], run = 1, offset = copy < 0 ? s->program->variable_offset[variable] : s->program->copy_offset[variable][copy];
+  int64_t stride[BOX_MAX_RANK],
+      run = 1, offset = copy < 0 ? s->program->variable_offset[variable] : s->program->copy_offset[variable][copy];
   int64_t size = (int64_t)dtype_size(state_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
   ShardBoxes held = state_boxes(s, variable, copy);
-  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", find_variable(s, variable, copy)->name, s->rank);
+  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", find_variable(s, variable, copy)->name,
+        s->rank);
   shard_strides(&held.shard, stride);
   while (outer > 0 && stride[outer - 1] == run) run *= part->local[--outer];
   for (;;) {
     int64_t at = 0;
-    for (int d = 0; d < part->rank; d++) at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
+    for (int d = 0; d < part->rank; d++)
+      at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
     char *memory = s->memory + offset + at * size;
     char *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
-    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size), (void)memcpy(to, from, (size_t)(run * size)));
+    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size),
+          (void)memcpy(to, from, (size_t)(run * size)));
     host += run * size;
     int d = outer - 1;
     while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;
@@ -76,7 +83,9 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
   CHECK(!device_drain(s->queue, &error), "%s", error.message);
 }
 
-void state_read(const State *s, int variable, int copy, const Box *part, void *out) { copy_part(s, variable, copy, part, DEVICE_TO_HOST, out); }
+void state_read(const State *s, int variable, int copy, const Box *part, void *out) {
+  copy_part(s, variable, copy, part, DEVICE_TO_HOST, out);
+}
 
 void state_write(State *s, int variable, int copy, const Box *part, const void *in) {
   copy_part(s, variable, copy, part, DEVICE_FROM_HOST, (char *)(uintptr_t)in);
@@ -107,7 +116,8 @@ static void init_piece(const Variable *v, PhiloxKey key, const Box *piece, void 
   int64_t width = rank ? piece->local[rank - 1] : 1, rows = box_elements(piece) / width, index[BOX_MAX_RANK] = {0};
   for (int64_t r = 0; r < rows; r++) {
     int64_t first = 0;
-    for (int d = 0; d < rank; d++) first = first * FAULT(address_of_init, v->shape.size[d], piece->local[d]) + piece->offset[d] + index[d];
+    for (int d = 0; d < rank; d++)
+      first = first * FAULT(address_of_init, v->shape.size[d], piece->local[d]) + piece->offset[d] + index[d];
     init_row(v, key, first, width, out, r * width);
     for (int d = rank - 2; d >= 0 && ++index[d] == piece->local[d]; d--) index[d] = 0;
   }

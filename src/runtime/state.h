@@ -1,8 +1,8 @@
-// State owns all Variables of one rank, in one piece of a device's memory together with that in which Programs work. Train,
-// evaluation and generation Programs borrow it: their Variables are those of the same names.
+// State owns all Variables of one rank, in one piece of a device's memory together with that in which Programs work.
+// Train, evaluation and generation Programs borrow it: their Variables are those of the same names.
 //
-// Addresses in it are the executor's, its kernels' and its observers'. Everyone else reads and writes parts of Variables, as boxes:
-// state_read and state_write.
+// Addresses in it are the executor's, its kernels' and its observers'. Everyone else reads and writes parts of
+// Variables, as boxes: state_read and state_write.
 #pragma once
 #include "sharding/shard.h"
 #include "program/program.h"
@@ -21,23 +21,26 @@ typedef struct State {
 int64_t program_work_bytes(const Program *p);
 // Bytes that state_create will allocate: Variables and work, rounded up to whole pages of the device.
 int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
-// Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero, on the Program's device or on one
-// that imitates it (device_null).
+// Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero, on the Program's
+// device or on one that imitates it (device_null).
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 
-// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: for (ShardBoxes b = state_boxes(…); shard_next(&b);).
+// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: for (ShardBoxes b = state_boxes(…);
+// shard_next(&b);).
 ShardBoxes state_boxes(const State *s, int variable, int copy);
-// Copies the elements of `part`, which lies inside one of these boxes, to or from the host's memory: row-major, in the dtype of the Variable
-// or Copy. For what is large take one piece after the other (box_next_piece). Not while a Program runs.
+// Copies the elements of `part`, which lies inside one of these boxes, to or from the host's memory: row-major, in the
+// dtype of the Variable or Copy. For what is large take one piece after the other (box_next_piece). Not while a Program
+// runs.
 void state_read(const State *s, int variable, int copy, const Box *part, void *out);
 void state_write(State *s, int variable, int copy, const Box *part, const void *in);
 Dtype state_dtype(const State *s, int variable, int copy);
 
-// A scalar of ir/known.def as a number. One that the Program does not have is a bug: where it may lack one, state_has asks.
+// A scalar of ir/known.def as a number. One that the Program does not have is a bug: where it may lack one, state_has
+// asks.
 double state_scalar(const State *s, KnownVariable known);
 int state_has(const State *s, KnownVariable known);
 
-// Init rules of the Variables of these kinds (bits), addressed by (seed, name, global index): the same bits under every parallel
-// configuration. Variables that no rule fills stay as they are: zero at first.
+// Init rules of the Variables of these kinds (bits), addressed by (seed, name, global index): the same bits under every
+// parallel configuration. Variables that no rule fills stay as they are: zero at first.
 void state_init(State *s, uint64_t seed, unsigned kinds);

@@ -3,8 +3,8 @@
 #include "checkpoint/checkpoint.h"
 #include "runtime/state.h"
 
-// The boxes of the Variables of the given kinds (bits 1 << VariableKind) that live on this rank. The array is malloc'ed; names are
-// borrowed, and what the pieces hold is read and written through the State. Returns the count.
+// The boxes of the Variables of the given kinds (bits 1 << VariableKind) that live on this rank. The array is
+// malloc'ed; names are borrowed, and what the pieces hold is read and written through the State. Returns the count.
 int state_tensors(State *s, unsigned kinds, CheckpointTensor **out);
 // The same of what belongs to parameters, under the names of these: for OF_DUMP their reduced gradients.
 int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out);

@@ -74,11 +74,14 @@ static void see(void *self, const Observation *o) {
   case OBSERVE_INSTRUCTION: t->instruction = trace_clock(); break;
   case OBSERVE_ACTION_END: {
     int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
-    trace_end(t, t->action, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1, in_slot ? a->microbatch : -1);
+    trace_end(t, t->action, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1,
+              in_slot ? a->microbatch : -1);
     break;
   }
   case OBSERVE_INSTRUCTION_END:
-    if (!o->left_to_owner) trace_end(t, t->instruction, op_name(n->op), n->name, op_def(n->op)->communicates ? "communication" : "kernel", -1, -1);
+    if (!o->left_to_owner)
+      trace_end(t, t->instruction, op_name(n->op), n->name, op_def(n->op)->communicates ? "communication" : "kernel",
+                -1, -1);
     break;
   case OBSERVE_LANDED: // until it was waited for; it may have been done before
     trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, trace_clock(), -1, -1, true});
@@ -87,8 +90,10 @@ static void see(void *self, const Observation *o) {
   }
 }
 
-const ObserverDef observer_trace = {
-    "trace", OBSERVES(ACTION) | OBSERVES(ACTION_END) | OBSERVES(INSTRUCTION) | OBSERVES(INSTRUCTION_END) | OBSERVES(LANDED), 0, see};
+const ObserverDef observer_trace = {"trace",
+                                    OBSERVES(ACTION) | OBSERVES(ACTION_END) | OBSERVES(INSTRUCTION) |
+                                        OBSERVES(INSTRUCTION_END) | OBSERVES(LANDED),
+                                    0, see};
 
 // Writing ------------------------------------------------------------------------------------------------------------
 

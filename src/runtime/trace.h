@@ -14,8 +14,8 @@ typedef struct TraceSpan {
   bool in_flight;            // ran beside what this thread did
 } TraceSpan;
 
-// One per rank, used by its thread alone; an observer of its executors. All memory is there from the start: spans beyond it are
-// counted, not kept.
+// One per rank, used by its thread alone; an observer of its executors. All memory is there from the start: spans
+// beyond it are counted, not kept.
 typedef struct Trace {
   bool on;                // inside a chosen step
   int64_t first, last;    // the chosen steps
@@ -48,8 +48,8 @@ void trace_add(Trace *trace, const TraceSpan *span);
 // double begin = trace_begin(t); … trace_end(t, begin, "name", "detail", "category", stage, microbatch);
 // Where nothing is traced (t NULL, or off) each is one comparison.
 static inline double trace_begin(const Trace *t) { return t && t->on ? trace_clock() : 0; }
-static inline void trace_end(Trace *t, double begin, const char *name, const char *detail, const char *category, int stage,
-                             int microbatch) {
+static inline void trace_end(Trace *t, double begin, const char *name, const char *detail, const char *category,
+                             int stage, int microbatch) {
   if (t && t->on && begin > 0)
     trace_add(t, &(TraceSpan){name, detail, category, begin, trace_clock(), stage, microbatch, false});
 }

@@ -18,12 +18,14 @@ static const struct { const char *key, *doing; } activities[] = {
 #undef ACTIVITY
 };
 
-enum { COLLECTORS = 2 }; // ranks that receive the heartbeats of all others; two, because the first may be the one that stands still
+enum {
+  COLLECTORS = 2
+}; // ranks that receive the heartbeats of all others; two, because the first may be the one that stands still
 static const double longest_wait = 1, shortest_wait = 0.05, grace = 3; // seconds
 // Between two heartbeats of a process; where ranks are many each sends fewer, for the sake of those that receive them.
 static const double heartbeat_wait = 0.1, heartbeat_wait_per_rank = 0.001;
-// A thread in a call shows every 0.1 s that it runs. One that has not for a quarter of the smallest limit, and no less than this, is
-// frozen: on a machine with too much to do a thread may come late, but not for so long.
+// A thread in a call shows every 0.1 s that it runs. One that has not for a quarter of the smallest limit, and no less
+// than this, is frozen: on a machine with too much to do a thread may come late, but not for so long.
 static const double shortest_frozen = 0.35;
 
 // What is known of a rank. Of those in this process it is set by themselves.
@@ -74,8 +76,8 @@ void watchdog_enter(Watchdog *w, int rank, Activity activity, int64_t step) {
 
 // Who is to blame -----------------------------------------------------------------------------------------------------
 
-// As in /proc/PID/stat: S sleeps, as one does who waits for a lock, R runs, D waits in the system, T or t is stopped. 0: not known.
-// Allocates nothing: a thread that stands still may have the allocator's lock.
+// As in /proc/PID/stat: S sleeps, as one does who waits for a lock, R runs, D waits in the system, T or t is stopped.
+// 0: not known. Allocates nothing: a thread that stands still may have the allocator's lock.
 static char state_of(const Watchdog *w, int rank) {
   char path[48], text[256];
   snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&w->seen[rank].thread));
@@ -94,8 +96,8 @@ static int is_silent(const Watchdog *w, int rank) {
 
 static int is_frozen(const Seen *s) { return comm_last_runs(s->call) && !comm_last_waits(s->call); }
 
-// A rank without heartbeats, else one that is frozen in a call (and does not sleep there, which one does who waits for a lock that a
-// frozen one has), else one that is not waiting for others, else one that is behind the others.
+// A rank without heartbeats, else one that is frozen in a call (and does not sleep there, which one does who waits for
+// a lock that a frozen one has), else one that is not waiting for others, else one that is behind the others.
 static int more_to_blame(const Watchdog *w, int a, int b) {
   const Seen *x = &w->seen[a], *y = &w->seen[b];
   if (is_silent(w, a) != is_silent(w, b)) return is_silent(w, a);
@@ -115,14 +117,18 @@ static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   comm_last_describe(s->call, call, sizeof call);
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && step_of(&w->seen[r]) > newest) newest = step_of(&w->seen[r]);
-  int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host, is_silent(w, rank) ? "sends no heartbeats" : "stands still",
-                   now() - since_of(s), activities[activity_of(s)].doing);
+  int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host,
+                   is_silent(w, rank) ? "sends no heartbeats" : "stands still", now() - since_of(s),
+                   activities[activity_of(s)].doing);
   int64_t step = step_of(s);
   if (step > 0 && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, " %lld", (long long)step);
-  if (is_silent(w, rank) && newest > step && n > 0 && (size_t)n < size) // it may have come further after its last heartbeat
+  if (is_silent(w, rank) && newest > step && n > 0 &&
+      (size_t)n < size) // it may have come further after its last heartbeat
     n += snprintf(text + n, size - (size_t)n, " (another rank is at step %lld)", (long long)newest);
   char state = state_of(w, rank);
-  const char *stopped = state == 'D' ? "; its thread waits in the system, as for a disk" : state == 'T' || state == 't' ? "; its thread is stopped" : "";
+  const char *stopped = state == 'D'                   ? "; its thread waits in the system, as for a disk"
+                        : state == 'T' || state == 't' ? "; its thread is stopped"
+                                                       : "";
   if (n > 0 && (size_t)n < size) snprintf(text + n, size - (size_t)n, "%s; %s", stopped, call);
 }
 
@@ -153,7 +159,8 @@ static int passed_limit(const Watchdog *w) {
 
 static void receive(void *context, const Heartbeat *h) {
   Watchdog *w = context;
-  if (h->rank < 0 || h->rank >= w->ranks || h->activity < 0 || h->activity >= ACTIVITY_COUNT || is_here(w, h->rank)) return;
+  if (h->rank < 0 || h->rank >= w->ranks || h->activity < 0 || h->activity >= ACTIVITY_COUNT || is_here(w, h->rank))
+    return;
   Seen *s = &w->seen[h->rank];
   s->received = now();
   atomic_store(&s->activity, h->activity);
@@ -166,7 +173,11 @@ static void receive(void *context, const Heartbeat *h) {
 
 static void exchange_heartbeats(Watchdog *w) {
   const Seen *mine = &w->seen[w->first];
-  Heartbeat h = {.rank = w->first, .activity = activity_of(mine), .step = step_of(mine), .seconds = now() - since_of(mine), .call = mine->call};
+  Heartbeat h = {.rank = w->first,
+                 .activity = activity_of(mine),
+                 .step = step_of(mine),
+                 .seconds = now() - since_of(mine),
+                 .call = mine->call};
   memcpy(h.host, mine->host, sizeof h.host);
   world_heartbeat(w->world, &h, COLLECTORS, receive, w);
 }
@@ -178,7 +189,8 @@ static void look_at_own(Watchdog *w) {
     Seen *s = &w->seen[r];
     uint64_t before = s->call;
     s->call = comm_last(w->world, r, &alive);
-    if (!comm_last_runs(s->call) || comm_last_set_waits(s->call) != comm_last_set_waits(before)) s->alive = time; // it has moved
+    if (!comm_last_runs(s->call) || comm_last_set_waits(s->call) != comm_last_set_waits(before))
+      s->alive = time; // it has moved
     else if (alive > s->alive) s->alive = alive;
     if (comm_last_runs(s->call) && time - s->alive < w->frozen) s->call = comm_last_set_waits(s->call);
   }
@@ -233,7 +245,8 @@ static void destroy(Watchdog *w) {
   free(w);
 }
 
-int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, int count, Watchdog **watchdog, Error *error) {
+int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, int count, Watchdog **watchdog,
+                    Error *error) {
   *watchdog = NULL;
   if (!any_limit(limits)) return PLAIT_OK;
   Watchdog *w = xcalloc(1, sizeof *w);

@@ -1,5 +1,5 @@
-// 1F1B (PipeDream-Flush, Narayanan et al., 2021): a warm-up of forwards, then one forward and one backward in turn, so that
-// at most as many microbatches are in flight as stages lie ahead. One stage a coordinate.
+// 1F1B (PipeDream-Flush, Narayanan et al., 2021): a warm-up of forwards, then one forward and one backward in turn, so
+// that at most as many microbatches are in flight as stages lie ahead. One stage a coordinate.
 #include "schedule/schedule.h"
 
 void schedule_1f1b(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
@@ -8,7 +8,8 @@ void schedule_1f1b(int coordinates, int stages, int microbatches, int coordinate
   if (warm > microbatches) warm = microbatches;
   for (int m = 0; m < warm; m++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m});
   for (int m = 0; m < microbatches; m++) {
-    if (m + warm < microbatches) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m + warm});
+    if (m + warm < microbatches)
+      vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m + warm});
     vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = coordinate, .microbatch = m});
   }
 }

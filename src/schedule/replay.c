@@ -1,10 +1,11 @@
-// Replays a schedule: walks along all coordinates' lists at once, in any unit of time. It validates, and keeps the clock that draws.
+// Replays a schedule: walks along all coordinates' lists at once, in any unit of time. It validates, and keeps the
+// clock that draws.
 #include "schedule/walk.h"
 #include "base/fault.h"
 #include <string.h>
 
 typedef struct Message { const Action *send; double sent, received; } Message; // received < 0: not yet
-typedef Vec(Message) Queue;                                                  // of one ordered pair of coordinates and one direction
+typedef Vec(Message) Queue; // of one ordered pair of coordinates and one direction
 typedef struct Posted { int queue, index; } Posted;                          // where the message of a SEND is
 
 typedef struct Replay {
@@ -22,7 +23,9 @@ typedef struct Replay {
 } Replay;
 typedef struct Walker { Replay *r; int coordinate; } Walker;
 
-static int queue_of(const Replay *r, int from, int to, int forward) { return (from * r->s->coordinates + to) * 2 + forward; }
+static int queue_of(const Replay *r, int from, int to, int forward) {
+  return (from * r->s->coordinates + to) * 2 + forward;
+}
 static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
   return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches + microbatch];
 }
@@ -48,7 +51,8 @@ static int receive(Replay *r, int coordinate, const Action *a) {
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
   if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
-    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
+    return error_set(r->error, PLAIT_INFEASIBLE,
+                     "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
   if (m->sent > r->clock[coordinate]) r->clock[coordinate] = m->sent;
   m->received = r->clock[coordinate];
@@ -56,18 +60,22 @@ static int receive(Replay *r, int coordinate, const Action *a) {
 }
 
 
-// A segment runs once, backward behind forward, and behind those of the same coordinate that leave it something in memory.
+// A segment runs once, backward behind forward, and behind those of the same coordinate that leave it something in
+// memory.
 static int run_segment(Replay *r, int coordinate, const Action *a) {
   Phase phase = action_phase(a);
   const Segment *segment = &r->segments->micro[a->stage][phase];
   if ((*ran(r, a->stage, phase, a->microbatch))++)
-    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage, phase_name(phase), a->microbatch);
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage,
+                     phase_name(phase), a->microbatch);
   if (phase == PHASE_BACKWARD && !*ran(r, a->stage, PHASE_FORWARD, a->microbatch))
-    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs backward on microbatch %d before forward", a->stage, a->microbatch);
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs backward on microbatch %d before forward",
+                     a->stage, a->microbatch);
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
     if (stage_coordinate(c->stage, r->s->coordinates) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
-      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
+      return error_set(r->error, PLAIT_INFEASIBLE,
+                       "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
   }
   double start = r->clock[coordinate];
@@ -107,9 +115,13 @@ static int describe_stop(void *context, const WalkStep *step) {
   const Action *a = step->action;
   if (!a) return 0; // at the end, with a message that nobody has received
   if (step->kind == WALK_RUN)
-    return error_set(error, PLAIT_INFEASIBLE, "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which waits for this stage itself", a->stage,
-                     a->microbatch, a->peer);
-  return error_set(error, PLAIT_INFEASIBLE, "schedule: deadlock: microbatch %d waits for a buffer of stage %d that is never released", a->microbatch, a->stage);
+    return error_set(
+        error, PLAIT_INFEASIBLE,
+        "schedule: deadlock: stage %d waits for microbatch %d of stage %d, which waits for this stage itself", a->stage,
+        a->microbatch, a->peer);
+  return error_set(error, PLAIT_INFEASIBLE,
+                   "schedule: deadlock: microbatch %d waits for a buffer of stage %d that is never released",
+                   a->microbatch, a->stage);
 }
 
 // Whoever has not come to the end of its list stands at a step that never can be done.
@@ -125,14 +137,16 @@ static int check_whole(const Replay *r) {
   int n = s->coordinates, training = 0;
   for (int q = 0; q < n * n * 2; q++)
     if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
-      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received", q / 2 / n, q / 2 % n);
+      return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received",
+                       q / 2 / n, q / 2 % n);
   for (int t = 0; t < s->stages; t++)
     for (int m = 0; m < s->microbatches; m++) training |= *ran(r, t, PHASE_BACKWARD, m);
   for (int t = 0; t < s->stages; t++)
     for (int m = 0; m < s->microbatches; m++)
       for (int phase = 0; phase < (training ? 2 : 1); phase++)
         if (!*ran(r, t, (Phase)phase, m))
-          return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t, phase_name((Phase)phase), m);
+          return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t,
+                           phase_name((Phase)phase), m);
   return PLAIT_OK;
 }
 
@@ -157,7 +171,8 @@ static void replay_free(Replay *r) {
   free(r->ran);
 }
 
-int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error) {
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                    ScheduleSpans *spans, Error *error) {
   size_t n = (size_t)s->coordinates;
   Replay r = {.s = s, .segments = segments, .cost = cost, .spans = spans, .error = error};
   r.clock = xcalloc(n, sizeof *r.clock);
@@ -176,7 +191,8 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
   if (!code) code = check_deadlock(&r);
   if (!code) code = check_whole(&r);
   if (code && spans) schedule_spans_free(spans);
-  if (!code && spans && spans->span.count) qsort(spans->span.data, (size_t)spans->span.count, sizeof *spans->span.data, by_coordinate);
+  if (!code && spans && spans->span.count)
+    qsort(spans->span.data, (size_t)spans->span.count, sizeof *spans->span.data, by_coordinate);
   replay_free(&r);
   return code;
 }

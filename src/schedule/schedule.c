@@ -6,13 +6,20 @@ static const Segment *segment_of(const Segments *segments, const Action *a) {
   return &segments->micro[a->stage][action_phase(a)];
 }
 
-static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, int coordinates, ActionList *full) {
+static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, int coordinates,
+                         ActionList *full) {
   for (int k = 0; k < list->count; k++) {
     const Crossing *c = &list->data[k];
-    if (stage_coordinate(c->stage, coordinates) == stage_coordinate(at->stage, coordinates)) continue; // handed over in memory
+    if (stage_coordinate(c->stage, coordinates) == stage_coordinate(at->stage, coordinates))
+      continue; // handed over in memory
     if (FAULT(schedule_drops_a_send, 0, kind == ACTION_SEND && at->microbatch == 1)) continue;
-    vec_push(full, (Action){.kind = kind, .stage = at->stage, .microbatch = at->microbatch, .tensor = c->tensor, .peer = c->stage,
-                            .phase = action_phase(at), .kept = c->kept});
+    vec_push(full, (Action){.kind = kind,
+                            .stage = at->stage,
+                            .microbatch = at->microbatch,
+                            .tensor = c->tensor,
+                            .peer = c->stage,
+                            .phase = action_phase(at),
+                            .kept = c->kept});
   }
 }
 
@@ -29,9 +36,12 @@ static void add_communication(const Segments *segments, int coordinates, const A
   vec_push(full, (Action){.kind = ACTION_END});
 }
 
-// ---- slots -----------------------------------------------------------------------------------------------------------
+// ---- slots
+//   -----------------------------------------------------------------------------------------------------------
 
-typedef struct Stay { int first, last; } Stay; // of a microbatch in a slot: indices of actions; last 0: none (BEGIN is 0)
+typedef struct Stay {
+  int first, last;
+} Stay; // of a microbatch in a slot: indices of actions; last 0: none (BEGIN is 0)
 typedef struct Stays { const Schedule *s; const Walk *walk; Stay *stay; } Stays; // stay[stage][microbatch]
 
 static int note_stay(void *context, const WalkStep *step) {
@@ -74,17 +84,19 @@ WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const Action
   return (WalkPlan){list, segments, s->coordinates, s->microbatches, s->slots, STAGING_BUFFERS};
 }
 
-// ---- entry -----------------------------------------------------------------------------------------------------------
+// ---- entry
+//   -----------------------------------------------------------------------------------------------------------
 
 // Actions of stages or microbatches that do not exist, or of another coordinate, cannot even be looked at.
 static int check_places(const Schedule *s, const ActionList *list, int coordinate, Error *error) {
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
-    if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->coordinates) == coordinate && a->microbatch >= 0 && a->microbatch < s->microbatches &&
-        action_runs_body(a))
+    if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->coordinates) == coordinate &&
+        a->microbatch >= 0 && a->microbatch < s->microbatches && action_runs_body(a))
       continue;
-    return error_set(error, PLAIT_INFEASIBLE, "schedule: pipeline rank %d is to run stage %d on microbatch %d, which is not its to run", coordinate,
-                     a->stage, a->microbatch);
+    return error_set(error, PLAIT_INFEASIBLE,
+                     "schedule: pipeline rank %d is to run stage %d on microbatch %d, which is not its to run",
+                     coordinate, a->stage, a->microbatch);
   }
   return PLAIT_OK;
 }
@@ -130,10 +142,11 @@ const char *action_name(ActionKind kind) {
 static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, FILE *out) {
   fprintf(out, "  %s", action_name(a->kind));
   if (action_runs_body(a))
-    fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch, a->microbatch % plan->slots[a->stage], a->from, a->to - 1);
+    fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch,
+            a->microbatch % plan->slots[a->stage], a->from, a->to - 1);
   if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
-    fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor, graph_tensor(g, a->tensor)->name,
-            a->kind == ACTION_SEND ? "to" : "from", a->peer);
+    fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor,
+            graph_tensor(g, a->tensor)->name, a->kind == ACTION_SEND ? "to" : "from", a->peer);
   if (a->kind == ACTION_REDUCE) fprintf(out, " %s %s", op_name(g->node.data[a->node].op), g->node.data[a->node].name);
   fputc('\n', out);
 }
@@ -148,7 +161,8 @@ static int print_step(void *context, const WalkStep *step) {
   if (step->kind == WALK_ENTER) fprintf(p->out, "    microbatch %d enters %s\n", step->microbatch, buffer);
   if (step->kind == WALK_LEAVE) fprintf(p->out, "    microbatch %d leaves %s\n", step->microbatch, buffer);
   if (step->kind == WALK_WAIT)
-    fprintf(p->out, "    wait until %%%d of microbatch %d, sent from %s, has been received\n", p->plan->list->data[step->send].tensor, step->microbatch, buffer);
+    fprintf(p->out, "    wait until %%%d of microbatch %d, sent from %s, has been received\n",
+            p->plan->list->data[step->send].tensor, step->microbatch, buffer);
   return 1;
 }
 

@@ -1,5 +1,5 @@
-// Schedules are lists, not loops: a generator says which segment runs on which microbatch, stage by stage; shared passes
-// add communication; a replay of all stages refuses what could deadlock and counts slots. Nothing here executes.
+// Schedules are lists, not loops: a generator says which segment runs on which microbatch, stage by stage; shared
+// passes add communication; a replay of all stages refuses what could deadlock and counts slots. Nothing here executes.
 #pragma once
 #include "base/vec.h"
 #include "ir/graph.h"
@@ -31,8 +31,8 @@ typedef struct Schedule {
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
 } Schedule;
-// Staging buffers of a segment, for what it sends and receives: microbatch m uses number m % STAGING_BUFFERS, so that the next
-// message can be made while one waits for its receiver.
+// Staging buffers of a segment, for what it sends and receives: microbatch m uses number m % STAGING_BUFFERS, so that
+// the next message can be made while one waits for its receiver.
 enum { STAGING_BUFFERS = 2 };
 
 // Appends FORWARD and BACKWARD actions for one coordinate, in order.
@@ -66,7 +66,7 @@ void schedule_names(int stages, char *text, size_t size);
 typedef struct Crossing {
   int tensor, stage; // stage and phase of the other side
   Phase phase;
-  int kept;          // other bodies of this coordinate read it too: it lies in a slot, else in a staging buffer of the segment
+  int kept; // other bodies of this coordinate read it too: it lies in a slot, else in a staging buffer of the segment
 } Crossing;
 typedef Vec(Crossing) CrossingList;
 typedef struct Segment {
@@ -79,8 +79,8 @@ typedef struct Segments {
   Segment begin, end;               // nodes of all stages; which run where is Node.stages
   Segment (*micro)[PHASE_COUNT];    // [stage][phase]
 } Segments;
-// Cuts a partitioned graph whose stages lie on so many coordinates in turn. A tensor arrives at a coordinate once, in the
-// first segment there that reads it. segments_free releases it.
+// Cuts a partitioned graph whose stages lie on so many coordinates in turn. A tensor arrives at a coordinate once, in
+// the first segment there that reads it. segments_free releases it.
 Segments *segments_of(const Graph *g, int coordinates);
 void segments_free(Segments *s);
 
@@ -97,14 +97,17 @@ typedef struct ScheduleSpans {
   double busy;            // of all coordinates together; the bubble is 1 − busy / (coordinates · total) of the total
 } ScheduleSpans;
 
-// Walks along all coordinates' lists at once, as their executors would (schedule/walk.h): a SEND is posted and does not wait, a
-// RECV waits for its SEND. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
+// Walks along all coordinates' lists at once, as their executors would (schedule/walk.h): a SEND is posted and does not
+// wait, a RECV waits for its SEND. Refuses (PLAIT_INFEASIBLE, one sentence) segments that are missing,
 // doubled, on a wrong coordinate or before what they need, messages that do not meet in order, and deadlocks.
 // `cost` (may be NULL): how long segments take, by stage and phase, while transfers take no time; `spans` (may be NULL)
 // gets what ran when, released by schedule_spans_free.
-int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT], ScheduleSpans *spans, Error *error);
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                    ScheduleSpans *spans, Error *error);
 void schedule_spans_free(ScheduleSpans *spans);
 
 const char *action_name(ActionKind kind); // as printed: "F"
 // Whether an action runs the body of a segment; action_phase says which.
-static inline int action_runs_body(const Action *a) { return a->kind >= ACTION_FORWARD && a->kind < ACTION_FORWARD + PHASE_COUNT; }
+static inline int action_runs_body(const Action *a) {
+  return a->kind >= ACTION_FORWARD && a->kind < ACTION_FORWARD + PHASE_COUNT;
+}

@@ -21,15 +21,16 @@ static int receiver(const Segments *s, int tensor, int coordinate, int coordinat
   return -1;
 }
 
-// A tensor made on another coordinate arrives once, in the first segment here that reads it (nodes come in the order in which
-// a microbatch passes them). One made in another stage of this coordinate stays in that stage's slot.
+// A tensor made on another coordinate arrives once, in the first segment here that reads it (nodes come in the order in
+// which a microbatch passes them). One made in another stage of this coordinate stays in that stage's slot.
 static void cross(Segments *s, const Graph *g, int coordinates, const Node *reader, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->producer < 0 || t->variable >= 0) return;
   const Node *maker = &g->node.data[t->producer];
   Segment *in = &s->micro[reader->stage][reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (maker->stage == reader->stage) return;
-  int coordinate = stage_coordinate(reader->stage, coordinates), here = stage_coordinate(maker->stage, coordinates) == coordinate;
+  int coordinate = stage_coordinate(reader->stage, coordinates),
+      here = stage_coordinate(maker->stage, coordinates) == coordinate;
   int holder = here ? maker->stage : receiver(s, tensor, coordinate, coordinates);
   if (holder >= 0) stages_add(&in->holders, holder);
   if (holder >= 0 && (!here || listed(&in->receive, tensor))) return;
@@ -65,7 +66,8 @@ Segments *segments_of(const Graph *g, int coordinates) {
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].ninput; k++) {
       int t = g->node.data[i].input[k];
-      if (t >= 0 && graph_tensor(g, t)->producer >= 0 && graph_tensor(g, t)->variable < 0) keep(s, coordinates, t, &g->node.data[i]);
+      if (t >= 0 && graph_tensor(g, t)->producer >= 0 && graph_tensor(g, t)->variable < 0)
+        keep(s, coordinates, t, &g->node.data[i]);
     }
   return s;
 }

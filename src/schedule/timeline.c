@@ -6,13 +6,26 @@ double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
   return spans->total > 0 ? 1 - spans->busy / (s->coordinates * spans->total) : 0;
 }
 
-// ---- SVG -------------------------------------------------------------------------------------------------------------
+// ---- SVG
+//   -------------------------------------------------------------------------------------------------------------
 
-enum { LEFT = 64, TOP = 92, LEGEND = 58, RIGHT = 24, ROW = 34, BOX = 28, NARROWEST = 900, WIDEST = 12000, BOX_WIDTH = 14, DIGIT_WIDTH = 10 };
+enum {
+  LEFT = 64,
+  TOP = 92,
+  LEGEND = 58,
+  RIGHT = 24,
+  ROW = 34,
+  BOX = 28,
+  NARROWEST = 900,
+  WIDEST = 12000,
+  BOX_WIDTH = 14,
+  DIGIT_WIDTH = 10
+};
 
 // Forward blue, backward orange; a rank's later stages darker, so that a microbatch can be followed down.
 static void print_colour(ActionKind kind, int turn, int turns, FILE *out) {
-  static const int light[2][3] = {{0xb8, 0xd8, 0xf5}, {0xfd, 0xd5, 0xa5}}, dark[2][3] = {{0x2c, 0x74, 0xb8}, {0xd9, 0x72, 0x0e}};
+  static const int light[2][3] = {{0xb8, 0xd8, 0xf5}, {0xfd, 0xd5, 0xa5}},
+                   dark[2][3] = {{0x2c, 0x74, 0xb8}, {0xd9, 0x72, 0x0e}};
   double at = turns > 1 ? (double)turn / (turns - 1) : 0.25;
   int b = kind == ACTION_BACKWARD;
   fputc('#', out);
@@ -27,13 +40,16 @@ static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, F
   int turns = s->stages / s->coordinates, turn = span->stage / s->coordinates;
   double x = LEFT + span->start * scale, width = (span->end - span->start) * scale, y = TOP + span->coordinate * ROW;
   if (width < 1) width = 1; // a segment without FLOPs
-  fprintf(out, "<g><title>%s of stage %d, microbatch %d, on pipeline rank %d</title><rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"",
-          phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch, span->coordinate, x, y, width, BOX);
+  fprintf(out,
+          "<g><title>%s of stage %d, microbatch %d, on pipeline rank %d</title><rect x=\"%.2f\" y=\"%.0f\" "
+          "width=\"%.2f\" height=\"%d\" fill=\"",
+          phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch, span->coordinate, x, y,
+          width, BOX);
   print_colour(span->kind, turn, turns, out);
   fputs("\"/>", out);
   if (width >= 6.5 * digits(span->microbatch) + 2)
-    fprintf(out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" stroke=\"none\"%s>%d</text>", x + width / 2, y + BOX / 2 + 4, is_dark(turn, turns) ? " fill=\"#fff\"" : "",
-            span->microbatch);
+    fprintf(out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" stroke=\"none\"%s>%d</text>", x + width / 2,
+            y + BOX / 2 + 4, is_dark(turn, turns) ? " fill=\"#fff\"" : "", span->microbatch);
   fputs("</g>\n", out);
 }
 
@@ -48,7 +64,8 @@ static void svg_legend(const Schedule *s, FILE *out) {
       fputs("\"/>", out);
     }
     x += 6;
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, b ? "backward" : "forward", turns > 1 ? ", first to last stage of a rank" : "");
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, b ? "backward" : "forward",
+            turns > 1 ? ", first to last stage of a rank" : "");
     x += turns > 1 ? 230 : 80;
   }
   fprintf(out, "<text x=\"%d\" y=\"%d\">numbers: microbatches</text>\n", x, LEGEND + 11);
@@ -59,7 +76,8 @@ static void svg_axis(int rows, double width, FILE *out) {
   for (int i = 0; i <= 10; i++) {
     double x = LEFT + width * i / 10;
     fprintf(out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.0f\" stroke=\"#ccc\"/>", x, TOP - 6, x, bottom);
-    fprintf(out, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#666\">%d %%</text>\n", x, bottom + 15, i * 10);
+    fprintf(out, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#666\">%d %%</text>\n", x, bottom + 15,
+            i * 10);
   }
 }
 
@@ -71,13 +89,17 @@ static void print_title(const Schedule *s, const TimelineText *text, FILE *out) 
 }
 
 static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
-  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal", 100 * timeline_bubble(s, spans), 100 * text->unit_bubble);
+  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal", 100 * timeline_bubble(s, spans),
+          100 * text->unit_bubble);
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double boxes = 2.0 * s->microbatches * (s->stages / s->coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
-  double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)), scale = spans->total > 0 ? width / spans->total : 0;
-  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" viewBox=\"0 0 %.0f %d\" font-family=\"sans-serif\" font-size=\"11\">\n",
+  double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)),
+         scale = spans->total > 0 ? width / spans->total : 0;
+  fprintf(out,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" viewBox=\"0 0 %.0f %d\" "
+          "font-family=\"sans-serif\" font-size=\"11\">\n",
           LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28, LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28);
   fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
   fprintf(out, "<text x=\"%d\" y=\"26\" font-size=\"15\">", LEFT);
@@ -87,8 +109,10 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   fputs("; the head's backward is part of its forward; transfers take no time here</text>\n", out);
   svg_legend(s, out);
   for (int c = 0; c < s->coordinates; c++) {
-    fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width, BOX);
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" font-size=\"12\">pp %d</text>\n", LEFT - 8, TOP + c * ROW + BOX / 2 + 4, c);
+    fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width,
+            BOX);
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" font-size=\"12\">pp %d</text>\n", LEFT - 8,
+            TOP + c * ROW + BOX / 2 + 4, c);
   }
   svg_axis(s->coordinates, width, out);
   fputs("<g stroke=\"#fff\" stroke-width=\"0.6\">\n", out);
@@ -96,7 +120,8 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   fputs("</g>\n</svg>\n", out);
 }
 
-// ---- trace -----------------------------------------------------------------------------------------------------------
+// ---- trace
+//   -----------------------------------------------------------------------------------------------------------
 
 void timeline_json(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double scale = spans->busy > 0 ? 1000 * spans->span.count / spans->busy : 0; // microseconds
@@ -104,18 +129,22 @@ void timeline_json(const Schedule *s, const ScheduleSpans *spans, const Timeline
   print_title(s, text, out);
   fputs(": ", out);
   print_bubble(s, spans, text, out);
-  fputs("\"},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"", out);
+  fputs("\"},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"",
+        out);
   print_title(s, text, out);
   fputs(": ", out);
   print_bubble(s, spans, text, out);
   fputs("\"}}", out);
   for (int c = 0; c < s->coordinates; c++)
-    fprintf(out, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"pp %d\"}}", c + 1, c);
+    fprintf(out, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"pp %d\"}}", c + 1,
+            c);
   for (int i = 0; i < spans->span.count; i++) {
     const ScheduleSpan *span = &spans->span.data[i];
-    fprintf(out, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s%d\",\"cat\":\"%s\",\"args\":{\"stage\":%d,\"microbatch\":%d}}",
-            span->coordinate + 1, span->start * scale, (span->end - span->start) * scale, action_name(span->kind), span->microbatch,
-            phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch);
+    fprintf(out,
+            ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s%d\",\"cat\":\"%s\",\"args\":{"
+            "\"stage\":%d,\"microbatch\":%d}}",
+            span->coordinate + 1, span->start * scale, (span->end - span->start) * scale, action_name(span->kind),
+            span->microbatch, phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch);
   }
   fputs("\n]}\n", out);
 }

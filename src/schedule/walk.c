@@ -67,7 +67,9 @@ static int has_staging(const WalkPlan *p, int stage, int phase) {
   const CrossingList *lists[] = {&s->send, &s->receive};
   for (int l = 0; l < 2; l++)
     for (int i = 0; i < lists[l]->count; i++)
-      if (!lists[l]->data[i].kept && stage_coordinate(lists[l]->data[i].stage, p->coordinates) != stage_coordinate(stage, p->coordinates)) return 1;
+      if (!lists[l]->data[i].kept &&
+          stage_coordinate(lists[l]->data[i].stage, p->coordinates) != stage_coordinate(stage, p->coordinates))
+        return 1;
   return 0;
 }
 
@@ -96,8 +98,9 @@ static void note_leave(Walk *w, const int *own, char *known, int action, int sta
   w->leave[w->leaves++] = (Leave){action, microbatch, b};
 }
 
-// Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action that touches it:
-// the first that is met from the end. After one action staging buffers are left before slots, and slots by stage.
+// Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action
+// that touches it: the first that is met from the end. After one action staging buffers are left before slots, and
+// slots by stage.
 static void find_leaves(Walk *w) {
   const WalkPlan *p = &w->plan;
   size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
@@ -109,8 +112,10 @@ static void find_leaves(Walk *w) {
     const Action *a = &p->list->data[i];
     int phase = (int)action_phase(a);
     StageSet slots = touched_slots(p, a);
-    for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1)) note_leave(w, own, known, i, s, 0);
-    if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0) note_leave(w, own, known, i, a->stage, 1 + phase);
+    for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1))
+      note_leave(w, own, known, i, s, 0);
+    if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0)
+      note_leave(w, own, known, i, a->stage, 1 + phase);
   }
   for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
     Leave first = w->leave[i];
@@ -179,7 +184,8 @@ void walk_rewind(Walk *w) {
   for (int b = 0; b < w->buffers; b++) w->buffer[b].microbatch = -1, w->buffer[b].sends = w->buffer[b].waited = 0;
 }
 
-// Stepping --------------------------------------------------------------------------------------------------------------
+// Stepping
+// --------------------------------------------------------------------------------------------------------------
 
 static WalkStep wait_for(const Walk *w, const Action *a, const WalkBuffer *where, const Buffer *b) {
   int send = b->send[b->waited];
@@ -191,7 +197,10 @@ static int next_wait_at_end(const Walk *w, WalkStep *step) {
   for (int s = 0; s < w->plan.segments->stages; s++)
     for (int kind = 0; kind < 1 + PHASE_COUNT; kind++) {
       WalkBuffer where = {.stage = s, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
-      int count = w->slot[s] < 0 ? 0 : !kind ? w->plan.slots[s] : w->staging[s * PHASE_COUNT + kind - 1] < 0 ? 0 : w->plan.staging;
+      int count = w->slot[s] < 0                               ? 0
+                  : !kind                                      ? w->plan.slots[s]
+                  : w->staging[s * PHASE_COUNT + kind - 1] < 0 ? 0
+                                                               : w->plan.staging;
       for (; where.index < count; where.index++) {
         const Buffer *b = find(w, &where);
         if (b->waited < b->sends) return *step = wait_for(w, NULL, &where, b), 1;

@@ -1,11 +1,13 @@
-// The walk along a pipeline rank's actions: which buffers an action enters, what it waits for before, and when a buffer is left.
-// It is the one place that knows this. The executor walks its own rank's list, the replay all lists at once, the printer shows
-// the steps; each gives a function that is called for every step. A walk needs actions and crossings, no Program.
+// The walk along a pipeline rank's actions: which buffers an action enters, what it waits for before, and when a buffer
+// is left. It is the one place that knows this. The executor walks its own rank's list, the replay all lists at once,
+// the printer shows the steps; each gives a function that is called for every step. A walk needs actions and crossings,
+// no Program.
 //
-// A buffer is a slot of a stage (what crosses bodies) or a staging buffer of a segment (what it sends or receives and no other body
-// reads). Microbatch m uses buffer m mod count. Before a microbatch enters a buffer, what its last microbatch sent from there must
-// have been received. A slot is left after the last action that touches it: a segment of its stage, one of another stage of the rank
-// that reads from it, or a SEND or RECV of what lies in it. What was sent from it may still be under way then.
+// A buffer is a slot of a stage (what crosses bodies) or a staging buffer of a segment (what it sends or receives and
+// no other body reads). Microbatch m uses buffer m mod count. Before a microbatch enters a buffer, what its last
+// microbatch sent from there must have been received. A slot is left after the last action that touches it: a segment
+// of its stage, one of another stage of the rank that reads from it, or a SEND or RECV of what lies in it. What was
+// sent from it may still be under way then.
 #pragma once
 #include "schedule/schedule.h"
 
@@ -49,11 +51,13 @@ Walk *walk_create(const WalkPlan *plan);
 void walk_destroy(Walk *walk); // NULL is fine
 void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
 
-// The next step, by the visitor. 1: one was done; 0: the visitor could not do it yet, or there is none (walk_ended); negative: its error.
+// The next step, by the visitor. 1: one was done; 0: the visitor could not do it yet, or there is none (walk_ended);
+// negative: its error.
 int walk_step(Walk *walk, WalkVisitor visit, void *context);
 // All steps that are left, for a visitor that always does them. PLAIT_OK or its error.
 int walk_run(Walk *walk, WalkVisitor visit, void *context);
-int walk_at(const Walk *walk); // index of the action under way, until the next walk_step; the list's count after the last one
+int walk_at(
+    const Walk *walk); // index of the action under way, until the next walk_step; the list's count after the last one
 int walk_ended(const Walk *walk);
 
 // The walk along a list of the schedule, or one made from it (a Program's), with the schedule's slots.

@@ -49,7 +49,8 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
   if (!found) return 0;
   *out = (Placement){.rank = shape->rank};
   for (int d = 0; d < shape->rank; d++) {
-    AxisList *list = &out->dim[d], data = shape->dim[d] == DIM_BATCH ? layout_axes(layout, ROLE_DATA, DIM_BATCH) : (AxisList){0};
+    AxisList *list = &out->dim[d],
+             data = shape->dim[d] == DIM_BATCH ? layout_axes(layout, ROLE_DATA, DIM_BATCH) : (AxisList){0};
     for (int i = 0; i < data.n; i++)
       if (!(taken >> data.axis[i] & 1) && mesh->axis[data.axis[i]].size > 1) list->axis[list->n++] = data.axis[i];
     for (int i = 0; i < layout->annotations; i++) {
@@ -62,7 +63,8 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
   return 1;
 }
 
-// --- tables -----------------------------------------------------------------------------------------------------------
+// --- tables
+//   -----------------------------------------------------------------------------------------------------------
 
 typedef struct NameAndMeaning { const char *name, *meaning; } NameAndMeaning;
 static const NameAndMeaning rows[] = {
@@ -101,10 +103,13 @@ LayoutTable layout_shipped(LayoutShipped name) {
 }
 
 static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
-  static const struct { LayoutRow row; Role role; DimName dim; } meaning[] = {
-      {LAYOUT_ROW_BATCH, ROLE_DATA, DIM_BATCH},     {LAYOUT_ROW_BATCH, ROLE_RESIDUAL, DIM_BATCH}, {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},
-      {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},   {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS}, {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
-      {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},       {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},    {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
+  static const struct { LayoutRow row; Role role; DimName dim;
+  } meaning[] = {
+      {LAYOUT_ROW_BATCH, ROLE_DATA, DIM_BATCH},         {LAYOUT_ROW_BATCH, ROLE_RESIDUAL, DIM_BATCH},
+      {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},         {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},
+      {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS},    {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
+      {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},           {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},
+      {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
   };
   int group = row == LAYOUT_ROW_HEADS && mesh->axis[axis].part == AXIS_PART_GROUP;
   for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
@@ -116,6 +121,7 @@ Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {
   int axes[MAX_AXES];
   for (int row = 0; row < LAYOUT_ROWS; row++)
     for (int w = 0; w < table->row[row].count; w++)
-      for (int i = 0, n = mesh_axes_of(mesh, table->row[row].axis[w], axes); i < n; i++) add_axis(&l, mesh, (LayoutRow)row, axes[i]);
+      for (int i = 0, n = mesh_axes_of(mesh, table->row[row].axis[w], axes); i < n; i++)
+        add_axis(&l, mesh, (LayoutRow)row, axes[i]);
   return l;
 }

@@ -1,4 +1,5 @@
-// Layout: what goes where. A small table from (role, dim name) to ordered mesh axes; recipes and planners write Layouts.
+// Layout: what goes where. A small table from (role, dim name) to ordered mesh axes; recipes and planners write
+// Layouts.
 #pragma once
 #include "sharding/placement.h"
 
@@ -23,7 +24,8 @@ uint32_t layout_data_axes(const Layout *layout);
 // Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
 
-// The placement that annotations give a tensor, and 1; 0 when they say nothing. Its batch stays on the data axes that they leave.
+// The placement that annotations give a tensor, and 1; 0 when they say nothing. Its batch stays on the data axes that
+// they leave.
 int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, const Shape *shape, Placement *out);
 
 // Layouts as recipes write them: a table from rows (layout_rows.def) to axes by name.
@@ -47,6 +49,6 @@ int layout_rows_meet(LayoutRow a, LayoutRow b); // is there a tensor that both c
 const char *layout_shipped_name(LayoutShipped name);
 const char *layout_shipped_meaning(LayoutShipped name);
 LayoutTable layout_shipped(LayoutShipped name);
-// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP the row `heads`
-// cuts the query heads of a group.
+// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
+// the row `heads` cuts the query heads of a group.
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);

@@ -98,7 +98,8 @@ int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordi
     int in = 1;
     for (int a = 0; a < mesh->naxis && in; a++) {
       int c = mesh_coordinate(mesh, r, a);
-      if (!(axes >> a & 1)) in = c == mesh_coordinate(mesh, rank, a) || FAULT(collective_group_of_tp, 0, a == mesh->naxis - 1);
+      if (!(axes >> a & 1))
+        in = c == mesh_coordinate(mesh, rank, a) || FAULT(collective_group_of_tp, 0, a == mesh->naxis - 1);
       else if (a == pp && coordinates) in = stages_have(coordinates, c);
     }
     if (in) ranks[n++] = r;

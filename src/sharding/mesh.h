@@ -23,10 +23,12 @@ typedef struct Mesh { int naxis, ranks; Axis axis[MAX_AXES]; } Mesh;
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
 void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, behind the others
-// Cuts `size` ranks off the users' axis as a part, which stands beside it on the side that axes.def says. Nothing where size is 1.
+// Cuts `size` ranks off the users' axis as a part, which stands beside it on the side that axes.def says. Nothing where
+// size is 1.
 void mesh_cut(Mesh *mesh, const char *axis, AxisPart part, int size);
 int mesh_axis(const Mesh *mesh, const char *name); // index, or -1
-int mesh_axes_of(const Mesh *mesh, const char *name, int *axes); // an axis of users' and its parts, outer first; returns how many
+int mesh_axes_of(const Mesh *mesh, const char *name,
+                 int *axes); // an axis of users' and its parts, outer first; returns how many
 int mesh_coordinate(const Mesh *mesh, int rank, int axis);
 int mesh_pipeline(const Mesh *mesh);                            // the axis of the pipeline, or -1
 int mesh_pipeline_ranks(const Mesh *mesh);                      // its size; 1 where there is none
@@ -35,8 +37,8 @@ int mesh_pipeline_coordinate(const Mesh *mesh, int rank);       // on it
 int mesh_index(const Mesh *mesh, int rank, uint32_t axes);
 // Product of the sizes of a set of axes (bits).
 int mesh_size(const Mesh *mesh, uint32_t axes);
-// Ranks that differ from `rank` only in `axes`, in mesh order; along the pipeline axis only those whose coordinate is in
-// `coordinates` (NULL: all). Writes to ranks[mesh->ranks] and returns the count.
+// Ranks that differ from `rank` only in `axes`, in mesh order; along the pipeline axis only those whose coordinate is
+// in `coordinates` (NULL: all). Writes to ranks[mesh->ranks] and returns the count.
 int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordinates, int *ranks);
 // Coordinates on the pipeline axis that run a set of virtual stages.
 StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages);

@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 16, ROWS = 8, WIDTH = 100 }; // columns of ranks; rows shown of a large mesh at its start; characters of a line
+enum {
+  COLUMNS = 16,
+  ROWS = 8,
+  WIDTH = 100
+}; // columns of ranks; rows shown of a large mesh at its start; characters of a line
 
 static int digits(int n) {
   int d = 1;
@@ -12,7 +16,8 @@ static int digits(int n) {
   return d;
 }
 
-// ---- grid ------------------------------------------------------------------------------------------------------------
+// ---- grid
+//   ------------------------------------------------------------------------------------------------------------
 
 static int column_axis(const Mesh *mesh) {
   int axis = mesh->naxis - 1;
@@ -37,7 +42,12 @@ static void print_header(const Mesh *mesh, int columns, int width, FILE *out) {
   for (int a = 0; a < columns; a++)
     if (mesh->axis[a].size > 1) indent += (int)strlen(mesh->axis[a].name) + 1 + digits(mesh->axis[a].size - 1) + 2;
   fprintf(out, "%*s%s", indent, "", mesh->axis[columns].name);
-  for (int i = 0; i < shown; i++) fprintf(out, "%*d", i ? width : width - (int)strlen(mesh->axis[columns].name) > 1 ? width - (int)strlen(mesh->axis[columns].name) : 2, i);
+  for (int i = 0; i < shown; i++)
+    fprintf(out, "%*d",
+            i                                                   ? width
+            : width - (int)strlen(mesh->axis[columns].name) > 1 ? width - (int)strlen(mesh->axis[columns].name)
+                                                                : 2,
+            i);
   if (mesh->ranks > MESH_PRINT_ALL && shown < mesh->axis[columns].size) fputs(" …", out);
   fputc('\n', out);
 }
@@ -54,8 +64,10 @@ static void print_row(const Mesh *mesh, int first, int columns, int width, FILE 
   }
 }
 
-void mesh_print_grid(const Mesh *mesh, const char *(*remark)(const void *context, int coordinate), const void *context, FILE *out) {
-  int columns = column_axis(mesh), size = mesh->axis[columns].size, rows = mesh->ranks / size, before = -1, pp = mesh_pipeline(mesh);
+void mesh_print_grid(const Mesh *mesh, const char *(*remark)(const void *context, int coordinate), const void *context,
+                     FILE *out) {
+  int columns = column_axis(mesh), size = mesh->axis[columns].size, rows = mesh->ranks / size, before = -1,
+      pp = mesh_pipeline(mesh);
   int width = digits(mesh->ranks - 1) + 3;
   print_header(mesh, columns, width, out);
   for (int r = 0; r < rows; r++) {
@@ -69,15 +81,18 @@ void mesh_print_grid(const Mesh *mesh, const char *(*remark)(const void *context
     print_row_name(mesh, first, before, columns, out);
     print_row(mesh, first, columns, width, out);
     int c = pp >= 0 ? mesh_coordinate(mesh, first, pp) : 0;
-    if (remark && pp >= 0 && pp != columns && (before < 0 || mesh_coordinate(mesh, before, pp) != c)) fprintf(out, "   %s", remark(context, c));
+    if (remark && pp >= 0 && pp != columns && (before < 0 || mesh_coordinate(mesh, before, pp) != c))
+      fprintf(out, "   %s", remark(context, c));
     fputc('\n', out);
     before = first;
   }
   if (remark && pp == columns)
-    for (int c = 0; c < mesh->axis[pp].size && c < MESH_PRINT_ALL; c++) fprintf(out, "  pp %d: %s\n", c, remark(context, c));
+    for (int c = 0; c < mesh->axis[pp].size && c < MESH_PRINT_ALL; c++)
+      fprintf(out, "  pp %d: %s\n", c, remark(context, c));
 }
 
-// ---- groups ----------------------------------------------------------------------------------------------------------
+// ---- groups
+//   ----------------------------------------------------------------------------------------------------------
 
 enum { INDENT = 14 };
 
@@ -111,9 +126,11 @@ static void print_group(const int *ranks, int count, int all, int *at, FILE *out
 
 void mesh_print_groups(const Mesh *mesh, uint32_t axes, const char *name, const char *meaning, FILE *out) {
   enum { SHOWN = 4 };
-  int *ranks = xcalloc((size_t)mesh->ranks, sizeof *ranks), size = mesh_size(mesh, axes), groups = mesh->ranks / size, at = INDENT, shown = 0;
+  int *ranks = xcalloc((size_t)mesh->ranks, sizeof *ranks), size = mesh_size(mesh, axes), groups = mesh->ranks / size,
+      at = INDENT, shown = 0;
   int all = mesh->ranks <= MESH_PRINT_ALL;
-  fprintf(out, "  %-*s%d group%s of %d%s%s\n%*s", INDENT - 2, name, groups, groups > 1 ? "s" : "", size, meaning ? ": " : "", meaning ? meaning : "", INDENT, "");
+  fprintf(out, "  %-*s%d group%s of %d%s%s\n%*s", INDENT - 2, name, groups, groups > 1 ? "s" : "", size,
+          meaning ? ": " : "", meaning ? meaning : "", INDENT, "");
   for (int r = 0; r < mesh->ranks; r++) {
     int count = mesh_group(mesh, r, axes, 0, ranks);
     if (ranks[0] != r) continue; // once a group, at its first rank

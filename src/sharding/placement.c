@@ -53,8 +53,8 @@ int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size) {
   return size;
 }
 
-// A shard of a shard: 5 rows over tp 2 are 3 and 2 (+1 of padding); the second, over dp 2, is cut into 2 and 2, of which 2
-// and 0 are valid.
+// A shard of a shard: 5 rows over tp 2 are 3 and 2 (+1 of padding); the second, over dp 2, is cut into 2 and 2, of
+// which 2 and 0 are valid.
 IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int rank) {
   int64_t length = size, valid = size, offset = 0;
   for (int i = 0; i < list->n; i++) {
@@ -64,7 +64,8 @@ IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int
     valid -= c * length;
     valid = valid < 0 ? 0 : valid > length ? length : valid;
   }
-  return (IndexMap){.local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, FAULT(address_of_shard, offset, 0)}}};
+  return (IndexMap){
+      .local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, FAULT(address_of_shard, offset, 0)}}};
 }
 
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {
@@ -108,7 +109,8 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
     char number[16];
     snprintf(number, sizeof number, "%d", d);
     used = append(text, size, used, used ? " " : "", shape ? dim_name(shape->dim[d]) : number);
-    for (int i = 0; i < p->dim[d].n; i++) used = append(text, size, used, i ? "," : ":", mesh->axis[p->dim[d].axis[i]].name);
+    for (int i = 0; i < p->dim[d].n; i++)
+      used = append(text, size, used, i ? "," : ":", mesh->axis[p->dim[d].axis[i]].name);
   }
   if (p->partial) used = append_axes(mesh, p->partial, text, size, used, "partial");
   if (!p->owner_axes) return;

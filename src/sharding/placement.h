@@ -1,6 +1,6 @@
-// Placement: for every tensor dim an ordered list of mesh axes that shard it, plus a set of axes over which the value is
-// still a partial sum, plus a set of axes of which one rank alone has it. Placements are data, arena-allocated and never
-// changed once a tensor points at them.
+// Placement: for every tensor dim an ordered list of mesh axes that shard it, plus a set of axes over which the value
+// is still a partial sum, plus a set of axes of which one rank alone has it. Placements are data, arena-allocated and
+// never changed once a tensor points at them.
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
@@ -12,7 +12,8 @@ struct Placement {
   int rank;
   AxisList dim[MAX_RANK];
   uint32_t partial; // set of axes: the tensor's value is the sum over them
-  // Set of axes of whose ranks only number `owner` (mesh_index) has what the dims say; the others have none of it. 0: all have.
+  // Set of axes of whose ranks only number `owner` (mesh_index) has what the dims say; the others have none of it. 0:
+  // all have.
   uint32_t owner_axes;
   int owner;
 };
@@ -22,8 +23,9 @@ uint32_t placement_axes(const Placement *p); // all axes that shard a dim
 int placement_same_owner(const Placement *a, const Placement *b);
 // 1 where a rank has what the dims say: everywhere, or on the owner only.
 int placement_here(const Mesh *mesh, const Placement *p, int rank);
-// The placement with its owner that a node's operands have, NULL where every rank has its part. That rank alone runs the node,
-// and what the node gives to all ranks is a partial sum over the owner's axes. Collectives with a root are run by all.
+// The placement with its owner that a node's operands have, NULL where every rank has its part. That rank alone runs
+// the node, and what the node gives to all ranks is a partial sum over the owner's axes. Collectives with a root are
+// run by all.
 const Placement *node_owner(const Graph *g, const Node *n);
 int axis_list_equal(const AxisList *a, const AxisList *b);
 int axis_list_shards(const Mesh *mesh, const AxisList *list);
@@ -37,8 +39,8 @@ IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size
 
 // Local shape of a tensor under a placement; an owner's, where it has one.
 void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, int64_t *local);
-// 1 when this rank is the first of those that hold the same shard (all axes that neither shard nor own it at coordinate 0);
-// along the pipeline axis the first of `coordinates` (NULL: all).
+// 1 when this rank is the first of those that hold the same shard (all axes that neither shard nor own it at coordinate
+// 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
 // "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1"; nothing for a replicated tensor.

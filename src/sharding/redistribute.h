@@ -13,8 +13,8 @@ typedef struct RedistributeStep {
   Placement to;  // placement after the step
 } RedistributeStep;
 
-// Steps from → to, in order: sums first (scattered where the target is sharded by the same axis, reduced to the target's owner),
-// then a broadcast from the old owner, gathers, slices, and what the new owner keeps of what all have. Nothing is ever
-// resharded into partial, nor goes from one owner to another: PLAIT_INFEASIBLE.
+// Steps from → to, in order: sums first (scattered where the target is sharded by the same axis, reduced to the
+// target's owner), then a broadcast from the old owner, gathers, slices, and what the new owner keeps of what all have.
+// Nothing is ever resharded into partial, nor goes from one owner to another: PLAIT_INFEASIBLE.
 // An axis that moves from one dim to another is gathered and sliced again (an all_to_all would move less).
 int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error);

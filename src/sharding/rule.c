@@ -18,11 +18,12 @@ static const char *parse_operand(Rule *r, const Graph *g, const Node *node, cons
   }
   if (tensor < 0) return p;
   const Shape *s = &graph_tensor(g, tensor)->shape;
-  CHECK(d == s->rank, "rule of %s (%s): operand has %d dims, the rule names %d", op_name(node->op), node->name, s->rank, d);
+  CHECK(d == s->rank, "rule of %s (%s): operand has %d dims, the rule names %d", op_name(node->op), node->name, s->rank,
+        d);
   for (int i = 0; i < d; i++) {
     int64_t *size = &r->size[(int)factor[i]];
-    CHECK(!*size || *size == s->size[i], "rule of %s (%s): factor %c has sizes %lld and %lld", op_name(node->op), node->name,
-          'a' + factor[i], (long long)*size, (long long)s->size[i]);
+    CHECK(!*size || *size == s->size[i], "rule of %s (%s): factor %c has sizes %lld and %lld", op_name(node->op),
+          node->name, 'a' + factor[i], (long long)*size, (long long)s->size[i]);
     *size = s->size[i];
   }
   return p;
@@ -30,7 +31,8 @@ static const char *parse_operand(Rule *r, const Graph *g, const Node *node, cons
 
 static uint32_t parse_factors(const char **p) {
   uint32_t set = 0;
-  for (*p = skip(*p); islower((unsigned char)**p) && !islower((unsigned char)(*p)[1]); *p = skip(*p + 1)) set |= 1u << (**p - 'a');
+  for (*p = skip(*p); islower((unsigned char)**p) && !islower((unsigned char)(*p)[1]); *p = skip(*p + 1))
+    set |= 1u << (**p - 'a');
   return set;
 }
 
@@ -79,7 +81,9 @@ Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
   for (int k = 0; k < node->ninput; k++) {
     p = parse_operand(&r, g, node, p, node->input[k], r.input[k]);
     if (*p == ',') p++;
-    else CHECK(k + 1 == node->ninput, "rule of %s (\"%s\") names fewer than %d inputs", op_name(node->op), text, node->ninput);
+    else
+      CHECK(k + 1 == node->ninput, "rule of %s (\"%s\") names fewer than %d inputs", op_name(node->op), text,
+            node->ninput);
   }
   p = skip(p);
   CHECK(p[0] == '-' && p[1] == '>', "rule of %s: \"%s\" has no ->", op_name(node->op), text);

@@ -11,7 +11,7 @@ typedef struct Rule {
   int64_t size[MAX_FACTORS];  // global size, from the shapes; 0: factor not used
   uint32_t whole, lower;      // sets of factors
   uint32_t *complete;         // (noutput) factors over which the output is complete although it lacks them
-  uint8_t *linear;            // (ninput) 0: not linear; else the number of its group: members may be partial only together
+  uint8_t *linear; // (ninput) 0: not linear; else the number of its group: members may be partial only together
 } Rule;
 
 // Is the op a sum: linear in all inputs together? Then terms may be missing where they are known to be zero.

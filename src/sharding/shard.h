@@ -1,7 +1,9 @@
-// What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may be held in several
-// runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes. Padding is in none of them.
+// What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may
+// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes. Padding
+// is in none of them.
 //
-// Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps apart.
+// Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps
+// apart.
 #pragma once
 #include "base/box.h"
 #include "sharding/placement.h"

@@ -74,7 +74,8 @@ static double seconds_since_1970(void) {
 // The step comes first and opens the event; without it there is none.
 static void mirror(Metrics *metrics, const char *key, double value) {
   if (!metrics->events) return;
-  if (metrics->length == 1) events_begin(metrics->events, strcmp(key, "step") ? -1 : (int64_t)value, seconds_since_1970());
+  if (metrics->length == 1)
+    events_begin(metrics->events, strcmp(key, "step") ? -1 : (int64_t)value, seconds_since_1970());
   else events_scalar(metrics->events, key, value);
 }
 

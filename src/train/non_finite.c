@@ -6,26 +6,30 @@
 
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
   int dynamic = v->recipe->loss_scale.initial > 0 && v->recipe->loss_scale.growth_interval > 0;
-  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) && state_scalar(r->state, KNOWN_LOSS_SCALE) > LOSS_SCALE_LEAST;
+  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) &&
+         state_scalar(r->state, KNOWN_LOSS_SCALE) > LOSS_SCALE_LEAST;
 }
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
   if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
-  else if (r->job->options.update.in_backward) snprintf(text, size, "the gradient norm was not finite, but all gradients are");
+  else if (r->job->options.update.in_backward)
+    snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else snprintf(text, size, "the gradient norm was not finite, but no such value was met when the step was run again");
 }
 
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size) {
   char first[512];
   describe_first(r, s, first, sizeof first);
-  if (r->job->options.update.in_backward) snprintf(text, size, "step %lld: %s; backward had applied it already", (long long)step, first);
+  if (r->job->options.update.in_backward)
+    snprintf(text, size, "step %lld: %s; backward had applied it already", (long long)step, first);
   else if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
   else
-    snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step, first,
-             state_scalar(r->state, KNOWN_LOSS_SCALE));
+    snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step,
+             first, state_scalar(r->state, KNOWN_LOSS_SCALE));
 }
 
-__attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t step, const StepResult *s, Error *error, const char *why, ...) {
+__attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t step, const StepResult *s, Error *error,
+                                                      const char *why, ...) {
   char first[512], text[128];
   describe_first(r, s, first, sizeof first);
   va_list arguments;
@@ -42,10 +46,13 @@ int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, 
   v->in_a_row = s->skipped ? v->in_a_row + 1 : 0;
   if (!s->skipped) return PLAIT_OK;
   if (v->in_a_row == NON_FINITE_IN_A_ROW)
-    return stop(r, step, s, error, "this is the %dth step in a row that is not finite, and each was skipped: more would not help", NON_FINITE_IN_A_ROW);
+    return stop(r, step, s, error,
+                "this is the %dth step in a row that is not finite, and each was skipped: more would not help",
+                NON_FINITE_IN_A_ROW);
   if (v->recipe->run.non_finite == RECIPE_SKIP) return PLAIT_OK;
   if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, error, "run.non_finite is stop");
-  if (v->rollbacks == NON_FINITE_ROLLBACKS) return stop(r, step, s, error, "the run was rolled back %d times already", NON_FINITE_ROLLBACKS);
+  if (v->rollbacks == NON_FINITE_ROLLBACKS)
+    return stop(r, step, s, error, "the run was rolled back %d times already", NON_FINITE_ROLLBACKS);
   Checkpoint *newest = NULL;
   int found = checkpoint_latest_valid(v->checkpoints, to, &newest, NULL, error);
   if (found < 0) return found;

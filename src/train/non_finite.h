@@ -1,4 +1,5 @@
-// What a run does about a step that was not finite: it was skipped; then skip, stop or roll back, as run.non_finite says.
+// What a run does about a step that was not finite: it was skipped; then skip, stop or roll back, as run.non_finite
+// says.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/rank.h"
@@ -16,15 +17,15 @@ typedef struct Recovery {
   Checkpoint *start;       // what the run went on from, where the folder has none; may be NULL
   int rollbacks;           // since a checkpoint was saved after a finite step
   int rolled_back;         // the last step ended in one
-  int in_a_row;            // steps that were not finite, up to the last one, without those of the search for a loss scale
+  int in_a_row; // steps that were not finite, up to the last one, without those of the search for a loss scale
 } Recovery;
 
 // Whether nothing but the search for a loss scale stands behind it: gradients that were scaled too much.
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s);
 // "step 12: layer 3, matmul …, rank 1 (…): infinite; skipped".
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size);
-// Acts on a skipped step; collective. *to: the checkpoint's step whose weights were loaded, -1: none were. Fails where the run
-// is to stop, with one sentence.
+// Acts on a skipped step; collective. *to: the checkpoint's step whose weights were loaded, -1: none were. Fails where
+// the run is to stop, with one sentence.
 int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error);
 // After a checkpoint was saved: rollbacks to it are counted anew, unless it holds what was rolled back to.
 void non_finite_saved(Recovery *v);

@@ -108,8 +108,9 @@ static void print_owned(const Plan *plan) {
   if (!m->owned_most) return;
   char where[32] = "";
   if (pp > 1) snprintf(where, sizeof where, " of pp %d", uneven);
-  fprintf(plan->out, "  whole tensors: data ranks%s own %s to %s of this; the figures are of the one that owns the most\n", where, units_bytes((double)m->owned_least).s,
-          units_bytes((double)m->owned_most).s);
+  fprintf(plan->out,
+          "  whole tensors: data ranks%s own %s to %s of this; the figures are of the one that owns the most\n", where,
+          units_bytes((double)m->owned_least).s, units_bytes((double)m->owned_most).s);
 }
 
 // Which pipeline rank needs the most working memory (all but the Variables), and what for.
@@ -140,7 +141,8 @@ static int64_t print_memory(const Plan *plan) {
     if (column[c][ROW_TOTAL] > column[largest][ROW_TOTAL]) largest = c;
   }
   fprintf(plan->out, "\nmemory of a rank        ");
-  for (int c = 0; c < columns && pp > 1; c++) fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
+  for (int c = 0; c < columns && pp > 1; c++)
+    fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
     if (r == ROW_EVALUATION && !sum[r]) continue; // training's memory is enough for it
@@ -167,22 +169,24 @@ static void print_head(const Plan *plan) {
          model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
-  fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp, r->mesh.cp,
-         r->mesh.tp, job->options.parallel.mesh.ranks, job->options.parallel.mesh.ranks > 1 ? "s" : "", job->run.threads,
-         job->run.threads > 1 ? "s" : "", job->run.helpers ? ", lent while it waits" : "");
+  fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp,
+          r->mesh.cp, r->mesh.tp, job->options.parallel.mesh.ranks, job->options.parallel.mesh.ranks > 1 ? "s" : "",
+          job->run.threads, job->run.threads > 1 ? "s" : "", job->run.helpers ? ", lent while it waits" : "");
   char parallel[256], lend[512];
-  if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend)) fputs(lend, plan->out);
+  if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend))
+    fputs(lend, plan->out);
   setup_describe(r, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   const Shares *shares = &job->train.shares;
-  fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n", r->batch.global,
-         r->data.seq_len, (long long)tokens, shares->microbatches, shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ",
-         (long long)shares->bound);
+  fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
+          r->batch.global, r->data.seq_len, (long long)tokens, shares->microbatches,
+          shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ", (long long)shares->bound);
   if (shares_idle(shares) > 0)
-    fprintf(plan->out, "           %.1f%% of the data ranks' time is idle, since %d sequences do not divide by %d ranks\n", 100 * shares_idle(shares),
-            r->batch.global, shares->ranks);
+    fprintf(plan->out,
+            "           %.1f%% of the data ranks' time is idle, since %d sequences do not divide by %d ranks\n",
+            100 * shares_idle(shares), r->batch.global, shares->ranks);
 }
 
 // Ops without a fast kernel on this device.
@@ -236,11 +240,14 @@ static void print_traffic(const Plan *plan) {
     if (bytes > busiest) most = list, busiest = bytes;
     vec_free(&old);
   }
-  if (most.count) fprintf(plan->out, "\ncommunication of a rank, per step%s\n", plan->recipe->mesh.pp > 1 ? " (the busiest pipeline rank)" : "");
+  if (most.count)
+    fprintf(plan->out, "\ncommunication of a rank, per step%s\n",
+            plan->recipe->mesh.pp > 1 ? " (the busiest pipeline rank)" : "");
   for (int i = 0; i < most.count; i++) {
     char axes[128] = "over";
     for (int a = 0; a < mesh->naxis; a++)
-      if (most.data[i].axes >> a & 1 && mesh->axis[a].size > 1) snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " %s", mesh->axis[a].name);
+      if (most.data[i].axes >> a & 1 && mesh->axis[a].size > 1)
+        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " %s", mesh->axis[a].name);
     fprintf(plan->out, "  %-22s %12s\n", axes, units_bytes(most.data[i].bytes).s);
   }
   vec_free(&most);
@@ -253,14 +260,16 @@ static double data_traffic(const Job *job, int pp) {
     TrafficList list = {0};
     double bytes = 0;
     program_traffic(job->train.program[c], &list);
-    for (int i = 0; i < list.count; i++) bytes += list.data[i].axes & layout_data_axes(&job->options.parallel.layout) ? list.data[i].bytes : 0;
+    for (int i = 0; i < list.count; i++)
+      bytes += list.data[i].axes & layout_data_axes(&job->options.parallel.layout) ? list.data[i].bytes : 0;
     if (bytes > most) most = bytes;
     vec_free(&list);
   }
   return most;
 }
 
-// A pipeline needs microbatches, and ZeRO 2 and 3 pay for each of them: what that costs is said, by compiling ZeRO 1 too.
+// A pipeline needs microbatches, and ZeRO 2 and 3 pay for each of them: what that costs is said, by compiling ZeRO 1
+// too.
 static int print_zero_cost(const Plan *plan, Error *error) {
   Recipe one = *plan->recipe; // shares the arena
   Job *job = NULL;
@@ -269,8 +278,9 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   int code = setup_job(&one, plan->config, &job, error);
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
-  fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n", "ZeRO 1 would move", units_bytes(least).s,
-          job->train.shares.microbatches, job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
+  fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
+          "ZeRO 1 would move", units_bytes(least).s, job->train.shares.microbatches,
+          job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
   job_destroy(job);
   return PLAIT_OK;
 }
@@ -288,7 +298,8 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     print_reference(&plan);
     print_stages(&plan);
     int64_t all = print_memory(&plan);
-    if (job->options.parallel.mesh.ranks > 1) fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
+    if (job->options.parallel.mesh.ranks > 1)
+      fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
     print_flops(&plan);
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);

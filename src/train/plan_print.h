@@ -3,8 +3,9 @@
 #include "runtime/job.h"
 #include "recipe/recipe.h"
 
-// Compiles the recipe and prints its plan to `out`, memory in whole bytes when `exact`. Allocates no memory of ranks and
-// reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_check_tokenizer and setup_job refuse; nothing is printed then.
+// Compiles the recipe and prints its plan to `out`, memory in whole bytes when `exact`. Allocates no memory of ranks
+// and reads no data: the corpus need not exist. Returns PLAIT_OK or what setup_check_tokenizer and setup_job refuse;
+// nothing is printed then.
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error);
 
 // Bytes that a rank of a pipeline coordinate takes by this plan, the total of its column.

@@ -37,8 +37,9 @@ static bool locale_is_utf8(void) {
   return false;
 }
 
-// Is this the terminal of the person who started plait, for sure? mpirun gives a process a pseudo-terminal as stdout, wherever its own
-// goes; it is not the controlling one, as a rule, and other processes could not know of a line that is still open. srun --pty has one task.
+// Is this the terminal of the person who started plait, for sure? mpirun gives a process a pseudo-terminal as stdout,
+// wherever its own goes; it is not the controlling one, as a rule, and other processes could not know of a line that is
+// still open. srun --pty has one task.
 static bool is_users_terminal(FILE *out) {
   const char *term = getenv("TERM");
   Launcher launcher = launcher_find();

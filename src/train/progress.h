@@ -1,4 +1,5 @@
-// The progress line: rewritten in place on the user's own terminal, a plain line every so many steps elsewhere, without colours.
+// The progress line: rewritten in place on the user's own terminal, a plain line every so many steps elsewhere, without
+// colours.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

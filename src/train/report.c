@@ -17,11 +17,13 @@ void trainer_announce(const Trainer *t) {
   char parallel[256], lend[512];
   setup_describe(r, parallel, sizeof parallel);
   setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
-  fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n", model_family_name(t->config.family),
-          units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
-          units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
+  fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n",
+          model_family_name(t->config.family), units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp,
+          r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision), units_bytes((double)bytes).s,
+          t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
-    fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n", t->job->train.shares.microbatches);
+    fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
+            t->job->train.shares.microbatches);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);
@@ -31,7 +33,8 @@ void trainer_announce(const Trainer *t) {
 }
 
 void trainer_measure_peak(Trainer *t) {
-  int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks, cores = cores_available(), threads = t->job->run.threads * ranks;
+  int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks, cores = cores_available(),
+      threads = t->job->run.threads * ranks;
   const Device *device = t->job->options.device;
   Team *team;
   int code = team_create(threads < cores ? threads : cores, &team, NULL); // refused: the ranks will say why
@@ -61,7 +64,8 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
   metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
-  if (state_has(r->state, KNOWN_LOSS_SCALE)) metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
+  if (state_has(r->state, KNOWN_LOSS_SCALE))
+    metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (s->first.found) {
     char text[512];
     finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, sizeof text);
@@ -70,9 +74,16 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   return metrics_end(m, error);
 }
 
-int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s, Error *error) {
-  ProgressStep p = {.step = step, .tokens = (int64_t)t->recipe->batch.global * t->recipe->data.seq_len, .loss = s->loss, .grad_norm = s->grad_norm,
-                    .lr = lr, .flops_per_token = t->flops_per_token, .peak_flops = t->peak_flops, .memory = memory_usage_anonymous(),
+int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
+                        Error *error) {
+  ProgressStep p = {.step = step,
+                    .tokens = (int64_t)t->recipe->batch.global * t->recipe->data.seq_len,
+                    .loss = s->loss,
+                    .grad_norm = s->grad_norm,
+                    .lr = lr,
+                    .flops_per_token = t->flops_per_token,
+                    .peak_flops = t->peak_flops,
+                    .memory = memory_usage_anonymous(),
                     .loader_waited = s->waited > 0.1 * s->seconds};
   t->extra.step = step;
   t->extra.tokens += s->tokens;
@@ -83,7 +94,6 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   if (s->skipped) progress_note(&t->progress, "%s", text);
   return code;
 }
-
 
 int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error) {
   metrics_begin(&t->metrics);
@@ -100,7 +110,8 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
   metrics_begin(&t->metrics);
   metrics_integer(&t->metrics, "step", step);
   metrics_integer(&t->metrics, "rolled_back_to", to);
-  progress_note(&t->progress, "step %lld: rolled back to the weights of step %lld; the batches go on", (long long)step, (long long)to);
+  progress_note(&t->progress, "step %lld: rolled back to the weights of step %lld; the batches go on", (long long)step,
+                (long long)to);
   return metrics_end(&t->metrics, error);
 }
 

@@ -26,7 +26,8 @@ void save_extra_free(SaveExtra *extra) {
 }
 
 static json_t *as_json(const SaveExtra *e) {
-  json_t *o = json_pack("{s:I, s:f, s:s, s:s}", "step", (json_int_t)e->step, "tokens", e->tokens, "recipe", e->recipe, "config", e->config);
+  json_t *o = json_pack("{s:I, s:f, s:s, s:s}", "step", (json_int_t)e->step, "tokens", e->tokens, "recipe", e->recipe,
+                        "config", e->config);
   CHECK(o);
   if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
   return o;

@@ -15,13 +15,14 @@ typedef struct SaveExtra {
 int save_extra_create(const Recipe *recipe, const ModelConfig *config, SaveExtra *out, Error *error);
 void save_extra_free(SaveExtra *extra);
 
-// Writes DIR/step-N; called by every rank. A rank on which it fails must abort the world, as the others wait for it; when
-// all have returned, checkpoint_abandon tidies up.
+// Writes DIR/step-N; called by every rank. A rank on which it fails must abort the world, as the others wait for it;
+// when all have returned, checkpoint_abandon tidies up.
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error);
 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
-// After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they were.
+// After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they
+// were.
 int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error);
 // Fills the rank's Variables from a checkpoint that save_compare has passed.
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error);

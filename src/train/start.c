@@ -17,7 +17,9 @@ static int check_checkpoint(const char *path, Error *error) {
   else if (!file_exists(file) && file_exists(inside))
     code = error_set(error, PLAIT_BAD_INPUT, "%s is a run and not a checkpoint; take one of %s", path, inside);
   else if (!file_exists(file))
-    code = error_set(error, PLAIT_BAD_INPUT, "%s is not a checkpoint: expected a folder with checkpoint.json, such as RUN/checkpoints/step-100", path);
+    code = error_set(error, PLAIT_BAD_INPUT,
+                     "%s is not a checkpoint: expected a folder with checkpoint.json, such as RUN/checkpoints/step-100",
+                     path);
   free(file);
   free(inside);
   return code;
@@ -35,16 +37,20 @@ static int find_resume(Trainer *t, Error *error) {
     if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(t->recipe, "checkpoint.resume"));
     return code;
   }
-  int found = checkpoint_latest_valid(t->checkpoints, &step, strcmp(how, "never") ? &t->resume : NULL, &warnings, error);
+  int found =
+      checkpoint_latest_valid(t->checkpoints, &step, strcmp(how, "never") ? &t->resume : NULL, &warnings, error);
   if (warnings && found) fprintf(t->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
   if (warnings && !found) // to begin again would drop the metrics of what a person may still save
-    found = error_set(error, PLAIT_BAD_INPUT, "run.dir: no checkpoint in %s can be read (%.*s); move them away to begin again",
-                      t->checkpoints, (int)strcspn(warnings, "\n"), warnings);
+    found = error_set(error, PLAIT_BAD_INPUT,
+                      "run.dir: no checkpoint in %s can be read (%.*s); move them away to begin again", t->checkpoints,
+                      (int)strcspn(warnings, "\n"), warnings);
   free(warnings);
   if (found < 0) return found;
   if (found && !strcmp(how, "never"))
-    return error_set(error, PLAIT_BAD_INPUT, "run.dir: %s holds a checkpoint of step %lld already; choose another folder, or checkpoint.resume: auto",
-                     t->recipe->run.dir, (long long)step);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "run.dir: %s holds a checkpoint of step %lld already; choose another folder, or checkpoint.resume: auto",
+        t->recipe->run.dir, (long long)step);
   return PLAIT_OK;
 }
 
@@ -52,7 +58,8 @@ static int find_resume(Trainer *t, Error *error) {
 static int check_tokenizer(const Trainer *t, Error *error) {
   const char *path = t->recipe->data.tokenizer;
   if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, error);
-  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one", recipe_where(t->recipe, "data.tokenizer"), path);
+  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one",
+                   recipe_where(t->recipe, "data.tokenizer"), path);
 }
 
 // The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
@@ -76,7 +83,8 @@ static int check_data(const Trainer *t, Error *error) {
   return code;
 }
 
-// Resident memory that the ranks will take, against what the machine has: the system would end the process without a word.
+// Resident memory that the ranks will take, against what the machine has: the system would end the process without a
+// word.
 static int check_memory(const Trainer *t, Error *error) {
   int pp = t->recipe->mesh.pp;
   int64_t bytes = 0;
@@ -85,12 +93,15 @@ static int check_memory(const Trainer *t, Error *error) {
     bytes += plan_rank_bytes(t->recipe, &t->config, t->job, c) * (t->job->options.parallel.mesh.ranks / pp);
   if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
   if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
-  return error_set(error, PLAIT_NO_MEMORY, "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
-                   units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
+  return error_set(
+      error, PLAIT_NO_MEMORY,
+      "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
+      units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
-  return t->job->evaluate.graph && t->recipe->eval.every && trainer_due(t->recipe->eval.every, step, t->recipe->schedule.steps);
+  return t->job->evaluate.graph && t->recipe->eval.every &&
+         trainer_due(t->recipe->eval.every, step, t->recipe->schedule.steps);
 }
 
 // Rank 0 opens the run folder and chooses where to start; the other processes are told.
@@ -113,13 +124,17 @@ int trainer_prepare(Trainer *t, Error *error) {
   int threads = 1, code = setup_model_config(recipe, &t->config, error);
   code = launch_agree(t->launch, code, error);
   if (!code) code = launch_threads(t->launch, recipe->run.threads, recipe_rank_count(recipe), &threads, error);
-  if (!code) code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads), &t->job, error);
+  if (!code)
+    code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads),
+                         &t->job, error);
   if (!code) code = check_data(t, error);
   if (!code) code = check_memory(t, error);
   code = launch_agree(t->launch, code, error);
   if (!code) code = open_folder(t, error);
-  if (!code && t->resume && (code = save_compare(t->job, t->resume, error))) code = save_explain(recipe, t->resume, error);
-  if (!code && !t->resume && recipe->model.init[0] == '/') code = huggingface_load(recipe->model.init, &t->config, NULL, 0, error);
+  if (!code && t->resume && (code = save_compare(t->job, t->resume, error)))
+    code = save_explain(recipe, t->resume, error);
+  if (!code && !t->resume && recipe->model.init[0] == '/')
+    code = huggingface_load(recipe->model.init, &t->config, NULL, 0, error);
   if (code) return code;
   code = save_extra_create(recipe, &t->config, &t->extra, error);
   if (t->resume) {

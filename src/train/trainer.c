@@ -107,14 +107,16 @@ static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, Error *error
   result.seconds = trace_clock() - start;
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
-  if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps) code = dump_gradients(t, r, step, error);
+  if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
+    code = dump_gradients(t, r, step, error);
   if (!code) code = recover(t, r, v, step, &result, error);
   return code;
 }
 
 // The trace is written after its last step, or when the run ends.
 static int turn_trace(const Trainer *t, Rank *r, int64_t step, Error *error) {
-  return r->trace && trace_turn(r->trace, step) ? trace_write(r->trace, r->world, t->recipe->run.trace, error) : PLAIT_OK;
+  return r->trace && trace_turn(r->trace, step) ? trace_write(r->trace, r->world, t->recipe->run.trace, error)
+                                                : PLAIT_OK;
 }
 
 static int run_steps(Trainer *t, Rank *r, Error *error) {
@@ -178,7 +180,8 @@ static int run(Trainer *t, Error *error) {
   int code = run_ranks(t, error);
   progress_finish(&t->progress);
   if (code || !t->stopped) return code;
-  fprintf(t->out, "stopped by signal %d after step %lld, which is saved; the same command goes on from there\n", signals_number(), (long long)t->extra.step);
+  fprintf(t->out, "stopped by signal %d after step %lld, which is saved; the same command goes on from there\n",
+          signals_number(), (long long)t->extra.step);
   return PLAIT_INTERRUPTED;
 }
 
@@ -203,7 +206,8 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Er
   code = launch_agree(launch, code, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code) code = trainer_begin_writing(&t, error);
-  if (!code && t.first_step >= recipe->schedule.steps) fprintf(t.out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
+  if (!code && t.first_step >= recipe->schedule.steps)
+    fprintf(t.out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
   else if (!code) code = run(&t, error);
   trainer_free(&t);
   if (nowhere) fclose(nowhere);

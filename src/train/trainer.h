@@ -1,5 +1,5 @@
-// Inside of training: what one process knows of a run, from its start to its end. trainer.c runs it, start.c prepares it, report.c tells
-// of it.
+// Inside of training: what one process knows of a run, from its start to its end. trainer.c runs it, start.c prepares
+// it, report.c tells of it.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/launch.h"
@@ -38,18 +38,22 @@ static inline int speaks(const Trainer *t) { return !is_process(t) || t->launch-
 
 // Before the ranks (start.c) ------------------------------------------------------------------------------------------
 
-// Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes nothing in the folder.
+// Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes
+// nothing in the folder.
 int trainer_prepare(Trainer *t, Error *error);
 // From here on the run folder is changed: all that could be refused has been.
 int trainer_begin_writing(Trainer *t, Error *error);
-static inline int trainer_due(int64_t every, int64_t step, int64_t last) { return step == last || (every && step % every == 0); }
+static inline int trainer_due(int64_t every, int64_t step, int64_t last) {
+  return step == last || (every && step % every == 0);
+}
 int trainer_due_evaluation(const Trainer *t, int64_t step);
 
 // For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
 
 void trainer_announce(const Trainer *t); // the header of a run
 void trainer_measure_peak(Trainer *t);   // by every process
-int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s, Error *error);
+int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
+                        Error *error);
 int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error);
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);
 void trainer_report_save(Trainer *t, int64_t step);

@@ -1,4 +1,5 @@
-// Half by hand: graphs of a user's own train on any mesh as on one rank; what follows from few annotations; what is refused.
+// Half by hand: graphs of a user's own train on any mesh as on one rank; what follows from few annotations; what is
+// refused.
 #include "plait/graph.h"
 #include <float.h>
 #include <math.h>
@@ -14,7 +15,8 @@ enum { SAMPLES = 24, IN = 6, HIDDEN = 12, OUT = 4, STEPS = 5 };
 // What a test builds, and which placements it asks for.
 typedef enum Ask { NOTHING, COLUMNS, ROWS, HIDDEN_VALUES, BOTH, TWICE, OUTPUT, DATA_AXIS } Ask;
 
-static const int64_t matrix1[] = {HIDDEN, IN}, matrix2[] = {OUT, HIDDEN}, matrix3[] = {OUT, OUT}, in[] = {IN}, hidden[] = {HIDDEN}, out[] = {OUT};
+static const int64_t matrix1[] = {HIDDEN, IN}, matrix2[] = {OUT, HIDDEN}, matrix3[] = {OUT, OUT}, in[] = {IN},
+                     hidden[] = {HIDDEN}, out[] = {OUT};
 
 // x → linear, relu → linear → a block with a residual → squared error: three layers.
 static PlaitGraph *build(PlaitDtype dtype, Ask ask) {
@@ -36,8 +38,12 @@ static PlaitGraph *build(PlaitDtype dtype, Ask ask) {
   case COLUMNS: plait_graph_shard(g, w1, 0, "tp"); break;
   case ROWS: plait_graph_shard(g, w2, 1, "tp"); break;
   case HIDDEN_VALUES: plait_graph_shard(g, h, 1, "tp"); break;
-  case BOTH: plait_graph_shard(g, w1, 0, "tp"), plait_graph_shard(g, w2, 0, "tp"), plait_graph_replicate(g, h); break; // contradict each other
-  case TWICE: plait_graph_shard(g, w1, 0, "tp"), plait_graph_shard(g, w1, 0, "more"), plait_graph_shard(g, w3, 1, "more"); break;
+  case BOTH:
+    plait_graph_shard(g, w1, 0, "tp"), plait_graph_shard(g, w2, 0, "tp"), plait_graph_replicate(g, h);
+    break; // contradict each other
+  case TWICE:
+    plait_graph_shard(g, w1, 0, "tp"), plait_graph_shard(g, w1, 0, "more"), plait_graph_shard(g, w3, 1, "more");
+    break;
   case OUTPUT: plait_graph_shard(g, y, 0, "tp"), plait_graph_shard(g, z, 1, "more"); break; // samples over dp and tp
   case DATA_AXIS: plait_graph_shard(g, w1, 0, "dp"), plait_graph_shard(g, w3, 0, "tp"); break;
   }
@@ -54,7 +60,8 @@ static double data(int step, int i) { return sin(1.7 * i + 0.3 * step) + 0.2 * c
 static void read_parameter(PlaitTraining *t, PlaitDtype dtype, const char *name, double *values, size_t n) {
   PlaitError error = {0};
   float narrow[HIDDEN * IN];
-  int code = dtype == PLAIT_FP64 ? plait_training_read(t, name, values, n * sizeof(double), &error) : plait_training_read(t, name, narrow, n * sizeof(float), &error);
+  int code = dtype == PLAIT_FP64 ? plait_training_read(t, name, values, n * sizeof(double), &error)
+                                 : plait_training_read(t, name, narrow, n * sizeof(float), &error);
   if (code) fail_msg("%s", error.message);
   for (size_t i = 0; i < n && dtype != PLAIT_FP64; i++) values[i] = narrow[i];
 }
@@ -68,7 +75,8 @@ static void train(PlaitTraining *t, PlaitDtype dtype, Run *r) {
     const void *wide[] = {x, y}, *narrow[] = {fx, fy};
     PlaitStepResult result;
     PlaitError error = {0};
-    if (plait_training_step(t, dtype == PLAIT_FP64 ? wide : narrow, 0.1, &result, &error)) fail_msg("%s", error.message);
+    if (plait_training_step(t, dtype == PLAIT_FP64 ? wide : narrow, 0.1, &result, &error))
+      fail_msg("%s", error.message);
     assert_int_equal(result.skipped, 0);
     r->loss[step] = result.loss;
     r->norm[step] = result.gradient_norm;
@@ -96,7 +104,8 @@ static Run run(PlaitDtype dtype, Ask ask, const PlaitTrainingOptions *o) {
 static double largest_difference(const Run *a, const Run *b) {
   const double *x = (const double *)a, *y = (const double *)b;
   double worst = 0;
-  for (size_t i = 0; i < sizeof *a / sizeof(double); i++) worst = fmax(worst, isnan(x[i]) ? INFINITY : fabs(x[i] - y[i]));
+  for (size_t i = 0; i < sizeof *a / sizeof(double); i++)
+    worst = fmax(worst, isnan(x[i]) ? INFINITY : fabs(x[i] - y[i]));
   return worst;
 }
 
@@ -120,7 +129,10 @@ static const PlaitTrainingOptions layouts[] = {
 };
 
 static void every_layout_is_one_rank(void **state) {
-  static const struct { const char *optimizer; double momentum, decay, clip; } updates[] = {{NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}, {"lion", 0, 0.3, 0.1}};
+  static const struct {
+    const char *optimizer;
+    double momentum, decay, clip;
+  } updates[] = {{NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}, {"lion", 0, 0.3, 0.1}};
   for (int u = 0; u < 4; u++) {
     Run one;
     for (int ask = NOTHING; ask <= DATA_AXIS; ask++) {
@@ -128,14 +140,16 @@ static void every_layout_is_one_rank(void **state) {
         if (u && ask && i % 3 != u % 3) continue;
         PlaitTrainingOptions o = layouts[i];
         o.seed = 7;
-        o.optimizer = updates[u].optimizer, o.momentum = updates[u].momentum, o.weight_decay = updates[u].decay, o.clip = updates[u].clip;
+        o.optimizer = updates[u].optimizer, o.momentum = updates[u].momentum, o.weight_decay = updates[u].decay,
+        o.clip = updates[u].clip;
         Run r = run(PLAIT_FP64, (Ask)ask, &o);
         if (ask == NOTHING && i == 0) {
           one = r;
           assert_true(one.loss[0] > 0.1 && one.loss[STEPS - 1] != one.loss[0] && one.norm[0] > 0);
         }
         double difference = largest_difference(&r, &one);
-        if (!(difference <= 1e-12)) fail_msg("update %d, placements %d, mesh %s: off by %g", u, ask, o.mesh, difference);
+        if (!(difference <= 1e-12))
+          fail_msg("update %d, placements %d, mesh %s: off by %g", u, ask, o.mesh, difference);
       }
     }
   }
@@ -159,7 +173,10 @@ static void many_axes_cut_one_dim(void **state) {
     for (int i = 0; i < SAMPLES * IN; i++) px[i] = data(1, i);
     for (int i = 0; i < SAMPLES * WIDE; i++) py[i] = data(2, i);
     const void *inputs[] = {px, py};
-    if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = meshes[m], .zero = m ? 3 : 0, .seed = 7, .optimizer = "adamw"}, &t, &error)) fail_msg("%s", error.message);
+    if (plait_training_create(
+            g, &(PlaitTrainingOptions){.mesh = meshes[m], .zero = m ? 3 : 0, .seed = 7, .optimizer = "adamw"}, &t,
+            &error))
+      fail_msg("%s", error.message);
     plait_graph_destroy(g);
     for (int step = 0; step < 3; step++)
       if (plait_training_step(t, inputs, 0.1, NULL, &error)) fail_msg("%s", error.message);
@@ -175,8 +192,10 @@ static void narrower_types_are_near(void **state) {
     PlaitTrainingOptions o = layouts[i];
     o.seed = 7;
     Run fp32 = run(PLAIT_FP32, COLUMNS, &o), bf16 = run(PLAIT_BF16, COLUMNS, &o);
-    if (!(largest_difference(&fp32, &wide) < 1e-5)) fail_msg("fp32, mesh %s: off by %g", o.mesh, largest_difference(&fp32, &wide));
-    if (!(largest_difference(&bf16, &wide) < 0.05)) fail_msg("bf16, mesh %s: off by %g", o.mesh, largest_difference(&bf16, &wide));
+    if (!(largest_difference(&fp32, &wide) < 1e-5))
+      fail_msg("fp32, mesh %s: off by %g", o.mesh, largest_difference(&fp32, &wide));
+    if (!(largest_difference(&bf16, &wide) < 0.05))
+      fail_msg("bf16, mesh %s: off by %g", o.mesh, largest_difference(&bf16, &wide));
   }
 }
 
@@ -189,7 +208,8 @@ static void one_step_by_formula(void **state) {
   plait_graph_squared_error(g, plait_graph_linear(g, "only", x, plait_graph_parameter(g, "w", 2, w_size, 1), -1), y);
   PlaitTraining *t;
   PlaitError error = {0};
-  if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = "dp=2", .microbatches = 3}, &t, &error)) fail_msg("%s", error.message);
+  if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = "dp=2", .microbatches = 3}, &t, &error))
+    fail_msg("%s", error.message);
   plait_graph_destroy(g);
   double w[OUT][IN], after[OUT][IN], xs[SAMPLES][IN], ys[SAMPLES][OUT], loss = 0, gradient[OUT][IN] = {{0}}, norm = 0;
   for (int i = 0; i < OUT * IN; i++) (&w[0][0])[i] = data(3, i);
@@ -248,7 +268,8 @@ static int count(const char *text, const char *words) {
 static void one_annotation_is_enough(void **state) {
   char *text = listing(COLUMNS, "tp=2");
   *strstr(text, "\nBEGIN") = 0; // a microbatch
-  // One all_reduce of the partial sums of "down" in forward. In backward none: x is data and needs no gradient. None gathers.
+  // One all_reduce of the partial sums of "down" in forward. In backward none: x is data and needs no gradient. None
+  // gathers.
   assert_int_equal(count(text, "= all_reduce"), 1);
   assert_int_equal(count(text, "= all_gather"), 0);
   assert_non_null(strstr(text, "down.all_reduce"));
@@ -269,7 +290,9 @@ static void *own_rank(void *argument) {
   PlaitTraining *t = NULL;
   PlaitGraph *g = build(PLAIT_FP64, COLUMNS);
   if (plait_comm_world(o->world, o->rank, &comm, &error)) abort();
-  if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = "pp=2 tp=2", .comm = comm, .seed = 7, .microbatches = 2}, &t, &error)) abort();
+  if (plait_training_create(g, &(PlaitTrainingOptions){.mesh = "pp=2 tp=2", .comm = comm, .seed = 7, .microbatches = 2},
+                            &t, &error))
+    abort();
   train(t, PLAIT_FP64, &o->result);
   double w[HIDDEN * IN];
   for (int i = 0; i < HIDDEN * IN; i++) w[i] = i;
@@ -331,10 +354,14 @@ static void wrong_graphs_say_why(void **state) {
   GRAPH, plait_graph_parameter(g, "w", 1, in, -1), expect_error(g, "standard deviation");
   GRAPH, plait_graph_linear(g, "l", X, 55, -1), expect_error(g, "l reads tensor 55");
   GRAPH, plait_graph_linear(g, "l", X, X, -1), expect_error(g, "used twice");
-  GRAPH, plait_graph_linear(g, "l", X, plait_graph_parameter(g, "w", 2, matrix2, 1), -1), expect_error(g, "x of l is (24, 6)");
-  GRAPH, plait_graph_linear(g, "l", X, W, plait_graph_parameter(g, "b", 1, out, 0)), expect_error(g, "bias of l is (4)");
-  GRAPH, plait_graph_linear(g, "l", X, plait_graph_add(g, "sum", W, plait_graph_parameter(g, "v", 2, matrix1, 1)), -1), expect_error(g, "w of l is the result of an op and no parameter");
-  GRAPH, plait_graph_linear(g, "l", X, plait_graph_input(g, "y", 1, in), -1), expect_error(g, "w of l is an input and no parameter");
+  GRAPH, plait_graph_linear(g, "l", X, plait_graph_parameter(g, "w", 2, matrix2, 1), -1),
+      expect_error(g, "x of l is (24, 6)");
+  GRAPH, plait_graph_linear(g, "l", X, W, plait_graph_parameter(g, "b", 1, out, 0)),
+      expect_error(g, "bias of l is (4)");
+  GRAPH, plait_graph_linear(g, "l", X, plait_graph_add(g, "sum", W, plait_graph_parameter(g, "v", 2, matrix1, 1)), -1),
+      expect_error(g, "w of l is the result of an op and no parameter");
+  GRAPH, plait_graph_linear(g, "l", X, plait_graph_input(g, "y", 1, in), -1),
+      expect_error(g, "w of l is an input and no parameter");
   GRAPH, plait_graph_linear(g, "l", W, W, -1), expect_error(g, "used twice");
   GRAPH, plait_graph_activation(g, "a", X, (PlaitActivation)9), expect_error(g, "activation 9");
   GRAPH, plait_graph_add(g, "a", X, plait_graph_input(g, "y", 1, out)), expect_error(g, "one shape");
@@ -389,7 +416,8 @@ static void wrong_options_say_what_is_allowed(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     PlaitError error;
     int code = create_with(&cases[i].o, cases[i].ask, &error);
-    if (code != cases[i].code || !strstr(error.message, cases[i].words)) fail_msg("case %zu: %d, %s", i, code, error.message);
+    if (code != cases[i].code || !strstr(error.message, cases[i].words))
+      fail_msg("case %zu: %d, %s", i, code, error.message);
   }
   PlaitError error = {0};
   PlaitTraining *t;
@@ -420,10 +448,10 @@ static void wrong_options_say_what_is_allowed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_layout_is_one_rank),  cmocka_unit_test(many_axes_cut_one_dim), cmocka_unit_test(narrower_types_are_near),
-      cmocka_unit_test(one_step_by_formula),       cmocka_unit_test(one_annotation_is_enough),
-      cmocka_unit_test(ranks_may_be_the_callers),  cmocka_unit_test(wrong_graphs_say_why),
-      cmocka_unit_test(wrong_options_say_what_is_allowed),
+      cmocka_unit_test(every_layout_is_one_rank), cmocka_unit_test(many_axes_cut_one_dim),
+      cmocka_unit_test(narrower_types_are_near),  cmocka_unit_test(one_step_by_formula),
+      cmocka_unit_test(one_annotation_is_enough), cmocka_unit_test(ranks_may_be_the_callers),
+      cmocka_unit_test(wrong_graphs_say_why),     cmocka_unit_test(wrong_options_say_what_is_allowed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ static void check(const Box *box, int64_t most) {
     const Box *p = &pieces.piece;
     int64_t n = box_elements(p), index[BOX_MAX_RANK] = {0};
     assert_true(n > 0 && n <= most && p->rank == box->rank);
-    assert_true(!box->rank || p->local[pieces.dim] < pieces.step || 2 * n > most || n == box_elements(box)); // no smaller than need be
+    assert_true(!box->rank || p->local[pieces.dim] < pieces.step || 2 * n > most ||
+                n == box_elements(box)); // no smaller than need be
     for (int d = 0; d < p->rank; d++) index[d] = p->offset[d];
     for (int64_t i = 0; i < n; i++) {
       assert_int_equal(place(box, index), seen++);

@@ -1,4 +1,5 @@
-// Shares of a batch: every row once, as few microbatches as can be, ranks that differ by a row at most; the divisible case as it always was.
+// Shares of a batch: every row once, as few microbatches as can be, ranks that differ by a row at most; the divisible
+// case as it always was.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ static void check(int64_t global, int ranks, int64_t micro) {
   assert_int_equal(at, global);
   assert_int_equal(most, s.bound);
   assert_int_equal(s.even, !all);
-  assert_true((int64_t)(s.microbatches - 1) * micro * ranks < global); // with one microbatch less a rank would have too many
+  assert_true((int64_t)(s.microbatches - 1) * micro * ranks <
+              global); // with one microbatch less a rank would have too many
   for (int r = 0; r < ranks; r++) {
     int64_t rows = shares_rows_before(&s, s.microbatches, r, 1);
     assert_true(rows >= global / ranks - s.microbatches && rows <= (global + ranks - 1) / ranks);
@@ -57,6 +59,7 @@ static void as_little_idle_as_can_be(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_once), cmocka_unit_test(some_have_none), cmocka_unit_test(as_little_idle_as_can_be)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_once), cmocka_unit_test(some_have_none),
+                                     cmocka_unit_test(as_little_idle_as_can_be)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,6 +89,7 @@ static void ranges_end_where_they_should(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sets_are_what_arrays_are), cmocka_unit_test(ranges_end_where_they_should)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sets_are_what_arrays_are),
+                                     cmocka_unit_test(ranges_end_where_they_should)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,8 +83,8 @@ static void several_teams(void **state) {
     for (int i = 0; i < 10; i++) assert_int_equal(jobs[r].count[i], 500);
 }
 
-// Teams of a group: one computes while another has nothing to do and helps. Every unit once, no slot twice at a time, and the
-// helper's team, of several threads itself, works with all of them.
+// Teams of a group: one computes while another has nothing to do and helps. Every unit once, no slot twice at a time,
+// and the helper's team, of several threads itself, works with all of them.
 enum { SLOTS = 8 };
 typedef struct Shared { Team *owner; int count[MOST]; atomic_int busy[SLOTS], doubled, slots_seen; } Shared;
 
@@ -120,7 +120,8 @@ static void teams_that_help(void **state) {
       assert_int_equal(pthread_create(&thread, NULL, helper, &h), 0);
       while (!atomic_load(&h.ready)) sched_yield();
       int jobs = 0;
-      for (; jobs < 200 || (jobs < 200000 && atomic_load(&h.helped) < 20); jobs++) team_each(s.owner, jobs % MOST, shared_unit, &s);
+      for (; jobs < 200 || (jobs < 200000 && atomic_load(&h.helped) < 20); jobs++)
+        team_each(s.owner, jobs % MOST, shared_unit, &s);
       for (int i = 0; i < MOST; i++) {
         int expected = 0;
         for (int j = 0; j < jobs; j++) expected += i < j % MOST;
@@ -142,8 +143,8 @@ static void unused_team(void **state) { // destroyed before its threads have beg
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once), cmocka_unit_test(many_jobs), cmocka_unit_test(really_parallel),
-                                     cmocka_unit_test(several_teams), cmocka_unit_test(teams_that_help),
-                                     cmocka_unit_test(unused_team)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once), cmocka_unit_test(many_jobs),
+                                     cmocka_unit_test(really_parallel), cmocka_unit_test(several_teams),
+                                     cmocka_unit_test(teams_that_help), cmocka_unit_test(unused_team)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

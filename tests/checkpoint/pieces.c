@@ -25,7 +25,8 @@ void overwrite(const char *path, const char *data, size_t bytes) {
 double value_at(int i, int64_t index, int salt) { return (double)((index * 7 + i * 13 + salt) % 251); }
 
 // Row-major when `padded` is 0, else an array with a gap after each row and each matrix.
-static void make_piece(Pieces *p, int rank_of, int i, const int64_t *offset, const int64_t *local, int padded, int primary) {
+static void make_piece(Pieces *p, int rank_of, int i, const int64_t *offset, const int64_t *local, int padded,
+                       int primary) {
   CheckpointTensor *t = &p->t[p->count];
   int64_t n = 1;
   *t = (CheckpointTensor){.name = model[i].name, .dtype = model[i].dtype, .rank = model[i].rank, .primary = primary};
@@ -45,7 +46,8 @@ static void make_piece(Pieces *p, int rank_of, int i, const int64_t *offset, con
 
 // Part `r` of `n` of `size`: near-even, some parts empty when n is larger; or with very different sizes.
 static void cut(int64_t size, int r, int n, int uneven, int64_t *offset, int64_t *local) {
-  int64_t a = uneven ? size * r * r / (n * n) : size * r / n, b = uneven ? size * (r + 1) * (r + 1) / (n * n) : size * (r + 1) / n;
+  int64_t a = uneven ? size * r * r / (n * n) : size * r / n,
+          b = uneven ? size * (r + 1) * (r + 1) / (n * n) : size * (r + 1) / n;
   *offset = a;
   *local = b - a;
 }
@@ -103,7 +105,8 @@ static int64_t visit(const CheckpointTensor *t, int salt, int compare) {
       at += index[d] * stride[d];
     }
     if (!compare) dtype_store(t->data, t->dtype, at, value_at(i, global, salt));
-    else if (dtype_load(t->data, t->dtype, at) != value_at(i, global, salt)) fail_msg("%s element %lld", t->name, (long long)global);
+    else if (dtype_load(t->data, t->dtype, at) != value_at(i, global, salt))
+      fail_msg("%s element %lld", t->name, (long long)global);
     for (int d = t->rank - 1; d >= 0; d--) {
       if (++index[d] < t->local[d]) break;
       index[d] = 0;
@@ -165,7 +168,9 @@ void load_and_check(Checkpoint *c, LayoutKind kind, int ranks, int salt) {
 // A small checkpoint of two parts, for damage.
 void save_small(const char *dir, int64_t step, float first) {
   float x[6] = {first, 1, 2, 3, 4, 5};
-  CheckpointTensor a = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {6}, .local = {3}, .data = x, .primary = 1}, b = a;
+  CheckpointTensor
+      a = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {6}, .local = {3}, .data = x, .primary = 1},
+      b = a;
   b.offset[0] = 3;
   b.data = x + 3;
   Error error = {0};

@@ -9,7 +9,8 @@ static void test_every_layout_under_every_other(void **state) {
   for (int from = 0; from < LAYOUTS; from++) {
     int n = ranks[(from + 3) % 5];
     Error error = {0};
-    if (save(dir, from, (LayoutKind)from, n, from, NULL, &error)) fail_msg("layout %d, %d ranks: %s", from, n, error.message);
+    if (save(dir, from, (LayoutKind)from, n, from, NULL, &error))
+      fail_msg("layout %d, %d ranks: %s", from, n, error.message);
     char *path = xformat("%s/step-%d", dir, from);
     Checkpoint *c;
     assert_int_equal(checkpoint_open(&c, path, &error), PLAIT_OK);
@@ -124,7 +125,8 @@ static void finish_fails(const char *dir, const CheckpointTensor *tensors, int c
 static void test_coverage(void **state) {
   char *dir = path_in(folder, "coverage");
   float x[12] = {0};
-  CheckpointTensor a = {.name = "x", .dtype = DTYPE_F32, .rank = 2, .global = {4, 3}, .local = {2, 3}, .data = x, .primary = 1};
+  CheckpointTensor a = {
+      .name = "x", .dtype = DTYPE_F32, .rank = 2, .global = {4, 3}, .local = {2, 3}, .data = x, .primary = 1};
   CheckpointTensor two[2] = {a, a};
   finish_fails(dir, two, 1, 1, "hold 6 of 12 elements");
   two[1].offset[0] = 1;
@@ -165,7 +167,8 @@ static void test_gathered(void **state) {
       assert_int_equal(e->dtype, model[i].dtype);
       assert_int_equal(e->rank, model[i].rank);
       assert_memory_equal(e->dims, model[i].global, sizeof(int64_t) * (size_t)e->rank);
-      for (int64_t k = 0; k < safetensors_elements(e); k++) assert_true(dtype_load(e->data, model[i].dtype, k) == value_at(i, k, kind));
+      for (int64_t k = 0; k < safetensors_elements(e); k++)
+        assert_true(dtype_load(e->data, model[i].dtype, k) == value_at(i, k, kind));
     }
     safetensors_close(&t);
     assert_int_equal(unlink(path), 0);

@@ -68,7 +68,8 @@ static int load_all(const char *path, Error *error) {
 
 // 200 random flips of one bit in a checkpoint of four ranks: all are refused, and the sentence names the file.
 static void test_random_bit_flips(void **state) {
-  static const char *const files[] = {"checkpoint.json", "part-00000.safetensors", "part-00001.safetensors", "part-00002.safetensors", "part-00003.safetensors"};
+  static const char *const files[] = {"checkpoint.json", "part-00000.safetensors", "part-00001.safetensors",
+                                      "part-00002.safetensors", "part-00003.safetensors"};
   enum { FILES = 5, FLIPS = 200 };
   char *dir = path_in(folder, "random"), *path = path_in(dir, "step-1"), *names[FILES], *data[FILES];
   size_t bytes[FILES], total = 0;
@@ -103,9 +104,13 @@ static void test_random_bit_flips(void **state) {
 // Manifests whose checksum fits but whose content was made to hurt.
 static void test_hostile_manifests(void **state) {
 #define HEAD "\"format\": \"plait checkpoint\", \"version\": 1, \"step\": 1, "
-#define PART "\"parts\": [{\"file\": \"part-00000.safetensors\", \"bytes\": 100, \"checksum\": \"0123456789abcdef\"}], \"extra\": {}, "
-#define TENSOR(shape, boxes) HEAD PART "\"tensors\": {\"x\": {\"dtype\": \"F32\", \"shape\": " shape ", \"boxes\": " boxes "}}}"
-  static const struct { const char *text, *word; } bad[] = {
+#define PART                                                                                                           \
+  "\"parts\": [{\"file\": \"part-00000.safetensors\", \"bytes\": 100, \"checksum\": \"0123456789abcdef\"}], "          \
+  "\"extra\": {}, "
+#define TENSOR(shape, boxes)                                                                                           \
+  HEAD PART "\"tensors\": {\"x\": {\"dtype\": \"F32\", \"shape\": " shape ", \"boxes\": " boxes "}}}"
+  static const struct { const char *text, *word;
+  } bad[] = {
       {"}", "not valid JSON"},
       {"\"a\": 1}", "not the manifest"},
       {"\"format\": \"plait checkpoint\", \"version\": 2}", "version 2"},
@@ -113,7 +118,9 @@ static void test_hostile_manifests(void **state) {
       {HEAD "\"tensors\": {}}", "extra"},
       {HEAD "\"tensors\": {}, \"extra\": {}}", "parts"},
       {HEAD "\"tensors\": {}, \"extra\": {}, \"parts\": [1]}", "parts[0]"},
-      {HEAD "\"tensors\": {}, \"extra\": {}, \"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": \"0123456789abcdef\"}]}", "parts[0]"},
+      {HEAD "\"tensors\": {}, \"extra\": {}, \"parts\": [{\"file\": \"../x\", \"bytes\": 1, \"checksum\": "
+            "\"0123456789abcdef\"}]}",
+       "parts[0]"},
       {HEAD PART "\"tensors\": {\"x\": 1}}", "dtype or shape"},
       {TENSOR("[-1]", "[]"), "dtype or shape"},
       {TENSOR("[4294967296, 4294967296]", "[]"), "dtype or shape"},
@@ -125,12 +132,15 @@ static void test_hostile_manifests(void **state) {
       {TENSOR("[4]", "[{\"part\": -1, \"offset\": [0], \"shape\": [4]}]"), "boxes[0]"},
       {TENSOR("[4]", "[{\"part\": 0, \"offset\": [9223372036854775807], \"shape\": [4]}]"), "boxes[0]"},
       {TENSOR("[4]", "[{\"part\": 0, \"offset\": [2], \"shape\": [9223372036854775807]}]"), "boxes[0]"},
-      {TENSOR("[4]", "[{\"part\": 0, \"offset\": [0], \"shape\": [2]}, {\"part\": 0, \"offset\": [1], \"shape\": [3]}]"), "two pieces"},
+      {TENSOR("[4]",
+              "[{\"part\": 0, \"offset\": [0], \"shape\": [2]}, {\"part\": 0, \"offset\": [1], \"shape\": [3]}]"),
+       "two pieces"},
   };
   char *path = path_in(folder, "hostile"), *file = path_in(path, "checkpoint.json");
   assert_int_equal(folder_create(path, NULL), PLAIT_OK);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    char *text = xformat("{\"checksum\": \"%016llx\",\n%s", (unsigned long long)checksum_of(bad[i].text, strlen(bad[i].text)), bad[i].text);
+    char *text = xformat("{\"checksum\": \"%016llx\",\n%s",
+                         (unsigned long long)checksum_of(bad[i].text, strlen(bad[i].text)), bad[i].text);
     Checkpoint *c;
     Error error = {0};
     overwrite(file, text, strlen(text));

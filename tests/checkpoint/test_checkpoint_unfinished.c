@@ -7,7 +7,8 @@
 #include <sys/wait.h>
 
 static void test_unfinished_does_not_exist(void **state) {
-  char *dir = path_in(folder, "unfinished"), *stale = path_in(dir, "step-2.tmp"), *file = path_in(stale, "part-00000.safetensors");
+  char *dir = path_in(folder, "unfinished"), *stale = path_in(dir, "step-2.tmp"),
+       *file = path_in(stale, "part-00000.safetensors");
   int64_t step;
   float x = 1;
   CheckpointTensor a = {.name = "x", .dtype = DTYPE_F32, .data = &x, .primary = 1};

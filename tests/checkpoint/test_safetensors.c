@@ -164,7 +164,8 @@ static void test_every_header_byte_mutated(void **state) {
   assert_int_equal(file_read(path, 1 << 20, &data, &bytes, NULL), PLAIT_OK);
   size_t header = 8 + (uint8_t)data[0] + 256u * (uint8_t)data[1];
   for (size_t i = 0; i < header; i++)
-    for (int k = 0; k < 8 + (int)sizeof replacements; k++) { // eight bit flips, then bytes with a meaning in JSON, and NUL
+    for (int k = 0; k < 8 + (int)sizeof replacements;
+         k++) { // eight bit flips, then bytes with a meaning in JSON, and NUL
       char keep = data[i];
       data[i] = k < 8 ? (char)(keep ^ 1 << k) : replacements[k - 8];
       put(bad, data, bytes);
@@ -188,7 +189,8 @@ static void test_every_header_byte_mutated(void **state) {
   free(data);
 }
 
-static const struct { const char *header; int data; const char *word; } hostile[] = {
+static const struct { const char *header; int data; const char *word;
+} hostile[] = {
     {"", 0, "does not start with {"},
     {"[]", 0, "does not start with {"},
     {"{", 0, "not valid JSON"},
@@ -213,14 +215,18 @@ static const struct { const char *header; int data; const char *word; } hostile[
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, "more elements"},
     {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0, "more elements"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "at most 8"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3,
-     "overlaps"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2,
-     "overlaps"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}", 3,
-     "belong to no tensor"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2,
-     "duplicate"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
+     "offsets\":[1,3]}}",
+     3, "overlaps"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
+     "offsets\":[0,2]}}",
+     2, "overlaps"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+     "offsets\":[2,3]}}",
+     3, "belong to no tensor"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+     "offsets\":[1,2]}}",
+     2, "duplicate"},
     {"{\"a\\nb\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "control characters"},
     {"{\"__metadata__\":[]}", 0, "__metadata__"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__"},

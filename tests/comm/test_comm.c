@@ -1,4 +1,5 @@
-// Every collective × dtype × 1 to 8 ranks × odd sizes × buffer lists × in place or not, bit for bit against plain loops.
+// Every collective × dtype × 1 to 8 ranks × odd sizes × buffer lists × in place or not, bit for bit against plain
+// loops.
 #include "base/dtype.h"
 #include "base/error.h"
 #include "ranks.h"
@@ -30,7 +31,9 @@ static void make_data(Data *d) {
       d->data[t][r] = xcalloc(ELEMENTS, 8);
       for (int i = 0; i < ELEMENTS; i++) {
         int32_t x = (int32_t)hash((uint64_t)(t * RANKS + r) * ELEMENTS + (uint64_t)i);
-        double value = dtype_is_float((Dtype)t) ? x / 65536.0 / (1 + (i & 1023)) : t == PLAIT_UINT8 ? x & 255 : x & 65535;
+        double value = dtype_is_float((Dtype)t) ? x / 65536.0 / (1 + (i & 1023))
+                       : t == PLAIT_UINT8       ? x & 255
+                                                : x & 65535;
         if (t == PLAIT_INT64 || t == PLAIT_INT32) value = x; // sums of int32 wrap around
         dtype_store(d->data[t][r], (Dtype)t, i, value);
       }
@@ -65,7 +68,8 @@ static void reduce_integers(Data *d, int t, PlaitOp op, int i) {
     int64_t x = (int64_t)dtype_load(d->data[t][r], (Dtype)t, i);
     sum = op == PLAIT_MAX ? (x > sum ? x : sum) : op == PLAIT_MIN ? (x < sum ? x : sum) : x + sum;
   }
-  memcpy(d->reduced[t][op] + (size_t)i * dtype_size((Dtype)t), &sum, dtype_size((Dtype)t)); // little endian: the low bytes
+  memcpy(d->reduced[t][op] + (size_t)i * dtype_size((Dtype)t), &sum,
+         dtype_size((Dtype)t)); // little endian: the low bytes
 }
 
 static void reduce_data(Data *d, int n) {
@@ -175,7 +179,8 @@ static int test_gathers(Case *c) {
   if ((code = plait_all_gather(c->comm, c->list, c->nbuffers, c->dtype, NULL, NULL))) return code;
   for (size_t b = 0; b < c->nbuffers; b++)
     for (int p = 0; p < c->n; p++)
-      if (differs(c, "all_gather", b, sent_by(c, p, b, 0), c->recv[b] + (size_t)p * c->counts[b] * c->size, c->counts[b]))
+      if (differs(c, "all_gather", b, sent_by(c, p, b, 0), c->recv[b] + (size_t)p * c->counts[b] * c->size,
+                  c->counts[b]))
         return 1;
   prepare(c, 0, 1, c->in_place && is_root);
   if ((code = plait_gather(c->comm, c->list, c->nbuffers, c->dtype, c->root, NULL, NULL))) return code;
@@ -197,7 +202,8 @@ static int test_from_root(Case *c) {
   }
   if ((code = plait_broadcast(c->comm, c->list, c->nbuffers, c->dtype, c->root, NULL, NULL))) return code;
   for (size_t b = 0; b < c->nbuffers; b++)
-    if (c->list[b].recv && differs(c, "broadcast", b, sent_by(c, c->root, b, 0), c->list[b].recv, c->counts[b])) return 1;
+    if (c->list[b].recv && differs(c, "broadcast", b, sent_by(c, c->root, b, 0), c->list[b].recv, c->counts[b]))
+      return 1;
   prepare(c, 1, 0, c->in_place && is_root);
   if ((code = plait_scatter(c->comm, c->list, c->nbuffers, c->dtype, c->root, NULL, NULL))) return code;
   for (size_t b = 0; b < c->nbuffers; b++)

@@ -24,7 +24,8 @@ static void expect_failure(int n, RankFunction function, const char *const *word
   assert_int_equal(ranks_run(&ranks, n, function, NULL, 1), n);
   for (int r = 0; r < n; r++)
     for (int w = 0; words[w]; w++)
-      if (!strstr(ranks.messages[r], words[w])) fail_msg("rank %d: \"%s\" lacks \"%s\"", r, ranks.messages[r], words[w]);
+      if (!strstr(ranks.messages[r], words[w]))
+        fail_msg("rank %d: \"%s\" lacks \"%s\"", r, ranks.messages[r], words[w]);
 }
 #define EXPECT_FAILURE(n, function, ...) expect_failure(n, function, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -91,8 +92,12 @@ static int two_streams(Ranks *ranks, PlaitComm *comm, int rank) {
 }
 
 // A call of the rank's stream is under way, or of its own thread.
-static int stream_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].stream)); }
-static int thread_runs(const Ranks *ranks, int rank) { return comm_last_runs(last_call_get(&ranks->world->last[rank].own)); }
+static int stream_runs(const Ranks *ranks, int rank) {
+  return comm_last_runs(last_call_get(&ranks->world->last[rank].stream));
+}
+static int thread_runs(const Ranks *ranks, int rank) {
+  return comm_last_runs(last_call_get(&ranks->world->last[rank].own));
+}
 
 // Events are done exactly when they should be: not before the last rank has come.
 static int events_poll(Ranks *ranks, PlaitComm *comm, int rank) {
@@ -153,7 +158,8 @@ static int many_messages(Ranks *ranks, PlaitComm *comm, int rank) {
   for (int i = 0; i < MESSAGES; i++) {
     for (int k = 0; k < 3; k++) out[i][k] = rank * 1000 + i * 3 + k;
     PlaitBuffer list[2] = {{out[i], NULL, 1}, {out[i] + 1, NULL, 2}};
-    for (int peer = 0; peer < n && !code; peer++) code = plait_send(comm, list, 2, PLAIT_INT64, peer, NULL, &sent[i][peer]);
+    for (int peer = 0; peer < n && !code; peer++)
+      code = plait_send(comm, list, 2, PLAIT_INT64, peer, NULL, &sent[i][peer]);
   }
   PlaitBuffer list[3] = {{NULL, in, 2}, {NULL, NULL, 0}, {NULL, in + 2, 1}};
   int wrong = 0;
@@ -200,8 +206,8 @@ static int receives_now(const Ranks *ranks, int rank) {
   return stream_runs(ranks, rank) && strstr(text, "recv");
 }
 
-// Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second stream
-// begins, it has both to choose from.
+// Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second
+// stream begins, it has both to choose from.
 static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
   int x[2] = {1, 2}, go = 0, code = 0;
   PlaitEvent sent[2], received = {0};
@@ -209,7 +215,9 @@ static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
     for (int i = 0; i < 2 && !code; i++)
       code = plait_send(comm, &(PlaitBuffer){&x[i], NULL, 1}, 1, PLAIT_INT32, 1, NULL, &sent[i]);
     if (!code) code = plait_barrier(comm, NULL, NULL); // both are sent
-    if (!code) code = plait_recv(comm, &(PlaitBuffer){NULL, &go, 1}, 1, PLAIT_INT32, 1, NULL, NULL); // the second stream receives
+    if (!code)
+      code =
+          plait_recv(comm, &(PlaitBuffer){NULL, &go, 1}, 1, PLAIT_INT32, 1, NULL, NULL); // the second stream receives
     int early = plait_event_done(sent[0]) != 0;
     if (!code) code = plait_barrier(comm, NULL, NULL); // the first stream starts
     if (!code) code = plait_event_wait(sent[0]);
@@ -425,7 +433,8 @@ static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitBuffer list = {&x, &x, 1};
   PlaitEvent sent;
   if (rank == 0) {
-    for (int r = 1; r < ranks->n; r++) AWAIT(r == 2 ? last_call_get(&ranks->world->last[r].own) != 0 : thread_runs(ranks, r));
+    for (int r = 1; r < ranks->n; r++)
+      AWAIT(r == 2 ? last_call_get(&ranks->world->last[r].own) != 0 : thread_runs(ranks, r));
     plait_world_abort(ranks->world, "the disk is full");
     plait_world_abort(ranks->world, "only the first message counts");
   }
@@ -501,7 +510,8 @@ static void test_failures(void **state) {
 
 // Numbers -----------------------------------------------------------------------------------------------------------
 
-// All fp16 and bf16 values survive a reduction of one value and zeros, sums round as the plain conversions do, NaN stays.
+// All fp16 and bf16 values survive a reduction of one value and zeros, sums round as the plain conversions do, NaN
+// stays.
 static int half_values(Ranks *ranks, PlaitComm *comm, int rank) {
   for (int t = PLAIT_BF16; t <= PLAIT_FP16; t++)
     for (int pass = 0; pass < 2; pass++) {

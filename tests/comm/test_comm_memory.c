@@ -1,5 +1,5 @@
-// With what will be under way reserved, calls allocate nothing, whatever the lengths of their lists; the memory that is reserved is there at
-// once. mallinfo2 sees nothing under a sanitizer.
+// With what will be under way reserved, calls allocate nothing, whatever the lengths of their lists; the memory that is
+// reserved is there at once. mallinfo2 sees nothing under a sanitizer.
 #include "base/error.h"
 #include "base/memory_usage.h"
 #include "comm/comm.h"
@@ -29,14 +29,23 @@ static void fill(PlaitBuffer *list, float *x, size_t n) {
   for (size_t i = 0; i < n; i++) list[i] = (PlaitBuffer){x + i, x + i, 1};
 }
 
-typedef struct Turn { PlaitComm *comm, *pair; PlaitStream *stream; float *x; PlaitBuffer *list; PlaitEvent *event; int rank, ranks, borrows; uint64_t state; } Turn;
+typedef struct Turn {
+  PlaitComm *comm, *pair;
+  PlaitStream *stream;
+  float *x;
+  PlaitBuffer *list;
+  PlaitEvent *event;
+  int rank, ranks, borrows;
+  uint64_t state;
+} Turn;
 
 // As many calls as may be, with lists of one buffer to all that are left.
 static int collectives(Turn *t) {
   size_t left = BUFFERS, calls = 1 + draw(&t->state, CALLS), at = 0;
   int code = 0;
   for (size_t c = 0; c < calls && !code; c++) {
-    size_t spare = left - (calls - c), n = 1 + (draw(&t->state, 4) ? draw(&t->state, spare / 8 + 1) : draw(&t->state, spare + 1));
+    size_t spare = left - (calls - c),
+           n = 1 + (draw(&t->state, 4) ? draw(&t->state, spare / 8 + 1) : draw(&t->state, spare + 1));
     fill(t->list + at, t->x + at, n);
     code = plait_all_reduce(t->comm, t->list + at, n, PLAIT_FP32, PLAIT_SUM, t->stream, &t->event[c]);
     if (!t->borrows) memset(t->list + at, 0, n * sizeof *t->list);
@@ -73,7 +82,8 @@ static int look(PlaitComm *comm, size_t *bytes) {
 
 static int steady(Ranks *ranks, PlaitComm *comm, int rank) {
   size_t before, after;
-  Turn t = {.comm = comm, .rank = rank, .ranks = ranks->n, .borrows = *(int *)ranks->context, .state = 88172645463325252};
+  Turn t = {
+      .comm = comm, .rank = rank, .ranks = ranks->n, .borrows = *(int *)ranks->context, .state = 88172645463325252};
   t.x = xcalloc(2 * BUFFERS, sizeof *t.x);
   t.list = xcalloc(BUFFERS, sizeof *t.list);
   t.event = xcalloc(CALLS, sizeof *t.event);

@@ -1,5 +1,5 @@
-// A rank that destroys its handle to a communicator while others still need it there: they return an error that names it, whatever
-// they wait in. And the other way round: destroying it right after the last call disturbs nobody.
+// A rank that destroys its handle to a communicator while others still need it there: they return an error that names
+// it, whatever they wait in. And the other way round: destroying it right after the last call disturbs nobody.
 #include "base/error.h"
 #include "comm/comm.h"
 #include "ranks.h"
@@ -12,10 +12,14 @@
 #include <unistd.h>
 
 typedef enum Wait { COLLECTIVE, STREAM, ROOTED, RECEIVE, RENDEZVOUS, SENT, POLL, MESSAGE_ON_STREAM, WAITS } Wait;
-static const char *const call_of[WAITS] = {"all_reduce sum of 3 fp32 (call 3 of the communicator)", "all_reduce sum of 3 fp32 (call 3 of the communicator)",
-                                           "gather of 3 fp32 with root 0 (call 3 of the communicator)", "recv of 3 fp32 from 1 (message 2 between them)",
-                                           "send of 3 fp32 to 1 (message 2 between them)", "send of 3 fp32 to 1 (message 2 between them)",
-                                           "send of 3 fp32 to 1 (message 2 between them)", "recv of 3 fp32 from 1 (message 2 between them)"};
+static const char *const call_of[WAITS] = {"all_reduce sum of 3 fp32 (call 3 of the communicator)",
+                                           "all_reduce sum of 3 fp32 (call 3 of the communicator)",
+                                           "gather of 3 fp32 with root 0 (call 3 of the communicator)",
+                                           "recv of 3 fp32 from 1 (message 2 between them)",
+                                           "send of 3 fp32 to 1 (message 2 between them)",
+                                           "send of 3 fp32 to 1 (message 2 between them)",
+                                           "send of 3 fp32 to 1 (message 2 between them)",
+                                           "recv of 3 fp32 from 1 (message 2 between them)"};
 
 typedef struct Plan { Wait wait; int of_world, late; } Plan; // late: the others wait already when the rank leaves
 
@@ -68,8 +72,8 @@ static int wait_for_departed(PlaitComm *comm, Wait wait) {
   }
 }
 
-// Rank 1 leaves; rank 0 needs it, and the others too where that is a collective. Where it left another communicator than the world's,
-// it learns what became of the others in the world's.
+// Rank 1 leaves; rank 0 needs it, and the others too where that is a collective. Where it left another communicator
+// than the world's, it learns what became of the others in the world's.
 static int departure(Ranks *ranks, PlaitComm *world, int rank) {
   const Plan *plan = ranks->context;
   PlaitComm *comm = world;
@@ -96,11 +100,13 @@ static void test_departure(void **state) {
     Plan plan = {(Wait)(k / 4), k & 1, k >> 1 & 1};
     int n = 2 + k % 3, message = plan.wait > ROOTED;
     ranks_run(&ranks, n, departure, &plan, 1);
-    snprintf(words, sizeof words, "rank 1 has left a communicator of %d ranks (its handle was destroyed), in which rank ", n);
+    snprintf(words, sizeof words,
+             "rank 1 has left a communicator of %d ranks (its handle was destroyed), in which rank ", n);
     for (int r = 0; r < n; r++) {
       if (plan.of_world && (r == 1 || (message && r))) continue;
       if (ranks.codes[r] >= 0 || !strstr(ranks.messages[r], words) || !strstr(ranks.messages[r], call_of[plan.wait]))
-        fail_msg("wait %d, world's %d, late %d, rank %d of %d: code %d, %s", plan.wait, plan.of_world, plan.late, r, n, ranks.codes[r], ranks.messages[r]);
+        fail_msg("wait %d, world's %d, late %d, rank %d of %d: code %d, %s", plan.wait, plan.of_world, plan.late, r, n,
+                 ranks.codes[r], ranks.messages[r]);
     }
   }
 }
@@ -119,11 +125,13 @@ static void test_creation(void **state) {
   for (int late = 0; late < 3; late++) {
     assert_int_equal(ranks_run(&ranks, 3, creation, &late, 1), 2);
     for (int r = 0; r < 3; r += 2)
-      if (!strstr(ranks.messages[r], "but rank 1 has destroyed all its handles and cannot join")) fail_msg("%s", ranks.messages[r]);
+      if (!strstr(ranks.messages[r], "but rank 1 has destroyed all its handles and cannot join"))
+        fail_msg("%s", ranks.messages[r]);
   }
 }
 
-// Communicators that every rank destroys as soon as its own last call is done, large and small calls, with a message at the end.
+// Communicators that every rank destroys as soon as its own last call is done, large and small calls, with a message at
+// the end.
 static int in_time(Ranks *ranks, PlaitComm *world, int rank) {
   enum { ROUNDS = 300, MOST = 6000 };
   static float x[8][2 * MOST];
@@ -134,9 +142,12 @@ static int in_time(Ranks *ranks, PlaitComm *world, int rank) {
     PlaitEvent sent = {0};
     PlaitBuffer list = {x[rank], x[rank] + MOST, (size_t)(round % 3 ? 5 : MOST)};
     if ((code = plait_comm_create(world, all, n, &comm, NULL))) return code;
-    for (int i = 0; i <= round % 4 && !code; i++) code = plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
-    if (!code && rank && round % 2) code = plait_send(comm, &list, 1, PLAIT_FP32, 0, NULL, round % 4 == 1 ? &sent : NULL);
-    for (int r = 1; r < n && !rank && round % 2 && !code; r++) code = plait_recv(comm, &list, 1, PLAIT_FP32, r, NULL, NULL);
+    for (int i = 0; i <= round % 4 && !code; i++)
+      code = plait_all_reduce(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+    if (!code && rank && round % 2)
+      code = plait_send(comm, &list, 1, PLAIT_FP32, 0, NULL, round % 4 == 1 ? &sent : NULL);
+    for (int r = 1; r < n && !rank && round % 2 && !code; r++)
+      code = plait_recv(comm, &list, 1, PLAIT_FP32, r, NULL, NULL);
     if (!code) code = plait_event_wait(sent);
     plait_comm_destroy(comm);
   }
@@ -166,7 +177,7 @@ static void test_any_moment(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_departure), cmocka_unit_test(test_creation), cmocka_unit_test(test_in_time),
-                                     cmocka_unit_test(test_any_moment)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_departure), cmocka_unit_test(test_creation),
+                                     cmocka_unit_test(test_in_time), cmocka_unit_test(test_any_moment)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// What a rank's thread does while it waits: it helps the others' teams, in every kind of wait, and goes back when that is over or
-// the world has failed.
+// What a rank's thread does while it waits: it helps the others' teams, in every kind of wait, and goes back when that
+// is over or the world has failed.
 #include "base/team.h"
 #include "comm/comm.h"
 #include "ranks.h"
@@ -13,7 +13,13 @@
 
 enum { RANKS = 3, UNITS = 200, MOST_SLOTS = 8 };
 
-typedef struct Unit { atomic_int runs, slot_busy[MOST_SLOTS], doubled; int written[UNITS]; pthread_t owner; time_t end; atomic_int helped; } Unit;
+typedef struct Unit {
+  atomic_int runs, slot_busy[MOST_SLOTS], doubled;
+  int written[UNITS];
+  pthread_t owner;
+  time_t end;
+  atomic_int helped;
+} Unit;
 
 static void unit_init(Unit *u) {
   memset(u, 0, sizeof *u);
@@ -25,7 +31,8 @@ static void unit(void *argument, int slot, int64_t i) {
   Unit *u = argument;
   int mine = pthread_equal(pthread_self(), u->owner);
   if (!mine) atomic_fetch_add(&u->helped, 1);
-  while (mine && !atomic_load(&u->helped) && time(NULL) < u->end) sched_yield(); // the owner's units wait until somebody helps
+  while (mine && !atomic_load(&u->helped) && time(NULL) < u->end)
+    sched_yield(); // the owner's units wait until somebody helps
   if (atomic_fetch_add(&u->slot_busy[slot], 1)) atomic_store(&u->doubled, 1);
   u->written[i]++; // plain: the owner reads it after the job, and TSan would tell
   usleep(100);
@@ -44,13 +51,15 @@ static int wait_for_last(PlaitComm *comm, PlaitStream *stream, Wait wait, int ra
   PlaitEvent event = {0}, sent[RANKS] = {{0}};
   switch (wait) {
   case RECEIVE:
-    for (int r = 0; r < last && rank == last && !code; r++) code = plait_send(comm, &buffer, 1, PLAIT_INT32, r, NULL, &sent[r]);
+    for (int r = 0; r < last && rank == last && !code; r++)
+      code = plait_send(comm, &buffer, 1, PLAIT_INT32, r, NULL, &sent[r]);
     for (int r = 0; r < last && rank == last && !code; r++) code = plait_event_wait(sent[r]);
     if (rank < last) code = plait_recv(comm, &buffer, 1, PLAIT_INT32, last, NULL, NULL);
     break;
   case SENT:
   case RENDEZVOUS:
-    for (int r = 0; r < last && rank == last && !code; r++) code = plait_recv(comm, &buffer, 1, PLAIT_INT32, r, NULL, NULL);
+    for (int r = 0; r < last && rank == last && !code; r++)
+      code = plait_recv(comm, &buffer, 1, PLAIT_INT32, r, NULL, NULL);
     if (rank < last) code = plait_send(comm, &buffer, 1, PLAIT_INT32, last, NULL, wait == SENT ? &event : NULL);
     break;
   case COLLECTIVE: code = plait_all_reduce(comm, &buffer, 1, PLAIT_INT32, PLAIT_SUM, NULL, NULL); break;
@@ -96,7 +105,8 @@ static void test_waits(void **state) {
   }
 }
 
-// Rank 0 fails while rank 1 works and rank 2, which waits, helps it; all return with the sentence, and every unit is done.
+// Rank 0 fails while rank 1 works and rank 2, which waits, helps it; all return with the sentence, and every unit is
+// done.
 static int failure(Ranks *ranks, PlaitComm *world, int rank) {
   static Unit u;
   Team *team;

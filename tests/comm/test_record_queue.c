@@ -1,4 +1,5 @@
-// The queue of records against a plain list of what is in it: order, contents, addresses; and that a reserved one allocates nothing.
+// The queue of records against a plain list of what is in it: order, contents, addresses; and that a reserved one
+// allocates nothing.
 #include "comm/record_queue.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,13 @@
 
 enum { MOST = 300, ROUNDS = 30000 };
 
-typedef struct Model { void *record[MOST]; size_t bytes[MOST]; unsigned char fill[MOST]; int first, count; size_t sum; } Model;
+typedef struct Model {
+  void *record[MOST];
+  size_t bytes[MOST];
+  unsigned char fill[MOST];
+  int first, count;
+  size_t sum;
+} Model;
 
 static uint64_t state = 88172645463325252;
 static size_t draw(size_t n) {
@@ -46,7 +53,8 @@ static void take(RecordQueue *q, Model *m) {
 
 static void check_all(const RecordQueue *q, const Model *m) {
   const void *record = record_queue_first(q);
-  for (int i = 0; i < m->count; i++, record = record_queue_next(q, record)) assert_ptr_equal(record, m->record[(m->first + i) % MOST]);
+  for (int i = 0; i < m->count; i++, record = record_queue_next(q, record))
+    assert_ptr_equal(record, m->record[(m->first + i) % MOST]);
   assert_null(record);
 }
 
@@ -72,8 +80,8 @@ static size_t allocated(void) {
   return info.uordblks + info.hblkhd;
 }
 
-// Whatever the lengths: up to the reserved number of records, and bytes beyond the common ones, fit. mallinfo2 sees nothing under
-// a sanitizer.
+// Whatever the lengths: up to the reserved number of records, and bytes beyond the common ones, fit. mallinfo2 sees
+// nothing under a sanitizer.
 static void test_reserved(void **unused) {
   enum { BYTES = 56, MORE = 5000, CASES = 6 };
   for (int k = 0; k < 3 * CASES; k++) {

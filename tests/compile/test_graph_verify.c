@@ -33,7 +33,8 @@ static void expect(const Graph *g, const char *what) {
     return;
   }
   if (!code) fail_msg("not found: %s", what);
-  if (!strstr(error.message, what) || !strstr(error.message, "this test")) fail_msg("\"%s\" does not say \"%s\"", error.message, what);
+  if (!strstr(error.message, what) || !strstr(error.message, "this test"))
+    fail_msg("\"%s\" does not say \"%s\"", error.message, what);
 }
 
 static Node *maker(Small *s, int tensor) { return &s->g->node.data[graph_tensor(s->g, tensor)->producer]; }
@@ -73,7 +74,8 @@ BREAKS(copy_missing, "Copy", graph_bind(s.g, graph_read(s.g, s.scalar), s.scalar
 // A second accumulation takes the value from before the first, which has overwritten it.
 BREAKS(overwritten, "an input is overwritten before it is read", {
   s.g->region = REGION_MICRO;
-  op_accumulate(s.g, "again", graph_tensor(s.g, s.sum)->producer >= 0 ? maker(&s, s.sum)->input[0] : -1, maker(&s, s.sum)->input[1]);
+  op_accumulate(s.g, "again", graph_tensor(s.g, s.sum)->producer >= 0 ? maker(&s, s.sum)->input[0] : -1,
+                maker(&s, s.sum)->input[1]);
 })
 
 // Against the ops' shape rules.
@@ -121,8 +123,16 @@ BREAKS(not_placed, "has no placement", { form_of(&s, GRAPH_PLACED); graph_tensor
 BREAKS(not_wished, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give = NULL; })
 BREAKS(wish_missing, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want[1] = NULL; })
 BREAKS(not_stored, "total has no storage", { form_of(&s, GRAPH_PLACED); s.g->variable.data[s.scalar].storage = NULL; })
-BREAKS(wish_left, "still has wishes", { form_of(&s, GRAPH_PLACED); Node n = *maker(&s, s.y); form_of(&s, GRAPH_LOCAL); maker(&s, s.y)->want = n.want; })
-BREAKS(buffer_too_small, "does not hold its local shape", { form_of(&s, GRAPH_LOCAL); graph_tensor(s.g, s.y)->allocated--; })
+BREAKS(wish_left, "still has wishes", {
+  form_of(&s, GRAPH_PLACED);
+  Node n = *maker(&s, s.y);
+  form_of(&s, GRAPH_LOCAL);
+  maker(&s, s.y)->want = n.want;
+})
+BREAKS(buffer_too_small, "does not hold its local shape", {
+  form_of(&s, GRAPH_LOCAL);
+  graph_tensor(s.g, s.y)->allocated--;
+})
 BREAKS(storage_too_small, "storage of Variable w does not hold", {
   form_of(&s, GRAPH_LOCAL);
   s.g->variable.data[s.w].local[0] = s.g->variable.data[s.w].local[1] = 40;
@@ -130,16 +140,35 @@ BREAKS(storage_too_small, "storage of Variable w does not hold", {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whole_graphs_pass), cmocka_unit_test(node_id),          cmocka_unit_test(input_missing),
-      cmocka_unit_test(input_below),       cmocka_unit_test(input_later),      cmocka_unit_test(input_of_itself),
-      cmocka_unit_test(input_without_source), cmocka_unit_test(region_crossed), cmocka_unit_test(region_backwards),
-      cmocka_unit_test(output_missing),    cmocka_unit_test(output_of_another), cmocka_unit_test(output_twice),
-      cmocka_unit_test(variable_missing),  cmocka_unit_test(variable_of_other_size), cmocka_unit_test(variable_of_other_dtype),
-      cmocka_unit_test(copy_missing),      cmocka_unit_test(overwritten),
-      cmocka_unit_test(output_of_other_shape), cmocka_unit_test(output_of_other_rank), cmocka_unit_test(output_of_other_dtype),
-      cmocka_unit_test(outputs_too_few),   cmocka_unit_test(whole_forms_pass), cmocka_unit_test(local_too_early),
-      cmocka_unit_test(not_placed),        cmocka_unit_test(not_wished),       cmocka_unit_test(wish_missing),
-      cmocka_unit_test(not_stored),        cmocka_unit_test(wish_left),        cmocka_unit_test(buffer_too_small),
+      cmocka_unit_test(whole_graphs_pass),
+      cmocka_unit_test(node_id),
+      cmocka_unit_test(input_missing),
+      cmocka_unit_test(input_below),
+      cmocka_unit_test(input_later),
+      cmocka_unit_test(input_of_itself),
+      cmocka_unit_test(input_without_source),
+      cmocka_unit_test(region_crossed),
+      cmocka_unit_test(region_backwards),
+      cmocka_unit_test(output_missing),
+      cmocka_unit_test(output_of_another),
+      cmocka_unit_test(output_twice),
+      cmocka_unit_test(variable_missing),
+      cmocka_unit_test(variable_of_other_size),
+      cmocka_unit_test(variable_of_other_dtype),
+      cmocka_unit_test(copy_missing),
+      cmocka_unit_test(overwritten),
+      cmocka_unit_test(output_of_other_shape),
+      cmocka_unit_test(output_of_other_rank),
+      cmocka_unit_test(output_of_other_dtype),
+      cmocka_unit_test(outputs_too_few),
+      cmocka_unit_test(whole_forms_pass),
+      cmocka_unit_test(local_too_early),
+      cmocka_unit_test(not_placed),
+      cmocka_unit_test(not_wished),
+      cmocka_unit_test(wish_missing),
+      cmocka_unit_test(not_stored),
+      cmocka_unit_test(wish_left),
+      cmocka_unit_test(buffer_too_small),
       cmocka_unit_test(storage_too_small),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

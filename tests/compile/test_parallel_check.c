@@ -1,5 +1,5 @@
-// The judge of parallel configurations: what it allows compiles, what it refuses is refused for a reason that holds, the nearest values
-// that it names are valid, and the pairs that the table of features refuses are refused.
+// The judge of parallel configurations: what it allows compiles, what it refuses is refused for a reason that holds,
+// the nearest values that it names are valid, and the pairs that the table of features refuses are refused.
 #include "base/error.h"
 #include "model/config.h"
 #include "compile/compile.h"
@@ -13,12 +13,16 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char gpt[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 61, \"n_positions\": 24, \"n_embd\": 24, \"n_layer\": 4, \"n_head\": 6, \"n_inner\": 60, \"activation_function\": \"gelu_new\"}";
-static const char llama[] = "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
-                            "\"intermediate_size\": 48, \"max_position_embeddings\": 24, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5}";
+static const char gpt[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 61, \"n_positions\": 24, \"n_embd\": 24, "
+                          "\"n_layer\": 4, \"n_head\": 6, \"n_inner\": 60, \"activation_function\": \"gelu_new\"}";
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
+    "\"intermediate_size\": 48, \"max_position_embeddings\": 24, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5}";
 
 static int parse(const char *text, int count, char **keys, Recipe *recipe, Error *error) {
-  static const char base[] = "model: {config: /m}\ndata: {train: /d, seq_len: 12}\nrun: {dir: /r}\nbatch: {global: 24, micro: 2}\n";
+  static const char base[] =
+      "model: {config: /m}\ndata: {train: /d, seq_len: 12}\nrun: {dir: /r}\nbatch: {global: 24, micro: 2}\n";
   char all[1024];
   snprintf(all, sizeof all, "%s%s", base, text);
   return recipe_parse("r.yaml", all, strlen(all), "/", count, keys, recipe, error);
@@ -32,11 +36,18 @@ static int compiles(const Recipe *recipe, const ModelConfig *config, Error *erro
   return !code;
 }
 
-static const char *const variants[] = {
-    "", "parallel: {sequence: true}\n", "layout: {name: data, batch: [dp, tp]}\n", "layout: {name: data, embed: [tp]}\n",
-    "layout: {vocab: [tp, dp]}\n", "parallel: {zero: 3, hybrid: 2}\n", "parallel: {zero: 2, ownership: tensors}\n",
-    "parallel: {pipeline: interleaved}\n", "parallel: {pipeline: gpipe, virtual: 2}\n", "layout: {heads: [dp, tp], ffn: []}\n",
-    "layout: {name: data, head_dim: [tp], ffn: [dp]}\n", "layout: {name: data, position: [tp]}\n"};
+static const char *const variants[] = {"",
+                                       "parallel: {sequence: true}\n",
+                                       "layout: {name: data, batch: [dp, tp]}\n",
+                                       "layout: {name: data, embed: [tp]}\n",
+                                       "layout: {vocab: [tp, dp]}\n",
+                                       "parallel: {zero: 3, hybrid: 2}\n",
+                                       "parallel: {zero: 2, ownership: tensors}\n",
+                                       "parallel: {pipeline: interleaved}\n",
+                                       "parallel: {pipeline: gpipe, virtual: 2}\n",
+                                       "layout: {heads: [dp, tp], ffn: []}\n",
+                                       "layout: {name: data, head_dim: [tp], ffn: [dp]}\n",
+                                       "layout: {name: data, position: [tp]}\n"};
 
 // Every size of each axis up to 6: allowed is what compiles.
 static void allowed_is_what_compiles(void **state) {
@@ -59,7 +70,8 @@ static void allowed_is_what_compiles(void **state) {
           // Nothing but the judge refuses: what it has allowed goes through all passes, whose own checks are then bugs.
           code = recipe_check_parallel(&recipe, &config, &error);
           allowed += !code;
-          if (!code && (k < 36 || k % 7 == 0) && !compiles(&recipe, &config, &error)) fail_msg("%s%s %s %s is allowed, but: %s", variants[v], dp, tp, pp, error.message);
+          if (!code && (k < 36 || k % 7 == 0) && !compiles(&recipe, &config, &error))
+            fail_msg("%s%s %s %s is allowed, but: %s", variants[v], dp, tp, pp, error.message);
         }
         refused += code != 0;
         recipe_free(&recipe);
@@ -93,9 +105,11 @@ static void nearest_is_valid(void **state) {
         for (int t = 1; t < 8 * tp; t++) {
           recipe.mesh.tp = t;
           o = recipe_parallel(&recipe);
-          int valid = !parallel_check(&o, &w, &other) || strcmp(other.key, "mesh.tp") != 0, is_nearest = t == problem.nearest[0] || t == problem.nearest[1];
+          int valid = !parallel_check(&o, &w, &other) || strcmp(other.key, "mesh.tp") != 0,
+              is_nearest = t == problem.nearest[0] || t == problem.nearest[1];
           int between = t > problem.nearest[0] && (t < problem.nearest[1] || !problem.nearest[1]);
-          if ((is_nearest && !valid) || (between && valid)) fail_msg("tp %d: %s; but %d is%s valid", tp, problem.text, t, valid ? "" : " not");
+          if ((is_nearest && !valid) || (between && valid))
+            fail_msg("tp %d: %s; but %d is%s valid", tp, problem.text, t, valid ? "" : " not");
         }
       }
       recipe_free(&recipe);
@@ -111,12 +125,14 @@ static void refused_pairs_are_refused(void **state) {
       if (!layouts_refused((LayoutFeature)a, (LayoutFeature)b)) continue;
       char settings[512], *keys[16], *next = settings;
       int count = 0;
-      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=2 mesh.pp=2 batch.micro=%d %s %s", a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD ? 3 : 2, layout_traits[a].settings,
+      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=2 mesh.pp=2 batch.micro=%d %s %s",
+               a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD ? 3 : 2, layout_traits[a].settings,
                layout_traits[b].settings);
       for (char *word; count < 16 && (word = strtok_r(next, " ", &next));) keys[count++] = word;
       Recipe recipe;
       Error error = {0};
-      if (!parse("", count, keys, &recipe, &error)) fail_msg("%s with %s is not refused", layout_traits[a].name, layout_traits[b].name);
+      if (!parse("", count, keys, &recipe, &error))
+        fail_msg("%s with %s is not refused", layout_traits[a].name, layout_traits[b].name);
       recipe_free(&recipe);
       pairs++;
     }
@@ -124,6 +140,7 @@ static void refused_pairs_are_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid), cmocka_unit_test(refused_pairs_are_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid),
+                                     cmocka_unit_test(refused_pairs_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,10 @@ static const Shares *shares_of(int64_t global, int ranks, int64_t micro) {
   enum { MOST = 1000 };
   static Shares kept[MOST];
   int i = 0;
-  while (i < MOST && kept[i].global && (kept[i].global != global || kept[i].ranks != ranks || kept[i].microbatches != shares_microbatches(global, ranks, micro))) i++;
+  while (i < MOST && kept[i].global &&
+         (kept[i].global != global || kept[i].ranks != ranks ||
+          kept[i].microbatches != shares_microbatches(global, ranks, micro)))
+    i++;
   assert_true(i < MOST);
   if (!kept[i].global) kept[i] = shares_create(global, ranks, micro);
   return &kept[i];
@@ -76,7 +79,8 @@ static int same_sample(const Batch *a, int i, const Batch *b, int j) {
          !memcmp(a->positions + at, b->positions + to, bytes) && !memcmp(a->documents + at, b->documents + to, bytes);
 }
 
-// The union over data ranks and microbatches is the batch of one rank, each sample where the shares say, and the formula where they are even.
+// The union over data ranks and microbatches is the batch of one rank, each sample where the shares say, and the
+// formula where they are even.
 static void check_layout(int ranks, int micro) {
   LoaderConfig config = base();
   Loader *whole = open_loader(&config, 0), *parts[GLOBAL];
@@ -308,7 +312,8 @@ static void test_ranks_at_once(void **state) {
   consume(&one);
   for (int r = 0; r < RANKS; r++) {
     many[r].config = base();
-    many[r].config.shares = shares_of(GLOBAL, RANKS, 3), many[r].config.data_rank = r, many[r].config.prefetch_steps = 1 + r % 3;
+    many[r].config.shares = shares_of(GLOBAL, RANKS, 3), many[r].config.data_rank = r,
+    many[r].config.prefetch_steps = 1 + r % 3;
     assert_int_equal(pthread_create(&threads[r], NULL, consume, &many[r]), 0);
   }
   int64_t sum = 0;

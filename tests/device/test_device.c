@@ -1,5 +1,5 @@
-// Devices: what a Program asks of their description, Programs of 1,000 ranks bound to one without memory, and what the far device
-// promises its tests.
+// Devices: what a Program asks of their description, Programs of 1,000 ranks bound to one without memory, and what the
+// far device promises its tests.
 #include "device/device.h"
 #include "runtime/bind.h"
 #include "runtime/session.h"
@@ -20,8 +20,10 @@ static Error error;
 #define SUCCEED(call) \
   do { error = (Error){0}; if (call) fail_msg("%s", error.message); } while (0)
 
-static const char model[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 40, \"n_head\": 10, \"n_positions\": 6, \"n_inner\": 40, \"vocab_size\": 31,"
-                            " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
+static const char model[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 40, \"n_head\": 10, \"n_positions\": 6, \"n_inner\": 40, "
+    "\"vocab_size\": 31,"
+    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
 
 // A job of a small GPT-2 with the given keys of a recipe, on a device (NULL: as the recipe says). Returns the status.
 static int compile(const char *keys, const Device *device, Job **job) {
@@ -36,14 +38,16 @@ static int compile(const char *keys, const Device *device, Job **job) {
   SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
   SUCCEED(setup_compile_options(&recipe, &config, &options, &error));
   if (device) options.device = device;
-  int code = job_create(&config, &options, &(JobOptions){.threads = 1, .seed = 1, .evaluate_samples = recipe.batch.global}, job, &error);
+  int code = job_create(&config, &options,
+                        &(JobOptions){.threads = 1, .seed = 1, .evaluate_samples = recipe.batch.global}, job, &error);
   recipe_free(&recipe);
   model_config_free(&config);
   free(words);
   return code;
 }
 
-// ---- descriptions --------------------------------------------------------------------------------------------------------
+// ---- descriptions
+//   --------------------------------------------------------------------------------------------------------
 
 static int find_all_but_softmax_of_the_head(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
   return op == OP_LINEAR_CROSS_ENTROPY ? 0 : device_cpu()->find(device_cpu(), op, dtype, kernel);
@@ -100,12 +104,14 @@ static void what_has_no_implementation_can_be_planned(void **state) {
   elsewhere.implementation = NULL;
   SUCCEED(compile("batch.global=2 batch.micro=2", &elsewhere, &job));
   assert_true(rank_bound_bytes(job, 0) > 0);
-  assert_int_equal(state_create(job_program(job, 0), &elsewhere, job->work_bytes[0], 0, &memory, &error), PLAIT_INFEASIBLE);
+  assert_int_equal(state_create(job_program(job, 0), &elsewhere, job->work_bytes[0], 0, &memory, &error),
+                   PLAIT_INFEASIBLE);
   assert_non_null(strstr(error.message, "can plan for the device elsewhere, but not run it"));
   job_destroy(job);
 }
 
-// ---- the null device -----------------------------------------------------------------------------------------------------
+// ---- the null device
+//   -----------------------------------------------------------------------------------------------------
 
 static void check_address(const Binding *b, int tensor) {
   const Program *p = b->program;
@@ -113,7 +119,8 @@ static void check_address(const Binding *b, int tensor) {
   for (int m = 0; m < p->schedule->microbatches; m++) {
     const char *at = binding_address(b, tensor, m);
     if (p->place[tensor].area == AREA_INPUT) continue;
-    assert_true(at >= b->state->memory && at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <= b->state->memory + b->state->bytes);
+    assert_true(at >= b->state->memory && at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <=
+                                              b->state->memory + b->state->bytes);
     assert_int_equal((uintptr_t)at % (uintptr_t)p->device->space.alignment, 0);
   }
 }
@@ -174,7 +181,8 @@ static void planned_binding_is_the_real_one(void **state) {
   job_destroy(job);
 }
 
-// ---- the far device ------------------------------------------------------------------------------------------------------
+// ---- the far device
+//   ------------------------------------------------------------------------------------------------------
 
 // The CPU with far memory, whatever PLAIT_SPACE says.
 static const Device *far_cpu(void) {
@@ -233,7 +241,8 @@ static void wait_and_store(const KernelCall *call) {
   *(double *)call->output[0].data = *(const double *)call->input[0].data + *(const double *)call->attr;
 }
 
-// Kernels are enqueued with their operands and parameters as they are then, run in order, and not before what their queue follows.
+// Kernels are enqueued with their operands and parameters as they are then, run in order, and not before what their
+// queue follows.
 static void far_queues_keep_their_order(void **state) {
   const Device *far = far_cpu();
   DeviceQueue *kernels, *copies;
@@ -250,7 +259,8 @@ static void far_queues_keep_their_order(void **state) {
   KernelCall call_ten = call;
   call_ten.attr = &ten;
   SUCCEED(far->implementation->bind(far, &(DeviceKernel){.host = wait_and_store}, &call, &arena, &bound, &error));
-  SUCCEED(far->implementation->bind(far, &(DeviceKernel){.host = wait_and_store}, &call_ten, &arena, &bound_ten, &error));
+  SUCCEED(
+      far->implementation->bind(far, &(DeviceKernel){.host = wait_and_store}, &call_ten, &arena, &bound_ten, &error));
   device_copy(copies, DEVICE_FROM_HOST, address, &start, sizeof start);
   device_follow(kernels, device_record(copies));
   device_run(kernels, &bound, &call); // 64: 5 + 1
@@ -279,11 +289,14 @@ static float in_memory(const State *s, int v, int64_t width, int64_t i, int64_t 
 static void check_parts(State *s, int v, const Box *held, int64_t width) {
   size_t n = (size_t)box_elements(held);
   float *all = xcalloc(n, sizeof *all), *part = xcalloc(n, sizeof *part);
-  Box inner = {.rank = 2, .offset = {held->offset[0] + 1, held->offset[1] + 1}, .local = {held->local[0] - 1, held->local[1] - 2}};
+  Box inner = {.rank = 2,
+               .offset = {held->offset[0] + 1, held->offset[1] + 1},
+               .local = {held->local[0] - 1, held->local[1] - 2}};
   for (size_t i = 0; i < n; i++) all[i] = (float)i + 1;
   state_write(s, v, -1, held, all);
   for (int64_t i = 0; i < held->local[0]; i++)
-    for (int64_t k = 0; k < width; k++) assert_true(in_memory(s, v, width, i, k) == (k < held->local[1] ? all[i * held->local[1] + k] : 0));
+    for (int64_t k = 0; k < width; k++)
+      assert_true(in_memory(s, v, width, i, k) == (k < held->local[1] ? all[i * held->local[1] + k] : 0));
   state_read(s, v, -1, &inner, part);
   for (int64_t i = 0; i < inner.local[0]; i++)
     for (int64_t k = 0; k < inner.local[1]; k++) {
@@ -312,7 +325,8 @@ static void parts_are_read_and_written(void **state) {
     for (int v = 0; v < g->variable.count; v++) {
       const Variable *x = &g->variable.data[v];
       ShardBoxes b = state_boxes(s, v, -1);
-      if (!shard_next(&b) || x->dtype != DTYPE_F32 || b.box.rank != 2 || b.box.local[0] < 2 || b.box.local[1] < 4) continue;
+      if (!shard_next(&b) || x->dtype != DTYPE_F32 || b.box.rank != 2 || b.box.local[0] < 2 || b.box.local[1] < 4)
+        continue;
       check_parts(s, v, &b.box, x->local[1]);
       padded += b.box.local[0] < x->local[0] || b.box.local[1] < x->local[1];
     }

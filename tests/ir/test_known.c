@@ -1,5 +1,5 @@
-// The handles of ir/known.def: every pass keeps them, an input that nothing gives is an error, and a scalar that a Program lacks is
-// never 0.
+// The handles of ir/known.def: every pass keeps them, an input that nothing gives is an error, and a scalar that a
+// Program lacks is never 0.
 #include "runtime/bind.h"
 #include "runtime/session.h"
 #include "recipe/setup.h"
@@ -23,8 +23,10 @@ static Error error;
 
 enum { SEQ = 6, VOCAB = 31 };
 
-static const char model[] = "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 8, \"n_head\": 2, \"n_positions\": 6, \"n_inner\": 12, \"vocab_size\": 31,"
-                            " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
+static const char model[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 8, \"n_head\": 2, \"n_positions\": 6, \"n_inner\": 12, "
+    "\"vocab_size\": 31,"
+    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0, \"attn_pdrop\": 0}";
 
 // A job of a tiny GPT-2, with the given keys of a recipe.
 static Job *job_of(ModelMode mode, const char *keys) {
@@ -44,7 +46,8 @@ static Job *job_of(ModelMode mode, const char *keys) {
   return job;
 }
 
-// ---- graphs --------------------------------------------------------------------------------------------------------------
+// ---- graphs
+//   --------------------------------------------------------------------------------------------------------------
 
 // Every handle leads to the Variable of its name, and no Variable of such a name is without one.
 static void check_handles(const Graph *g) {
@@ -87,15 +90,19 @@ static int count_of(const Graph *g, KnownOf of) {
 }
 
 static void passes_keep_handles(void **state) {
-  static const struct { const char *keys; int scaled, in_backward; } table[] = {
-      {"batch.global=8 batch.micro=1 mesh.pp=2 mesh.dp=2 mesh.tp=2 parallel.zero=3 precision=bf16 data.valid=/none", 0, 0},
+  static const struct { const char *keys; int scaled, in_backward;
+  } table[] = {
+      {"batch.global=8 batch.micro=1 mesh.pp=2 mesh.dp=2 mesh.tp=2 parallel.zero=3 precision=bf16 data.valid=/none", 0,
+       0},
       {"batch.global=8 batch.micro=1 mesh.dp=2 precision=fp16 loss_scale.initial=1024", 1, 0},
-      {"batch.global=8 batch.micro=4 mesh.dp=2 parallel.update=in_backward optimizer.clip=0 run.non_finite=stop", 0, 1}};
+      {"batch.global=8 batch.micro=4 mesh.dp=2 parallel.update=in_backward optimizer.clip=0 run.non_finite=stop", 0,
+       1}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     Job *job = job_of(MODEL_TRAIN, table[i].keys);
     const Graph *g = job->train.graph;
     check_graph(g);
-    static const KnownVariable always[] = {KNOWN_LOSS, KNOWN_TARGET_COUNT, KNOWN_GRADIENT_SEED, KNOWN_GRAD_NORM, KNOWN_SKIP, KNOWN_OPTIMIZER_STEP};
+    static const KnownVariable always[] = {KNOWN_LOSS,      KNOWN_TARGET_COUNT, KNOWN_GRADIENT_SEED,
+                                           KNOWN_GRAD_NORM, KNOWN_SKIP,         KNOWN_OPTIMIZER_STEP};
     for (size_t k = 0; k < sizeof always / sizeof *always; k++) assert_true(g->known[always[k]] >= 0);
     assert_int_equal(g->known[KNOWN_LOSS_SCALE] >= 0, table[i].scaled);
     assert_int_equal(g->known[KNOWN_UPDATE_RATE] >= 0, table[i].in_backward);
@@ -118,9 +125,11 @@ static void names_of_counters(void **state) {
   assert_string_equal(known_name(KNOWN_LOSS_SCALE_GOOD_STEPS), "loss_scale_good_steps");
 }
 
-// ---- inputs --------------------------------------------------------------------------------------------------------------
+// ---- inputs
+//   --------------------------------------------------------------------------------------------------------------
 
-// A graph with inputs of the user's own and one of the table; each is found by what it is, and missed when it is not given.
+// A graph with inputs of the user's own and one of the table; each is found by what it is, and missed when it is not
+// given.
 static void inputs_are_found_by_kind(void **state) {
   Graph *g = graph_create();
   Shape s = shape_of(1, (int64_t[]){2}, (DimName[]){DIM_BATCH});
@@ -132,18 +141,23 @@ static void inputs_are_found_by_kind(void **state) {
   StepInput bound[3], own[] = {{&x, 4, 0}, {&y, 8, 0}};
   Program program = {.graph = g, .device = device_cpu()};
   Binding b = {.program = &program, .input = bound};
-  StepInputs given = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
+  StepInputs given = {
+      .known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
   SUCCEED(binding_inputs(&b, &given, &error));
-  assert_true(bound[0].base == &x && bound[0].stride == 4 && bound[1].base == &rate && bound[2].base == &y && bound[2].stride == 8);
+  assert_true(bound[0].base == &x && bound[0].stride == 4 && bound[1].base == &rate && bound[2].base == &y &&
+              bound[2].stride == 8);
 
   given.own_count = 1;
   assert_int_equal(binding_inputs(&b, &given, &error), PLAIT_FAILED);
-  assert_string_equal(error.message, "the graph reads the input targets (an input of the graph's own), and the step does not give it");
+  assert_string_equal(error.message,
+                      "the graph reads the input targets (an input of the graph's own), and the step does not give it");
   error = (Error){0};
   given.own_count = 2;
   given.known[INPUT_LEARNING_RATE].base = NULL;
   assert_int_equal(binding_inputs(&b, &given, &error), PLAIT_FAILED);
-  assert_string_equal(error.message, "the graph reads the input learning_rate (the learning rate of the step ()), and the step does not give it");
+  assert_string_equal(
+      error.message,
+      "the graph reads the input learning_rate (the learning rate of the step ()), and the step does not give it");
   graph_destroy(g);
 }
 
@@ -153,7 +167,8 @@ static int load(Rank *r, void *job, Error *e) {
   return code;
 }
 
-// On a rank: whichever input of generation is missing, the run ends with its name; then all are there, and logits come out.
+// On a rank: whichever input of generation is missing, the run ends with its name; then all are there, and logits come
+// out.
 static void generation_misses_no_input(void **state) {
   Job *job = job_of(MODEL_GENERATE, "batch.global=1 batch.micro=1");
   Session *session;
@@ -161,9 +176,15 @@ static void generation_misses_no_input(void **state) {
   SUCCEED(session_run(session, load, job, &error));
   Rank *r = session_rank(session, 0);
   int32_t zeroes[SEQ] = {0};
-  const StepInputs all = {.known = {[INPUT_TOKENS] = {zeroes, 0, 0}, [INPUT_POSITIONS] = {zeroes, 0, 0}, [INPUT_DOCUMENTS] = {zeroes, 0, 0}, [INPUT_INDEX] = {zeroes, 0, 0}}};
-  static const struct { KnownInput known; const char *name; } table[] = {
-      {INPUT_TOKENS, "input tokens ("}, {INPUT_POSITIONS, "input positions ("}, {INPUT_DOCUMENTS, "input documents ("}, {INPUT_INDEX, "input index ("}};
+  const StepInputs all = {.known = {[INPUT_TOKENS] = {zeroes, 0, 0},
+                                    [INPUT_POSITIONS] = {zeroes, 0, 0},
+                                    [INPUT_DOCUMENTS] = {zeroes, 0, 0},
+                                    [INPUT_INDEX] = {zeroes, 0, 0}}};
+  static const struct { KnownInput known; const char *name;
+  } table[] = {{INPUT_TOKENS, "input tokens ("},
+               {INPUT_POSITIONS, "input positions ("},
+               {INPUT_DOCUMENTS, "input documents ("},
+               {INPUT_INDEX, "input index ("}};
   for (int i = 0; i < 4; i++) {
     StepInputs given = all;
     given.known[table[i].known].base = NULL;
@@ -185,7 +206,8 @@ static void generation_misses_no_input(void **state) {
   job_destroy(job);
 }
 
-// ---- bugs of plait -------------------------------------------------------------------------------------------------------
+// ---- bugs of plait
+//   -------------------------------------------------------------------------------------------------------
 
 typedef struct Bug { const State *state; Graph *graph; } Bug;
 
@@ -193,7 +215,9 @@ static void read_missing_scalar(Bug *b) { state_scalar(b->state, KNOWN_LOSS_SCAL
 static void read_missing_variable(Bug *b) {
   state_boxes(b->state, graph_find_variable(b->state->program->graph, "grad_nrom"), -1);
 }
-static void make_without_handle(Bug *b) { graph_variable(b->graph, "skip", VARIABLE_METRIC, DTYPE_F64, (Shape){0}, (Init){0}); }
+static void make_without_handle(Bug *b) {
+  graph_variable(b->graph, "skip", VARIABLE_METRIC, DTYPE_F64, (Shape){0}, (Init){0});
+}
 static void make_output_as_scalar(Bug *b) { graph_known(b->graph, KNOWN_LOGITS); }
 
 static int aborts(void (*bug)(Bug *), Bug *b) {
@@ -232,8 +256,9 @@ static void what_does_not_exist_is_not_0(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_keep_handles),     cmocka_unit_test(names_of_counters),
-                                     cmocka_unit_test(inputs_are_found_by_kind), cmocka_unit_test(generation_misses_no_input),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(passes_keep_handles), cmocka_unit_test(names_of_counters),
+                                     cmocka_unit_test(inputs_are_found_by_kind),
+                                     cmocka_unit_test(generation_misses_no_input),
                                      cmocka_unit_test(what_does_not_exist_is_not_0)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

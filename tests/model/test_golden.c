@@ -67,7 +67,8 @@ static int run_logits(Rank *r, void *logits, Error *e) {
   StepInputs mine = l->inputs; // the rows of this data rank
   int64_t first = r->data_rank * (BATCH / r->data_ranks);
   for (int k = 0; k < INPUT_COUNT; k++)
-    if (mine.known[k].base) mine.known[k].base = (const int32_t *)mine.known[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
+    if (mine.known[k].base)
+      mine.known[k].base = (const int32_t *)mine.known[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
   int code = rank_generate(r, &mine, e);
   return code ? code : inference_logits(r, l->out, e);
 }
@@ -78,7 +79,12 @@ static void check_logits(const char *name, const char *const *keys) {
   Inference model;
   Launch launch = {.ranks = 1};
   golden_open(&golden, name, "golden");
-  InferenceOptions options = {.mode = MODEL_GENERATE, .command = "test", .seq = SEQ, .rows = BATCH, .threads = THREADS, .keys = (char **)(uintptr_t)keys};
+  InferenceOptions options = {.mode = MODEL_GENERATE,
+                              .command = "test",
+                              .seq = SEQ,
+                              .rows = BATCH,
+                              .threads = THREADS,
+                              .keys = (char **)(uintptr_t)keys};
   while (keys[options.key_count]) options.key_count++;
   SUCCEED(inference_open(&model, &golden.source, &options, &launch, &error));
   assert_int_equal(inference_rows(&model), BATCH);
@@ -90,7 +96,11 @@ static void check_logits(const char *name, const char *const *keys) {
   double worst = 0, largest = 0;
   for (int s = 0; s < SEQ; s++) {
     int32_t index[BATCH] = {s, s, s};
-    Logits run = {{.known = {[INPUT_TOKENS] = {tokens, 0}, [INPUT_POSITIONS] = {positions, 0}, [INPUT_DOCUMENTS] = {documents, 0}, [INPUT_INDEX] = {index, 0}}}, got};
+    Logits run = {{.known = {[INPUT_TOKENS] = {tokens, 0},
+                             [INPUT_POSITIONS] = {positions, 0},
+                             [INPUT_DOCUMENTS] = {documents, 0},
+                             [INPUT_INDEX] = {index, 0}}},
+                  got};
     SUCCEED(session_run(model.session, run_logits, &run, &error));
     for (int b = 0; b < BATCH; b++)
       for (int v = 0; v < vocab; v++) {
@@ -101,7 +111,8 @@ static void check_logits(const char *name, const char *const *keys) {
         largest = fmax(largest, fabs((double)wanted));
       }
   }
-  print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session), largest, worst);
+  print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session), largest,
+                worst);
   assert_true(worst < 1e-4 && largest > 0.1);
   free(tokens);
   free(positions);
@@ -112,8 +123,12 @@ static void check_logits(const char *name, const char *const *keys) {
 }
 
 static void test_logits(void **state) {
-  static const char *const keys[][4] = {{NULL}, {"mesh.pp=2", NULL}, {"mesh.dp=3", "parallel.zero=3", NULL}, {"mesh.tp=2", "layout.heads=[]", NULL},
-                                        {"mesh.tp=2", "mesh.pp=2", "layout.heads=[]", NULL}, {"precision=fp64", NULL}};
+  static const char *const keys[][4] = {{NULL},
+                                        {"mesh.pp=2", NULL},
+                                        {"mesh.dp=3", "parallel.zero=3", NULL},
+                                        {"mesh.tp=2", "layout.heads=[]", NULL},
+                                        {"mesh.tp=2", "mesh.pp=2", "layout.heads=[]", NULL},
+                                        {"precision=fp64", NULL}};
   for (int i = 0; i < CASES; i++)
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) check_logits(cases[i], keys[k]);
 }
@@ -125,7 +140,8 @@ static void check_generator(const char *name) {
   SampleOptions greedy = {.top_p = 1};
   golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
-  SUCCEED(generator_create(&g, &golden.source, &(InferenceOptions){.command = "test", .seq = SEQ, .threads = THREADS}, &greedy, &launch, &error));
+  SUCCEED(generator_create(&g, &golden.source, &(InferenceOptions){.command = "test", .seq = SEQ, .threads = THREADS},
+                           &greedy, &launch, &error));
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
   int n = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
@@ -156,12 +172,18 @@ static void test_generator(void **state) {
 
 // ---- training ------------------------------------------------------------------------------------------------------
 
-static int load_weights(Rank *r, void *golden, Error *e) { return model_source_load(&((Golden *)golden)->source, r->state, e); }
+static int load_weights(Rank *r, void *golden, Error *e) {
+  return model_source_load(&((Golden *)golden)->source, r->state, e);
+}
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step, double rate) {
-  static const struct { KnownInput known; const char *name; } read[] = {
-      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  static const struct { KnownInput known; const char *name;
+  } read[] = {{INPUT_TOKENS, "tokens"},
+              {INPUT_POSITIONS, "positions"},
+              {INPUT_DOCUMENTS, "documents"},
+              {INPUT_TARGETS, "targets"},
+              {INPUT_STEP_TARGETS, "targets"}};
   StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[5];
   int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.shares.microbatches;
@@ -177,14 +199,16 @@ static double after(const Rank *r, const Golden *golden);
 
 // What PyTorch trained with.
 typedef struct Training { const char *file; double rate; UpdateOptions update; } Training;
-static const Training adamw = {"golden", 1e-3, {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+static const Training adamw = {
+    "golden", 1e-3, {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
 static const Training lion = {"lion", 1e-4, {.optimizer = OP_LION, .beta1 = 0.9, .beta2 = 0.99, .decay = 1, .clip = 1}};
 
-static void train(const char *name, const Training *training, Dtype dtype, int64_t micro, const char *loss_key, const char *norm_key,
-                  double tolerance) {
+static void train(const char *name, const Training *training, Dtype dtype, int64_t micro, const char *loss_key,
+                  const char *norm_key, double tolerance) {
   Golden golden;
   golden_open(&golden, name, training->file);
-  const SafetensorsEntry *losses = safetensors_find(&golden.training, loss_key), *norms = safetensors_find(&golden.training, norm_key);
+  const SafetensorsEntry *losses = safetensors_find(&golden.training, loss_key),
+                         *norms = safetensors_find(&golden.training, norm_key);
   if (!losses) return golden_close(&golden);
   const char *loss = losses->data, *norm = norms->data;
   ParallelOptions parallel = parallel_default(1, 1, 1, 0);
@@ -218,8 +242,8 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
     }
   }
   double weights = after(r, &golden);
-  print_message("%s, %s, %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, training->file, dtype_name(dtype),
-                (int)micro, worst, weights);
+  print_message("%s, %s, %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, training->file,
+                dtype_name(dtype), (int)micro, worst, weights);
   assert_true(weights < 0.1 * training->rate); // a step moves a weight by up to the learning rate
   session_close(session);
   job_destroy(job);

@@ -29,7 +29,8 @@ static void load(const char *name, ModelConfig *c) {
 static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
   Graph *g = graph_create();
   Error error = {0};
-  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = mode}, outputs, &error)) fail_msg("%s", error.message);
+  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = mode}, outputs, &error))
+    fail_msg("%s", error.message);
   if (graph_verify(g, "model", &error)) fail_msg("%s", error.message);
   return g;
 }
@@ -101,19 +102,26 @@ static void test_structure(void **state) {
       int layer = -1;
       for (int k = 0; k < g->node.count; k++) {
         const Node *n = &g->node.data[k];
-        assert_true(n->region == REGION_MICRO && n->phase == PHASE_FORWARD && n->layer >= layer && n->layer <= layer + 1);
+        assert_true(n->region == REGION_MICRO && n->phase == PHASE_FORWARD && n->layer >= layer &&
+                    n->layer <= layer + 1);
         layer = n->layer;
         if (n->op == OP_ATTENTION)
-          assert_true(node_attr(n, AttentionAttr)->dropout == (mode == MODEL_TRAIN ? 0.1 : 0) && node_attr(n, AttentionAttr)->causal);
+          assert_true(node_attr(n, AttentionAttr)->dropout == (mode == MODEL_TRAIN ? 0.1 : 0) &&
+                      node_attr(n, AttentionAttr)->causal);
         // What blocks add to, and what they add, is the residual stream; what is inside of them is not.
-        int stream = n->layer < 2 && (n->op == OP_ADD || n->op == OP_DROPOUT || n->op == OP_EMBEDDING || strstr(n->name, ".output") || strstr(n->name, ".down"));
-        assert_int_equal(graph_tensor(g, n->output[0])->role, stream ? ROLE_RESIDUAL : outputs.loss_sum == n->output[0] ? ROLE_SCALAR : ROLE_INTERIOR);
-        for (int other = 0; other < k; other++) assert_string_not_equal(n->name, g->node.data[other].name); // masks differ by name
+        int stream = n->layer < 2 && (n->op == OP_ADD || n->op == OP_DROPOUT || n->op == OP_EMBEDDING ||
+                                      strstr(n->name, ".output") || strstr(n->name, ".down"));
+        assert_int_equal(graph_tensor(g, n->output[0])->role, stream                             ? ROLE_RESIDUAL
+                                                              : outputs.loss_sum == n->output[0] ? ROLE_SCALAR
+                                                                                                 : ROLE_INTERIOR);
+        for (int other = 0; other < k; other++)
+          assert_string_not_equal(n->name, g->node.data[other].name); // masks differ by name
       }
       assert_int_equal(layer, 2);
       if (mode == MODEL_GENERATE) {
         const Shape *s = &graph_tensor(g, outputs.logits)->shape;
-        assert_true(outputs.loss_sum == -1 && s->rank == 2 && s->size[0] == BATCH && s->size[1] == c.vocab && s->dim[1] == DIM_VOCAB);
+        assert_true(outputs.loss_sum == -1 && s->rank == 2 && s->size[0] == BATCH && s->size[1] == c.vocab &&
+                    s->dim[1] == DIM_VOCAB);
       } else {
         assert_true(outputs.logits == -1 && graph_tensor(g, outputs.loss_sum)->shape.rank == 0);
       }
@@ -141,7 +149,8 @@ static void test_too_long(void **state) {
   model_config_free(&c);
 }
 
-// --- against transformers ------------------------------------------------------------------------------------------------
+// --- against transformers
+//   ------------------------------------------------------------------------------------------------
 
 static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const Safetensors *data) {
   CheckpointTensor wanted[64];
@@ -156,8 +165,11 @@ static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const 
   }
   Error error = {0};
   if (huggingface_load(folder, c, wanted, count, &error)) fail_msg("%s", error.message);
-  static const struct { KnownInput known; const char *name; } inputs[] = {
-      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}};
+  static const struct { KnownInput known; const char *name;
+  } inputs[] = {{INPUT_TOKENS, "tokens"},
+                {INPUT_POSITIONS, "positions"},
+                {INPUT_DOCUMENTS, "documents"},
+                {INPUT_TARGETS, "targets"}};
   for (int i = 0; i < 4; i++) {
     int32_t *to = evaluation_input(e, inputs[i].known);
     const SafetensorsEntry *entry = safetensors_find(data, inputs[i].name);
@@ -182,7 +194,8 @@ static void compare_logits(const char *folder, const ModelConfig *c, const Safet
     const float *ours = e.tensor[outputs.logits];
     for (int b = 0; b < BATCH; b++)
       for (int64_t v = 0; v < c->vocab; v++)
-        worst = fmax(worst, fabs(ours[b * c->vocab + v] - dtype_load(logits->data, DTYPE_F32, (b * SEQ + index[b]) * c->vocab + v)));
+        worst = fmax(worst, fabs(ours[b * c->vocab + v] -
+                                 dtype_load(logits->data, DTYPE_F32, (b * SEQ + index[b]) * c->vocab + v)));
   }
   if (!(worst < 1e-4)) fail_msg("%s: logits differ by %g", folder, worst);
   print_message("%s: logits differ by %.2g\n", folder, worst);

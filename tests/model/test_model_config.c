@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GPT2 "\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": 97"
+#define GPT2                                                                                                           \
+  "\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": 97"
 #define LLAMA                                                                                                          \
   "\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 32, \"intermediate_size\": 56, "              \
   "\"num_attention_heads\": 4, \"vocab_size\": 97"
@@ -31,9 +32,12 @@ static void test_gpt2(void **state) {
   assert_true(c.residual_dropout == 0.1 && c.embedding_dropout == 0.1 && c.attention_dropout == 0.1);
   assert_true(c.attention_scale == 1 / sqrt(8));
   model_config_free(&c);
-  c = parse("{" GPT2 ", \"n_inner\": 40, \"activation_function\": \"relu\", \"tie_word_embeddings\": false, \"attn_pdrop\": 0,"
-            "\"scale_attn_weights\": false, \"scale_attn_by_inverse_layer_idx\": false, \"quantization_config\": null}");
-  assert_true(c.ffn == 40 && c.activation == ACTIVATION_RELU && !c.tied && c.attention_dropout == 0 && c.attention_scale == 1);
+  c = parse(
+      "{" GPT2
+      ", \"n_inner\": 40, \"activation_function\": \"relu\", \"tie_word_embeddings\": false, \"attn_pdrop\": 0,"
+      "\"scale_attn_weights\": false, \"scale_attn_by_inverse_layer_idx\": false, \"quantization_config\": null}");
+  assert_true(c.ffn == 40 && c.activation == ACTIVATION_RELU && !c.tied && c.attention_dropout == 0 &&
+              c.attention_scale == 1);
   model_config_free(&c);
   model_config_free(&c);
 }
@@ -45,8 +49,10 @@ static void test_llama(void **state) {
   assert_true(!c.tied && !c.qkv_bias && !c.ffn_bias && c.activation == ACTIVATION_SILU && c.norm_epsilon == 1e-6);
   assert_true(c.rope.theta == 10000 && c.rope.scaling == 0 && c.attention_dropout == 0 && c.positions == 2048);
   model_config_free(&c);
-  c = parse("{" LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000, \"attention_bias\": true, "
-            "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+  c = parse("{" LLAMA
+            ", \"num_key_value_heads\": 2, \"head_dim\": 16, \"rope_theta\": 500000, \"attention_bias\": true, "
+            "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.0, "
+            "\"high_freq_factor\": 4.0, "
             "\"original_max_position_embeddings\": 8192}}");
   assert_true(c.kv_heads == 2 && c.head_dim == 16 && c.rope.theta == 500000 && c.qkv_bias && c.attention_scale == 0.25);
   assert_true(c.rope.scaling == 1 && c.rope.factor == 8 && c.rope.low_frequency_factor == 1 &&
@@ -61,22 +67,27 @@ static void test_llama(void **state) {
 }
 
 #define ROTARY                                                                                                         \
-  "\"num_hidden_layers\": 2, \"hidden_size\": 32, \"intermediate_size\": 56, \"num_attention_heads\": 8, \"vocab_size\": 97"
+  "\"num_hidden_layers\": 2, \"hidden_size\": 32, \"intermediate_size\": 56, \"num_attention_heads\": 8, "             \
+  "\"vocab_size\": 97"
 #define QWEN2 "\"model_type\": \"qwen2\", " ROTARY ", \"num_key_value_heads\": 4"
 #define QWEN3 "\"model_type\": \"qwen3\", " ROTARY ", \"num_key_value_heads\": 4"
 #define MISTRAL "\"model_type\": \"mistral\", " ROTARY
 #define NEO                                                                                                            \
-  "\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 32, \"num_heads\": 4, \"max_position_embeddings\": 64, \"vocab_size\": 97"
+  "\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 32, \"num_heads\": 4, "                            \
+  "\"max_position_embeddings\": 64, \"vocab_size\": 97"
 #define TYPES ", \"attention_types\": [[[\"global\", \"local\"], 1]]"
 
 // What transformers' classes take where a key is absent, and where it is null; files of transformers 4 and 5.
 static void test_defaults(void **state) {
   ModelConfig c = parse("{" QWEN2 "}");
-  assert_true(c.kv_heads == 4 && c.head_dim == 4 && c.qkv_bias && !c.output_bias && !c.ffn_bias && !c.head_norm && !c.tied);
-  assert_true(c.positions == 32768 && c.rope.theta == 10000 && !c.window && !c.facts.longest && c.attention_scale == 0.5);
+  assert_true(c.kv_heads == 4 && c.head_dim == 4 && c.qkv_bias && !c.output_bias && !c.ffn_bias && !c.head_norm &&
+              !c.tied);
+  assert_true(c.positions == 32768 && c.rope.theta == 10000 && !c.window && !c.facts.longest &&
+              c.attention_scale == 0.5);
   model_config_free(&c);
   c = parse("{" QWEN2 ", \"attention_bias\": false, \"dtype\": \"bfloat16\", "
-            "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e6}, \"layer_types\": [\"full_attention\", \"full_attention\"]}");
+            "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e6}, \"layer_types\": "
+            "[\"full_attention\", \"full_attention\"]}");
   assert_true(c.qkv_bias && c.rope.theta == 1e6 && !c.window); // the class has its biases whatever the key says
   model_config_free(&c);
   c = parse("{\"model_type\": \"qwen2\", " ROTARY ", \"num_key_value_heads\": null}");
@@ -99,7 +110,8 @@ static void test_defaults(void **state) {
   model_config_free(&c);
 
   c = parse("{" NEO TYPES "}");
-  assert_true(c.ffn == 128 && c.attention_scale == 1 && !c.qkv_bias && c.output_bias && c.ffn_bias && c.tied && c.head_dim == 8);
+  assert_true(c.ffn == 128 && c.attention_scale == 1 && !c.qkv_bias && c.output_bias && c.ffn_bias && c.tied &&
+              c.head_dim == 8);
   assert_true(c.embedding_dropout == 0 && c.window == 256 && c.facts.longest == 64); // the positions are fewer
   model_config_free(&c);
   c = parse("{" NEO ", \"attention_layers\": [\"global\", \"global\"], \"window_size\": 8, \"intermediate_size\": 40}");
@@ -109,19 +121,29 @@ static void test_defaults(void **state) {
 
 // A window is refused where sequences are longer than it, by its key, and has no effect where they are not.
 static void test_lengths(void **state) {
-  static const struct { const char *text; int64_t longest; const char *says; } table[] = {
+  static const struct { const char *text; int64_t longest; const char *says;
+  } table[] = {
       {"{" GPT2 "}", 64, "config.json: n_positions is 64, but --window is 65; take at most 64"},
-      {"{" NEO ", \"attention_types\": [[[\"global\"], 2]], \"window_size\": 8}", 64, "max_position_embeddings is 64, but --window is 65; take at most 64"},
-      {"{" NEO TYPES ", \"window_size\": 8}", 8, "window_size is 8, but --window is 9; take at most 8, because attention within a window is not built yet"},
+      {"{" NEO ", \"attention_types\": [[[\"global\"], 2]], \"window_size\": 8}", 64,
+       "max_position_embeddings is 64, but --window is 65; take at most 64"},
+      {"{" NEO TYPES ", \"window_size\": 8}", 8,
+       "window_size is 8, but --window is 9; take at most 8, because attention within a window is not built yet"},
       {"{" NEO ", \"attention_layers\": [\"local\", \"global\"], \"window_size\": 9}", 9, "window_size is 9"},
-      {"{" MISTRAL ", \"sliding_window\": 16}", 16, "sliding_window is 16, but --window is 17; take at most 16, because"},
-      {"{" QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"max_window_layers\": 1}", 16, "sliding_window is 16"},
+      {"{" MISTRAL ", \"sliding_window\": 16}", 16,
+       "sliding_window is 16, but --window is 17; take at most 16, because"},
+      {"{" QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"max_window_layers\": 1}", 16,
+       "sliding_window is 16"},
       {"{" QWEN3 ", \"use_sliding_window\": true, \"max_window_layers\": 0}", 4096, "sliding_window is 4096"},
-      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"layer_types\": [\"full_attention\", \"sliding_attention\"]}", 16, "sliding_window is 16"},
-      {"{" QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 16}", 0, NULL}, // of 28 layers without, there are 2
+      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"layer_types\": [\"full_attention\", "
+                 "\"sliding_attention\"]}",
+       16, "sliding_window is 16"},
+      {"{" QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": 16}", 0,
+       NULL}, // of 28 layers without, there are 2
       {"{" QWEN2 ", \"use_sliding_window\": true, \"sliding_window\": null, \"max_window_layers\": 0}", 0, NULL},
       {"{" QWEN2 ", \"sliding_window\": 16, \"max_window_layers\": 0}", 0, NULL},
-      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"max_window_layers\": 0, \"layer_types\": [\"full_attention\", \"full_attention\"]}", 0, NULL},
+      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"max_window_layers\": 0, \"layer_types\": "
+                 "[\"full_attention\", \"full_attention\"]}",
+       0, NULL},
       {"{" LLAMA "}", 0, NULL},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -131,14 +153,16 @@ static void test_lengths(void **state) {
     if (c.facts.longest != longest) fail_msg("%s: %lld", table[i].text, (long long)c.facts.longest);
     assert_int_equal(model_check_length(&c, "--window", longest ? longest : 1 << 20, &error), PLAIT_OK);
     assert_int_equal(model_usual_length(&c), longest ? longest : c.positions);
-    if (longest && (model_check_length(&c, "--window", longest + 1, &error) != PLAIT_BAD_INPUT || !strstr(error.message, table[i].says)))
+    if (longest && (model_check_length(&c, "--window", longest + 1, &error) != PLAIT_BAD_INPUT ||
+                    !strstr(error.message, table[i].says)))
       fail_msg("%s: %s", table[i].text, error.message);
     model_config_free(&c);
   }
 }
 
 static void test_refusals(void **state) {
-  static const struct { const char *text, *says; } table[] = {
+  static const struct { const char *text, *says;
+  } table[] = {
       {"", "not valid JSON"},
       {"{", "line 1"},
       {"[]", "no JSON object"},
@@ -161,49 +185,68 @@ static void test_refusals(void **state) {
       {"{" GPT2 ", \"tie_word_embeddings\": 1}", "tie_word_embeddings is 1; allowed: true or false"},
       {"{" GPT2 ", \"activation_function\": \"gelu_fast\"}", "activation_function is \"gelu_fast\"; allowed: gelu_new"},
       {"{" GPT2 ", \"activation_function\": 7}", "activation_function is 7"},
-      {"{" GPT2 ", \"scale_attn_by_inverse_layer_idx\": true}", "scale_attn_by_inverse_layer_idx is true; allowed: only false"},
+      {"{" GPT2 ", \"scale_attn_by_inverse_layer_idx\": true}",
+       "scale_attn_by_inverse_layer_idx is true; allowed: only false"},
       {"{" GPT2 ", \"reorder_and_upcast_attn\": true}", "reorder_and_upcast_attn is true"},
       {"{" GPT2 ", \"add_cross_attention\": true}", "add_cross_attention is true"},
       {"{" GPT2 ", \"quantization_config\": {\"bits\": 4}}", "quantization_config is"},
-      {"{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 33, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": 97}",
+      {"{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 33, \"n_head\": 4, \"n_positions\": 64, \"vocab_size\": "
+       "97}",
        "n_embd is 33; allowed: a multiple of n_head, which is 4"},
-      {"{" LLAMA ", \"num_key_value_heads\": 3}", "num_attention_heads is 4; allowed: a multiple of num_key_value_heads, which is 3"},
+      {"{" LLAMA ", \"num_key_value_heads\": 3}",
+       "num_attention_heads is 4; allowed: a multiple of num_key_value_heads, which is 3"},
       {"{" LLAMA ", \"num_key_value_heads\": 0}", "num_key_value_heads is 0"},
       {"{" LLAMA ", \"head_dim\": 7}", "head_dim is 7; allowed: even numbers"},
       {"{" LLAMA ", \"hidden_act\": \"tanh\"}", "hidden_act is \"tanh\""},
       {"{" LLAMA ", \"rope_theta\": 0}", "rope_theta is 0"},
       {"{" LLAMA ", \"rope_scaling\": 4}", "rope_scaling is 4; allowed: an object or null"},
       {"{" LLAMA ", \"rope_scaling\": {}}", "the key rope_scaling.rope_type is missing"},
-      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}}", "rope_scaling.type is \"yarn\"; allowed: \"llama3\", \"linear\""},
+      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}}",
+       "rope_scaling.type is \"yarn\"; allowed: \"llama3\", \"linear\""},
       {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "the key rope_scaling.factor is missing"},
       {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": -1}}", "rope_scaling.factor is -1"},
-      {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, "
-       "\"original_max_position_embeddings\": 64}}", "rope_scaling.high_freq_factor is 4; allowed: a number above 4"},
+      {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+                 "\"high_freq_factor\": 4, "
+       "\"original_max_position_embeddings\": 64}}",
+       "rope_scaling.high_freq_factor is 4; allowed: a number above 4"},
       {"{" GPT2 ", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads is {\"0\":[1]}; allowed: only {}"},
-      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+      {"{" LLAMA
+       ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"default\"}}",
        "allowed: null, because there is rope_parameters"},
       {"{" LLAMA ", \"quantization_config\": {\"bits\": 4}}", "quantization_config is"},
       {"{" QWEN3 ", \"is_causal\": false}", "is_causal is false; allowed: only true"},
-      {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4.0}}", "rope_parameters.rope_type is \"yarn\"; allowed:"},
-      {"{" QWEN2 ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4.0}}", "rope_scaling.type is \"dynamic\"; allowed:"},
-      {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}", "rope_parameters.partial_rotary_factor is 0.5"},
-      {"{" QWEN2 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}", "the key rope_parameters.rope_type is missing"},
-      {"{\"model_type\": \"qwen2\", " ROTARY "}", "num_attention_heads is 8; allowed: a multiple of num_key_value_heads, which is 32"},
-      {"{" QWEN2 ", \"layer_types\": [\"full_attention\"]}", "layer_types is [\"full_attention\"]; allowed: a list of num_hidden_layers words"},
-      {"{" QWEN2 ", \"layer_types\": [\"full_attention\", \"chunked_attention\"]}", "layer_types is \"chunked_attention\"; allowed: \"full_attention\""},
+      {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4.0}}",
+       "rope_parameters.rope_type is \"yarn\"; allowed:"},
+      {"{" QWEN2 ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4.0}}",
+       "rope_scaling.type is \"dynamic\"; allowed:"},
+      {"{" QWEN2 ", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}",
+       "rope_parameters.partial_rotary_factor is 0.5"},
+      {"{" QWEN2 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}",
+       "the key rope_parameters.rope_type is missing"},
+      {"{\"model_type\": \"qwen2\", " ROTARY "}",
+       "num_attention_heads is 8; allowed: a multiple of num_key_value_heads, which is 32"},
+      {"{" QWEN2 ", \"layer_types\": [\"full_attention\"]}",
+       "layer_types is [\"full_attention\"]; allowed: a list of num_hidden_layers words"},
+      {"{" QWEN2 ", \"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
+       "layer_types is \"chunked_attention\"; allowed: \"full_attention\""},
       {"{" QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "asks for no window"},
-      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 0}", "sliding_window is 0; allowed: an integer from 1"},
+      {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 0}",
+       "sliding_window is 0; allowed: an integer from 1"},
       {"{" QWEN3 ", \"head_dim\": 7}", "head_dim is 7; allowed: even numbers"},
       {"{" MISTRAL ", \"layer_types\": [\"sliding_attention\", \"full_attention\"]}", "layer_types is"},
       {"{" MISTRAL ", \"sliding_window\": \"no\"}", "sliding_window is \"no\""},
       {"{" NEO "}", "attention_types is missing and then means 24 layers; allowed: num_layers, which is 2"},
-      {"{" NEO ", \"attention_types\": [[[\"global\"], 3]]}", "attention_types lists 3 layers; allowed: num_layers, which is 2"},
-      {"{" NEO ", \"attention_types\": [[[\"banded\"], 2]]}", "attention_types is \"banded\"; allowed: \"global\" or \"local\""},
+      {"{" NEO ", \"attention_types\": [[[\"global\"], 3]]}",
+       "attention_types lists 3 layers; allowed: num_layers, which is 2"},
+      {"{" NEO ", \"attention_types\": [[[\"banded\"], 2]]}",
+       "attention_types is \"banded\"; allowed: \"global\" or \"local\""},
       {"{" NEO ", \"attention_types\": [[\"global\", 2]]}", "attention_types is \"global\"; allowed: lists of"},
       {"{" NEO ", \"attention_types\": [[[\"global\"]]]}", "attention_types is [[[\"global\"]]]; allowed: a list of"},
       {"{" NEO ", \"attention_layers\": [\"global\", \"local\", \"global\"]}", "attention_layers lists 3 layers"},
-      {"{" NEO TYPES ", \"attention_layers\": [\"global\", \"global\"]}", "attention_layers and attention_types differ"},
-      {"{\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 33, \"num_heads\": 4, \"max_position_embeddings\": 64, \"vocab_size\": 97" TYPES "}",
+      {"{" NEO TYPES ", \"attention_layers\": [\"global\", \"global\"]}",
+       "attention_layers and attention_types differ"},
+      {"{\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 33, \"num_heads\": 4, "
+       "\"max_position_embeddings\": 64, \"vocab_size\": 97" TYPES "}",
        "hidden_size is 33; allowed: a multiple of num_heads"},
       {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor is 0.5; allowed: only 1.0"},
   };
@@ -212,14 +255,16 @@ static void test_refusals(void **state) {
     Error error = {0};
     int code = model_config_parse(&c, table[i].text, strlen(table[i].text), "some/config.json", &error);
     model_config_free(&c);
-    if (code != PLAIT_BAD_INPUT || strncmp(error.message, "some/config.json: ", 18) || !strstr(error.message, table[i].says))
+    if (code != PLAIT_BAD_INPUT || strncmp(error.message, "some/config.json: ", 18) ||
+        !strstr(error.message, table[i].says))
       fail_msg("%s\n  gave %d: %s\n  expected: %s", table[i].text, code, error.message, table[i].says);
   }
 }
 
 // Every prefix of a good file, and every single byte of it changed, is either refused with a sentence or read.
 static void test_hostile(void **state) {
-  static const char good[] = "{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}, \"mlp_bias\": null}";
+  static const char good[] =
+      "{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}, \"mlp_bias\": null}";
   char text[sizeof good];
   for (size_t i = 0; i < sizeof good; i++)
     for (int byte = 0; byte < 256; byte += byte % 16 ? 7 : 1) {
@@ -252,7 +297,9 @@ static void test_write(void **state) {
   Error error = {0};
   assert_non_null(mkdtemp(folder));
   path = xformat("%s/config.json", folder);
-  ModelConfig c = parse("{" GPT2 ", \"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.1, \"rope\": {\"a\": [1, 2.5, \"\\u00e9\", null]}}"), again;
+  ModelConfig c = parse("{" GPT2 ", \"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.1, \"rope\": {\"a\": [1, "
+                                 "2.5, \"\\u00e9\", null]}}"),
+              again;
   assert_int_equal(model_config_save(&c, path, "bfloat16", &error), PLAIT_OK);
   char *text;
   assert_int_equal(file_read(path, 1 << 20, &text, NULL, &error), PLAIT_OK);
@@ -292,7 +339,8 @@ static void test_counts(void **state) {
     ModelConfig c;
     Error error = {0};
     if (model_config_load(&c, path, &error)) fail_msg("%s", error.message);
-    if (model_config_parameters(&c) != table[i].parameters) fail_msg("%s: %lld", path, (long long)model_config_parameters(&c));
+    if (model_config_parameters(&c) != table[i].parameters)
+      fail_msg("%s: %lld", path, (long long)model_config_parameters(&c));
     assert_int_equal(c.facts.multiplied, table[i].multiplied);
     double n = (double)table[i].multiplied;
     assert_true(model_config_flops_per_token(&c, 100) == 6 * n + 600.0 * (double)(c.layers * c.embed));

@@ -38,7 +38,8 @@ static int teardown(void **state) {
     if ((call) < 0) fail_msg("%s", error.message);                                                                     \
   } while (0)
 
-// --- a model in memory, as the State would hold it ---------------------------------------------------------------------
+// --- a model in memory, as the State would hold it
+//   ---------------------------------------------------------------------
 
 typedef struct Memory { int count; char **names; float **values; int64_t *elements; const char *fail; } Memory;
 
@@ -55,7 +56,8 @@ static void memory_load(Memory *m, const char *folder, const ModelConfig *c) {
     m->names[i] = xstrdup(v->name);
     m->elements[i] = shape_elements(&v->shape);
     m->values[i] = xcalloc((size_t)m->elements[i], sizeof(float));
-    wanted[i] = (CheckpointTensor){.name = m->names[i], .dtype = DTYPE_F32, .rank = v->shape.rank, .data = m->values[i]};
+    wanted[i] =
+        (CheckpointTensor){.name = m->names[i], .dtype = DTYPE_F32, .rank = v->shape.rank, .data = m->values[i]};
     for (int d = 0; d < v->shape.rank; d++) wanted[i].global[d] = wanted[i].local[d] = v->shape.size[d];
   }
   graph_destroy(g);
@@ -83,9 +85,15 @@ static int memory_read(void *context, const char *name, const Box *part, float *
   return -1;
 }
 
-// --- folders that differ a little from a golden one ---------------------------------------------------------------------
+// --- folders that differ a little from a golden one
+//   ---------------------------------------------------------------------
 
-typedef struct Folder { ModelConfig config; Safetensors file; Vec(SafetensorsEntry) entries; Vec(char *) owned; } Folder;
+typedef struct Folder {
+  ModelConfig config;
+  Safetensors file;
+  Vec(SafetensorsEntry) entries;
+  Vec(char *) owned;
+} Folder;
 
 static void folder_open(Folder *f, const char *name) {
   char *path = golden(name);
@@ -97,7 +105,8 @@ static void folder_open(Folder *f, const char *name) {
 }
 
 static char *folder_write(Folder *f, const char *scratch, const char *name) {
-  char *path = xformat("%s/%s", scratch, name), *file = xformat("%s/model.safetensors", path), *json = xformat("%s/config.json", path);
+  char *path = xformat("%s/%s", scratch, name), *file = xformat("%s/model.safetensors", path),
+       *json = xformat("%s/config.json", path);
   SUCCEED(folder_create(path, &error));
   SUCCEED(safetensors_write(file, f->entries.data, f->entries.count, NULL, &error));
   SUCCEED(model_config_save(&f->config, json, NULL, &error));
@@ -161,7 +170,8 @@ static void assert_same_tensors(const char *a, const char *b, const char *prefix
   safetensors_close(&y);
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------------------
+// --- tests
+//   ---------------------------------------------------------------------------------------------------------------
 
 static void round_trip(const char *from, const char *to, const char *prefix, int dtype_kept) {
   ModelConfig c, again;
@@ -224,7 +234,9 @@ static void test_round_trip_mixed(void **state) {
       static const float mask[4] = {1, 0, 1, 1};
       const char *bias = gpt2 ? "h.0.attn.bias" : "h.0.attn.attention.bias";
       const char *masked = gpt2 ? "h.1.attn.masked_bias" : "h.1.attn.attention.masked_bias";
-      vec_push(&f.entries, (SafetensorsEntry){.name = bias, .dtype = DTYPE_F32, .rank = 4, .dims = {1, 1, 2, 2}, .data = mask, .bytes = 16});
+      vec_push(&f.entries,
+               (SafetensorsEntry){
+                   .name = bias, .dtype = DTYPE_F32, .rank = 4, .dims = {1, 1, 2, 2}, .data = mask, .bytes = 16});
       vec_push(&f.entries, (SafetensorsEntry){.name = masked, .dtype = DTYPE_F32, .rank = 0, .data = mask, .bytes = 4});
     }
     char *name = xformat("mixed-%s", cases[i]), *from = folder_write(&f, scratch, name), *to = xformat("%s-out", from);
@@ -241,15 +253,41 @@ static void test_boxes(void **state) {
   Folder f;
   folder_open(&f, "gpt2-tied"); // embed 32, 4 heads of 8
   char *path = golden("gpt2-tied");
-  const float *fused = entry(&f, "transformer.h.1.attn.c_attn.weight")->data, *bias = entry(&f, "transformer.h.1.attn.c_attn.bias")->data;
+  const float *fused = entry(&f, "transformer.h.1.attn.c_attn.weight")->data,
+              *bias = entry(&f, "transformer.h.1.attn.c_attn.bias")->data;
   const float *out = entry(&f, "transformer.h.1.attn.c_proj.weight")->data;
   double k[2][8][32], v_bias[8], o[5][16], gap[3][4];
   memset(gap, 0, sizeof gap);
   CheckpointTensor wanted[] = {
-      {.name = "layer.1.attention.k.weight", .dtype = DTYPE_F64, .rank = 3, .global = {4, 8, 32}, .offset = {1}, .local = {2, 8, 32}, .data = k},
-      {.name = "layer.1.attention.v.bias", .dtype = DTYPE_F64, .rank = 2, .global = {4, 8}, .offset = {3}, .local = {1, 8}, .data = v_bias},
-      {.name = "layer.1.attention.output.weight", .dtype = DTYPE_F64, .rank = 4, .global = {32, 4, 1, 8}, .offset = {7, 2}, .local = {5, 2, 1, 8}, .data = o},
-      {.name = "layer.1.attention.q.weight", .dtype = DTYPE_F64, .rank = 4, .global = {4, 1, 8, 32}, .offset = {3, 0, 5, 6}, .local = {1, 1, 3, 2}, .stride = {99, 99, 4, 1}, .data = gap},
+      {.name = "layer.1.attention.k.weight",
+       .dtype = DTYPE_F64,
+       .rank = 3,
+       .global = {4, 8, 32},
+       .offset = {1},
+       .local = {2, 8, 32},
+       .data = k},
+      {.name = "layer.1.attention.v.bias",
+       .dtype = DTYPE_F64,
+       .rank = 2,
+       .global = {4, 8},
+       .offset = {3},
+       .local = {1, 8},
+       .data = v_bias},
+      {.name = "layer.1.attention.output.weight",
+       .dtype = DTYPE_F64,
+       .rank = 4,
+       .global = {32, 4, 1, 8},
+       .offset = {7, 2},
+       .local = {5, 2, 1, 8},
+       .data = o},
+      {.name = "layer.1.attention.q.weight",
+       .dtype = DTYPE_F64,
+       .rank = 4,
+       .global = {4, 1, 8, 32},
+       .offset = {3, 0, 5, 6},
+       .local = {1, 1, 3, 2},
+       .stride = {99, 99, 4, 1},
+       .data = gap},
       {.name = "wpe", .dtype = DTYPE_F64, .rank = 2, .global = {32, 32}, .local = {0, 32}},
   };
   SUCCEED(huggingface_load(path, &f.config, wanted, 5, &error));
@@ -329,7 +367,8 @@ static void test_refusals(void **state) {
   free(same);
   char *data = own(&f, xcalloc(extra.bytes, 1));
   f.entries.data[f.entries.count - 1].data = data;
-  expect_refusal(&f, scratch, "tied-head", "lm_head.weight differs from the embedding although config.json says tie_word_embeddings");
+  expect_refusal(&f, scratch, "tied-head",
+                 "lm_head.weight differs from the embedding although config.json says tie_word_embeddings");
 
   folder_open(&f, "llama-tied");
   f.config.layers = 3; // the config of another model
@@ -363,7 +402,8 @@ static int entries_in(const char *folder) {
 static void test_save(void **state) {
   const char *scratch = ((Scratch *)*state)->folder;
   char *from = golden("gpt2-untied"), *parent = xformat("%s/exports", scratch), *to = xformat("%s/a", parent);
-  char *tokenizer = xformat("%s/tok.json", scratch), *copy = xformat("%s/tokenizer.json", to), *file = xformat("%s/model.safetensors", to);
+  char *tokenizer = xformat("%s/tok.json", scratch), *copy = xformat("%s/tokenizer.json", to),
+       *file = xformat("%s/model.safetensors", to);
   FILE *t = fopen(tokenizer, "w");
   fputs("{\"some\": \"tokenizer\"}\n", t);
   fclose(t);
@@ -371,7 +411,8 @@ static void test_save(void **state) {
   Memory m;
   SUCCEED(model_config_load(&c, from, &error));
   memory_load(&m, from, &c);
-  HuggingfaceSave save = {.folder = to, .tokenizer = tokenizer, .dtype = DTYPE_BF16, .read = memory_read, .context = &m};
+  HuggingfaceSave save = {
+      .folder = to, .tokenizer = tokenizer, .dtype = DTYPE_BF16, .read = memory_read, .context = &m};
 
   m.fail = "layer.1.ffn.down.bias"; // a failure in the middle leaves nothing behind
   Error refused = {0};

@@ -26,8 +26,15 @@ enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20 };
 static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
   Graph *g = graph_create();
   ModelOutputs outputs;
-  CompileOptions options = {.mode = MODEL_TRAIN, .device = device_cpu(), .micro_samples = BATCH, .microbatches = 1, .step_samples = BATCH, .seq = SEQ, .precision = dtype,
-                            .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+  CompileOptions options = {
+      .mode = MODEL_TRAIN,
+      .device = device_cpu(),
+      .micro_samples = BATCH,
+      .microbatches = 1,
+      .step_samples = BATCH,
+      .seq = SEQ,
+      .precision = dtype,
+      .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
   g->loss = outputs.loss_sum;
   for (int i = 0; i < g->variable.count; i++)
@@ -53,8 +60,12 @@ static void load_weights(Evaluation *e, const char *folder, const ModelConfig *c
 }
 
 static void feed(Evaluation *e, const Safetensors *data, int step, double rate) {
-  static const struct { KnownInput known; const char *name; } inputs[] = {
-      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  static const struct { KnownInput known; const char *name;
+  } inputs[] = {{INPUT_TOKENS, "tokens"},
+                {INPUT_POSITIONS, "positions"},
+                {INPUT_DOCUMENTS, "documents"},
+                {INPUT_TARGETS, "targets"},
+                {INPUT_STEP_TARGETS, "targets"}};
   for (int i = 0; i < 5; i++) {
     const int32_t *from = safetensors_find(data, inputs[i].name)->data;
     memcpy(evaluation_input(e, inputs[i].known), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
@@ -68,7 +79,8 @@ static int read_variable(void *context, const char *name, const Box *part, float
   int id = graph_find_variable(e->graph, name);
   int64_t elements = box_elements(part);
   assert_int_equal(shape_elements(&e->graph->variable.data[id].shape), elements);
-  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
+  for (int64_t i = 0; i < elements; i++)
+    out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
   return PLAIT_OK;
 }
 
@@ -97,7 +109,8 @@ static double compare_weights(Evaluation *e, const ModelConfig *c, const Safeten
   return worst;
 }
 
-static void train(const char *name, Dtype dtype, double factor, const char *loss_key, const char *norm_key, double tolerance) {
+static void train(const char *name, Dtype dtype, double factor, const char *loss_key, const char *norm_key,
+                  double tolerance) {
   ModelConfig c;
   Safetensors data;
   Evaluation e;
@@ -113,11 +126,14 @@ static void train(const char *name, Dtype dtype, double factor, const char *loss
     for (int step = 0; step < STEPS; step++) {
       feed(&e, &data, step, 1e-3 / factor);
       evaluation_run(&e);
-      double got[2] = {*(double *)evaluation_variable(&e, KNOWN_LOSS), *(double *)evaluation_variable(&e, KNOWN_GRAD_NORM)};
+      double got[2] = {*(double *)evaluation_variable(&e, KNOWN_LOSS),
+                       *(double *)evaluation_variable(&e, KNOWN_GRAD_NORM)};
       double expected[2] = {dtype_load(loss->data, DTYPE_F64, step), dtype_load(norm->data, DTYPE_F64, step)};
       for (int k = 0; k < 2; k++) {
         double off = fabs(got[k] - expected[k]) / expected[k];
-        if (!(off < tolerance)) fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
+        if (!(off < tolerance))
+          fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k],
+                   expected[k]);
         worst = fmax(worst, off);
       }
     }
@@ -138,7 +154,8 @@ static void test_fp32(void **state) {
 }
 
 static void test_fp64(void **state) {
-  for (int i = 0; i < CASES; i++) train(cases[i], DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7); // PyTorch clips by norm + 1e-6
+  for (int i = 0; i < CASES; i++)
+    train(cases[i], DTYPE_F64, 1, "loss64", "grad_norm64", 1e-7); // PyTorch clips by norm + 1e-6
 }
 
 static void test_learning_rate_of_a_parameter(void **state) { // the step's learning rate is 4 times PyTorch's
@@ -146,6 +163,7 @@ static void test_learning_rate_of_a_parameter(void **state) { // the step's lear
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_fp64), cmocka_unit_test(test_learning_rate_of_a_parameter)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_fp64),
+                                     cmocka_unit_test(test_learning_rate_of_a_parameter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,8 +81,12 @@ static int load_weights(Rank *r, void *run, Error *error) {
 
 // As the loader gives them: this rank's rows of the batch, microbatch by microbatch. And the learning rate.
 static int run_step(Rank *r, void *context, Error *error) {
-  static const struct { KnownInput known; const char *name; } read[] = {
-      {INPUT_TOKENS, "tokens"}, {INPUT_POSITIONS, "positions"}, {INPUT_DOCUMENTS, "documents"}, {INPUT_TARGETS, "targets"}, {INPUT_STEP_TARGETS, "targets"}};
+  static const struct { KnownInput known; const char *name;
+  } read[] = {{INPUT_TOKENS, "tokens"},
+              {INPUT_POSITIONS, "positions"},
+              {INPUT_DOCUMENTS, "documents"},
+              {INPUT_TARGETS, "targets"},
+              {INPUT_STEP_TARGETS, "targets"}};
   enum { INPUTS = sizeof read / sizeof *read };
   const Run *run = context;
   size_t rows = BATCH / (size_t)r->data_ranks, bytes = rows * SEQ * sizeof(int32_t);
@@ -93,7 +97,8 @@ static int run_step(Rank *r, void *context, Error *error) {
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
     memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
-    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.shares.microbatches, 0};
+    inputs.known[read[k].known] = (StepInput){
+        data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.shares.microbatches, 0};
   }
   int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);

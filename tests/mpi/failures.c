@@ -64,10 +64,12 @@ static int aborted(PlaitComm *comm, int rank, PlaitWorld *world) {
 }
 
 static int argument(PlaitComm *comm, int rank) {
-  return rank ? plait_barrier(comm, NULL, NULL) : plait_recv(comm, &(PlaitBuffer){NULL, x, 1}, 1, PLAIT_FP32, 99, NULL, NULL);
+  return rank ? plait_barrier(comm, NULL, NULL)
+              : plait_recv(comm, &(PlaitBuffer){NULL, x, 1}, 1, PLAIT_FP32, 99, NULL, NULL);
 }
 
-// Rank 1 destroys its handle to a communicator of all, in which the others still wait for it. It learns of it in the world's.
+// Rank 1 destroys its handle to a communicator of all, in which the others still wait for it. It learns of it in the
+// world's.
 static int left(PlaitComm *world, int rank, const char *how) {
   PlaitComm *comm;
   PlaitBuffer list = {x, y, 5};
@@ -90,7 +92,8 @@ static int left(PlaitComm *world, int rank, const char *how) {
 static int left_world(PlaitComm *world, int rank, const char *how) {
   PlaitComm *comm;
   if (rank == 1) return 0;
-  return strcmp(how, "create") ? plait_barrier(world, NULL, NULL) : plait_comm_create(world, (int[]){0, 1, 2}, 3, &comm, NULL);
+  return strcmp(how, "create") ? plait_barrier(world, NULL, NULL)
+                               : plait_comm_create(world, (int[]){0, 1, 2}, 3, &comm, NULL);
 }
 
 // From here on there is no memory for a thread's stack.
@@ -114,7 +117,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
     if (own == 1) forbid_threads();
   }
-  if (plait_world_mpi_create(&world, &error)) return fprintf(stderr, "plait: %s\n", error.message), error_exit_status(error.code);
+  if (plait_world_mpi_create(&world, &error))
+    return fprintf(stderr, "plait: %s\n", error.message), error_exit_status(error.code);
   int rank = plait_world_rank(world), code = 0;
   CHECK(plait_comm_world(world, rank, &comm, &error) == 0, "%s", error.message);
   if (!strcmp(name, "kind")) code = kind(comm, rank);

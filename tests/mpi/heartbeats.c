@@ -1,4 +1,5 @@
-// Heartbeats arrive whatever the other threads of a process do in MPI, and who receives now and then has the newest of each rank.
+// Heartbeats arrive whatever the other threads of a process do in MPI, and who receives now and then has the newest of
+// each rank.
 #include "base/error.h"
 #include "comm/comm.h"
 #include <pthread.h>
@@ -25,7 +26,8 @@ static void *busy(void *argument) {
 
 static void receive(void *context, const Heartbeat *h) {
   int64_t *step = context;
-  CHECK(h->rank > 0 && h->step > step[h->rank], "rank %d: step %lld after %lld", h->rank, (long long)h->step, (long long)step[h->rank]);
+  CHECK(h->rank > 0 && h->step > step[h->rank], "rank %d: step %lld after %lld", h->rank, (long long)h->step,
+        (long long)step[h->rank]);
   step[h->rank] = h->step;
 }
 

@@ -1,5 +1,5 @@
-// Calls of many megabytes and lists: several chunks, several pieces a message, broadcasts in shares; with all the messages
-// of a run at once. Against what one rank computes alone. large BYTES sends one message of that many bytes.
+// Calls of many megabytes and lists: several chunks, several pieces a message, broadcasts in shares; with all the
+// messages of a run at once. Against what one rank computes alone. large BYTES sends one message of that many bytes.
 #include "base/error.h"
 #include "plait/comm.h"
 #include <stdio.h>
@@ -31,7 +31,8 @@ static void fill(float *x, int rank, size_t n) {
 }
 
 static void expect_sum(const float *x, int ranks, size_t from, size_t n, const char *what) {
-  for (size_t i = 0; i < n; i++) CHECK(x[i] == summed(ranks, from + i), "%s: element %zu is %g", what, from + i, (double)x[i]);
+  for (size_t i = 0; i < n; i++)
+    CHECK(x[i] == summed(ranks, from + i), "%s: element %zu is %g", what, from + i, (double)x[i]);
 }
 
 static void reductions(PlaitComm *comm, int rank, int n, float *x, float *y) {
@@ -63,7 +64,8 @@ static void broadcasts(PlaitComm *comm, int rank, int n, float *x) {
       fill(x, rank, total);
       cut(list, x, x, total);
       CHECK(!plait_broadcast(comm, list, PIECES, PLAIT_FP32, root, NULL, NULL));
-      for (size_t i = 0; i < total; i++) CHECK(x[i] == value(root, i), "broadcast of %zu from %d: element %zu", total, root, i);
+      for (size_t i = 0; i < total; i++)
+        CHECK(x[i] == value(root, i), "broadcast of %zu from %d: element %zu", total, root, i);
     }
 }
 
@@ -89,7 +91,9 @@ static void messages(PlaitComm *comm, int rank, int n, float *x, float *y) {
 
 static void one_message(PlaitComm *comm, int rank, size_t bytes) {
   unsigned char *x = xcalloc(bytes + 1, 1);
-  PlaitBuffer pieces[3] = {{x, x, bytes / 3}, {x + bytes / 3, x + bytes / 3, 5}, {x + bytes / 3 + 5, x + bytes / 3 + 5, bytes - bytes / 3 - 5}};
+  PlaitBuffer pieces[3] = {{x, x, bytes / 3},
+                           {x + bytes / 3, x + bytes / 3, 5},
+                           {x + bytes / 3 + 5, x + bytes / 3 + 5, bytes - bytes / 3 - 5}};
   PlaitBuffer whole = {x, x, bytes};
   for (size_t i = 0; i < bytes && !rank; i += 4099) x[i] = (unsigned char)(i >> 12 | 1);
   if (rank == 0) CHECK(!plait_send(comm, pieces, 3, PLAIT_UINT8, 1, NULL, NULL));

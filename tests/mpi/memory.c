@@ -1,5 +1,5 @@
-// With what will be under way reserved, plait allocates nothing of its own for calls over MPI (what the MPI library does is its own
-// matter): the linker puts the functions below in the place of xcalloc and xrealloc, which count.
+// With what will be under way reserved, plait allocates nothing of its own for calls over MPI (what the MPI library
+// does is its own matter): the linker puts the functions below in the place of xcalloc and xrealloc, which count.
 #include "base/error.h"
 #include "comm/comm.h"
 #include <stdatomic.h>
@@ -26,18 +26,22 @@ void *__wrap_xrealloc(void *old, size_t size) {
 // `pieces` of equal length but for the last.
 static void cut(PlaitBuffer *list, float *send, float *recv, size_t total, size_t pieces) {
   size_t share = total / pieces;
-  for (size_t p = 0; p < pieces; p++) list[p] = (PlaitBuffer){send + p * share, recv + p * share, p == pieces - 1 ? total - p * share : share};
+  for (size_t p = 0; p < pieces; p++)
+    list[p] = (PlaitBuffer){send + p * share, recv + p * share, p == pieces - 1 ? total - p * share : share};
 }
 
-static void collectives(PlaitComm *comm, PlaitStream *stream, int n, float *x, float *y, PlaitBuffer *list, size_t pieces, size_t total) {
+static void collectives(PlaitComm *comm, PlaitStream *stream, int n, float *x, float *y, PlaitBuffer *list,
+                        size_t pieces, size_t total) {
   cut(list, x, y, total, pieces);
   CHECK(!plait_all_reduce(comm, list, pieces, PLAIT_FP32, PLAIT_SUM, stream, NULL));
   CHECK(!plait_reduce(comm, list, pieces, PLAIT_FP32, PLAIT_SUM, n - 1, stream, NULL));
   CHECK(!plait_broadcast(comm, list, pieces, PLAIT_FP32, 0, stream, NULL));
   cut(list, x, y, total / (size_t)n, pieces);
-  for (size_t p = 0; p < pieces; p++) list[p].send = x + (size_t)n * (size_t)((float *)list[p].recv - y); // n parts each
+  for (size_t p = 0; p < pieces; p++)
+    list[p].send = x + (size_t)n * (size_t)((float *)list[p].recv - y); // n parts each
   CHECK(!plait_reduce_scatter(comm, list, pieces, PLAIT_FP32, PLAIT_SUM, stream, NULL));
-  for (size_t p = 0; p < pieces; p++) list[p].recv = y + (size_t)((const float *)list[p].send - x), list[p].send = x + p;
+  for (size_t p = 0; p < pieces; p++)
+    list[p].recv = y + (size_t)((const float *)list[p].send - x), list[p].send = x + p;
   for (size_t p = 0; p < pieces; p++) list[p].count = total / (size_t)n / pieces;
   CHECK(!plait_all_gather(comm, list, pieces, PLAIT_FP32, stream, NULL));
   CHECK(!plait_barrier(comm, stream, NULL));
@@ -73,7 +77,8 @@ int main(int argc, char **argv) {
   }
   allocations = 0;
   for (int round = 1; round <= ROUNDS; round++) {
-    size_t pieces = round == ROUNDS ? PIECES : (size_t)(7 * round), total = round == ROUNDS ? TOTAL : 100000 * (size_t)round;
+    size_t pieces = round == ROUNDS ? PIECES : (size_t)(7 * round),
+           total = round == ROUNDS ? TOTAL : 100000 * (size_t)round;
     collectives(comm, round % 2 ? stream : NULL, n, x, y, list, pieces, total);
     messages(comm, rank, n, x, y, list, MESSAGES * (size_t)round / ROUNDS);
   }

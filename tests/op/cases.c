@@ -10,7 +10,8 @@
 // An operand in a few letters: what it holds, then dims as letter and size.
 //   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
 //   v floats of a vector or an accumulator, which stay fp32 where others are bf16
-//   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents   - absent
+//   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents
+//   - absent
 typedef struct Row {
   const char *name;
   Op op;
@@ -31,20 +32,57 @@ static const Row rows[] = {
     {"embedding_grad", OP_EMBEDDING, {"f v37 e6", "i37 b4 s6"}, NONE, .backward = 1},
     {"embedding_grad positions", OP_EMBEDDING, {"f p9 e5", "p b3 s7"}, NONE, .backward = 1},
     {"matmul nt", OP_MATMUL, {"f b2 s5 e7", "f f9 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt square", OP_MATMUL, {"f b2 s3 e8", "f e8 e8"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt to heads", OP_MATMUL, {"f b2 s5 e7", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 3, .k = 1)},
-    {"matmul nt from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 3)},
-    {"matmul nt large", OP_MATMUL, {"f b2 s67 e70", "f f133 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt one row", OP_MATMUL, {"f b1 s1 e33", "f f17 e33"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt depth one", OP_MATMUL, {"f b3 s5 e1", "f f4 e1"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt square",
+     OP_MATMUL,
+     {"f b2 s3 e8", "f e8 e8"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt to heads",
+     OP_MATMUL,
+     {"f b2 s5 e7", "f g2 r3 d4 e7"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 3, .k = 1)},
+    {"matmul nt from heads",
+     OP_MATMUL,
+     {"f b2 s5 g2 r3 d4", "f e7 g2 r3 d4"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 3)},
+    {"matmul nt large",
+     OP_MATMUL,
+     {"f b2 s67 e70", "f f133 e70"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt one row",
+     OP_MATMUL,
+     {"f b1 s1 e33", "f f17 e33"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt depth one",
+     OP_MATMUL,
+     {"f b3 s5 e1", "f f4 e1"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
     {"matmul nn", OP_MATMUL, {"f b2 s5 f9", "f f9 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
-    {"matmul nn to heads", OP_MATMUL, {"f b2 s5 e7", "f e7 g2 r3 d4"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 3)},
-    {"matmul nn from heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f g2 r3 d4 e7"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 3, .k = 1)},
-    {"matmul nn large", OP_MATMUL, {"f b2 s67 f133", "f f133 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn to heads",
+     OP_MATMUL,
+     {"f b2 s5 e7", "f e7 g2 r3 d4"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 3)},
+    {"matmul nn from heads",
+     OP_MATMUL,
+     {"f b2 s5 g2 r3 d4", "f g2 r3 d4 e7"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 3, .k = 1)},
+    {"matmul nn large",
+     OP_MATMUL,
+     {"f b2 s67 f133", "f f133 e70"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
     {"matmul tn", OP_MATMUL, {"f b2 s5 f9", "f b2 s5 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
-    {"matmul tn heads", OP_MATMUL, {"f b2 s5 g2 r3 d4", "f b2 s5 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 3, .k = 1)},
-    {"matmul tn large", OP_MATMUL, {"f b2 s67 f133", "f b2 s67 e70"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
-    {"matmul tn accumulate", OP_MATMUL, {"f b2 s9 f13", "f b2 s9 e7", "v f13 e7"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1), .update = 1},
+    {"matmul tn heads",
+     OP_MATMUL,
+     {"f b2 s5 g2 r3 d4", "f b2 s5 e7"},
+     ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 3, .k = 1)},
+    {"matmul tn large",
+     OP_MATMUL,
+     {"f b2 s67 f133", "f b2 s67 e70"},
+     ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn accumulate",
+     OP_MATMUL,
+     {"f b2 s9 f13", "f b2 s9 e7", "v f13 e7"},
+     ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1),
+     .update = 1},
     {"bias", OP_BIAS, {"f b2 s5 e7", "v e7"}, NONE},
     {"bias heads", OP_BIAS, {"f b2 s5 g2 r3 d4", "v g2 r3 d4"}, NONE},
     {"reduce", OP_REDUCE, {"f b3 s5 e7"}, ATTR(ReduceAttr, 2)},
@@ -53,7 +91,11 @@ static const Row rows[] = {
     {"layer_norm", OP_LAYER_NORM, {"f b2 s5 e7", "v e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-5)},
     {"layer_norm no bias", OP_LAYER_NORM, {"f b3 s4 e33", "v e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5)},
     {"layer_norm_grad", OP_LAYER_NORM, {"f b2 s5 e7", "v e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
-    {"layer_norm_grad no bias", OP_LAYER_NORM, {"f b3 s4 e33", "v e33", "-"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"layer_norm_grad no bias",
+     OP_LAYER_NORM,
+     {"f b3 s4 e33", "v e33", "-"},
+     ATTR(NormAttr, .epsilon = 1e-5),
+     .backward = 1},
     {"rms_norm", OP_RMS_NORM, {"f b2 s5 e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-6)},
     {"rms_norm heads", OP_RMS_NORM, {"f b2 s3 g2 d18", "v d18"}, ATTR(NormAttr, .epsilon = 1e-6)},
     {"rms_norm_grad", OP_RMS_NORM, {"f b2 s5 e7", "v e7"}, ATTR(NormAttr, .epsilon = 1e-6), .backward = 1},
@@ -62,13 +104,36 @@ static const Row rows[] = {
     {"rope keys inverse", OP_ROPE, {"f b3 s4 g2 d8", "p b3 s4"}, ATTR(RopeAttr, .theta = 500000, .inverse = 1)},
     {"rope llama 3", OP_ROPE, {"f b2 s6 g2 d16", "p b2 s6"}, ATTR(RopeAttr, 500, 0, 1, 8, 1, 4, 64)},
     {"rope linear", OP_ROPE, {"f b2 s6 g2 d4", "p b2 s6"}, ATTR(RopeAttr, .theta = 10000, .scaling = 2, .factor = 4)},
-#define ATTENTION_ROWS(name, backward_flag)                                                                      \
-  {name " causal documents", OP_ATTENTION, {"f b2 s7 g2 r3 d5", "f b2 s7 g2 d5", "f b2 s7 g2 d5", "t b2 s7"}, ATTR(AttentionAttr, 0.4, 0, 1, 7), .backward = backward_flag}, \
-  {name " full", OP_ATTENTION, {"f b3 s6 g1 r2 d4", "f b3 s6 g1 d4", "f b3 s6 g1 d4", "t b3 s6"}, ATTR(AttentionAttr, 0.5, 0, 0, 7), .backward = backward_flag}, \
-  {name " dropout", OP_ATTENTION, {"f b2 s9 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s9"}, ATTR(AttentionAttr, 0.6, 0.3, 1, 77), .backward = backward_flag}, \
-  {name " dropout full", OP_ATTENTION, {"f b2 s5 g2 r2 d3", "f b2 s5 g2 d3", "f b2 s5 g2 d3", "t b2 s5"}, ATTR(AttentionAttr, 0.6, 0.5, 0, 78), .backward = backward_flag}, \
-  {name " long", OP_ATTENTION, {"f b1 s83 g2 r1 d17", "f b1 s83 g2 d17", "f b1 s83 g2 d17", "t b1 s83"}, ATTR(AttentionAttr, 0.25, 0, 1, 7), .backward = backward_flag}, \
-  {name " one token", OP_ATTENTION, {"f b3 s1 g1 r1 d2", "f b3 s1 g1 d2", "f b3 s1 g1 d2", "t b3 s1"}, ATTR(AttentionAttr, 1, 0, 1, 7), .backward = backward_flag}
+#define ATTENTION_ROWS(name, backward_flag)                                                                            \
+  {name " causal documents",                                                                                           \
+   OP_ATTENTION,                                                                                                       \
+   {"f b2 s7 g2 r3 d5", "f b2 s7 g2 d5", "f b2 s7 g2 d5", "t b2 s7"},                                                  \
+   ATTR(AttentionAttr, 0.4, 0, 1, 7),                                                                                  \
+   .backward = backward_flag},                                                                                         \
+      {name " full",                                                                                                   \
+       OP_ATTENTION,                                                                                                   \
+       {"f b3 s6 g1 r2 d4", "f b3 s6 g1 d4", "f b3 s6 g1 d4", "t b3 s6"},                                              \
+       ATTR(AttentionAttr, 0.5, 0, 0, 7),                                                                              \
+       .backward = backward_flag},                                                                                     \
+      {name " dropout",                                                                                                \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s9 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s9"},                                              \
+       ATTR(AttentionAttr, 0.6, 0.3, 1, 77),                                                                           \
+       .backward = backward_flag},                                                                                     \
+      {name " dropout full",                                                                                           \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s5 g2 r2 d3", "f b2 s5 g2 d3", "f b2 s5 g2 d3", "t b2 s5"},                                              \
+       ATTR(AttentionAttr, 0.6, 0.5, 0, 78),                                                                           \
+       .backward = backward_flag},                                                                                     \
+      {name " long",                                                                                                   \
+       OP_ATTENTION,                                                                                                   \
+       {"f b1 s83 g2 r1 d17", "f b1 s83 g2 d17", "f b1 s83 g2 d17", "t b1 s83"},                                       \
+       ATTR(AttentionAttr, 0.25, 0, 1, 7),                                                                             \
+       .backward = backward_flag},                                                                                     \
+  {                                                                                                                    \
+    name " one token", OP_ATTENTION, {"f b3 s1 g1 r1 d2", "f b3 s1 g1 d2", "f b3 s1 g1 d2", "t b3 s1"},                \
+        ATTR(AttentionAttr, 1, 0, 1, 7), .backward = backward_flag                                                     \
+  }
     ATTENTION_ROWS("attention", 0),
     ATTENTION_ROWS("attention_grad", 1),
 #undef ATTENTION_ROWS
@@ -97,14 +162,32 @@ static const Row rows[] = {
     {"dropout heads", OP_DROPOUT, {"f b2 s4 g2 d6"}, ATTR(DropoutAttr, 0.5, 92)},
     {"dropout no features", OP_DROPOUT, {"f b4 s9"}, ATTR(DropoutAttr, 0.5, 93)},
     {"take", OP_TAKE, {"f b3 s6 e5", "i6 b3"}, NONE},
-    {"linear_cross_entropy", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"linear_cross_entropy many rows", OP_LINEAR_CROSS_ENTROPY, {"f b3 s45 e19", "f v71 e19", "i71 b3 s45", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"linear_cross_entropy no target", OP_LINEAR_CROSS_ENTROPY, {"f b2 s2 e3", "f v5 e3", "i0 b2 s2", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"linear_cross_entropy loss only", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-"}, ATTR(CrossEntropyAttr, .gradient = 0)},
+    {"linear_cross_entropy",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy many rows",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b3 s45 e19", "f v71 e19", "i71 b3 s45", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy no target",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b2 s2 e3", "f v5 e3", "i0 b2 s2", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy loss only",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-"},
+     ATTR(CrossEntropyAttr, .gradient = 0)},
     {"cross_entropy_statistics", OP_CROSS_ENTROPY_STATISTICS, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5"}, NONE},
     {"cross_entropy_rescale", OP_CROSS_ENTROPY_RESCALE, {"S b2 s5", "R b2 s5", "R b2 s5"}, NONE},
-    {"cross_entropy_apply", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"cross_entropy_apply loss only", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"}, ATTR(CrossEntropyAttr, .gradient = 0)},
+    {"cross_entropy_apply",
+     OP_CROSS_ENTROPY_APPLY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"cross_entropy_apply loss only",
+     OP_CROSS_ENTROPY_APPLY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "-", "R b2 s5", "R b2 s5", "S b2 s5"},
+     ATTR(CrossEntropyAttr, .gradient = 0)},
     {"squared_error", OP_SQUARED_ERROR, {"f b2 s5 e7", "f b2 s5 e7", "D"}, NONE},
     {"squared_error vector", OP_SQUARED_ERROR, {"f b13", "f b13", "D"}, NONE},
     {"count_targets", OP_COUNT_TARGETS, {"i3 b4 s7"}, NONE},
@@ -126,57 +209,172 @@ static const Row rows[] = {
     {"loss_scale fixed", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 0), .update = 1},
     {"loss_scale skip", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"unscale", OP_UNSCALE, {"f v7 e5", "D"}, NONE, .storage = 1},
-    {"adamw", OP_ADAMW, {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
-    {"adamw skip", OP_ADAMW, {"f e35", "f e35", "+ e35", "f e35", "D", "D", "O", "Z"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
-    {"sgd", OP_SGD, {"f v7 e5", "-", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0, .decay = 0.1), .storage = 1, .update = 1},
-    {"sgd momentum", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0), .storage = 1, .update = 1},
-    {"sgd skip", OP_SGD, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O", "O"}, ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0.1), .storage = 1, .update = 1},
-    {"lion", OP_LION, {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
-    {"lion skip", OP_LION, {"f e35", "f e35", "f e35", "D", "D", "O", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
+    {"adamw",
+     OP_ADAMW,
+     {"f v7 e5", "f v7 e5", "+ v7 e5", "f v7 e5", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"adamw skip",
+     OP_ADAMW,
+     {"f e35", "f e35", "+ e35", "f e35", "D", "D", "O", "Z"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"sgd",
+     OP_SGD,
+     {"f v7 e5", "-", "f v7 e5", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .momentum = 0, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"sgd momentum",
+     OP_SGD,
+     {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0),
+     .storage = 1,
+     .update = 1},
+    {"sgd skip",
+     OP_SGD,
+     {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "O", "O"},
+     ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"lion",
+     OP_LION,
+     {"f v7 e5", "f v7 e5", "f v7 e5", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"lion skip",
+     OP_LION,
+     {"f e35", "f e35", "f e35", "D", "D", "O", "O"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
     {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
     {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
 };
 
-// What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite differences.
+// What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite
+// differences.
 static const Row large_rows[] = {
-    {"embedding_grad accumulate", OP_EMBEDDING_GRAD, {"i37 b4 s6", "f b4 s6 e6", "v v37 e6"}, ATTR(EmbeddingAttr, 37, DIM_VOCAB, 1), .update = 1},
-    {"linear_cross_entropy accumulate", OP_LINEAR_CROSS_ENTROPY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "v v37 e6"}, ATTR(CrossEntropyAttr, 1, 1), .update = 1},
-    {"cross_entropy_apply accumulate", OP_CROSS_ENTROPY_APPLY, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5", "v v37 e6"}, ATTR(CrossEntropyAttr, 1, 1), .update = 1},
-    {"matmul nt blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nn blocks", OP_MATMUL, {"f b2 s125 f521", "f f521 e70"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
-    {"matmul tn blocks", OP_MATMUL, {"f b2 s161 f250", "f b2 s161 e66"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
-    {"matmul tn accumulate blocks", OP_MATMUL, {"f b2 s161 f121", "f b2 s161 e67", "v f121 e67"}, ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1), .update = 1},
-    {"matmul nt groups", OP_MATMUL, {"f b2 s65 e1056", "f f621 e1056", "v f621"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
-    {"matmul nn groups", OP_MATMUL, {"f b2 s65 f1056", "f f1056 e100"}, ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt groups of rows", OP_MATMUL, {"f b2 s150 e64", "f f70 e64"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
-    {"matmul nt deep", OP_MATMUL, {"f b1 s3 e4200", "f f19 e4200"}, ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"embedding_grad accumulate",
+     OP_EMBEDDING_GRAD,
+     {"i37 b4 s6", "f b4 s6 e6", "v v37 e6"},
+     ATTR(EmbeddingAttr, 37, DIM_VOCAB, 1),
+     .update = 1},
+    {"linear_cross_entropy accumulate",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "v v37 e6"},
+     ATTR(CrossEntropyAttr, 1, 1),
+     .update = 1},
+    {"cross_entropy_apply accumulate",
+     OP_CROSS_ENTROPY_APPLY,
+     {"f b2 s5 e6", "f v37 e6", "i37 b2 s5", "D", "R b2 s5", "R b2 s5", "S b2 s5", "v v37 e6"},
+     ATTR(CrossEntropyAttr, 1, 1),
+     .update = 1},
+    {"matmul nt blocks",
+     OP_MATMUL,
+     {"f b2 s125 e521", "f f137 e521"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn blocks",
+     OP_MATMUL,
+     {"f b2 s125 f521", "f f521 e70"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn blocks",
+     OP_MATMUL,
+     {"f b2 s161 f250", "f b2 s161 e66"},
+     ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1)},
+    {"matmul tn accumulate blocks",
+     OP_MATMUL,
+     {"f b2 s161 f121", "f b2 s161 e67", "v f121 e67"},
+     ATTR(MatmulAttr, .kind = MATMUL_TN, .m = 2, .n = 1, .k = 1, .accumulate = 1),
+     .update = 1},
+    {"matmul nt groups",
+     OP_MATMUL,
+     {"f b2 s65 e1056", "f f621 e1056", "v f621"},
+     ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
+    {"matmul nn groups",
+     OP_MATMUL,
+     {"f b2 s65 f1056", "f f1056 e100"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt groups of rows",
+     OP_MATMUL,
+     {"f b2 s150 e64", "f f70 e64"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nt deep",
+     OP_MATMUL,
+     {"f b1 s3 e4200", "f f19 e4200"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
     {"matmul nt bias", OP_MATMUL, {"f b2 s5 e7", "f f9 e7", "v f9"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
-    {"matmul nt bias heads", OP_MATMUL, {"f b2 s7 e33", "f g2 r3 d16 e33", "v g2 r3 d16"}, ATTR(MatmulAttr, MATMUL_NT, 2, 3, 1, 0, 1)},
-    {"matmul nt bias blocks", OP_MATMUL, {"f b2 s125 e521", "f f137 e521", "v f137"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
-    {"matmul nt bias depth none", OP_MATMUL, {"f b2 s3 e1", "f f5 e1", "v f5"}, ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
+    {"matmul nt bias heads",
+     OP_MATMUL,
+     {"f b2 s7 e33", "f g2 r3 d16 e33", "v g2 r3 d16"},
+     ATTR(MatmulAttr, MATMUL_NT, 2, 3, 1, 0, 1)},
+    {"matmul nt bias blocks",
+     OP_MATMUL,
+     {"f b2 s125 e521", "f f137 e521", "v f137"},
+     ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
+    {"matmul nt bias depth none",
+     OP_MATMUL,
+     {"f b2 s3 e1", "f f5 e1", "v f5"},
+     ATTR(MatmulAttr, MATMUL_NT, 2, 1, 1, 0, 1)},
     {"reduce blocks", OP_REDUCE, {"f b3 s451 e37"}, ATTR(ReduceAttr, 2)},
     {"bias blocks", OP_BIAS, {"f b2 s151 e67", "v e67"}, NONE},
     {"layer_norm blocks", OP_LAYER_NORM, {"f b2 s151 e67", "v e67", "v e67"}, ATTR(NormAttr, .epsilon = 1e-5)},
-    {"layer_norm_grad blocks", OP_LAYER_NORM, {"f b2 s151 e67", "v e67", "v e67"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
+    {"layer_norm_grad blocks",
+     OP_LAYER_NORM,
+     {"f b2 s151 e67", "v e67", "v e67"},
+     ATTR(NormAttr, .epsilon = 1e-5),
+     .backward = 1},
     {"rms_norm_grad blocks", OP_RMS_NORM, {"f b2 s651 e39", "v e39"}, ATTR(NormAttr, .epsilon = 1e-5), .backward = 1},
     {"rope blocks", OP_ROPE, {"f b2 s57 g2 r3 d66", "p b2 s57"}, ATTR(RopeAttr, .theta = 10000)},
-#define ATTENTION_ROWS(name, backward_flag)                                                                      \
-  {name " blocks", OP_ATTENTION, {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150"}, ATTR(AttentionAttr, 0.2, 0.1, 1, 7), .backward = backward_flag}, \
-  {name " full blocks", OP_ATTENTION, {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130"}, ATTR(AttentionAttr, 0.1, 0, 0, 7), .backward = backward_flag}
+#define ATTENTION_ROWS(name, backward_flag)                                                                            \
+  {name " blocks",                                                                                                     \
+   OP_ATTENTION,                                                                                                       \
+   {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150"},                                       \
+   ATTR(AttentionAttr, 0.2, 0.1, 1, 7),                                                                                \
+   .backward = backward_flag},                                                                                         \
+  {                                                                                                                    \
+    name " full blocks", OP_ATTENTION, {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130"},   \
+        ATTR(AttentionAttr, 0.1, 0, 0, 7), .backward = backward_flag                                                   \
+  }
     ATTENTION_ROWS("attention", 0),
     ATTENTION_ROWS("attention_grad", 1),
 #undef ATTENTION_ROWS
     {"activation blocks", OP_ACTIVATION, {"f b3 s31 f403"}, ATTR(ActivationAttr, ACTIVATION_GELU_TANH)},
     {"dropout blocks", OP_DROPOUT, {"f b3 s31 e403"}, ATTR(DropoutAttr, 0.1, 91)},
     {"embedding_grad blocks", OP_EMBEDDING, {"f v37 e67", "i37 b4 s61"}, NONE, .backward = 1},
-    {"linear_cross_entropy words", OP_LINEAR_CROSS_ENTROPY, {"f b2 s67 e5", "f v4650 e5", "i4650 b2 s67", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"cross_entropy_statistics words", OP_CROSS_ENTROPY_STATISTICS, {"f b2 s67 e5", "f v1130 e5", "i1130 b2 s67"}, NONE},
-    {"cross_entropy_apply words", OP_CROSS_ENTROPY_APPLY, {"f b2 s67 e5", "f v1130 e5", "i1130 b2 s67", "D", "R b2 s67", "R b2 s67", "S b2 s67"}, ATTR(CrossEntropyAttr, .gradient = 1)},
-    {"linear_cross_entropy blocks", OP_LINEAR_CROSS_ENTROPY, {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"}, ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy words",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b2 s67 e5", "f v4650 e5", "i4650 b2 s67", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"cross_entropy_statistics words",
+     OP_CROSS_ENTROPY_STATISTICS,
+     {"f b2 s67 e5", "f v1130 e5", "i1130 b2 s67"},
+     NONE},
+    {"cross_entropy_apply words",
+     OP_CROSS_ENTROPY_APPLY,
+     {"f b2 s67 e5", "f v1130 e5", "i1130 b2 s67", "D", "R b2 s67", "R b2 s67", "S b2 s67"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"linear_cross_entropy blocks",
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
-    {"adamw blocks", OP_ADAMW, {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1), .storage = 1, .update = 1},
-    {"lion blocks", OP_LION, {"f v177 e97", "f v177 e97", "f v177 e97", "D", "D", "Z", "O"}, ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1), .storage = 1, .update = 1},
+    {"adamw blocks",
+     OP_ADAMW,
+     {"f v177 e97", "f v177 e97", "+ v177 e97", "f v177 e97", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"lion blocks",
+     OP_LION,
+     {"f v177 e97", "f v177 e97", "f v177 e97", "D", "D", "Z", "O"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };
@@ -202,7 +400,10 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   }
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
-  Dtype of = strchr("ipt", *text) ? DTYPE_I32 : strchr("DZO", *text) ? DTYPE_F64 : strchr("SRv", *text) ? op_statistics_dtype(dtype) : dtype;
+  Dtype of = strchr("ipt", *text)   ? DTYPE_I32
+             : strchr("DZO", *text) ? DTYPE_F64
+             : strchr("SRv", *text) ? op_statistics_dtype(dtype)
+                                    : dtype;
   return graph_input(g, name, of, s);
 }
 
@@ -311,6 +512,11 @@ void op_case_free(OpCase *c) {
 
 KernelCall op_case_call(const OpCase *c) {
   const Node *node = &c->graph->node.data[c->node];
-  return (KernelCall){.ninput = c->ninput, .noutput = c->noutput, .input = c->input, .output = c->output, .attr = node->attr,
-                      .name = philox_name(node->name), .parameters = &c->parameters};
+  return (KernelCall){.ninput = c->ninput,
+                      .noutput = c->noutput,
+                      .input = c->input,
+                      .output = c->output,
+                      .attr = node->attr,
+                      .name = philox_name(node->name),
+                      .parameters = &c->parameters};
 }

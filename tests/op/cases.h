@@ -13,8 +13,8 @@ typedef struct OpCase {
   int node;    // of the graph
   int storage; // works on Variables' storage: any dim may be padded (else only vocab and position)
   int ninput, noutput;
-  // 64-byte aligned memory. Outputs hold NaN before a call, but those of in-place updates (accumulate, adamw, matmul with
-  // accumulate …) are their inputs' memory: to compare two kernels, get the case twice.
+  // 64-byte aligned memory. Outputs hold NaN before a call, but those of in-place updates (accumulate, adamw, matmul
+  // with accumulate …) are their inputs' memory: to compare two kernels, get the case twice.
   Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
   CallParameters parameters;
 } OpCase;
@@ -22,8 +22,8 @@ typedef struct OpCase {
 int op_cases_count(void);
 const char *op_case_name(int i);
 int op_cases_with_large(void); // rows from op_cases_count() on are larger, for fast kernels
-// Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64; with bf16, vectors
-// and accumulators are fp32). The numbers are
+// Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64; with bf16,
+// vectors and accumulators are fp32). The numbers are
 // the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
 void op_case_free(OpCase *c);

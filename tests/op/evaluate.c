@@ -34,7 +34,8 @@ void values_start(Values *v, const Graph *g) {
 }
 
 static void run_node(Values *v, const Node *node, const CallParameters *parameters) {
-  Operand *input = xcalloc((size_t)node->ninput + 1, sizeof *input), *output = xcalloc((size_t)node->noutput + 1, sizeof *output);
+  Operand *input = xcalloc((size_t)node->ninput + 1, sizeof *input),
+          *output = xcalloc((size_t)node->noutput + 1, sizeof *output);
   for (int k = 0; k < node->ninput; k++) {
     if (node->input[k] < 0) continue;
     input[k] = v->tensor[node->input[k]];
@@ -45,8 +46,13 @@ static void run_node(Values *v, const Node *node, const CallParameters *paramete
     free(v->tensor[t->id].data);
     output[k] = v->tensor[t->id] = operand_create(t->dtype, &t->shape);
   }
-  KernelCall call = {.ninput = node->ninput, .noutput = node->noutput, .input = input, .output = output, .attr = node->attr,
-                     .name = philox_name(node->name), .parameters = parameters};
+  KernelCall call = {.ninput = node->ninput,
+                     .noutput = node->noutput,
+                     .input = input,
+                     .output = output,
+                     .attr = node->attr,
+                     .name = philox_name(node->name),
+                     .parameters = parameters};
   op_def(node->op)->reference(&call);
   free(input);
   free(output);

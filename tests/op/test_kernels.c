@@ -34,7 +34,8 @@ static void shard_rows(Operand *x, int zero) {
 // A sequence dim as one of two shards in zigzag order.
 static void zigzag(Operand *x, int dim) {
   int64_t n = x->size[dim];
-  x->map[dim] = (IndexMap){.local = n, .valid = n, .global = 2 * n, .runs = n > 1 ? 2 : 1, .run = {{0, n}, {n / 2, 2 * n + 3}}};
+  x->map[dim] =
+      (IndexMap){.local = n, .valid = n, .global = 2 * n, .runs = n > 1 ? 2 : 1, .run = {{0, n}, {n / 2, 2 * n + 3}}};
 }
 
 // 0: the op has no such variant.
@@ -118,34 +119,40 @@ static int rounds_factors(Op op) {
   return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_APPLY;
 }
 
-// Rounding errors of a sum of n terms grow like its square root; they are relative to the largest element (the inputs are
-// about 1, and where all cancels, their rounding stays).
+// Rounding errors of a sum of n terms grow like its square root; they are relative to the largest element (the inputs
+// are about 1, and where all cancels, their rounding stays).
 static void compare(const OpCase *fast, const OpCase *slow, const char *where) {
   for (int k = 0; k < slow->noutput; k++) {
     const Operand *x = &fast->output[k], *y = &slow->output[k];
     if (!y->data) continue;
-    double unit = x->dtype == DTYPE_BF16 ? 0x1p-8 : slow->input[0].dtype == DTYPE_F64 || !dtype_is_float(slow->input[0].dtype) ? 2e-14 : 0x1p-23;
+    double unit = x->dtype == DTYPE_BF16                                                       ? 0x1p-8
+                  : slow->input[0].dtype == DTYPE_F64 || !dtype_is_float(slow->input[0].dtype) ? 2e-14
+                                                                                               : 0x1p-23;
     if (slow->op == OP_EMBEDDING_GRAD && y->dtype == DTYPE_F32) unit = 0x1p-23;
     double terms = reduction(slow), tolerance = unit * (8 + 4 * sqrt(terms)), largest = 0;
-    if (kernel_dtype(slow) == DTYPE_BF16) { // one rounding of what is stored, sums in fp32, and bf16 factors of some products
+    if (kernel_dtype(slow) ==
+        DTYPE_BF16) { // one rounding of what is stored, sums in fp32, and bf16 factors of some products
       double store = x->dtype == DTYPE_BF16 ? 0x1.1p-8 : 0, factors = rounds_factors(slow->op) ? 0x1p-7 : 0;
       tolerance = store + factors + 0x1p-23 * (8 + 4 * sqrt(terms));
     }
-    if (kernel_dtype(slow) == DTYPE_F16) tolerance = (x->dtype == DTYPE_F16 ? 0x1.1p-11 : 0) + 0x1p-23 * (8 + 4 * sqrt(terms)); // fp32 inside
+    if (kernel_dtype(slow) == DTYPE_F16)
+      tolerance = (x->dtype == DTYPE_F16 ? 0x1.1p-11 : 0) + 0x1p-23 * (8 + 4 * sqrt(terms)); // fp32 inside
     int64_t n = operand_elements(y);
     for (int64_t i = 0; i < n; i++)
       if (isfinite(operand_load(y, i))) largest = fmax(largest, fabs(operand_load(y, i)));
     for (int64_t i = 0; i < n; i++) {
       double got = operand_load(x, i), expected = operand_load(y, i);
       if (got != expected && !(fabs(got - expected) <= tolerance * (fabs(expected) + largest + 0.1)))
-        fail_msg("%s output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", where, k, (long long)i, got, expected, largest, tolerance);
+        fail_msg("%s output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", where, k, (long long)i,
+                 got, expected, largest, tolerance);
     }
   }
 }
 
 static void same_bits(const OpCase *a, const OpCase *b, const char *where) {
   for (int k = 0; k < a->noutput; k++)
-    if (a->output[k].data && memcmp(a->output[k].data, b->output[k].data, (size_t)operand_elements(&a->output[k]) * dtype_size(a->output[k].dtype)))
+    if (a->output[k].data && memcmp(a->output[k].data, b->output[k].data,
+                                    (size_t)operand_elements(&a->output[k]) * dtype_size(a->output[k].dtype)))
       fail_msg("%s: output %d has other bits with %s", where, k, "more threads");
 }
 
@@ -155,7 +162,8 @@ enum { GUARD = 256 };
 static void run(const KernelEntry *entry, KernelCall *call, Team *team, const char *where) {
   DeviceQueue queue = {.team = team};
   call->queue = &queue;
-  call->workspace_size = entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_slots(team)) : 0;
+  call->workspace_size =
+      entry->workspace ? entry->workspace(call->input, call->output, call->attr, team_slots(team)) : 0;
   size_t bytes = (call->workspace_size + GUARD + 63) / 64 * 64;
   unsigned char *workspace = aligned_alloc(64, bytes);
   memset(workspace, 0xFF, bytes); // NaN, if read before it is written
@@ -190,7 +198,8 @@ static int check_case(CpuLevel level, int i, Dtype dtype, Variant variant, Team 
   char where[160];
   if (!get(i, dtype, variant, &slow)) return 0;
   const KernelEntry *entry = cpu_find(level, slow.op, kernel_dtype(&slow));
-  snprintf(where, sizeof where, "%s %s %s%s", cpu_level_name(level), slow.name, dtype_name(dtype), variant_name[variant]);
+  snprintf(where, sizeof where, "%s %s %s%s", cpu_level_name(level), slow.name, dtype_name(dtype),
+           variant_name[variant]);
   if (entry) {
     KernelCall call = op_case_call(&slow);
     op_def(slow.op)->reference(&call);
@@ -233,17 +242,21 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
 static void portable_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F64, DTYPE_F32); }
 static void avx2_kernels_match_the_reference(void **state) { check_level(CPU_AVX2, DTYPE_F64, DTYPE_F32); }
 static void avx512_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_F64, DTYPE_F32); }
-static void portable_bf16_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_BF16, DTYPE_BF16); }
+static void portable_bf16_kernels_match_the_reference(void **state) {
+  check_level(CPU_PORTABLE, DTYPE_BF16, DTYPE_BF16);
+}
 static void avx2_bf16_kernels_match_the_reference(void **state) { check_level(CPU_AVX2, DTYPE_BF16, DTYPE_BF16); }
 static void avx512_bf16_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_BF16, DTYPE_BF16); }
-static void avx512_dot_product_kernels_match_the_reference(void **state) { check_level(CPU_AVX512_BF16, DTYPE_BF16, DTYPE_BF16); }
+static void avx512_dot_product_kernels_match_the_reference(void **state) {
+  check_level(CPU_AVX512_BF16, DTYPE_BF16, DTYPE_BF16);
+}
 static void amx_kernels_match_the_reference(void **state) { check_level(CPU_AMX, DTYPE_BF16, DTYPE_BF16); }
 static void portable_fp16_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F16, DTYPE_F16); }
 static void avx2_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX2, DTYPE_F16, DTYPE_F16); }
 static void avx512_fp16_kernels_match_the_reference(void **state) { check_level(CPU_AVX512, DTYPE_F16, DTYPE_F16); }
 
-// The rows of a head in two chunks, of which the last has fewer rows and therefore packs more columns. Equal logits, so that
-// the gradient of a word's weights is (rows / words - how often it is the target) at every column.
+// The rows of a head in two chunks, of which the last has fewer rows and therefore packs more columns. Equal logits, so
+// that the gradient of a word's weights is (rows / words - how often it is the target) at every column.
 static void last_chunks_fit_into_the_workspace(void **state) {
   enum { BATCH = 8, SEQ = 217, TOKENS = BATCH * SEQ, EMBED = 1250, WORDS = 5 };
   float *x = xcalloc(TOKENS * EMBED, sizeof *x), *dx = xcalloc(TOKENS * EMBED, sizeof *dx), loss;
@@ -252,10 +265,17 @@ static void last_chunks_fit_into_the_workspace(void **state) {
   double seed = 1;
   for (int i = 0; i < TOKENS * EMBED; i++) x[i] = 1;
   for (int i = 0; i < TOKENS; i++) ids[i] = i % 10 ? i % 3 : 4;
-#define OPERAND(memory, type, ...) {.data = memory, .dtype = type, .rank = sizeof (int[]){__VA_ARGS__} / sizeof(int), .size = {__VA_ARGS__}}
-  Operand input[] = {OPERAND(x, DTYPE_F32, BATCH, SEQ, EMBED), OPERAND(w, DTYPE_F32, WORDS, EMBED), OPERAND(ids, DTYPE_I32, BATCH, SEQ),
+#define OPERAND(memory, type, ...)                                                                                     \
+  {                                                                                                                    \
+    .data = memory, .dtype = type, .rank = sizeof(int[]){__VA_ARGS__} / sizeof(int), .size = { __VA_ARGS__ }           \
+  }
+  Operand input[] = {OPERAND(x, DTYPE_F32, BATCH, SEQ, EMBED),
+                     OPERAND(w, DTYPE_F32, WORDS, EMBED),
+                     OPERAND(ids, DTYPE_I32, BATCH, SEQ),
                      {.data = &seed, .dtype = DTYPE_F64}};
-  Operand output[] = {{.data = &loss, .dtype = DTYPE_F32}, OPERAND(dx, DTYPE_F32, BATCH, SEQ, EMBED), OPERAND(dw, DTYPE_F32, WORDS, EMBED)};
+  Operand output[] = {{.data = &loss, .dtype = DTYPE_F32},
+                      OPERAND(dx, DTYPE_F32, BATCH, SEQ, EMBED),
+                      OPERAND(dw, DTYPE_F32, WORDS, EMBED)};
 #undef OPERAND
   input[1].map[0] = output[2].map[0] = index_whole(WORDS);
   CrossEntropyAttr attr = {.gradient = 1};
@@ -267,7 +287,8 @@ static void last_chunks_fit_into_the_workspace(void **state) {
     for (int word = 0; word < WORDS; word++) {
       int targets = 0;
       for (int i = 0; i < TOKENS; i++) targets += ids[i] == word;
-      for (int i = 0; i < EMBED; i++) assert_true(fabs(dw[word * EMBED + i] - ((double)TOKENS / WORDS - targets)) < 1e-2);
+      for (int i = 0; i < EMBED; i++)
+        assert_true(fabs(dw[word * EMBED + i] - ((double)TOKENS / WORDS - targets)) < 1e-2);
     }
   }
   free(x);
@@ -278,8 +299,10 @@ static void last_chunks_fit_into_the_workspace(void **state) {
 static void fp16_operands_without_room_are_read_too(void **state) {
   enum { ROWS = 3, DEPTH = 7, COLUMNS = 40 };
   static uint16_t x[ROWS * DEPTH], w[COLUMNS * DEPTH], bias[COLUMNS], got[ROWS * COLUMNS], expected[ROWS * COLUMNS];
-  for (int i = 0; i < COLUMNS * DEPTH; i++) w[i] = f16_from_float((float)sin(i)), x[i % (ROWS * DEPTH)] = w[i], bias[i % COLUMNS] = f16_from_float((float)i);
-  Operand input[] = {{.data = x, .dtype = DTYPE_F16, .rank = 2, .size = {ROWS, DEPTH}}, {.data = w, .dtype = DTYPE_F16, .rank = 2, .size = {COLUMNS, DEPTH}},
+  for (int i = 0; i < COLUMNS * DEPTH; i++)
+    w[i] = f16_from_float((float)sin(i)), x[i % (ROWS * DEPTH)] = w[i], bias[i % COLUMNS] = f16_from_float((float)i);
+  Operand input[] = {{.data = x, .dtype = DTYPE_F16, .rank = 2, .size = {ROWS, DEPTH}},
+                     {.data = w, .dtype = DTYPE_F16, .rank = 2, .size = {COLUMNS, DEPTH}},
                      {.data = bias, .dtype = DTYPE_F16, .rank = 1, .size = {COLUMNS}}};
   Operand output = {.data = expected, .dtype = DTYPE_F16, .rank = 2, .size = {ROWS, COLUMNS}};
   MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1, .bias = 1};
@@ -311,7 +334,8 @@ static void fp16_conversions_are_exact(void **state) {
       both[way]->narrow(back, wide, 65536);
       for (int i = 0; i < 65536; i++) {
         uint16_t expected = f16_from_float(wide[i]);
-        if (isnan(wide[i]) ? !isnan(f16_to_float(back[i])) : back[i] != expected) fail_msg("way %d: %a becomes %04x, expected %04x", way, (double)wide[i], back[i], expected);
+        if (isnan(wide[i]) ? !isnan(f16_to_float(back[i])) : back[i] != expected)
+          fail_msg("way %d: %a becomes %04x, expected %04x", way, (double)wide[i], back[i], expected);
       }
     }
   }
@@ -332,19 +356,27 @@ static void bf16_accumulators_match_the_reference(void **state) {
       double sum[2] = {0};
       FillAttr zero = {0};
       for (int fast = 0; fast < 2; fast++) {
-        Operand in[2] = {{.data = a, .dtype = DTYPE_BF16, .rank = 1, .size = {N}, .map = {index_whole(N)}}}, out = in[0];
+        Operand in[2] = {{.data = a, .dtype = DTYPE_BF16, .rank = 1, .size = {N}, .map = {index_whole(N)}}},
+                out = in[0];
         in[1] = in[0];
         in[1].data = k == 3 ? (void *)wide : b;
         if (k == 3) in[1].dtype = DTYPE_F32;
         out.data = fast ? got : expected;
         if (ops[k] == OP_SUM_SQUARES) out = (Operand){.data = &sum[fast], .dtype = DTYPE_F64};
-        KernelCall call = {.ninput = ops[k] == OP_ACCUMULATE ? 2 : 1, .noutput = 1, .input = in, .output = &out, .attr = &zero, .workspace = workspace, .workspace_size = sizeof workspace};
+        KernelCall call = {.ninput = ops[k] == OP_ACCUMULATE ? 2 : 1,
+                           .noutput = 1,
+                           .input = in,
+                           .output = &out,
+                           .attr = &zero,
+                           .workspace = workspace,
+                           .workspace_size = sizeof workspace};
         const KernelEntry *entry = cpu_find((CpuLevel)level, ops[k], DTYPE_BF16);
         assert_non_null(entry);
         if (entry->workspace) assert_true(entry->workspace(in, &out, NULL, 1) <= sizeof workspace);
         (fast ? entry->kernel : op_def(ops[k])->reference)(&call);
       }
-      assert_true(ops[k] == OP_SUM_SQUARES ? fabs(sum[0] - sum[1]) < 1e-12 * sum[0] : !memcmp(got, expected, sizeof got));
+      assert_true(ops[k] == OP_SUM_SQUARES ? fabs(sum[0] - sum[1]) < 1e-12 * sum[0]
+                                           : !memcmp(got, expected, sizeof got));
     }
 }
 
@@ -356,7 +388,12 @@ static void check_activation(CpuLevel level, Dtype dtype, int kind) {
   float xf[N], yf[N];
   ActivationAttr attr = {.kind = kind};
   for (int i = 0; i < N; i++) xf[i] = (float)(x[i] = (double)(float)((i - N / 2) * 0.0101));
-  Operand in = {.data = dtype == DTYPE_F64 ? (void *)x : xf, .dtype = dtype, .rank = 1, .size = {N}, .map = {index_whole(N)}}, out = in;
+  Operand in = {.data = dtype == DTYPE_F64 ? (void *)x : xf,
+                .dtype = dtype,
+                .rank = 1,
+                .size = {N},
+                .map = {index_whole(N)}},
+          out = in;
   out.data = dtype == DTYPE_F64 ? (void *)y : yf;
   KernelCall call = {.ninput = 1, .noutput = 1, .input = &in, .output = &out, .attr = &attr};
   cpu_find(level, OP_ACTIVATION, dtype)->kernel(&call);
@@ -398,7 +435,8 @@ static void not_a_number_stays(void **state) {
       out = in;
       out.data = out_half;
       cpu_find((CpuLevel)level, OP_ACTIVATION, DTYPE_BF16)->kernel(&call);
-      for (int i = 0; i < 40; i++) assert_true(i % 2 ? isnan(bf16_to_float(out_half[i])) : fabsf(bf16_to_float(out_half[i])) < 1e-6f);
+      for (int i = 0; i < 40; i++)
+        assert_true(i % 2 ? isnan(bf16_to_float(out_half[i])) : fabsf(bf16_to_float(out_half[i])) < 1e-6f);
     }
   }
 }
@@ -439,17 +477,24 @@ static void plait_simd_chooses_the_level(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(portable_kernels_match_the_reference), cmocka_unit_test(avx2_kernels_match_the_reference),
-      cmocka_unit_test(avx512_kernels_match_the_reference),   cmocka_unit_test(portable_bf16_kernels_match_the_reference),
-      cmocka_unit_test(avx2_bf16_kernels_match_the_reference), cmocka_unit_test(avx512_bf16_kernels_match_the_reference),
-      cmocka_unit_test(avx512_dot_product_kernels_match_the_reference), cmocka_unit_test(amx_kernels_match_the_reference),
-      cmocka_unit_test(portable_fp16_kernels_match_the_reference), cmocka_unit_test(avx2_fp16_kernels_match_the_reference),
-      cmocka_unit_test(avx512_fp16_kernels_match_the_reference), cmocka_unit_test(last_chunks_fit_into_the_workspace),
+      cmocka_unit_test(portable_kernels_match_the_reference),
+      cmocka_unit_test(avx2_kernels_match_the_reference),
+      cmocka_unit_test(avx512_kernels_match_the_reference),
+      cmocka_unit_test(portable_bf16_kernels_match_the_reference),
+      cmocka_unit_test(avx2_bf16_kernels_match_the_reference),
+      cmocka_unit_test(avx512_bf16_kernels_match_the_reference),
+      cmocka_unit_test(avx512_dot_product_kernels_match_the_reference),
+      cmocka_unit_test(amx_kernels_match_the_reference),
+      cmocka_unit_test(portable_fp16_kernels_match_the_reference),
+      cmocka_unit_test(avx2_fp16_kernels_match_the_reference),
+      cmocka_unit_test(avx512_fp16_kernels_match_the_reference),
+      cmocka_unit_test(last_chunks_fit_into_the_workspace),
       cmocka_unit_test(fp16_operands_without_room_are_read_too),
       cmocka_unit_test(fp16_conversions_are_exact),
       cmocka_unit_test(bf16_accumulators_match_the_reference),
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
-      cmocka_unit_test(not_a_number_stays),                   cmocka_unit_test(back_ends_have_names),
+      cmocka_unit_test(not_a_number_stays),
+      cmocka_unit_test(back_ends_have_names),
       cmocka_unit_test(plait_simd_chooses_the_level),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));

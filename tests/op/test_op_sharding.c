@@ -1,5 +1,6 @@
-// Every legal sharding of every op equals the unsharded op, as its factor rule says: parts that are concatenated, partial
-// sums that are added, linear inputs that are partial, dropout masks that stay, and the lowering of the sharded loss.
+// Every legal sharding of every op equals the unsharded op, as its factor rule says: parts that are concatenated,
+// partial sums that are added, linear inputs that are partial, dropout masks that stay, and the lowering of the sharded
+// loss.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,14 +20,21 @@ typedef struct Split { int shards; IndexMap map[MAX_SHARDS]; } Split;
 static IndexMap part_of(int64_t n, int shards, int j, Mode mode) {
   if (mode == PADDED) {
     int64_t local = (n + shards - 1) / shards, first = j * local, valid = n - first;
-    return (IndexMap){.local = local, .valid = valid < 0 ? 0 : valid < local ? valid : local, .global = n, .runs = 1, .run = {{0, first}}};
+    return (IndexMap){.local = local,
+                      .valid = valid < 0       ? 0
+                               : valid < local ? valid
+                                               : local,
+                      .global = n,
+                      .runs = 1,
+                      .run = {{0, first}}};
   }
   if (mode == EVEN) {
     int64_t first = j * n / shards, local = (j + 1) * n / shards - first;
     return (IndexMap){.local = local, .valid = local, .global = n, .runs = 1, .run = {{0, first}}};
   }
   int last = 2 * shards - 1 - j; // shard j has chunks j and last of 2 · shards
-  int64_t a = j * n / (2 * shards), na = (j + 1) * n / (2 * shards) - a, b = last * n / (2 * shards), nb = (last + 1) * n / (2 * shards) - b;
+  int64_t a = j * n / (2 * shards), na = (j + 1) * n / (2 * shards) - a, b = last * n / (2 * shards),
+          nb = (last + 1) * n / (2 * shards) - b;
   return (IndexMap){.local = na + nb, .valid = na + nb, .global = n, .runs = 2, .run = {{0, a}, {na, b}}};
 }
 
@@ -83,7 +91,8 @@ static void compare(const double *got, const Operand *expected, const char *name
   for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(operand_load(expected, i)));
   for (int64_t i = 0; i < n; i++)
     if (!(fabs(got[i] - operand_load(expected, i)) <= tolerance_of(expected->dtype) * largest))
-      fail_msg("%s, %s: output %d [%lld] is %.15g, unsharded %.15g", name, how, output, (long long)i, got[i], operand_load(expected, i));
+      fail_msg("%s, %s: output %d [%lld] is %.15g, unsharded %.15g", name, how, output, (long long)i, got[i],
+               operand_load(expected, i));
 }
 
 // A case with its rule, and the outputs of the unsharded op (apart from the inputs, also for in-place ops).
@@ -136,11 +145,13 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
   const OpCase *c = &s->c;
   double *whole[CASE_OUTPUTS];
   int combinations = 1;
-  for (int k = 0; k < c->noutput; k++) whole[k] = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof(double));
+  for (int k = 0; k < c->noutput; k++)
+    whole[k] = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof(double));
   for (int f = 0; f < MAX_FACTORS; f++) combinations *= split[f].shards;
   for (int n = 0; n < combinations; n++) {
     IndexMap of[MAX_FACTORS] = {{0}}, map[MAX_RANK];
-    for (int f = 0, rest = n; f < MAX_FACTORS; rest /= split[f].shards, f++) of[f] = split[f].map[rest % split[f].shards];
+    for (int f = 0, rest = n; f < MAX_FACTORS; rest /= split[f].shards, f++)
+      of[f] = split[f].map[rest % split[f].shards];
     Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
     for (int k = 0; k < c->ninput; k++) {
       for (int d = 0; d < c->input[k].rank; d++) map[d] = of[(int)s->rule.input[k][d]];
@@ -174,8 +185,12 @@ static int shardable(const Subject *s, int f) {
 }
 
 static int check_factor(const Subject *s, Split *split, int f) {
-  static const struct { int shards; Mode mode; const char *name; } way[] = {
-      {2, EVEN, "in 2"}, {3, EVEN, "in 3"}, {2, ZIGZAG, "zigzag in 2"}, {2, PADDED, "padded in 2"}, {3, PADDED, "padded in 3"}};
+  static const struct { int shards; Mode mode; const char *name;
+  } way[] = {{2, EVEN, "in 2"},
+             {3, EVEN, "in 3"},
+             {2, ZIGZAG, "zigzag in 2"},
+             {2, PADDED, "padded in 2"},
+             {3, PADDED, "padded in 3"}};
   DimName dim = dim_of_factor(s, f);
   Split before = split[f];
   char how[64];
@@ -223,7 +238,8 @@ static void every_legal_sharding_equals_unsharded(void **state) {
 static void check_group(const Subject *s, int group) {
   const OpCase *c = &s->c;
   double *whole[CASE_OUTPUTS];
-  for (int k = 0; k < c->noutput; k++) whole[k] = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof(double));
+  for (int k = 0; k < c->noutput; k++)
+    whole[k] = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof(double));
   for (int half = 0; half < 2; half++) {
     Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
     for (int k = 0; k < c->ninput; k++) {
@@ -256,7 +272,8 @@ static void linear_inputs_may_be_partial(void **state) {
     int groups = 0;
     for (int k = 0; k < s.c.ninput; k++) groups = s.rule.linear[k] > groups ? s.rule.linear[k] : groups;
     // Rescale takes the statistics of each shard, not partial sums: the test of `lower` covers it.
-    for (int group = 1; group <= groups && s.c.op != OP_CROSS_ENTROPY_RESCALE; group++, checked++) check_group(&s, group);
+    for (int group = 1; group <= groups && s.c.op != OP_CROSS_ENTROPY_RESCALE; group++, checked++)
+      check_group(&s, group);
     subject_end(&s);
   }
   assert_true(checked > 60);
@@ -303,7 +320,12 @@ static void lockstep_node(Lockstep *l, const Node *n, const CallParameters *para
     if (op_def(n->op)->communicates) continue;
     for (int k = 0; k < n->ninput; k++)
       if (n->input[k] >= 0) input[k] = l->tensor[j][n->input[k]];
-    KernelCall call = {.ninput = n->ninput, .noutput = n->noutput, .input = input, .output = output, .attr = n->attr, .parameters = parameters};
+    KernelCall call = {.ninput = n->ninput,
+                       .noutput = n->noutput,
+                       .input = input,
+                       .output = output,
+                       .attr = n->attr,
+                       .parameters = parameters};
     op_def(n->op)->reference(&call);
   }
   if (op_def(n->op)->communicates) lockstep_all_reduce(l, n);
@@ -333,7 +355,8 @@ static void check_lowering(Subject *s, int shards, Mode mode) {
     double *whole = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof *whole);
     for (int j = 0; j < shards; j++) {
       const Operand *part = &l.tensor[j][lowered[k]];
-      if (k == 0) assert_true(operand_load(part, 0) == operand_load(&l.tensor[0][lowered[0]], 0)); // complete everywhere
+      if (k == 0)
+        assert_true(operand_load(part, 0) == operand_load(&l.tensor[0][lowered[0]], 0)); // complete everywhere
       add_part(whole, part, k == 0 ? 1.0 / shards : 1, s->c.name);
     }
     compare(whole, &s->expected[k], s->c.name, "lowered", k);
@@ -376,7 +399,8 @@ static void masks_do_not_depend_on_microbatches(void **state) {
         Operand output = s.expected[0];
         int64_t in = operand_elements(&output) / batch;
         for (int k = 0; k < one.ninput; k++) {
-          one.input[k].data = (char *)one.input[k].data + dtype_size(one.input[k].dtype) * (size_t)(operand_elements(&one.input[k]) / batch * b);
+          one.input[k].data = (char *)one.input[k].data +
+                              dtype_size(one.input[k].dtype) * (size_t)(operand_elements(&one.input[k]) / batch * b);
           one.input[k].size[0] = 1;
           one.input[k].map[0] = index_whole(1);
         }
@@ -394,7 +418,8 @@ static void masks_do_not_depend_on_microbatches(void **state) {
         call.output = outputs;
         op_def(one.op)->reference(&call);
         for (int64_t e = 0; e < in; e++)
-          if (operand_load(&output, e) != operand_load(&s.expected[0], b * in + e)) fail_msg("%s: sample %lld differs", s.c.name, (long long)b);
+          if (operand_load(&output, e) != operand_load(&s.expected[0], b * in + e))
+            fail_msg("%s: sample %lld differs", s.c.name, (long long)b);
         free(output.data);
         if (one.noutput > 1) free(outputs[1].data);
         checked++;
@@ -450,7 +475,8 @@ static void slice_takes_the_box_of_its_maps(void **state) {
     for (int b = 0; b < 3; b++)
       for (int c = 0; c < 2; c++)
         for (int n = 0; n < 12; n++) {
-          IndexMap map[3] = {part_of(7, 3, n % 3, modes[a]), part_of(6, 2, n / 3 % 2, modes[b]), part_of(3, 2, n / 6, modes[c])};
+          IndexMap map[3] = {part_of(7, 3, n % 3, modes[a]), part_of(6, 2, n / 3 % 2, modes[b]),
+                             part_of(3, 2, n / 6, modes[c])};
           Operand expected = take_part(&x, map), got = take_part(&x, map);
           memset(got.data, 0xff, (size_t)operand_elements(&got) * 4);
           KernelCall call = {.ninput = 1, .noutput = 1, .input = &x, .output = &got};

@@ -14,7 +14,8 @@
 #include "op/formula.h"
 
 static void close_to(double got, double expected, double tolerance, const char *what, int64_t i) {
-  if (!(fabs(got - expected) <= tolerance)) fail_msg("%s [%lld]: %.17g, expected %.17g", what, (long long)i, got, expected);
+  if (!(fabs(got - expected) <= tolerance))
+    fail_msg("%s [%lld]: %.17g, expected %.17g", what, (long long)i, got, expected);
 }
 
 // ---- gradients
@@ -44,7 +45,8 @@ static double scalar_of(Difference *d) {
   int seed = seed_of(d->c.op);
   if (seed >= 0) return operand_load(y, 0) * operand_load(&d->v.tensor[node->input[seed]], 0);
   double sum = 0;
-  for (int64_t i = operand_elements(y) - 1; i >= 0; i--) sum += operand_load(y, i) * operand_load(&d->v.tensor[d->doutput[0]], i);
+  for (int64_t i = operand_elements(y) - 1; i >= 0; i--)
+    sum += operand_load(y, i) * operand_load(&d->v.tensor[d->doutput[0]], i);
   return sum;
 }
 
@@ -93,11 +95,13 @@ static void check_input(Difference *d, int k) {
   scalar_of(d); // the loss makes its gradients itself: once more, with inputs as they were
   int64_t n = operand_elements(in), samples = n > 2000 ? 12 : 60, stride = n > samples ? n / samples : 1;
   double *gradient = xcalloc((size_t)n + 1, sizeof *gradient), largest = 1;
-  for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(gradient[i] = operand_load(&d->v.tensor[d->dinput[k]], i)));
+  for (int64_t i = 0; i < n; i++)
+    largest = fmax(largest, fabs(gradient[i] = operand_load(&d->v.tensor[d->dinput[k]], i)));
   for (int64_t i = 0; i < n; i += stride) {
     double difference = difference_at(d, in, i);
     if (!(fabs(difference - gradient[i]) <= 1e-8 * largest))
-      fail_msg("%s: gradient of input %d [%lld] is %.12g, finite difference %.12g", d->c.name, k, (long long)i, gradient[i], difference);
+      fail_msg("%s: gradient of input %d [%lld] is %.12g, finite difference %.12g", d->c.name, k, (long long)i,
+               gradient[i], difference);
   }
   free(gradient);
 }
@@ -137,7 +141,8 @@ static void every_case_has_a_rule_and_runs(void **state) {
     op_def(c.op)->reference(&call);
     for (int k = 0; k < c.noutput; k++)
       for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--)
-        if (!isfinite(operand_load(&c.output[k], e))) fail_msg("%s: output %d [%lld] is not finite", c.name, k, (long long)e);
+        if (!isfinite(operand_load(&c.output[k], e)))
+          fail_msg("%s: output %d [%lld] is not finite", c.name, k, (long long)e);
     if (op_def(c.op)->flops) assert_true(op_def(c.op)->flops(c.input, c.output, call.attr) > 0);
     seen[c.op] = 1;
     op_case_free(&c);
@@ -159,7 +164,9 @@ static void bf16_is_the_rounded_result(void **state) {
     op_def(c.op)->reference(&exact_call);
     for (int k = 0; k < c.noutput; k++)
       for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--) {
-        double x = operand_load(&exact.output[k], e), unit = c.output[k].dtype == DTYPE_F64 ? 1e-14 : c.output[k].dtype == DTYPE_F32 ? 1e-6 : 0x1p-8;
+        double x = operand_load(&exact.output[k], e), unit = c.output[k].dtype == DTYPE_F64   ? 1e-14
+                                                             : c.output[k].dtype == DTYPE_F32 ? 1e-6
+                                                                                              : 0x1p-8;
         close_to(operand_load(&c.output[k], e), x, unit * (fabs(x) + 1e-30), c.name, e);
       }
     op_case_free(&c);
@@ -209,7 +216,8 @@ static void layer_norm_normalises(void **state) {
     }
     close_to(sum, 0, 1e-12, "sum", r);
     close_to(squares / 7, 1, 1e-3, "variance", r);
-    close_to((x[r * 7] - ((double *)c.output[1].data)[r]) * ((double *)c.output[2].data)[r] * gain[0] + bias[0], y[r * 7], 1e-12, "y", r);
+    close_to((x[r * 7] - ((double *)c.output[1].data)[r]) * ((double *)c.output[2].data)[r] * gain[0] + bias[0],
+             y[r * 7], 1e-12, "y", r);
   }
   op_case_free(&c);
 }
@@ -353,9 +361,11 @@ static void sgd_updates_as_pytorch(void **state) {
   }
 }
 
-// Two steps of Lion, as its authors' page of pseudocode has them: the direction is the sign of one average, another one is kept.
+// Two steps of Lion, as its authors' page of pseudocode has them: the direction is the sign of one average, another one
+// is kept.
 static void lion_updates_by_its_paper(void **state) {
-  const double lr = 0.1, b1 = 0.9, b2 = 0.99, decay = 0.2, g[3][2] = {{0.5, -0.2}, {-0.04, 0.002}, {0, 0}}, sign[3] = {-1, -1, 0};
+  const double lr = 0.1, b1 = 0.9, b2 = 0.99, decay = 0.2, g[3][2] = {{0.5, -0.2}, {-0.04, 0.002}, {0, 0}},
+               sign[3] = {-1, -1, 0};
   OptimizerAttr attr = {.beta1 = b1, .beta2 = b2, .decay = decay};
   for (int i = 0; i < 3; i++) {
     double w = 3, m = 0, rate = lr, half = 0.5, zero = 0, step = 1, expected = 3, em = 0, doubled;
@@ -364,8 +374,9 @@ static void lion_updates_by_its_paper(void **state) {
     for (int k = 0; k < 7; k++) in[k] = (Operand){.data = data[k], .dtype = DTYPE_F64};
     KernelCall call = {.ninput = 7, .noutput = 2, .input = in, .output = in, .attr = &attr};
     for (int t = 0; t < 2; t++) {
-      // The first direction is that of the gradient. The second is the sign of 0.9 · 0.01 · 0.5 − 0.1 · 0.2 < 0, where the average that is kept
-      // is above 0; of −0.9 · 0.01 · 0.04 + 0.1 · 0.002 < 0, where the gradient is above 0; and 0: such an element only decays.
+      // The first direction is that of the gradient. The second is the sign of 0.9 · 0.01 · 0.5 − 0.1 · 0.2 < 0, where
+      // the average that is kept is above 0; of −0.9 · 0.01 · 0.04 + 0.1 · 0.002 < 0, where the gradient is above 0;
+      // and 0: such an element only decays.
       double direction = t == 0 ? (g[i][0] > 0) - (g[i][0] < 0) : sign[i];
       zero = 0, doubled = 2 * g[i][t];
       op_def(OP_LION)->reference(&call);
@@ -388,11 +399,14 @@ static void traits_agree(void **state) {
     const OpDef *d = op_def((Op)op);
     const char *name = op_name((Op)op);
     collectives += d->communicates;
-    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters)) fail_msg("%s does not communicate", name);
-    if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices)) fail_msg("%s communicates", name);
+    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters))
+      fail_msg("%s does not communicate", name);
+    if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices))
+      fail_msg("%s communicates", name);
     if (d->scatters && (!d->reduces || d->rooted || d->gathers)) fail_msg("%s scatters what is not its sum", name);
     if (d->gathers && (d->reduces || d->rooted)) fail_msg("%s gathers sums", name);
-    if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1) fail_msg("%s is two things", name);
+    if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1)
+      fail_msg("%s is two things", name);
     if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
   }
   assert_int_equal(collectives, 6);
@@ -400,7 +414,8 @@ static void traits_agree(void **state) {
 
 static double scalars_to_scalar(Op op, double a, double b) {
   double y = NAN;
-  Operand in[2] = {{.data = &a, .dtype = DTYPE_F64}, {.data = isnan(b) ? NULL : &b, .dtype = DTYPE_F64}}, out = {.data = &y, .dtype = DTYPE_F64};
+  Operand in[2] = {{.data = &a, .dtype = DTYPE_F64}, {.data = isnan(b) ? NULL : &b, .dtype = DTYPE_F64}},
+          out = {.data = &y, .dtype = DTYPE_F64};
   KernelCall call = {.ninput = 2, .noutput = 1, .input = in, .output = &out};
   op_def(op)->reference(&call);
   return y;
@@ -425,7 +440,8 @@ static void loss_scalars_divide_by_the_count(void **state) {
 static double clip_of(double squares, double scale, double limit, double *factor, double *skip) {
   double norm;
   Operand in[2] = {{.data = &squares, .dtype = DTYPE_F64}, {.data = scale ? &scale : NULL, .dtype = DTYPE_F64}};
-  Operand out[3] = {{.data = &norm, .dtype = DTYPE_F64}, {.data = factor, .dtype = DTYPE_F64}, {.data = skip, .dtype = DTYPE_F64}};
+  Operand out[3] = {
+      {.data = &norm, .dtype = DTYPE_F64}, {.data = factor, .dtype = DTYPE_F64}, {.data = skip, .dtype = DTYPE_F64}};
   ClipAttr attr = {limit};
   KernelCall call = {.ninput = 2, .noutput = 3, .input = in, .output = out, .attr = &attr};
   op_def(OP_CLIP)->reference(&call);
@@ -437,7 +453,8 @@ static void clip_scales_and_skips(void **state) {
   assert_true(clip_of(16, 0, 1, &factor, &skip) == 4 && factor == 0.25 && skip == 0);
   assert_true(clip_of(16, 0, 8, &factor, &skip) == 4 && factor == 1 && skip == 0);
   assert_true(clip_of(16, 0, 0, &factor, &skip) == 4 && factor == 1 && skip == 0);
-  assert_true(clip_of(16, 8, 0, &factor, &skip) == 0.5 && factor == 0.125 && skip == 0); // the norm of what the scale leaves
+  assert_true(clip_of(16, 8, 0, &factor, &skip) == 0.5 && factor == 0.125 &&
+              skip == 0); // the norm of what the scale leaves
   assert_true(clip_of(1024, 8, 1, &factor, &skip) == 4 && factor == 0.03125 && skip == 0);
   clip_of(INFINITY, 8, 1, &factor, &skip);
   assert_true(skip == 1);
@@ -451,7 +468,9 @@ static void loss_scale_follows_overflow(void **state) {
       {1024, 5, 0, 1024, 6}, {1024, 6, 0, 2048, 0}, {1024, 6, 1, 512, 0}, {1, 0, 1, 1, 0}, {0x1p40, 6, 0, 0x1p40, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     double value[3] = {rows[i].scale, rows[i].good, rows[i].skip};
-    Operand in[3] = {{.data = &value[0], .dtype = DTYPE_F64}, {.data = &value[1], .dtype = DTYPE_F64}, {.data = &value[2], .dtype = DTYPE_F64}};
+    Operand in[3] = {{.data = &value[0], .dtype = DTYPE_F64},
+                     {.data = &value[1], .dtype = DTYPE_F64},
+                     {.data = &value[2], .dtype = DTYPE_F64}};
     LossScaleAttr attr = {.interval = 7};
     KernelCall call = {.ninput = 3, .noutput = 2, .input = in, .output = in, .attr = &attr};
     op_def(OP_LOSS_SCALE)->reference(&call);
@@ -461,7 +480,11 @@ static void loss_scale_follows_overflow(void **state) {
 
 static void fill_leaves_padding_zero(void **state) {
   double data[6] = {9, 9, 9, 9, 9, 9};
-  Operand x = {.data = data, .dtype = DTYPE_F64, .rank = 1, .size = {6}, .map = {{.local = 6, .valid = 4, .global = 10, .runs = 1, .run = {{0, 6}}}}};
+  Operand x = {.data = data,
+               .dtype = DTYPE_F64,
+               .rank = 1,
+               .size = {6},
+               .map = {{.local = 6, .valid = 4, .global = 10, .runs = 1, .run = {{0, 6}}}}};
   FillAttr attr = {2};
   KernelCall call = {.ninput = 1, .noutput = 1, .input = &x, .output = &x, .attr = &attr};
   op_def(OP_FILL)->reference(&call);
@@ -484,7 +507,8 @@ static void updates_bind_their_variables(void **state) {
   op_clip(g, "clip", op_sum_squares(g, "squares", sum), -1, 1, &norm, &factor, &skip);
   int now = op_advance(g, "advance", graph_read(g, step), skip);
   int old = graph_read(g, w);
-  op_optimizer(g, OP_ADAMW, old, sum, lr, factor, skip, now, &(OptimizerAttr){.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
+  op_optimizer(g, OP_ADAMW, old, sum, lr, factor, skip, now,
+               &(OptimizerAttr){.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
   int v = graph_find_variable(g, "moment2.w");
   assert_true(v >= 0 && g->variable.data[v].kind == VARIABLE_OPTIMIZER && graph_find_variable(g, "moment1.w") >= 0);
   assert_int_not_equal(graph_read(g, w), old);
@@ -509,14 +533,16 @@ static void optimizers_are_found_by_name(void **state) {
     const OptimizerDef *d = op_def((Op)op)->optimizer;
     if (!d) continue;
     assert_int_equal(optimizer_find(op_def((Op)op)->name), op);
-    assert_true(d->meaning && *d->meaning && d->reads && !optimizer_reads((Op)op, "") && !optimizer_reads((Op)op, "beta"));
+    assert_true(d->meaning && *d->meaning && d->reads && !optimizer_reads((Op)op, "") &&
+                !optimizer_reads((Op)op, "beta"));
     assert_true(!optimizer_reads((Op)op, "betas") || (d->betas[0] > 0 && d->betas[1] > 0));
     count++;
   }
   assert_true(count >= 2);
   assert_int_equal(optimizer_find("shampoo"), -1);
   assert_int_equal(optimizer_find("matmul"), -1);
-  assert_true(optimizer_reads(OP_ADAMW, "betas") && optimizer_reads(OP_ADAMW, "epsilon") && !optimizer_reads(OP_ADAMW, "momentum"));
+  assert_true(optimizer_reads(OP_ADAMW, "betas") && optimizer_reads(OP_ADAMW, "epsilon") &&
+              !optimizer_reads(OP_ADAMW, "momentum"));
   assert_true(optimizer_reads(OP_SGD, "momentum") && !optimizer_reads(OP_SGD, "betas"));
   optimizer_names(names, sizeof names);
   assert_non_null(strstr(names, "adamw"));
@@ -541,7 +567,8 @@ static void dropout_streams_follow_the_name(void **state) {
 
 // A factor of a rule is a letter that stands alone.
 static int is_factor(const char *text, int i) {
-  return isalpha((unsigned char)text[i]) && !isalpha((unsigned char)text[i + 1]) && (i == 0 || !isalpha((unsigned char)text[i - 1]));
+  return isalpha((unsigned char)text[i]) && !isalpha((unsigned char)text[i + 1]) &&
+         (i == 0 || !isalpha((unsigned char)text[i - 1]));
 }
 
 // The same rule where letters are called otherwise: each of one stands for one of the other.

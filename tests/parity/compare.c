@@ -11,14 +11,15 @@
 //
 // Some tensors are small because larger things cancel in them, and their rounding is that of the larger things. Scores'
 // gradients are P ∘ (dO·V − D) with D = dO·O, the mean of dO·V over what a query sees: where a query's values are
-// alike, little is left. The rounding of D moves dq by dO·O k̄ / √d and dk in the same way, which is rms(O) rms(k̄) times
-// dO; and dO, averaged by P, is what the gradient of v is made of. In the models of these tests a query or key is a
-// normed row (norm weights and biases of 0.5: 0.7) times a matrix of 0.2 √24 ≈ 1, thus about 0.7 as well, and O and k̄
-// are means over the two or three positions that a query sees: rms(O) rms(k̄) ≈ 0.7² / 2.5 = 0.2. So gradients, moments
-// and changes of queries and keys are at least 0.2 of those of the values in size. The bias of keys moves all scores of
-// a query alike, which softmax does not see: its gradient is nothing but rounding, of this size. Where queries and keys are
-// normalised by head, an element of the norm's gain sums what one element of a query or key has, whose other factor is 1
-// instead of the 0.7 of a normed row, over the tokens and also over two heads or more: √2 times as much.
+// alike, little is left. The rounding of D moves dq by dO·O k̄ / √d and dk in the same way, which is rms(O) rms(k̄)
+// times dO; and dO, averaged by P, is what the gradient of v is made of. In the models of these tests a query or key is
+// a normed row (norm weights and biases of 0.5: 0.7) times a matrix of 0.2 √24 ≈ 1, thus about 0.7 as well, and O and
+// k̄ are means over the two or three positions that a query sees: rms(O) rms(k̄) ≈ 0.7² / 2.5 = 0.2. So gradients,
+// moments and changes of queries and keys are at least 0.2 of those of the values in size. The bias of keys moves all
+// scores of a query alike, which softmax does not see: its gradient is nothing but rounding, of this size. Where
+// queries and keys are normalised by head, an element of the norm's gain sums what one element of a query or key has,
+// whose other factor is 1 instead of the 0.7 of a normed row, over the tokens and also over two heads or more: √2 times
+// as much.
 #include "compare.h"
 #include <float.h>
 #include <math.h>
@@ -170,11 +171,11 @@ static double slope_of_change(const ParityResult *r) {
 // sum in fp32. Gradients in bf16 are rounded once more by each microbatch that is added and each rank that is reduced,
 // at most once for every sequence.
 //
-// A norm adds the gradients of all sequences, whose errors are independent: √sequences less. A loss is the mean over the
-// tokens that have a target, with half the roundings, those of forward, and it moves with the logits, which are less
-// than a quarter of the loss in these models: √½ / (4 √tokens). It moves with the parameters as well, whose differences
-// are of random direction among n: norm · |their difference| / √n. That matters where gradients are narrower than all
-// else.
+// A norm adds the gradients of all sequences, whose errors are independent: √sequences less. A loss is the mean over
+// the tokens that have a target, with half the roundings, those of forward, and it moves with the logits, which are
+// less than a quarter of the loss in these models: √½ / (4 √tokens). It moves with the parameters as well, whose
+// differences are of random direction among n: norm · |their difference| / √n. That matters where gradients are
+// narrower than all else.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (c->precision == DTYPE_F64) return parity_exactly(1e-10);
   int narrow_gradients = says(c, "grad_dtype=bf16");

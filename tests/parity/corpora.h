@@ -1,5 +1,5 @@
-// Corpora that parity is tried on. Made for one test program, in a folder of its own below TMPDIR (else /tmp). A program that is
-// killed leaves it there: scripts that kill have a TMPDIR that they remove.
+// Corpora that parity is tried on. Made for one test program, in a folder of its own below TMPDIR (else /tmp). A
+// program that is killed leaves it there: scripts that kill have a TMPDIR that they remove.
 #pragma once
 
 typedef enum CorpusKind {

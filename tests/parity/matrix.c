@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const matrix_models[MATRIX_MODELS] = {"gpt", "gpt untied", "llama", "llama tied", "qwen2", "qwen3", "mistral", "gpt neo"};
+const char *const matrix_models[MATRIX_MODELS] = {"gpt",   "gpt untied", "llama",   "llama tied",
+                                                  "qwen2", "qwen3",      "mistral", "gpt neo"};
 static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3",   "gpt untied 3", "llama 3",   "llama tied 3",
                                                          "qwen2 3", "qwen3 3",      "mistral 3", "gpt neo 3"};
 const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
@@ -80,18 +81,23 @@ static void add_setting(MatrixLayout *l, const char *setting) {
 
 // Sequences of a microbatch: as many microbatches as the features want, of sequences that divide by the ranks.
 static int micro_of(uint64_t set, const MatrixLayout *l) {
-  int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1), whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
+  int microbatches = l->pp * (has(set, LAYOUT_ACCUMULATION) ? l->pp > 1 ? 2 : 4 : 1),
+      whole = has(set, LAYOUT_BATCH_TP) ? l->tp : 1;
   if (l->pp == 3) microbatches = 6;
   if (has(set, LAYOUT_IN_BACKWARD)) microbatches = 1;
   while (l->global % (microbatches * l->dp * whole)) microbatches /= 2;
   return l->global / (l->dp * whole) / microbatches;
 }
 
-// Sequences that do not divide, in as many microbatches; one that leaves a rank without any in the last microbatch, if there is one.
+// Sequences that do not divide, in as many microbatches; one that leaves a rank without any in the last microbatch, if
+// there is one.
 static int uneven_global(uint64_t set, const MatrixLayout *l) {
-  int ranks = l->dp * (has(set, LAYOUT_BATCH_TP) ? l->tp : 1), microbatches = shares_microbatches(l->global, ranks, l->micro);
+  int ranks = l->dp * (has(set, LAYOUT_BATCH_TP) ? l->tp : 1),
+      microbatches = shares_microbatches(l->global, ranks, l->micro);
   for (int less = 3; less > 0; less--)
-    if (shares_microbatches(l->global - less, ranks, l->micro) == microbatches && (l->global - less) % (ranks * l->micro)) return l->global - less;
+    if (shares_microbatches(l->global - less, ranks, l->micro) == microbatches &&
+        (l->global - less) % (ranks * l->micro))
+      return l->global - less;
   CHECK(0, "no uneven batch for %d ranks", ranks);
 }
 
@@ -107,7 +113,8 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
   l.micro = micro_of(set, &l);
   if (has(set, LAYOUT_UNEVEN)) l.global = uneven_global(set, &l);
   for (int s = 0; s < SCHEDULES; s++)
-    if (has(set, schedule_feature[s]) && l.pp * schedules[s].least_stages > LAYERS) l.layers = l.pp * schedules[s].least_stages;
+    if (has(set, schedule_feature[s]) && l.pp * schedules[s].least_stages > LAYERS)
+      l.layers = l.pp * schedules[s].least_stages;
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     if (!(set >> f & 1)) continue;
     const LayoutTraits *t = &layout_traits[f];
@@ -116,7 +123,8 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
     add_setting(&l, t->settings);
   }
   if (has(set, LAYOUT_HYBRID) && l.dp == 6) add_setting(&l, "parallel.hybrid=3");
-  if ((has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE)) && !(set & of_kind("zero"))) add_setting(&l, "parallel.zero=3");
+  if ((has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE)) && !(set & of_kind("zero")))
+    add_setting(&l, "parallel.zero=3");
   size_t n = strlen(l.name);
   snprintf(l.name + n, sizeof l.name - n, " (dp %d tp %d pp %d micro %d)", l.dp, l.tp, l.pp, l.micro);
   return l;
@@ -134,7 +142,8 @@ static void add_singles(LayoutList *list) {
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     const LayoutTraits *t = &layout_traits[f];
     uint64_t set = UINT64_C(1) << f;
-    int hybrid = f == LAYOUT_HYBRID, data = (f == LAYOUT_DP || !strcmp(t->axis, "dp")), tensor = f == LAYOUT_TP || !strcmp(t->axis, "tp");
+    int hybrid = f == LAYOUT_HYBRID, data = (f == LAYOUT_DP || !strcmp(t->axis, "dp")),
+        tensor = f == LAYOUT_TP || !strcmp(t->axis, "tp");
     add(list, make(set, MATRIX_SINGLE, 0, 0, 0));
     for (int size = 3; size <= 4; size++) {
       if (data) add(list, make(set, MATRIX_SINGLE, hybrid ? 2 * size : size, 0, 0));
@@ -145,14 +154,15 @@ static void add_singles(LayoutList *list) {
 }
 
 // Layouts of 5 to 7 features as people run them.
-static const struct { uint64_t features; int dp, tp, pp; } real[] = {
+static const struct { uint64_t features; int dp, tp, pp;
+} real[] = {
 #define F(id) (UINT64_C(1) << LAYOUT_##id)
-    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},  // Megatron-LM
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2}, // Megatron-LM
     {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(FULL) | F(ACCUMULATION), 2, 2, 4},
     {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 4},
     {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL) | F(ACCUMULATION) | F(BUCKETS_OFF), 4, 2, 2},
-    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 4, 4, 1},                   // FSDP with tp inside a machine
-    {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 8, 2, 1},       // HSDP with tp
+    {F(DP) | F(ZERO_3) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 4, 4, 1}, // FSDP with tp inside a machine
+    {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE) | F(ACCUMULATION), 8, 2, 1}, // HSDP with tp
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(1F1B) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_1) | F(WHOLE) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION), 4, 2, 2}, // Shampoo, Muon
     {F(DP) | F(ZERO_2) | F(WHOLE) | F(HYBRID) | F(TP) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
@@ -163,23 +173,24 @@ static const struct { uint64_t features; int dp, tp, pp; } real[] = {
     {F(DP) | F(ZERO_3) | F(TP) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION), 2, 4, 2},
     {F(DP) | F(ZERO_2) | F(HYBRID) | F(SEQUENCE) | F(INTERLEAVED) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(NAIVE) | F(SELECTIVE) | F(BUCKETS_OFF), 2, 4, 2},
-    {F(DP) | F(TP) | F(1F1B) | F(FULL) | F(ACCUMULATION), 2, 4, 2},                          // no ZeRO
+    {F(DP) | F(TP) | F(1F1B) | F(FULL) | F(ACCUMULATION), 2, 4, 2}, // no ZeRO
     {F(DP) | F(ZERO_1) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(SEQUENCE) | F(GPIPE) | F(SELECTIVE) | F(ACCUMULATION) | F(BUCKETS_OFF), 2, 2, 4},
-    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE), 2, 3, 2},                     // by 3
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE), 2, 3, 2}, // by 3
     {F(DP) | F(ZERO_1) | F(TP) | F(INTERLEAVED) | F(FULL), 2, 2, 3},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(SELECTIVE), 6, 2, 1},
     {F(DP) | F(ZERO_3) | F(TP) | F(1F1B) | F(FULL) | F(BUCKETS_OFF), 3, 2, 2},
-    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},                          // updates in backward
+    {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(FULL) | F(IN_BACKWARD), 4, 2, 1}, // updates in backward
     {F(DP) | F(ZERO_3) | F(TP) | F(1F1B) | F(SELECTIVE) | F(IN_BACKWARD), 2, 2, 2},
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(IN_BACKWARD) | F(BUCKETS_OFF), 4, 2, 1},
-    {F(DP) | F(ZERO_1) | F(TP) | F(1F1B) | F(LION) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},      // other optimizers
+    {F(DP) | F(ZERO_1) | F(TP) | F(1F1B) | F(LION) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2}, // other optimizers
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(SEQUENCE) | F(LION) | F(FULL) | F(IN_BACKWARD), 4, 2, 1},
     {F(DP) | F(ZERO_2) | F(WHOLE) | F(TP) | F(INTERLEAVED) | F(SGD) | F(ACCUMULATION), 2, 2, 2},
-    {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(1F1B) | F(ACCUMULATION), 2, 2, 2},    // written
+    {F(DP) | F(ZERO_1) | F(EMBED_TP) | F(SEQUENCE) | F(1F1B) | F(ACCUMULATION), 2, 2, 2}, // written
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(BATCH_TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(TP) | F(VOCAB_DP) | F(INTERLEAVED) | F(SELECTIVE) | F(ACCUMULATION), 2, 2, 2},
-    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION) | F(UNEVEN), 2, 2, 2}, // batches that do not divide
+    {F(DP) | F(ZERO_1) | F(SEQUENCE) | F(1F1B) | F(SELECTIVE) | F(ACCUMULATION) | F(UNEVEN), 2, 2,
+     2}, // batches that do not divide
     {F(DP) | F(ZERO_3) | F(HYBRID) | F(TP) | F(GPIPE) | F(FULL) | F(ACCUMULATION) | F(UNEVEN), 4, 2, 2},
     {F(DP) | F(ZERO_2) | F(SEQUENCE) | F(INTERLEAVED) | F(ACCUMULATION) | F(UNEVEN), 3, 2, 2},
     {F(DP) | F(ZERO_2) | F(BATCH_TP) | F(1F1B) | F(ACCUMULATION) | F(UNEVEN), 2, 2, 2},
@@ -191,7 +202,8 @@ static LayoutList all_layouts(void) {
   LayoutList list = {0};
   add_singles(&list);
   for (int a = 0; a < LAYOUT_FEATURES; a++)
-    for (int b = a + 1; b < LAYOUT_FEATURES; b++) add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b, MATRIX_PAIR, 0, 0, 0));
+    for (int b = a + 1; b < LAYOUT_FEATURES; b++)
+      add(&list, make(UINT64_C(1) << a | UINT64_C(1) << b, MATRIX_PAIR, 0, 0, 0));
   for (int a = 0; a < LAYOUT_FEATURES; a++)
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       for (int c = b + 1; c < LAYOUT_FEATURES; c++)
@@ -213,7 +225,8 @@ int matrix_layouts(MatrixLayout **out) {
 }
 
 static const char *const reasons[MATRIX_REASONS] = {"in the matrix", "of two features of one kind", "refused",
-                                                    "with a feature that is not built", "of more ranks than the matrix runs"};
+                                                    "with a feature that is not built",
+                                                    "of more ranks than the matrix runs"};
 
 void matrix_print_left_out(int names) {
   LayoutList list = all_layouts();
@@ -258,9 +271,20 @@ int matrix_model(const MatrixLayout *l, int model) {
 
 ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
   model = matrix_model(l, model);
-  return (ParityCase){.name = l->name, .model = l->tp % 3 ? matrix_models[model] : models_of_3[model], .dp = l->dp, .tp = l->tp, .pp = l->pp,
-                      .micro = l->micro, .layers = l->layers, .seq = SEQUENCE_LENGTH, .global = l->global, .settings = l->settings,
-                      .more_settings = legs[leg].settings, .precision = legs[leg].precision, .poison = legs[leg].poison, .steps = MATRIX_STEPS};
+  return (ParityCase){.name = l->name,
+                      .model = l->tp % 3 ? matrix_models[model] : models_of_3[model],
+                      .dp = l->dp,
+                      .tp = l->tp,
+                      .pp = l->pp,
+                      .micro = l->micro,
+                      .layers = l->layers,
+                      .seq = SEQUENCE_LENGTH,
+                      .global = l->global,
+                      .settings = l->settings,
+                      .more_settings = legs[leg].settings,
+                      .precision = legs[leg].precision,
+                      .poison = legs[leg].poison,
+                      .steps = MATRIX_STEPS};
 }
 
 int matrix_mine(int index) {
@@ -280,7 +304,8 @@ static void settings_of_one(const char *settings, char *out, size_t size) {
   for (size_t n; *settings; settings += n) {
     n = strcspn(settings, " ");
     size_t k = strlen(out);
-    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7)) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
+    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7))
+      snprintf(out + k, size - k, "%.*s ", (int)n, settings);
     n += strspn(settings + n, " ");
   }
 }
@@ -296,16 +321,28 @@ static const ParityResult *one_rank(const ParityCase *c, int leg) {
   settings_of_one(c->settings, settings, sizeof settings);
   for (int i = 0; i < oracles; i++) {
     const ParityCase *o = &oracle[i].c;
-    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->global == c->global && o->steps == c->steps && oracle[i].leg == leg &&
-        !strcmp(oracle[i].settings, settings)) return &oracle[i].result;
+    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->global == c->global && o->steps == c->steps &&
+        oracle[i].leg == leg && !strcmp(oracle[i].settings, settings))
+      return &oracle[i].result;
   }
   CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
   Oracle *o = &oracle[oracles++];
   o->leg = leg;
   memcpy(o->settings, settings, sizeof settings);
-  o->c = (ParityCase){.name = "one rank", .model = c->model, .dp = 1, .tp = 1, .pp = 1, .micro = c->global, .layers = c->layers, .seq = c->seq,
-                      .global = c->global, .settings = o->settings, .more_settings = legs[leg].settings, .precision = c->precision,
-                      .poison = legs[leg].poison, .steps = c->steps};
+  o->c = (ParityCase){.name = "one rank",
+                      .model = c->model,
+                      .dp = 1,
+                      .tp = 1,
+                      .pp = 1,
+                      .micro = c->global,
+                      .layers = c->layers,
+                      .seq = c->seq,
+                      .global = c->global,
+                      .settings = o->settings,
+                      .more_settings = legs[leg].settings,
+                      .precision = c->precision,
+                      .poison = legs[leg].poison,
+                      .steps = c->steps};
   Error error = {0};
   CHECK(!parity_run(&o->c, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
   return &o->result;
@@ -418,9 +455,10 @@ static void features_text(uint64_t set, char *text, size_t size) {
   }
 }
 
-// leg, kind, result, ranks, features, layout, model, message, and for each measure: the worst, its share of the bound; by tabs.
-static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result, const MatrixResult *r,
-                       const char *message) {
+// leg, kind, result, ranks, features, layout, model, message, and for each measure: the worst, its share of the bound;
+// by tabs.
+static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg, const char *result,
+                       const MatrixResult *r, const char *message) {
   static const char *const kinds[] = {"single", "pair", "triple", "real"};
   char features[256], values[MEASURES * 24] = "";
   features_text(l->features, features, sizeof features);
@@ -428,18 +466,20 @@ static void record_run(const MatrixLayout *l, const ParityCase *c, MatrixLeg leg
     size_t n = strlen(values);
     snprintf(values + n, sizeof values - n, "\t%.1e\t%.1e", r->difference.worst[i], share(r, i));
   }
-  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp, features,
-                l->name, c->model, message, values);
+  matrix_record("%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s%s\n", leg_name(leg), kinds[l->kind], result, l->dp * l->tp * l->pp,
+                features, l->name, c->model, message, values);
 }
 
 void matrix_print_table(void) {
   for (int a = 0; a < LAYOUT_FEATURES; a++)
-    printf("feature\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind, layouts_built((LayoutFeature)a) ? "built" : "not built",
-           layout_traits[a].key, layout_traits[a].condition, layout_traits[a].axis, layout_traits[a].settings);
+    printf("feature\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[a].kind,
+           layouts_built((LayoutFeature)a) ? "built" : "not built", layout_traits[a].key, layout_traits[a].condition,
+           layout_traits[a].axis, layout_traits[a].settings);
   for (int a = 0; a < LAYOUT_FEATURES; a++)
     for (int b = a + 1; b < LAYOUT_FEATURES; b++)
       if (layouts_refused((LayoutFeature)a, (LayoutFeature)b))
-        printf("refused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name, layouts_refused((LayoutFeature)a, (LayoutFeature)b));
+        printf("refused\t%s\t%s\t%s\n", layout_traits[a].name, layout_traits[b].name,
+               layouts_refused((LayoutFeature)a, (LayoutFeature)b));
   matrix_print_left_out(1);
 }
 
@@ -466,7 +506,8 @@ void matrix_run(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *ta
     return;
   }
   parity_report(&c, &r.difference, &r.tolerance, loud());
-  if (r.initial) printf("%-12s %-5s %s: begins with other bits: %s  WRONG\n", c.model, leg_name(leg), l->name, r.initial);
+  if (r.initial)
+    printf("%-12s %-5s %s: begins with other bits: %s  WRONG\n", c.model, leg_name(leg), l->name, r.initial);
   record_run(l, &c, leg, wrong ? "failed" : "passed", &r, "");
   add_to_tally(tally, l, &r, wrong);
 }

@@ -3,8 +3,16 @@
 #include "compare.h"
 #include "recipe/layouts.h"
 
-enum { MATRIX_MODELS = 8, MATRIX_LLAMA = 2 /* the first of them */, MATRIX_IN_TURN = 4 /* from here on, one a layout */, MATRIX_RANKS = 16, MATRIX_STEPS = 3, MATRIX_GLOBAL = 16 };
-extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied, which every layout has; and one of each other family
+enum {
+  MATRIX_MODELS = 8,
+  MATRIX_LLAMA = 2 /* the first of them */,
+  MATRIX_IN_TURN = 4 /* from here on, one a layout */,
+  MATRIX_RANKS = 16,
+  MATRIX_STEPS = 3,
+  MATRIX_GLOBAL = 16
+};
+extern const char *const matrix_models[MATRIX_MODELS]; // GPT and grouped-query Llama, tied and untied, which every
+                                                       // layout has; and one of each other family
 
 // In what the layouts are run, and held to one rank in the same.
 typedef enum MatrixLeg {
@@ -12,7 +20,7 @@ typedef enum MatrixLeg {
   MATRIX_FP32,
   MATRIX_BF16,
   MATRIX_BF16_GRADIENTS, // bf16 with parallel.grad_dtype: bf16
-  MATRIX_FP16,           // with a loss scale that grows by each good step and is halved by the second, in which all skip
+  MATRIX_FP16, // with a loss scale that grows by each good step and is halved by the second, in which all skip
   MATRIX_LEGS
 } MatrixLeg;
 extern const char *const matrix_leg_names[MATRIX_LEGS];
@@ -37,19 +45,19 @@ typedef struct MatrixLayout {
   int dp, tp, pp, micro, global, layers;
 } MatrixLayout;
 
-// Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts. Features
-// that are not built are left out. The caller frees the list.
+// Every feature alone, at 2 and at 3 and 4; every pair and triple that the table does not refuse; the real layouts.
+// Features that are not built are left out. The caller frees the list.
 int matrix_layouts(MatrixLayout **out);
 // Prints how many combinations of features there are, in the matrix and left out by each reason; with names, also those
 // that are left out, except those of two features of one kind.
 void matrix_print_left_out(int names);
 // A sample: `count` of them by the seed, in place.
 int matrix_sample(MatrixLayout *layout, int count, int wanted, uint64_t seed);
-// Does the layout have this leg? What backward has applied cannot be skipped; and an optimizer whose update jumps (by the sign of a
-// gradient) takes a whole step where rounding decides, so that only fp64 can be compared.
+// Does the layout have this leg? What backward has applied cannot be skipped; and an optimizer whose update jumps (by
+// the sign of a gradient) takes a whole step where rounding decides, so that only fp64 can be compared.
 int matrix_fits(const MatrixLayout *layout, MatrixLeg leg);
-// The model that is run for model m: not GPT with an update that jumps. The bias of GPT's keys, which softmax does not see, has a
-// gradient that is nothing but rounding; rope makes it matter.
+// The model that is run for model m: not GPT with an update that jumps. The bias of GPT's keys, which softmax does not
+// see, has a gradient that is nothing but rounding; rope makes it matter.
 int matrix_model(const MatrixLayout *layout, int model);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);
@@ -60,7 +68,8 @@ ParityCase matrix_case(const MatrixLayout *layout, int model, MatrixLeg leg);
 // What was run, and the worst of it.
 typedef struct MatrixTally {
   int runs, wrong, ranks; // ranks: the most
-  double worst[MEASURES], share[MEASURES]; // share of the bound, which depends on the layers, sequences and tokens of the case
+  double worst[MEASURES],
+      share[MEASURES]; // share of the bound, which depends on the layers, sequences and tokens of the case
 } MatrixTally;
 
 // Runs a case of the leg against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
@@ -71,7 +80,8 @@ typedef struct MatrixResult {
   const char *initial; // a parameter that begins with other bits, or NULL
 } MatrixResult;
 int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *result, Error *error);
-// As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to fail.
+// As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to
+// fail.
 int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
 // The case of a narrow leg in fp64, with the leg's other settings.
 ParityCase matrix_in_fp64(const ParityCase *c);
@@ -86,7 +96,8 @@ int matrix_mine(int index);
 // The seed of this run: PARITY_SEED, else always the same. Printed. scripts/parity sets it to the date.
 uint64_t matrix_seed(void);
 
-// For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as does this; is a line there that begins so?
+// For scripts/parity: with PARITY_RESULTS=FILE every run appends a line to it, as does this; is a line there that
+// begins so?
 void matrix_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int matrix_recorded(const char *begin);
 void matrix_print_table(void); // features, refused pairs, and what is left out

@@ -76,8 +76,8 @@ static void drop_early_start(Program *p, int node) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) land(&p->micro[s][phase], node);
   for (int i = 0; i < p->actions.count; i++) {
     Action a = p->actions.data[i];
-    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_FORWARD || a.kind == ACTION_BACKWARD ||
-                  a.kind == ACTION_SEND || a.kind == ACTION_RECV;
+    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_FORWARD ||
+                  a.kind == ACTION_BACKWARD || a.kind == ACTION_SEND || a.kind == ACTION_RECV;
     if (in_body || a.node != node) p->actions.data[n++] = a;
   }
   p->actions.count = n;
@@ -94,7 +94,8 @@ static void drop_transfer(Program *p, const Mutation *m) {
   p->actions.count = n;
 }
 
-// Puts `count` nodes before or behind the instruction that runs `node`, if the body has it. Ranges of actions move along.
+// Puts `count` nodes before or behind the instruction that runs `node`, if the body has it. Ranges of actions move
+// along.
 static int insert(Program *p, Body *body, int stage, int kind, int node, int first, int count, int behind) {
   int at = 0;
   while (at < body->count && body->instruction[at].node != node) at++;
@@ -147,7 +148,8 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     const Tensor *in = graph_tensor(g, n.input[k]), *out = graph_tensor(g, n.output[k]), *shard = gathers ? in : out;
     int d = 0;
     while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
-    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d), extent(shard, d, in->shape.rank)};
+    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d),
+                    extent(shard, d, in->shape.rank)};
     Node own = n;
     own.op = OP_CUSTOM;
     own.ninput = 1;
@@ -210,7 +212,10 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
       Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = {i}, .nodes = 1};
       for (int k = 0; k < n->noutput && n->noutput <= MUTATION_NODES; k++) name_output(g, n, k, m.output[m.outputs++]);
       snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
-               n->region != REGION_MICRO ? region[n->region] : n->phase == PHASE_FORWARD ? "FORWARD" : "BACKWARD", evaluation ? " of the evaluation" : "");
+               n->region != REGION_MICRO   ? region[n->region]
+               : n->phase == PHASE_FORWARD ? "FORWARD"
+                                           : "BACKWARD",
+               evaluation ? " of the evaluation" : "");
       vec_push(list, m);
     }
   }
@@ -222,9 +227,10 @@ static void list_transfers(const Job *job, int evaluation, MutationList *list) {
     for (int i = 0; i < p->actions.count; i++) {
       const Action *a = &p->actions.data[i];
       if (a->kind != ACTION_SEND || a->microbatch) continue;
-      Mutation m = {.kind = MUTATION_TRANSFER, .evaluation = evaluation, .tensor = a->tensor, .stage = a->stage, .peer = a->peer};
-      snprintf(m.what, sizeof m.what, "deleted send of %s from stage %d to %d%s", graph_tensor(p->graph, a->tensor)->name, a->stage, a->peer,
-               evaluation ? " of the evaluation" : "");
+      Mutation m = {
+          .kind = MUTATION_TRANSFER, .evaluation = evaluation, .tensor = a->tensor, .stage = a->stage, .peer = a->peer};
+      snprintf(m.what, sizeof m.what, "deleted send of %s from stage %d to %d%s",
+               graph_tensor(p->graph, a->tensor)->name, a->stage, a->peer, evaluation ? " of the evaluation" : "");
       vec_push(list, m);
     }
   }
@@ -267,7 +273,8 @@ int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
   for (int k = 0; k < m->outputs; k++)
     for (int i = 0; i < n; i++) {
       const Mutation *x = &list[i];
-      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k])) continue;
+      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k]))
+        continue;
       out->node[out->nodes++] = x->node[0];
       break;
     }

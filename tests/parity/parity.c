@@ -10,22 +10,26 @@
 #include <string.h>
 
 // All sizes differ, so that no dim can be taken for another; vocab 61 does not divide by 2, so that padding is met.
-#define GPT(heads, ffn, vocab, tied)                                                                                                        \
-  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": " heads ", \"n_positions\": 20, \"n_inner\": " ffn ","            \
-  " \"vocab_size\": " vocab ", \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1,"                  \
+#define GPT(heads, ffn, vocab, tied)                                                                                   \
+  "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": " heads                                      \
+  ", \"n_positions\": 20, \"n_inner\": " ffn ","                                                                       \
+  " \"vocab_size\": " vocab                                                                                            \
+  ", \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, \"resid_pdrop\": 0.1,"                       \
   " \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1, \"tie_word_embeddings\": " tied ", \"initializer_range\": 0.2}"
-#define ROTARY(type, embed, heads, kv, ffn, tied, more)                                                                                     \
-  "{\"model_type\": \"" type "\", \"hidden_size\": " embed ", \"intermediate_size\": " ffn ", \"num_hidden_layers\": 4,"                       \
-  " \"num_attention_heads\": " heads ", \"num_key_value_heads\": " kv ", \"head_dim\": 6,"                                                  \
-  " \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\","        \
-  " \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                                                                         \
+#define ROTARY(type, embed, heads, kv, ffn, tied, more)                                                                \
+  "{\"model_type\": \"" type "\", \"hidden_size\": " embed ", \"intermediate_size\": " ffn                             \
+  ", \"num_hidden_layers\": 4,"                                                                                        \
+  " \"num_attention_heads\": " heads ", \"num_key_value_heads\": " kv ", \"head_dim\": 6,"                             \
+  " \"max_position_embeddings\": 64, \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, "            \
+  "\"hidden_act\": \"silu\","                                                                                          \
+  " \"tie_word_embeddings\": " tied ", \"attention_dropout\": 0.1,"                                                    \
   " \"initializer_range\": 0.2" more "}"
 #define LLAMA(embed, heads, kv, ffn, tied) ROTARY("llama", embed, heads, kv, ffn, tied, "")
 #define WINDOW ", \"sliding_window\": 18" // as long as the longest sequence
 #define NEO(heads, ffn)                                                                                                \
-  "{\"model_type\": \"gpt_neo\", \"num_layers\": 4, \"hidden_size\": 24, \"num_heads\": " heads ","                          \
-  " \"max_position_embeddings\": 20, \"intermediate_size\": " ffn ", \"vocab_size\": 61, \"window_size\": 18,"           \
-  " \"attention_types\": [[[\"global\", \"local\"], 2]], \"resid_dropout\": 0.1, \"embed_dropout\": 0.1,"                \
+  "{\"model_type\": \"gpt_neo\", \"num_layers\": 4, \"hidden_size\": 24, \"num_heads\": " heads ","                    \
+  " \"max_position_embeddings\": 20, \"intermediate_size\": " ffn ", \"vocab_size\": 61, \"window_size\": 18,"         \
+  " \"attention_types\": [[[\"global\", \"local\"], 2]], \"resid_dropout\": 0.1, \"embed_dropout\": 0.1,"              \
   " \"attention_dropout\": 0.1, \"tie_word_embeddings\": true, \"initializer_range\": 0.2}"
 // Those named "3" divide by 3 as well: three key and value heads, or two that three ranks share.
 static const struct { const char *name, *json; } models[] = {
@@ -63,7 +67,9 @@ typedef struct Run {
 
 static int seq_of(const ParityCase *c) { return c->seq ? c->seq : SEQ; }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name);
+}
 
 // Gathers Variables of all ranks, between tasks; kinds 0: the reduced gradients.
 static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
@@ -135,7 +141,9 @@ static void record_step(const Run *run, const StepResult *step) {
   ParityResult *out = run->result;
   int i = run->step;
   out->skipped[i] = step->skipped;
-  if (step->skipped) finite_describe(run->job->train.graph, &run->job->options.parallel.mesh, &step->first, out->non_finite, sizeof out->non_finite);
+  if (step->skipped)
+    finite_describe(run->job->train.graph, &run->job->options.parallel.mesh, &step->first, out->non_finite,
+                    sizeof out->non_finite);
   out->loss[i] = step->loss;
   out->norm[i] = step->grad_norm;
   out->tokens[i] = step->tokens;
@@ -193,20 +201,24 @@ static int run_steps(Run *run, Error *error) {
   return code;
 }
 
-// The case as a recipe: what a user would write. The model and the corpus are this test's, so their paths are not opened.
+// The case as a recipe: what a user would write. The model and the corpus are this test's, so their paths are not
+// opened.
 static char *recipe_of(const ParityCase *c, Arena *arena) {
   static const char *const recompute[] = {"none", "selective", "full"};
-  return arena_format(arena, "model: {config: /config.json}\ndata: {train: /corpus, seq_len: %d}\nmesh: {pp: %d, dp: %d, tp: %d}\n"
-                      "parallel: {zero: %d, sequence: %s, recompute: %s, pipeline: %s}\nprecision: %s\nbatch: {global: %d, micro: %d}\n"
-                      "optimizer: {name: adamw, lr: 1e-2, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: 0.1, clip: 1.0}\n"
-                      "run: {dir: /run, dump_gradients: /gradients}\n",
-                      seq_of(c), c->pp, c->dp, c->tp, c->zero, c->sequence ? "true" : "false", recompute[c->recompute],
-                      c->schedule ? c->schedule : "1f1b", dtype_name(c->precision), c->global ? c->global : GLOBAL, c->micro);
+  return arena_format(
+      arena,
+      "model: {config: /config.json}\ndata: {train: /corpus, seq_len: %d}\nmesh: {pp: %d, dp: %d, tp: %d}\n"
+      "parallel: {zero: %d, sequence: %s, recompute: %s, pipeline: %s}\nprecision: %s\nbatch: {global: %d, micro: %d}\n"
+      "optimizer: {name: adamw, lr: 1e-2, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: 0.1, clip: 1.0}\n"
+      "run: {dir: /run, dump_gradients: /gradients}\n",
+      seq_of(c), c->pp, c->dp, c->tp, c->zero, c->sequence ? "true" : "false", recompute[c->recompute],
+      c->schedule ? c->schedule : "1f1b", dtype_name(c->precision), c->global ? c->global : GLOBAL, c->micro);
 }
 
 static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
   Arena arena = {0};
-  char *text = recipe_of(c, &arena), *next = arena_format(&arena, "%s %s", c->settings ? c->settings : "", c->more_settings ? c->more_settings : "");
+  char *text = recipe_of(c, &arena),
+       *next = arena_format(&arena, "%s %s", c->settings ? c->settings : "", c->more_settings ? c->more_settings : "");
   char *override[32];
   int count = 0;
   for (char *word; (word = strtok_r(next, " ", &next)) && count < 32;) override[count++] = word;
@@ -222,7 +234,8 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
   int code = read_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, error);
   int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
-  if (!code && *bucket_bytes > 0) *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
+  if (!code && *bucket_bytes > 0)
+    *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
   options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.check;
@@ -296,8 +309,13 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   if (!code) randomize_inits(run.job->train.graph);
   if (!code && c->edit) c->edit(run.job, c->context);
   DataSource source = {corpus, 1};
-  run.data = (LoaderConfig){.sources = &source, .source_count = 1, .seq_len = seq_of(c), .document_mask = 1, .vocab_size = (int)config.vocab,
-                            .seed = 99, .prefetch_steps = 1};
+  run.data = (LoaderConfig){.sources = &source,
+                            .source_count = 1,
+                            .seq_len = seq_of(c),
+                            .document_mask = 1,
+                            .vocab_size = (int)config.vocab,
+                            .seed = 99,
+                            .prefetch_steps = 1};
   if (!code) code = run_ranks(&run, error);
   job_destroy(run.job);
   model_config_free(&config);

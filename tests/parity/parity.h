@@ -5,7 +5,12 @@
 enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 3 };
 
 // What is gathered: parameters before the first step, gradients of the first steps, and the whole state at the end.
-typedef enum ParityDump { DUMP_INITIAL, DUMP_GRADIENT, DUMP_FINAL = DUMP_GRADIENT + PARITY_GRADIENTS, DUMP_COUNT } ParityDump;
+typedef enum ParityDump {
+  DUMP_INITIAL,
+  DUMP_GRADIENT,
+  DUMP_FINAL = DUMP_GRADIENT + PARITY_GRADIENTS,
+  DUMP_COUNT
+} ParityDump;
 
 typedef struct ParityResult ParityResult;
 typedef struct ParityCase {
@@ -36,7 +41,11 @@ typedef struct ParityCase {
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
 
-typedef struct NamedTensor { char *name; int64_t elements; double *data; } NamedTensor; // an element that no rank holds is NaN
+typedef struct NamedTensor {
+  char *name;
+  int64_t elements;
+  double *data;
+} NamedTensor; // an element that no rank holds is NaN
 struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
@@ -49,8 +58,8 @@ struct ParityResult {
   NamedTensor *tensor[DUMP_COUNT];
 };
 
-// Runs the case on thread ranks. `corpus` is a prefix (see corpora.h). The result is freed by parity_free; after an error (of
-// the recipe, the layout or the first rank that failed) it is empty.
+// Runs the case on thread ranks. `corpus` is a prefix (see corpora.h). The result is freed by parity_free; after an
+// error (of the recipe, the layout or the first rank that failed) it is empty.
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
 

@@ -41,17 +41,23 @@ static const ParityCase layouts[] = {
     {.name = "pp 4 1f1b", .dp = 1, .pp = 4, .tp = 1, .micro = 2, .schedule = "1f1b"},
     {.name = "dp 2 tp 2", .dp = 2, .pp = 1, .tp = 2, .micro = 4},
     {.name = "dp 2 tp 2 zero 1", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 1},
-    {.name = "dp 4 tp 2 zero 1", .dp = 4, .pp = 1, .tp = 2, .micro = 2, .zero = 1}, // heads of a bias are padded to 4 shards
+    {.name = "dp 4 tp 2 zero 1", .dp = 4, .pp = 1, .tp = 2, .micro = 2, .zero = 1}, // heads of a bias are padded to 4
+                                                                                    // shards
     {.name = "dp 2 tp 2 pp 2", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .schedule = "gpipe"},
     {.name = "dp 2 tp 2 pp 2 zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1, .schedule = "gpipe"},
 };
 
-// Of the families that the matrix has in turn, always: tp 2, more ranks than key and value heads, stages, shards of all; every case ends
-// with an evaluation.
+// Of the families that the matrix has in turn, always: tp 2, more ranks than key and value heads, stages, shards of
+// all; every case ends with an evaluation.
 static const ParityCase few_layouts[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
     {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8}, // of 2 key and value heads, but for GPT-Neo
-    {.name = "tp 2 within heads", .dp = 1, .pp = 1, .tp = 2, .micro = 8, .settings = "layout.heads=[] layout.head_dim=[tp]"},
+    {.name = "tp 2 within heads",
+     .dp = 1,
+     .pp = 1,
+     .tp = 2,
+     .micro = 8,
+     .settings = "layout.heads=[] layout.head_dim=[tp]"},
     {.name = "pp 2 1f1b", .dp = 1, .pp = 2, .tp = 1, .micro = 2, .schedule = "1f1b"},
     {.name = "dp 2 zero 3", .dp = 2, .pp = 1, .tp = 1, .micro = 4, .zero = 3},
     {.name = "2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .sequence = 1},
@@ -62,14 +68,22 @@ static int wrong_norm(const ParityCase *c, const ParityResult *r) {
   for (int i = 0; i < PARITY_GRADIENTS && i < c->steps; i++) {
     double norm = parity_norm(r, i), difference = fabs(r->norm[i] - norm) / norm;
     if (difference <= (c->precision == DTYPE_F64 ? 1e-12 : 1e-5)) continue;
-    printf("%s, %s: the norm of step %d is off by %.1e from its gradients'  WRONG\n", c->model, c->name, i + 1, difference);
+    printf("%s, %s: the norm of step %d is off by %.1e from its gradients'  WRONG\n", c->model, c->name, i + 1,
+           difference);
     wrong = 1;
   }
   return wrong;
 }
 
 static ParityCase one_rank(const char *model, Dtype precision) {
-  return (ParityCase){.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .precision = precision, .steps = parity_steps(20),
+  return (ParityCase){.name = "one rank",
+                      .model = model,
+                      .dp = 1,
+                      .pp = 1,
+                      .tp = 1,
+                      .micro = 16,
+                      .precision = precision,
+                      .steps = parity_steps(20),
                       .more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH};
 }
 
@@ -102,7 +116,9 @@ static void compare_all(const char *model, Dtype precision) {
   compare(model, precision, layouts, sizeof layouts / sizeof *layouts);
 }
 
-static void compare_few(const char *model) { compare(model, DTYPE_F64, few_layouts, sizeof few_layouts / sizeof *few_layouts); }
+static void compare_few(const char *model) {
+  compare(model, DTYPE_F64, few_layouts, sizeof few_layouts / sizeof *few_layouts);
+}
 
 static void gpt_fp64(void **state) { compare_all("gpt", DTYPE_F64); }
 static void gpt_untied_fp64(void **state) { compare_all("gpt untied", DTYPE_F64); }
@@ -137,9 +153,10 @@ static void fp32_against_fp64(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gpt_fp64), cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64), cmocka_unit_test(llama_tied_fp64),
-      cmocka_unit_test(gpt_fp32), cmocka_unit_test(llama_fp32),      cmocka_unit_test(fp32_against_fp64),
-      cmocka_unit_test(qwen2_fp64), cmocka_unit_test(qwen3_fp64),     cmocka_unit_test(mistral_fp64), cmocka_unit_test(gpt_neo_fp64),
+      cmocka_unit_test(gpt_fp64),          cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64),
+      cmocka_unit_test(llama_tied_fp64),   cmocka_unit_test(gpt_fp32),        cmocka_unit_test(llama_fp32),
+      cmocka_unit_test(fp32_against_fp64), cmocka_unit_test(qwen2_fp64),      cmocka_unit_test(qwen3_fp64),
+      cmocka_unit_test(mistral_fp64),      cmocka_unit_test(gpt_neo_fp64),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

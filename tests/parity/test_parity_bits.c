@@ -1,5 +1,5 @@
-// Parity to the bit: what must not depend on the layout at all, on a second run, or on the number of threads; and the fast
-// kernels against the reference kernels.
+// Parity to the bit: what must not depend on the layout at all, on a second run, or on the number of threads; and the
+// fast kernels against the reference kernels.
 #include "corpora.h"
 #include "compare.h"
 #include "base/team.h"
@@ -42,7 +42,8 @@ static ParityCase with(ParityCase c, const char *model, Dtype precision, int ste
 static void initial_parameters(void **state) {
   int bad = 0;
   for (int m = 0; m < MODELS; m++) {
-    ParityCase base = with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F32, 1);
+    ParityCase base =
+        with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F32, 1);
     ParityResult one, other;
     run(&base, &one);
     assert_true(one.tensors[DUMP_INITIAL] > 10);
@@ -102,8 +103,9 @@ static void threads_do_not_matter(void **state) {
       }
 }
 
-// Jobs of a team, and who comes to them: the linker puts this in the place of team_each (CMakeLists.txt). In a run with helpers
-// the first jobs of every kernel wait until a helper has begun a unit, so that helpers come to all of them on any machine.
+// Jobs of a team, and who comes to them: the linker puts this in the place of team_each (CMakeLists.txt). In a run with
+// helpers the first jobs of every kernel wait until a helper has begun a unit, so that helpers come to all of them on
+// any machine.
 enum { KERNELS = 128, JOBS_THAT_WAIT = 3, MOST_SECONDS = 120 };
 typedef void JobUnit(void *argument, int slot, int64_t unit);
 static struct Watch {
@@ -173,10 +175,12 @@ static void helpers_do_not_matter(void **state) {
         ParityResult first, second;
         run(&alone, &first);
         run_watched(&helped, &second);
-        printf("%-10s %-16s %s: helpers came to %d kernels, %lld units\n", alone.model, alone.name, dtype_name(alone.precision), watch.kernels,
-               (long long)second.helped);
-        if (atomic_load(&watch.left_alone) || !watch.kernels) fail_msg("%s, %s: no helper came", alone.model, alone.name);
-        if (!parity_same_bits(&first, &second)) fail_msg("%s, %s, %s: bits differ", alone.model, alone.name, dtype_name(alone.precision));
+        printf("%-10s %-16s %s: helpers came to %d kernels, %lld units\n", alone.model, alone.name,
+               dtype_name(alone.precision), watch.kernels, (long long)second.helped);
+        if (atomic_load(&watch.left_alone) || !watch.kernels)
+          fail_msg("%s, %s: no helper came", alone.model, alone.name);
+        if (!parity_same_bits(&first, &second))
+          fail_msg("%s, %s, %s: bits differ", alone.model, alone.name, dtype_name(alone.precision));
         parity_free(&first);
         parity_free(&second);
       }
@@ -189,11 +193,12 @@ static double counter_of(const ParityResult *r, KnownVariable known) {
   return -1;
 }
 
-// A norm that is not finite, on whichever rank it began: all skip, nothing changes, the count of steps stands, and the steps
-// after it go on as if it had not been. The last step is the poisoned one, or one before.
+// A norm that is not finite, on whichever rank it began: all skip, nothing changes, the count of steps stands, and the
+// steps after it go on as if it had not been. The last step is the poisoned one, or one before.
 static void skipped_steps(void **state) {
   for (int m = 0; m < MODELS; m += 2) {
-    ParityCase base = with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F64, 2);
+    ParityCase base =
+        with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, models[m], DTYPE_F64, 2);
     ParityResult two, one, other;
     run(&base, &two);
     base.steps = base.poison = 3;
@@ -244,8 +249,10 @@ static void reference_kernels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters), cmocka_unit_test(same_recipe_twice),
-                                     cmocka_unit_test(same_bits_under_both_schedules), cmocka_unit_test(threads_do_not_matter),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters),
+                                     cmocka_unit_test(same_recipe_twice),
+                                     cmocka_unit_test(same_bits_under_both_schedules),
+                                     cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(helpers_do_not_matter),
                                      cmocka_unit_test(skipped_steps),
                                      cmocka_unit_test(reference_kernels)};

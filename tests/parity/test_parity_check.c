@@ -1,5 +1,5 @@
-// run.check: no false alarm under any layout, and an injected fault, in the order of collectives, of transfers, in a replica or
-// in a Copy, is named with ranks, step and collective or Variable.
+// run.check: no false alarm under any layout, and an injected fault, in the order of collectives, of transfers, in a
+// replica or in a Copy, is named with ranks, step and collective or Variable.
 #include "corpora.h"
 #include "mutation.h"
 #include <setjmp.h>
@@ -10,8 +10,16 @@
 #include <cmocka.h>
 
 static ParityCase with_check(int dp, int tp, int pp, int zero, const char *settings) {
-  return (ParityCase){.name = "check", .model = "gpt", .dp = dp, .tp = tp, .pp = pp, .zero = zero, .micro = 4, .steps = 3,
-                      .precision = DTYPE_F64, .settings = settings};
+  return (ParityCase){.name = "check",
+                      .model = "gpt",
+                      .dp = dp,
+                      .tp = tp,
+                      .pp = pp,
+                      .zero = zero,
+                      .micro = 4,
+                      .steps = 3,
+                      .precision = DTYPE_F64,
+                      .settings = settings};
 }
 
 // The message of a run that must fail.
@@ -96,7 +104,9 @@ static void exchange_collectives(Job *job, void *context) {
   fail_msg("no two collectives of END are alike");
 }
 
-static const Job *rank_1_differs(const Job *job, int rank, void *context) { return rank == 1 ? &((Exchanged *)context)->job : job; }
+static const Job *rank_1_differs(const Job *job, int rank, void *context) {
+  return rank == 1 ? &((Exchanged *)context)->job : job;
+}
 
 static void order_of_collectives(void **state) {
   Exchanged x = {0};
@@ -104,7 +114,8 @@ static void order_of_collectives(void **state) {
   c.edit = exchange_collectives;
   c.job_of = rank_1_differs;
   c.context = &x;
-  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call ", "rank 0 (dp 0) is all_reduce of ", "rank 1 (dp 1) it is all_reduce of ", NULL});
+  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call ", "rank 0 (dp 0) is all_reduce of ",
+                                                     "rank 1 (dp 1) it is all_reduce of ", NULL});
   free(x.instruction);
 }
 
@@ -133,7 +144,8 @@ static void order_of_transfers(void **state) {
   c.edit = exchange_messages;
   c.job_of = rank_1_differs;
   c.context = &x;
-  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call 1 of rank 0 (pp 0) is transfer of ", "microbatch 0, but of rank 1 (pp 1)", "microbatch 1", NULL});
+  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call 1 of rank 0 (pp 0) is transfer of ",
+                                                     "microbatch 0, but of rank 1 (pp 1)", "microbatch 1", NULL});
   vec_free(&x.actions);
 }
 
@@ -156,10 +168,21 @@ static void flip(Rank *r, int step, void *context) {
 
 // A moment that was changed has changed its parameter after the step, which comes first.
 static void replicas(void **state) {
-  static const struct { int dp, tp, pp, zero; Flip flip; const char *words[4]; } faults[] = {
+  static const struct { int dp, tp, pp, zero; Flip flip; const char *words[4];
+  } faults[] = {
       {2, 1, 1, 0, {1, "layer.2.ffn.up.weight", -1}, {"rank 0 (dp 0) and rank 1 (dp 1)", "layer.2.ffn.up.weight"}},
-      {4, 1, 1, 0, {2, "moment2.layer.1.attention.norm.weight", -1}, {"rank 0 (dp 0) and rank 2 (dp 2)", "layer.1.attention.norm.weight"}},
-      {2, 2, 1, 0, {3, "moment1.layer.0.ffn.up.weight", -1}, {"rank 1 (dp 0 tp 1) and rank 3 (dp 1 tp 1)", "layer.0.ffn.up.weight"}},
+      {4,
+       1,
+       1,
+       0,
+       {2, "moment2.layer.1.attention.norm.weight", -1},
+       {"rank 0 (dp 0) and rank 2 (dp 2)", "layer.1.attention.norm.weight"}},
+      {2,
+       2,
+       1,
+       0,
+       {3, "moment1.layer.0.ffn.up.weight", -1},
+       {"rank 1 (dp 0 tp 1) and rank 3 (dp 1 tp 1)", "layer.0.ffn.up.weight"}},
       {1, 1, 2, 0, {1, "moment1.wte", -1}, {"rank 0 (pp 0) and rank 1 (pp 1)", "wte"}},
   };
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -168,7 +191,8 @@ static void replicas(void **state) {
     c.before_step = flip;
     c.context = &f;
     const char *message = message_of(&c);
-    expect_words(message, (const char *const[]){"run.check: step 2: ", " hold different bits of the same part of ", NULL});
+    expect_words(message,
+                 (const char *const[]){"run.check: step 2: ", " hold different bits of the same part of ", NULL});
     expect_words(message, faults[i].words);
     c.settings = ""; // and without the check nobody notices
     ParityResult result;
@@ -178,8 +202,8 @@ static void replicas(void **state) {
   }
 }
 
-// Only a Copy differs: BEGIN gathers one parameter's on neither rank, so that each has its own shard and zeros. The parameter
-// itself is sharded, and all that both ranks hold is summed over both.
+// Only a Copy differs: BEGIN gathers one parameter's on neither rank, so that each has its own shard and zeros. The
+// parameter itself is sharded, and all that both ranks hold is summed over both.
 static void copies(void **state) {
   ParityCase c = with_check(2, 1, 1, 1, "run.check=true parallel.bucket_mb=0");
   static const char missing[] = "deleted all_gather refresh.layer.2.ffn.up.weight.copy.all_gather of BEGIN";
@@ -188,14 +212,16 @@ static void copies(void **state) {
   while (i < n && strcmp(list[i].what, missing)) i++;
   assert_true(i < n);
   ParityCase without_gather = mutated(&c, &list[i]);
-  expect_words(message_of(&without_gather), (const char *const[]){"run.check: step 1: rank 0 (dp 0) and rank 1 (dp 1) hold different bits of",
-                                                                  " layer.2.ffn.up.weight (its copy)", NULL});
+  expect_words(message_of(&without_gather),
+               (const char *const[]){"run.check: step 1: rank 0 (dp 0) and rank 1 (dp 1) hold different bits of",
+                                     " layer.2.ffn.up.weight (its copy)", NULL});
   free(list);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_false_alarm), cmocka_unit_test(order_of_collectives), cmocka_unit_test(order_of_transfers),
-                                     cmocka_unit_test(replicas), cmocka_unit_test(copies)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_false_alarm), cmocka_unit_test(order_of_collectives),
+                                     cmocka_unit_test(order_of_transfers), cmocka_unit_test(replicas),
+                                     cmocka_unit_test(copies)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

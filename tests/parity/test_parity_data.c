@@ -1,5 +1,5 @@
-// Parity on data that is hard: windows, microbatches, ranks and whole steps without a target, windows of one document, and
-// all ways to cut a batch into microbatches.
+// Parity on data that is hard: windows, microbatches, ranks and whole steps without a target, windows of one document,
+// and all ways to cut a batch into microbatches.
 #include "corpora.h"
 #include "compare.h"
 #include <math.h>
@@ -26,7 +26,8 @@ static int differs(const ParityCase *c, CorpusKind corpus, const ParityResult *o
   return wrong;
 }
 
-static void compare(const char *model, CorpusKind corpus, int global, const ParityCase *cases, size_t count, ParityResult *one) {
+static void compare(const char *model, CorpusKind corpus, int global, const ParityCase *cases, size_t count,
+                    ParityResult *one) {
   ParityCase base = {.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = global, .global = global,
                      .precision = DTYPE_F64, .steps = parity_steps(6)};
   int bad = 0;
@@ -60,14 +61,21 @@ static int64_t targets_in(const Batch *b, int64_t first, int64_t samples) {
   return n;
 }
 
-// How many ranks of dp 8 and how many of their microbatches of one sample have no target in the steps that the cases run.
+// How many ranks of dp 8 and how many of their microbatches of one sample have no target in the steps that the cases
+// run.
 static void count_without_target(const char *model, int steps, int *ranks, int *microbatches) {
   Shares shares = shares_create(16, 8, 1);
   *ranks = *microbatches = 0;
   for (int r = 0; r < 8; r++) {
     DataSource source = {corpus_for(model, CORPUS_SPARSE), 1};
-    LoaderConfig config = {.sources = &source, .source_count = 1, .seq_len = PARITY_SEQ, .document_mask = 1, .seed = 99, .shares = &shares,
-                           .data_rank = r, .prefetch_steps = 1};
+    LoaderConfig config = {.sources = &source,
+                           .source_count = 1,
+                           .seq_len = PARITY_SEQ,
+                           .document_mask = 1,
+                           .seed = 99,
+                           .shares = &shares,
+                           .data_rank = r,
+                           .prefetch_steps = 1};
     Loader *loader;
     Error error = {0};
     assert_int_equal(loader_open(&config, 0, &loader, &error), PLAIT_OK);
@@ -101,7 +109,8 @@ static void steps_without_target(void **state) {
   compare("gpt", CORPUS_EMPTY, 16, layouts, LAYOUTS, &one);
   for (int s = 0; s < one.steps; s++) assert_true(one.tokens[s] == 0 && one.loss[s] == 0 && one.norm[s] == 0);
   for (int i = 0; i < one.tensors[DUMP_FINAL]; i++)
-    for (int64_t k = 0; k < one.tensor[DUMP_FINAL][i].elements; k++) assert_true(isfinite(one.tensor[DUMP_FINAL][i].data[k]));
+    for (int64_t k = 0; k < one.tensor[DUMP_FINAL][i].elements; k++)
+      assert_true(isfinite(one.tensor[DUMP_FINAL][i].data[k]));
   parity_free(&one);
 }
 
@@ -119,10 +128,13 @@ static void windows_of_one_document(void **state) {
 
 // Every size of microbatch from 1 to 8 over two data ranks, in batches that it divides.
 static void microbatches(void **state) {
-  static const struct { int global, micro; } cuts[] = {{16, 1}, {16, 2}, {16, 4}, {16, 8}, {12, 3}, {12, 6}, {20, 5}, {28, 7}};
+  static const struct {
+    int global, micro;
+  } cuts[] = {{16, 1}, {16, 2}, {16, 4}, {16, 8}, {12, 3}, {12, 6}, {20, 5}, {28, 7}};
   static const char *const models[] = {"gpt untied", "llama tied"};
   ParityCase c[8];
-  for (int i = 0; i < 8; i++) c[i] = (ParityCase){.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = cuts[i].micro, .zero = i % 2};
+  for (int i = 0; i < 8; i++)
+    c[i] = (ParityCase){.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = cuts[i].micro, .zero = i % 2};
   for (int m = 0; m < 2; m++)
     for (int i = 0, n; i < 8; i += n) {
       ParityResult one;
@@ -132,7 +144,8 @@ static void microbatches(void **state) {
     }
 }
 
-// Batches that do not divide by the data ranks, or by their microbatches; ranks without any sequence in some microbatch, or in the step.
+// Batches that do not divide by the data ranks, or by their microbatches; ranks without any sequence in some
+// microbatch, or in the step.
 static const ParityCase uneven_layouts[] = {
     {.name = "dp 1", .dp = 1, .pp = 1, .tp = 1, .micro = 3},
     {.name = "dp 3", .dp = 3, .pp = 1, .tp = 1, .micro = 2},
@@ -147,9 +160,21 @@ static const ParityCase uneven_layouts[] = {
     {.name = "dp 2 pp 2 interleaved", .dp = 2, .pp = 2, .tp = 1, .micro = 2, .schedule = "interleaved", .zero = 2},
     {.name = "dp 3 tp 2 pp 2", .dp = 3, .pp = 2, .tp = 2, .micro = 2, .zero = 2, .recompute = RECOMPUTE_SELECTIVE},
     {.name = "hybrid", .dp = 6, .pp = 1, .tp = 1, .micro = 2, .zero = 3, .settings = "parallel.hybrid=2"},
-    {.name = "whole tensors", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .zero = 2, .settings = "parallel.ownership=tensors"},
+    {.name = "whole tensors",
+     .dp = 3,
+     .pp = 1,
+     .tp = 1,
+     .micro = 2,
+     .zero = 2,
+     .settings = "parallel.ownership=tensors"},
     {.name = "batch over tp", .dp = 3, .pp = 1, .tp = 2, .micro = 1, .settings = "layout.batch=[dp,tp]"},
-    {.name = "batch over tp, zero 3", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .settings = "layout.batch=[dp,tp]"},
+    {.name = "batch over tp, zero 3",
+     .dp = 2,
+     .pp = 2,
+     .tp = 2,
+     .micro = 2,
+     .zero = 3,
+     .settings = "layout.batch=[dp,tp]"},
     {.name = "reference", .dp = 3, .pp = 1, .tp = 2, .micro = 2, .reference = 1},
     {.name = "threads", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .threads = 2},
 };
@@ -162,7 +187,8 @@ static void uneven(void **state) {
     ParityCase c[UNEVEN];
     size_t n = 0;
     for (int i = 0; i < UNEVEN; i++) // interleaved wants a multiple of two microbatches
-      if (batches[m] == 13 || !uneven_layouts[i].schedule || strcmp(uneven_layouts[i].schedule, "interleaved")) c[n++] = uneven_layouts[i];
+      if (batches[m] == 13 || !uneven_layouts[i].schedule || strcmp(uneven_layouts[i].schedule, "interleaved"))
+        c[n++] = uneven_layouts[i];
     ParityResult one;
     compare(models[m], CORPUS_RAGGED, batches[m], c, n, &one);
     parity_free(&one);

@@ -10,8 +10,9 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-// The first scale overflows, so that it is searched for; it grows again after some good steps. Where the largest gradient is within
-// rounding of what overflows, layouts may differ in whether it does: the intervals are such that no step of these runs is so near.
+// The first scale overflows, so that it is searched for; it grows again after some good steps. Where the largest
+// gradient is within rounding of what overflows, layouts may differ in whether it does: the intervals are such that no
+// step of these runs is so near.
 #define SEARCH(scale, interval) "loss_scale.initial=" #scale " loss_scale.growth_interval=" #interval
 enum { STEPS = 8 };
 
@@ -39,7 +40,8 @@ static ParityCase with(ParityCase c, const char *model, Dtype precision, int ste
 }
 
 static ParityCase one_rank(const char *model, Dtype precision, int steps, const char *settings) {
-  return with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, model, precision, steps, settings);
+  return with((ParityCase){.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16}, model, precision, steps,
+              settings);
 }
 
 static void run(const ParityCase *c, ParityResult *result) {
@@ -66,7 +68,8 @@ static void compare_layouts(const char *model, Dtype precision, const char *sett
     if (!parity_wanted(&c)) continue;
     run(&c, &other);
     ParityTolerance t = parity_tolerance(&c, &one);
-    ParityDifference d = parity_compare(&other, &one, &t); // infinite where other steps are skipped or the scale is another
+    ParityDifference d =
+        parity_compare(&other, &one, &t); // infinite where other steps are skipped or the scale is another
     bad += parity_report(&c, &d, &t, 1);
     parity_free(&other);
   }
@@ -77,14 +80,17 @@ static void compare_layouts(const char *model, Dtype precision, const char *sett
 static void fp16_gpt(void **state) { compare_layouts("gpt", DTYPE_F16, SEARCH(16777216, 2), 1); }
 static void fp16_llama(void **state) { compare_layouts("llama", DTYPE_F16, SEARCH(4194304, 3), 1); }
 static void gradients_in_bf16(void **state) { compare_layouts("gpt", DTYPE_BF16, "parallel.grad_dtype=bf16", 0); }
-static void gradients_in_bf16_of_fp32(void **state) { compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0); }
+static void gradients_in_bf16_of_fp32(void **state) {
+  compare_layouts("llama tied", DTYPE_F32, "parallel.grad_dtype=bf16", 0);
+}
 
 static void follows_fp32(Dtype precision, const char *settings) {
   static const char *const models[] = {"gpt", "gpt untied", "llama", "llama tied"};
   int bad = 0;
   for (int m = 0; m < 4; m++) {
     int steps = parity_steps(12);
-    ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL), narrow = one_rank(models[m], precision, steps, settings);
+    ParityCase wide = one_rank(models[m], DTYPE_F32, steps, NULL),
+               narrow = one_rank(models[m], precision, steps, settings);
     ParityResult a, b;
     // Almost whole steps of AdamW, so that weights that are not refreshed show.
     wide.more_settings = narrow.more_settings = "optimizer.epsilon=1e-3";
@@ -97,7 +103,8 @@ static void follows_fp32(Dtype precision, const char *settings) {
       d.worst[MEASURE_NORM] = fmax(d.worst[MEASURE_NORM], fabs(b.norm[i] - a.norm[i]) / a.norm[i]);
     }
     narrow.name = "against fp32";
-    bad += parity_report(&narrow, &d, &t, 1) || fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
+    bad += parity_report(&narrow, &d, &t, 1) ||
+           fabs(parity_norm(&b, 0) - b.norm[0]) > 1e-5 * b.norm[0]; // dumps carry no scale
     parity_free(&a);
     parity_free(&b);
   }
@@ -112,13 +119,15 @@ static void bf16_follows_fp32(void **state) { follows_fp32(DTYPE_BF16, NULL); }
 
 // A power of two changes no bit but of what would have been subnormal: two fixed scales give the same run.
 static void scale_is_taken_out_again(void **state) {
-  ParityCase a = one_rank("gpt", DTYPE_F16, parity_steps(4), "loss_scale.initial=2048 loss_scale.growth_interval=0"), b = a;
+  ParityCase a = one_rank("gpt", DTYPE_F16, parity_steps(4), "loss_scale.initial=2048 loss_scale.growth_interval=0"),
+             b = a;
   b.settings = "loss_scale.initial=4096 loss_scale.growth_interval=0";
   ParityResult x, y;
   run(&a, &x);
   run(&b, &y);
   assert_true(counter_of(&x, KNOWN_LOSS_SCALE) == 2048 && counter_of(&y, KNOWN_LOSS_SCALE) == 4096);
-  for (int i = 0; i < a.steps; i++) assert_true(fabs(x.norm[i] - y.norm[i]) < 0x1p-11 * y.norm[i] && fabs(x.loss[i] - y.loss[i]) < 0x1p-11 * y.loss[i]);
+  for (int i = 0; i < a.steps; i++)
+    assert_true(fabs(x.norm[i] - y.norm[i]) < 0x1p-11 * y.norm[i] && fabs(x.loss[i] - y.loss[i]) < 0x1p-11 * y.loss[i]);
   parity_free(&x);
   parity_free(&y);
 }
@@ -135,14 +144,18 @@ static void scale_follows_overflow(void **state) {
     else applied++, good++;
     if (good == 2) scale *= 2, good = 0;
   }
-  assert_true(counter_of(&r, KNOWN_LOSS_SCALE) == scale && counter_of(&r, KNOWN_OPTIMIZER_STEP) == applied && applied > 0 && applied < c.steps);
+  assert_true(counter_of(&r, KNOWN_LOSS_SCALE) == scale && counter_of(&r, KNOWN_OPTIMIZER_STEP) == applied &&
+              applied > 0 && applied < c.steps);
   parity_free(&r);
 }
 
 // What a skipped step leaves: the bits of parameters and moments, whatever the precision, and the right words.
 static void skipped_step_changes_no_bit(void **state) {
-  static const struct { Dtype precision; const char *settings; } rows[] = {
-      {DTYPE_F32, NULL}, {DTYPE_BF16, NULL}, {DTYPE_BF16, "parallel.grad_dtype=bf16"}, {DTYPE_F16, "loss_scale.initial=1024 loss_scale.growth_interval=0"}};
+  static const struct { Dtype precision; const char *settings;
+  } rows[] = {{DTYPE_F32, NULL},
+              {DTYPE_BF16, NULL},
+              {DTYPE_BF16, "parallel.grad_dtype=bf16"},
+              {DTYPE_F16, "loss_scale.initial=1024 loss_scale.growth_interval=0"}};
   static const int ways[] = {0, 4, 5, 7, 8, 9};
   for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -175,8 +188,9 @@ static void overflow_is_named(void **state) {
   parity_free(&r);
 }
 
-// With updates in backward the step cannot be run again: the gradients that were not finite are named, applied ones (untied) and
-// one that was left for the end (tied). The last norm's bias makes the head's gradient so long that its square overflows.
+// With updates in backward the step cannot be run again: the gradients that were not finite are named, applied ones
+// (untied) and one that was left for the end (tied). The last norm's bias makes the head's gradient so long that its
+// square overflows.
 static void lengthen(Rank *r, int step, void *context) {
   int bias = graph_find_variable(r->state->program->graph, "norm.bias");
   ShardBoxes b = state_boxes(r->state, bias, -1);
@@ -187,11 +201,14 @@ static void lengthen(Rank *r, int step, void *context) {
 }
 
 static void gradient_of_backward_is_named(void **state) {
-  static const char *const models[] = {"gpt", "gpt untied"}, *const names[] = {"after the last microbatch, sum_squares norm.wte", "head, sum_squares update."};
+  static const char *const models[] = {"gpt", "gpt untied"}, *const names[] = {
+                                                                 "after the last microbatch, sum_squares norm.wte",
+                                                                 "head, sum_squares update."};
   static const int ways[] = {0, 4, 8};
   for (int m = 0; m < 2; m++)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-      ParityCase c = with(layouts[ways[i]], models[m], DTYPE_F64, 1, "parallel.update=in_backward optimizer.clip=0 run.non_finite=stop");
+      ParityCase c = with(layouts[ways[i]], models[m], DTYPE_F64, 1,
+                          "parallel.update=in_backward optimizer.clip=0 run.non_finite=stop");
       ParityResult r;
       c.micro = 16 / c.dp;
       c.before_step = lengthen;
@@ -205,9 +222,17 @@ static void gradient_of_backward_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fp16_gpt), cmocka_unit_test(fp16_llama), cmocka_unit_test(gradients_in_bf16), cmocka_unit_test(gradients_in_bf16_of_fp32),
-      cmocka_unit_test(fp16_follows_fp32), cmocka_unit_test(bf16_follows_fp32), cmocka_unit_test(scale_is_taken_out_again), cmocka_unit_test(scale_follows_overflow),
-      cmocka_unit_test(skipped_step_changes_no_bit), cmocka_unit_test(overflow_is_named), cmocka_unit_test(gradient_of_backward_is_named),
+      cmocka_unit_test(fp16_gpt),
+      cmocka_unit_test(fp16_llama),
+      cmocka_unit_test(gradients_in_bf16),
+      cmocka_unit_test(gradients_in_bf16_of_fp32),
+      cmocka_unit_test(fp16_follows_fp32),
+      cmocka_unit_test(bf16_follows_fp32),
+      cmocka_unit_test(scale_is_taken_out_again),
+      cmocka_unit_test(scale_follows_overflow),
+      cmocka_unit_test(skipped_step_changes_no_bit),
+      cmocka_unit_test(overflow_is_named),
+      cmocka_unit_test(gradient_of_backward_is_named),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

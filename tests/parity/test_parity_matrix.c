@@ -1,6 +1,7 @@
-// The parity matrix: a sample of it under ctest, always the same unless PARITY_SEED and PARITY_SAMPLE choose another; the whole with PARITY_ALL=1, as
-// scripts/parity does; PARITY_TABLE=1 prints the table of features for it; PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the
-// sample under MPI; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here does for a few.
+// The parity matrix: a sample of it under ctest, always the same unless PARITY_SEED and PARITY_SAMPLE choose another;
+// the whole with PARITY_ALL=1, as scripts/parity does; PARITY_TABLE=1 prints the table of features for it;
+// PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the sample under
+// MPI; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here does for a few.
 #include "corpora.h"
 #include "matrix.h"
 #include <setjmp.h>
@@ -37,10 +38,11 @@ static void run_leg(MatrixLeg leg, int sample) {
       if (is_run(&layout[i], i, m, all) && matrix_mine(runs++)) matrix_run(&layout[i], m, leg, &tally);
   }
   const char *name = matrix_leg_names[leg];
-  if (unfit) printf("%s: %d of the %d layouts cannot have it: %s\n", name, unfit, wanted,
-                    "with updates in backward no step can be skipped, and an update that jumps is compared in fp64 alone");
-  printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst, and its share of the bound:\n ", name, wanted, count, tally.runs,
-         tally.ranks);
+  if (unfit)
+    printf("%s: %d of the %d layouts cannot have it: %s\n", name, unfit, wanted,
+           "with updates in backward no step can be skipped, and an update that jumps is compared in fp64 alone");
+  printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst, and its share of the bound:\n ", name, wanted, count,
+         tally.runs, tally.ranks);
   for (int i = 0; i < MEASURES; i++) printf(" %s %.1e (%.2g)", parity_measure_names[i], tally.worst[i], tally.share[i]);
   puts("");
   if (leg == MATRIX_FP64 && !getenv("PLAIT_CHAOS")) matrix_print_left_out(getenv("PARITY_LOUD") != NULL);
@@ -74,8 +76,8 @@ static int list_layouts(int most) {
     const MatrixLayout *l = &layout[i];
     int ranks = l->dp * l->tp * l->pp;
     if (ranks > 1 && ranks <= most && matrix_like_any(l))
-      printf("%d\tmesh.dp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d %s\t%s\n", ranks, l->dp, l->tp, l->pp, MATRIX_GLOBAL, l->micro,
-             l->settings, l->name);
+      printf("%d\tmesh.dp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d %s\t%s\n", ranks, l->dp, l->tp, l->pp,
+             MATRIX_GLOBAL, l->micro, l->settings, l->name);
   }
   free(layout);
   return 0;

@@ -1,8 +1,8 @@
 // Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take
 // place is noticed. One that is not needed would be a defect of the layout. In fp64 a sample under ctest, all with
-// PARITY_ALL=1; in each narrow leg one in a hundred of them, but about five of each configuration, fewer under ctest. A narrow leg may miss a mutant when the
-// same mutant, in fp64, moves nothing by as much as the leg's bounds. With PARITY_RESULTS, a run that was interrupted
-// resumes with the layouts that are not in that file.
+// PARITY_ALL=1; in each narrow leg one in a hundred of them, but about five of each configuration, fewer under ctest. A
+// narrow leg may miss a mutant when the same mutant, in fp64, moves nothing by as much as the leg's bounds. With
+// PARITY_RESULTS, a run that was interrupted resumes with the layouts that are not in that file.
 #include "corpora.h"
 #include "mutation.h"
 #include "base/philox.h"
@@ -62,7 +62,8 @@ static int below_the_bounds(const ParityCase *c, MatrixLeg leg, const Mutation *
   else
     printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model,
            c->name, m->what, measure, effect);
-  // Rounding moves the leg by up to the bound, and perhaps the other way: only from twice the bound on must a mutant be noticed.
+  // Rounding moves the leg by up to the bound, and perhaps the other way: only from twice the bound on must a mutant be
+  // noticed.
   if (!(effect >= 0 && effect <= 2)) return 0;
   matrix_record("missed\t%s\t%s\t%s\t%s\t%s\t%.2g\n", matrix_leg_names[leg], c->model, c->name, m->what, measure,
                 effect);

@@ -1,5 +1,5 @@
-// Pipelines in fp64: every schedule, with and without dp, tp, ZeRO, recompute and uneven cuts, gives one rank's numbers, and no
-// stage ever holds more microbatches than its plan has slots.
+// Pipelines in fp64: every schedule, with and without dp, tp, ZeRO, recompute and uneven cuts, gives one rank's
+// numbers, and no stage ever holds more microbatches than its plan has slots.
 #include "corpora.h"
 #include "compare.h"
 #include "schedule/schedule.h"
@@ -19,8 +19,16 @@ static void run(const ParityCase *c, ParityResult *result) {
 }
 
 static ParityCase one_rank(const char *model) {
-  return (ParityCase){.name = "one rank", .model = model, .pp = 1, .dp = 1, .tp = 1, .micro = GLOBAL, .global = GLOBAL, .layers = LAYERS,
-                      .precision = DTYPE_F64, .steps = parity_steps(3)};
+  return (ParityCase){.name = "one rank",
+                      .model = model,
+                      .pp = 1,
+                      .dp = 1,
+                      .tp = 1,
+                      .micro = GLOBAL,
+                      .global = GLOBAL,
+                      .layers = LAYERS,
+                      .precision = DTYPE_F64,
+                      .steps = parity_steps(3)};
 }
 
 // Slots that a run used, against those that the plan has.
@@ -137,15 +145,26 @@ static void many_stages(void **state) {
 
 // What cannot be is refused before anything starts, and the nearest that can is named.
 static void refusals(void **state) {
-  static const struct { int pp, micro; const char *schedule, *settings, *says; } table[] = {
-      {2, 4, "interleaved", "", "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest batch.global is 8 or 13"},
+  static const struct { int pp, micro; const char *schedule, *settings, *says;
+  } table[] = {
+      {2, 4, "interleaved", "",
+       "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest "
+       "batch.global is 8 or 13"},
       {3, 6, "interleaved", "", "the nearest batch.global is 13"},
-      {2, 2, "1f1b", "parallel.virtual=2", "parallel.virtual is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take virtual 1, or naive, gpipe"},
-      {2, 2, "interleaved", "parallel.virtual=1", "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take virtual 2, or naive, gpipe"},
+      {2, 2, "1f1b", "parallel.virtual=2",
+       "parallel.virtual is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take virtual 1, or "
+       "naive, gpipe"},
+      {2, 2, "interleaved", "parallel.virtual=1",
+       "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take "
+       "virtual 2, or naive, gpipe"},
       {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
-      {2, 2, "interleaved", "parallel.virtual=4", "mesh.pp 2 with 4 stages a rank (parallel.virtual) makes 8 stages, but the model of llama has only 6 layers to divide; the nearest parallel.virtual is 3"},
+      {2, 2, "interleaved", "parallel.virtual=4",
+       "mesh.pp 2 with 4 stages a rank (parallel.virtual) makes 8 stages, but the model of llama has only 6 layers to "
+       "divide; the nearest parallel.virtual is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to divide; the nearest mesh.pp is 6"},
-      {2, 2, "1f1b", "parallel.layers=[1,2,3]", "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 stages"},
+      {2, 2, "1f1b", "parallel.layers=[1,2,3]",
+       "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 "
+       "stages"},
       {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers adds up to 3, but the model of llama has 6 layers"},
       {3, 2, "1f1b", "parallel.layers=[3,0,3]", "parallel.layers gives stage 1 no layers"},
       {2, 2, "1f1b", "parallel.layers=[3,-1]", "parallel.layers"},
@@ -156,14 +175,15 @@ static void refusals(void **state) {
     Error error = {0};
     c.pp = table[i].pp, c.micro = table[i].micro, c.schedule = table[i].schedule, c.settings = table[i].settings;
     int code = parity_run(&c, corpus_for(c.model, CORPUS_RAGGED), &result, &error);
-    if (code != PLAIT_BAD_INPUT || !strstr(error.message, table[i].says)) fail_msg("row %zu: code %d, \"%s\" does not say \"%s\"", i, code, error.message, table[i].says);
+    if (code != PLAIT_BAD_INPUT || !strstr(error.message, table[i].says))
+      fail_msg("row %zu: code %d, \"%s\" does not say \"%s\"", i, code, error.message, table[i].says);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gpt),        cmocka_unit_test(gpt_untied), cmocka_unit_test(llama),
-      cmocka_unit_test(llama_tied), cmocka_unit_test(uneven),     cmocka_unit_test(many_stages), cmocka_unit_test(refusals),
+      cmocka_unit_test(gpt),    cmocka_unit_test(gpt_untied),  cmocka_unit_test(llama),    cmocka_unit_test(llama_tied),
+      cmocka_unit_test(uneven), cmocka_unit_test(many_stages), cmocka_unit_test(refusals),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

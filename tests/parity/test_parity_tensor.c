@@ -1,5 +1,5 @@
-// Tensor parallelism where sizes do not fit: fewer key and value heads than ranks, vocabularies that do not divide. One rank's
-// numbers, and nothing of the padding in them.
+// Tensor parallelism where sizes do not fit: fewer key and value heads than ranks, vocabularies that do not divide. One
+// rank's numbers, and nothing of the padding in them.
 #include "corpora.h"
 #include "compare.h"
 #include <math.h>
@@ -39,15 +39,39 @@ static const ParityCase written[] = {
     {.name = "embed over dp", .dp = 2, .pp = 1, .tp = 2, .micro = 8, .settings = "layout.embed=[dp]"},
     {.name = "head_dim", .dp = 1, .pp = 1, .tp = 2, .micro = 8, .settings = "layout.name=data layout.head_dim=[tp]"},
     {.name = "batch over both", .dp = 2, .pp = 1, .tp = 2, .micro = 2, .settings = "layout.batch=[dp,tp]"},
-    {.name = "batch over both, zero 1", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 1, .settings = "layout.batch=[dp,tp]"},
-    {.name = "batch over both, zero 3", .dp = 2, .pp = 1, .tp = 2, .micro = 2, .zero = 3, .settings = "layout.name=data layout.batch=[dp,tp]"},
-    {.name = "batch over tp", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 2, .settings = "layout.name=data layout.batch=[tp]"},
+    {.name = "batch over both, zero 1",
+     .dp = 2,
+     .pp = 2,
+     .tp = 2,
+     .micro = 2,
+     .zero = 1,
+     .settings = "layout.batch=[dp,tp]"},
+    {.name = "batch over both, zero 3",
+     .dp = 2,
+     .pp = 1,
+     .tp = 2,
+     .micro = 2,
+     .zero = 3,
+     .settings = "layout.name=data layout.batch=[dp,tp]"},
+    {.name = "batch over tp",
+     .dp = 2,
+     .pp = 1,
+     .tp = 2,
+     .micro = 4,
+     .zero = 2,
+     .settings = "layout.name=data layout.batch=[tp]"},
     {.name = "no batch", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .settings = "layout.batch=[]"},
     {.name = "no batch, zero 2", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 2, .settings = "layout.batch=[]"},
     {.name = "seq over both", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .settings = "layout.batch=[] layout.seq=[dp,tp]"},
     {.name = "seq alone", .dp = 1, .pp = 2, .tp = 2, .micro = 4, .settings = "layout.name=data layout.seq=[tp]"},
     {.name = "ffn over both", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .settings = "layout.ffn=[dp,tp]"},
-    {.name = "ffn over both, zero 3", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 3, .settings = "layout.ffn=[tp,dp] layout.vocab=[dp]"},
+    {.name = "ffn over both, zero 3",
+     .dp = 2,
+     .pp = 1,
+     .tp = 2,
+     .micro = 4,
+     .zero = 3,
+     .settings = "layout.ffn=[tp,dp] layout.vocab=[dp]"},
     {.name = "vocab the other way", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .settings = "layout.vocab=[tp,dp]"},
     {.name = "heads over dp", .dp = 2, .pp = 1, .tp = 1, .micro = 4, .settings = "layout.heads=[dp]"},
 };
@@ -58,7 +82,15 @@ static const ParityCase positions[] = {
 };
 
 static int compare(const char *model, Dtype precision, const ParityCase *cases, int count) {
-  ParityCase one = {.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .precision = precision, .steps = parity_steps(3), .seq = 16,
+  ParityCase one = {.name = "one rank",
+                    .model = model,
+                    .dp = 1,
+                    .pp = 1,
+                    .tp = 1,
+                    .micro = 16,
+                    .precision = precision,
+                    .steps = parity_steps(3),
+                    .seq = 16,
                     .more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH};
   ParityResult expected, got;
   int bad = 0;
@@ -81,15 +113,26 @@ static int compare(const char *model, Dtype precision, const ParityCase *cases, 
 
 #define ALL layouts, sizeof layouts / sizeof *layouts
 #define WRITTEN written, sizeof written / sizeof *written
-static void written_layouts(void **state) { assert_int_equal(compare("gpt", DTYPE_F64, WRITTEN) + compare("llama", DTYPE_F64, WRITTEN) + compare("gpt", DTYPE_F64, positions, 1), 0); }
-static void gpt(void **state) { assert_int_equal(compare("gpt", DTYPE_F64, ALL) + compare("gpt untied", DTYPE_F64, ALL), 0); }
-static void llama(void **state) { assert_int_equal(compare("llama", DTYPE_F64, ALL) + compare("llama tied", DTYPE_F64, ALL), 0); }
+static void written_layouts(void **state) {
+  assert_int_equal(compare("gpt", DTYPE_F64, WRITTEN) + compare("llama", DTYPE_F64, WRITTEN) +
+                       compare("gpt", DTYPE_F64, positions, 1),
+                   0);
+}
+static void gpt(void **state) {
+  assert_int_equal(compare("gpt", DTYPE_F64, ALL) + compare("gpt untied", DTYPE_F64, ALL), 0);
+}
+static void llama(void **state) {
+  assert_int_equal(compare("llama", DTYPE_F64, ALL) + compare("llama tied", DTYPE_F64, ALL), 0);
+}
 static void one_head(void **state) { assert_int_equal(compare("llama one", DTYPE_F64, ALL), 0); }
-static void narrow(void **state) { assert_int_equal(compare("llama", DTYPE_F32, ALL) + compare("llama one", DTYPE_F32, ALL), 0); }
+static void narrow(void **state) {
+  assert_int_equal(compare("llama", DTYPE_F32, ALL) + compare("llama one", DTYPE_F32, ALL), 0);
+}
 static void words_of_gpt_2(void **state) { assert_int_equal(compare("gpt 50257", DTYPE_F64, words, 2), 0); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(gpt), cmocka_unit_test(llama), cmocka_unit_test(one_head), cmocka_unit_test(narrow), cmocka_unit_test(written_layouts),
-                                     cmocka_unit_test(words_of_gpt_2)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(gpt),    cmocka_unit_test(llama),           cmocka_unit_test(one_head),
+      cmocka_unit_test(narrow), cmocka_unit_test(written_layouts), cmocka_unit_test(words_of_gpt_2)};
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -1,5 +1,5 @@
-// The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, all of it fits, and nothing touches
-// what a collective in flight works on.
+// The memory plan of real Programs, checked by brute force: what lives at the same time lies apart, all of it fits, and
+// nothing touches what a collective in flight works on.
 #include "runtime/state.h"
 #include "runtime/job.h"
 #include <setjmp.h>
@@ -9,12 +9,14 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static const char gpt[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40,"
-                          " \"vocab_size\": 61, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"
-                          " \"attn_pdrop\": 0.1}";
-static const char llama[] = "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4,"
-                            " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64,"
-                            " \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
+static const char gpt[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40,"
+    " \"vocab_size\": 61, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,"
+    " \"attn_pdrop\": 0.1}";
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": 4,"
+    " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, \"max_position_embeddings\": 64,"
+    " \"vocab_size\": 53, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
 
 typedef struct Range { int64_t from, to; int first, last, tensor; } Range; // bytes; instructions in which it is needed
 typedef Vec(Range) Ranges;
@@ -51,7 +53,8 @@ static void check_body(const Program *p, const Body *body) {
       int t = n->input[k];
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       // A term of a sum that another pipeline rank has; see exec.
-      if (!at[t] && n->region != REGION_MICRO && !mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(g, graph_tensor(g, t)->stages))) {
+      if (!at[t] && n->region != REGION_MICRO &&
+          !mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(g, graph_tensor(g, t)->stages))) {
         foreign++;
         continue;
       }
@@ -72,7 +75,8 @@ static void check_body(const Program *p, const Body *body) {
   for (int i = 0; i < body->count; i++) {
     int64_t now = 0;
     for (int k = 0; k < live.count; k++)
-      if (live.data[k].first <= i && i <= live.data[k].last) now += round_up(live.data[k].to - live.data[k].from, p->device->space.alignment);
+      if (live.data[k].first <= i && i <= live.data[k].last)
+        now += round_up(live.data[k].to - live.data[k].from, p->device->space.alignment);
     if (now > most) most = now;
   }
   int64_t end = 0;
@@ -83,7 +87,9 @@ static void check_body(const Program *p, const Body *body) {
 }
 
 static int is_here(const Program *p, const Tensor *t) {
-  if (graph_tensor(p->graph, t->id)->producer >= 0 && mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, t->stages))) return 1;
+  if (graph_tensor(p->graph, t->id)->producer >= 0 &&
+      mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, t->stages)))
+    return 1;
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       for (int k = 0; k < p->segments->micro[s][phase].receive.count; k++)
@@ -99,7 +105,8 @@ static void check_lasting(const Program *p) {
     Ranges live = {0};
     for (int i = 0; i < p->graph->tensor.count; i++) {
       const Tensor *t = graph_tensor(p->graph, i);
-      if ((p->place[i].area == AREA_SLOT || p->place[i].area == AREA_STAGING) && p->place[i].stage == s) assert_true(is_here(p, t));
+      if ((p->place[i].area == AREA_SLOT || p->place[i].area == AREA_STAGING) && p->place[i].stage == s)
+        assert_true(is_here(p, t));
       if (p->place[i].area != AREA_SLOT || p->place[i].stage != s) continue;
       vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
     }
@@ -126,7 +133,8 @@ static void check_lasting(const Program *p) {
   assert_true(p->slot_bytes + p->staging_bytes == slots);
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = graph_tensor(p->graph, i);
-    if (p->place[i].area == AREA_COMM) vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
+    if (p->place[i].area == AREA_COMM)
+      vec_push(&results, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
   }
   check_apart(p, &results, p->comm_bytes);
   vec_free(&results);
@@ -137,7 +145,8 @@ static void check_variables(const Program *p) {
   Ranges live = {0};
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    assert_int_equal(p->variable_offset[i] >= 0, mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages)));
+    assert_int_equal(p->variable_offset[i] >= 0,
+                     mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages)));
     if (p->variable_offset[i] < 0) continue;
     int64_t from = p->variable_offset[i];
     vec_push(&live, (Range){from, from + v->allocated * (int64_t)dtype_size(v->dtype), 0, 0, -i});
@@ -151,7 +160,9 @@ static void check_variables(const Program *p) {
     const Tensor *t = graph_tensor(g, i);
     if (t->variable < 0) continue;
     const Variable *v = &g->variable.data[t->variable];
-    assert_true(bytes_of(t) <= (t->copy < 0 ? v->allocated * (int64_t)dtype_size(v->dtype) : v->copy[t->copy].allocated * (int64_t)dtype_size(v->copy[t->copy].dtype)));
+    assert_true(bytes_of(t) <= (t->copy < 0
+                                    ? v->allocated * (int64_t)dtype_size(v->dtype)
+                                    : v->copy[t->copy].allocated * (int64_t)dtype_size(v->copy[t->copy].dtype)));
   }
   vec_free(&live);
 }
@@ -163,7 +174,8 @@ static void check_untouched(const Program *p, const Body *body, int from, int to
     const Node *n = &g->node.data[body->instruction[i].node];
     for (int k = 0; k < n->ninput; k++)
       for (int c = 0; c < collective->noutput; c++)
-        if (n->input[k] == collective->output[c]) fail_msg("instruction %d (%s) reads a result of %s, which is in flight", i, n->name, collective->name);
+        if (n->input[k] == collective->output[c])
+          fail_msg("instruction %d (%s) reads a result of %s, which is in flight", i, n->name, collective->name);
     for (int k = 0; k < n->noutput; k++)
       for (int c = 0; c < collective->ninput; c++) {
         int written = graph_tensor(g, n->output[k])->variable;
@@ -216,16 +228,19 @@ static void check_program(const Program *p, InFlight *seen) {
   seen->reductions += check_reductions(p);
   const MemoryPlan *m = &p->memory;
   assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
-  assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes && m->workspace == p->work_bytes + p->scratch_bytes + p->input_bytes);
+  assert_true(m->activations == p->slot_bytes && m->communication == p->staging_bytes + p->comm_bytes &&
+              m->workspace == p->work_bytes + p->scratch_bytes + p->input_bytes);
   assert_true(m->total == p->state_bytes + m->activations + m->workspace + m->communication);
   assert_true(m->total == p->state_bytes + program_work_bytes(p));
-  assert_true(program_work_offset(p) == m->activations + m->communication && program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);
+  assert_true(program_work_offset(p) == m->activations + m->communication &&
+              program_scratch_offset(p) == program_work_offset(p) + p->work_bytes);
 }
 
-static const struct { int pp, dp, tp, zero, micro; const char *schedule; int virtual_stages; } layouts[] = {
-    {1, 1, 1, 0, 16, "gpipe", 1}, {1, 1, 1, 0, 2, "1f1b", 1}, {1, 2, 1, 0, 4, "1f1b", 1},  {1, 4, 1, 1, 2, "1f1b", 1},  {1, 1, 2, 0, 4, "gpipe", 1},
-    {2, 1, 1, 0, 2, "gpipe", 1},  {4, 1, 1, 0, 2, "1f1b", 1}, {2, 2, 2, 1, 2, "1f1b", 1}, {2, 2, 2, 0, 1, "gpipe", 1},
-    {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1}};
+static const struct { int pp, dp, tp, zero, micro; const char *schedule; int virtual_stages;
+} layouts[] = {{1, 1, 1, 0, 16, "gpipe", 1},      {1, 1, 1, 0, 2, "1f1b", 1},  {1, 2, 1, 0, 4, "1f1b", 1},
+               {1, 4, 1, 1, 2, "1f1b", 1},        {1, 1, 2, 0, 4, "gpipe", 1}, {2, 1, 1, 0, 2, "gpipe", 1},
+               {4, 1, 1, 0, 2, "1f1b", 1},        {2, 2, 2, 1, 2, "1f1b", 1},  {2, 2, 2, 0, 1, "gpipe", 1},
+               {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1}};
 
 static void check_model(const char *json, Dtype precision, int64_t bucket) {
   InFlight seen = {0};
@@ -236,9 +251,13 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     parallel.overlap.bucket_bytes = bucket;
     parallel.schedule = schedule_by_name(layouts[i].schedule);
     parallel.stages_per_rank = layouts[i].virtual_stages;
-    CompileOptions o = {.mode = MODEL_TRAIN, .device = device_cpu(), .seq = 17, .precision = precision,
-                        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
-                        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+    CompileOptions o = {
+        .mode = MODEL_TRAIN,
+        .device = device_cpu(),
+        .seq = 17,
+        .precision = precision,
+        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
+        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
     compile_set_batch(&o, 16, layouts[i].micro);
     JobOptions run = {.threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
@@ -248,7 +267,8 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     for (int c = 0; c < layouts[i].pp; c++) {
       check_program(job->train.program[c], &seen);
       check_program(job->evaluate.program[c], &seen);
-      assert_true(job->work_bytes[c] >= program_work_bytes(job->train.program[c]) && job->work_bytes[c] >= program_work_bytes(job->evaluate.program[c]));
+      assert_true(job->work_bytes[c] >= program_work_bytes(job->train.program[c]) &&
+                  job->work_bytes[c] >= program_work_bytes(job->evaluate.program[c]));
     }
     job_destroy(job);
     model_config_free(&config);

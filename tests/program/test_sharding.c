@@ -1,4 +1,5 @@
-// ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al., 2020).
+// ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al.,
+// 2020).
 #include "program/traffic.h"
 #include "runtime/job.h"
 #include "recipe/setup.h"
@@ -29,13 +30,17 @@ static void write_file(const char *name, const char *text) {
 static int setup(void **state) {
   if (!mkdtemp(folder)) return -1;
   // Untied and without biases, so that every parameter of a block is read in forward and in backward; dims divide by 4.
-  write_file("llama.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3,"
-                           " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 32,"
-                           " \"vocab_size\": 128, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
-  write_file("gpt.json", "{\"model_type\": \"gpt2\", \"n_layer\": 36, \"n_embd\": 4096, \"n_head\": 32, \"n_positions\": 1024,"
-                         " \"vocab_size\": 50304, \"activation_function\": \"gelu_new\"}");
-  write_file("recipe.yaml", "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 8, micro: 1}\n"
-                            "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
+  write_file(
+      "llama.json",
+      "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3,"
+      " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 32,"
+      " \"vocab_size\": 128, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
+  write_file("gpt.json",
+             "{\"model_type\": \"gpt2\", \"n_layer\": 36, \"n_embd\": 4096, \"n_head\": 32, \"n_positions\": 1024,"
+             " \"vocab_size\": 50304, \"activation_function\": \"gelu_new\"}");
+  write_file("recipe.yaml",
+             "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 8, micro: 1}\n"
+             "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
   return 0;
 }
 
@@ -54,7 +59,8 @@ static Case compiled(const char *const *keys) {
   char *overrides[16];
   int n = 0;
   for (; keys[n]; n++) overrides[n] = (char *)keys[n];
-  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) || model_config_load(&c.config, c.recipe.model.config, &error) ||
+  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
+      model_config_load(&c.config, c.recipe.model.config, &error) ||
       setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
     fail_msg("%s", error.message);
   return c;
@@ -69,7 +75,8 @@ static void release(Case *c) {
 static double parameters(const Graph *g, const char *part) {
   double n = 0;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER && (!part || strstr(g->variable.data[i].name, part))) n += (double)shape_elements(&g->variable.data[i].shape);
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER && (!part || strstr(g->variable.data[i].name, part)))
+      n += (double)shape_elements(&g->variable.data[i].shape);
   return n;
 }
 
@@ -94,7 +101,9 @@ static void expect(double value, double expected) {
 static void test_traffic(void **state) {
   const double m = 2;
   Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
+                                                            parameters(c.job->train.graph, "embed") +
+                                                            parameters(c.job->train.graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
@@ -123,11 +132,14 @@ static void test_traffic_hybrid(void **state) {
   release(&c);
 }
 
-// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, a reduction what a scatter does.
+// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, a reduction what a
+// scatter does.
 static void test_traffic_whole(void **state) {
   const double m = 2;
   Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
+                                                            parameters(c.job->train.graph, "embed") +
+                                                            parameters(c.job->train.graph, "head");
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
   c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.ownership=tensors", NULL});
@@ -157,13 +169,15 @@ static void expect_hidden(const char *const *keys, Phase phase, Op op, int least
   Case c = compiled(keys);
   int all, hidden;
   count_hidden(c.job->train.program[0], phase, op, &all, &hidden);
-  if (hidden < least_hidden || all - hidden > most_exposed) fail_msg("%s: %d of %d %s are behind a product", keys[0], hidden, all, op_name(op));
+  if (hidden < least_hidden || all - hidden > most_exposed)
+    fail_msg("%s: %d of %d %s are behind a product", keys[0], hidden, all, op_name(op));
   release(&c);
 }
 
-// 3 layers: in each, backward sums the gradients of two inputs over tp while it computes weight gradients. Gathers of zero 3
-// are a block ahead: only those of the embedding (in backward: the last norm) have nothing to wait behind, and those of the
-// block next to it no product. Of the reductions the first block's has only the embedding's gradient, and that one's nothing.
+// 3 layers: in each, backward sums the gradients of two inputs over tp while it computes weight gradients. Gathers of
+// zero 3 are a block ahead: only those of the embedding (in backward: the last norm) have nothing to wait behind, and
+// those of the block next to it no product. Of the reductions the first block's has only the embedding's gradient, and
+// that one's nothing.
 static void test_overlap(void **state) {
   expect_hidden((const char *[]){"mesh.tp=2", NULL}, PHASE_BACKWARD, OP_ALL_REDUCE, 6, 1);
   expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL}, PHASE_FORWARD, OP_ALL_GATHER, 3, 2);
@@ -176,7 +190,8 @@ static double state_bytes(const char *zero, const char *gradients) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   snprintf(z, sizeof z, "parallel.zero=%s", zero);
   snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
-  Case c = compiled((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
+  Case c = compiled(
+      (const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
   const MemoryPlan *m = &c.job->train.program[0]->memory;
   double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train.graph, NULL);
   release(&c);
@@ -189,19 +204,26 @@ static void test_state_bytes(void **state) {
   static const char *const zero[] = {"0", "1", "2", "3"};
   for (int z = 0; z < 4; z++) {
     double b = state_bytes(zero[z], "bf16"), f = state_bytes(zero[z], "fp32");
-    print_message("zero %d: %.3f bytes a parameter with bf16 gradients (published %.3f), %.3f with fp32 (%.3f); 7.5B: %.1f GB\n", z, b, narrow[z], f, wide[z], 7.5 * b);
+    print_message(
+        "zero %d: %.3f bytes a parameter with bf16 gradients (published %.3f), %.3f with fp32 (%.3f); 7.5B: %.1f GB\n",
+        z, b, narrow[z], f, wide[z], 7.5 * b);
     // 0.1%: norms and biases (0.02% of the parameters) stay in fp32 where MICRO reads them; storage shards are padded
-    if (b > 1.001 * narrow[z] || b < 0.97 * narrow[z]) fail_msg("zero %d, bf16 gradients: %.3f bytes a parameter, published %.3f", z, b, narrow[z]);
-    if (f > 1.001 * wide[z] || f < 0.97 * wide[z]) fail_msg("zero %d, fp32 gradients: %.3f bytes a parameter, published %.3f", z, f, wide[z]);
+    if (b > 1.001 * narrow[z] || b < 0.97 * narrow[z])
+      fail_msg("zero %d, bf16 gradients: %.3f bytes a parameter, published %.3f", z, b, narrow[z]);
+    if (f > 1.001 * wide[z] || f < 0.97 * wide[z])
+      fail_msg("zero %d, fp32 gradients: %.3f bytes a parameter, published %.3f", z, f, wide[z]);
   }
 }
 
-// Updates in backward: no gradient is kept, and what is moved is the same, behind the products as stage 2's reductions are. Of the
-// GPT, whose head is tied to its embedding, that one's gradient stays.
+// Updates in backward: no gradient is kept, and what is moved is the same, behind the products as stage 2's reductions
+// are. Of the GPT, whose head is tied to its embedding, that one's gradient stays.
 static void test_in_backward(void **state) {
-#define IN_BACKWARD "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"
+#define IN_BACKWARD                                                                                                    \
+  "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"
   Case c = compiled((const char *[]){IN_BACKWARD, NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") + parameters(c.job->train.graph, "embed") + parameters(c.job->train.graph, "head");
+  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
+                                                            parameters(c.job->train.graph, "embed") +
+                                                            parameters(c.job->train.graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
   assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
   expect(moved(c.job, "dp"), 2 * all);
@@ -227,7 +249,8 @@ static void test_in_backward(void **state) {
 static void test_no_round_trip(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  Case c = compiled((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]", "layout.ffn=[]", "layout.vocab=[]", NULL});
+  Case c = compiled((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]", "layout.ffn=[]",
+                                     "layout.vocab=[]", NULL});
   const Graph *g = c.job->train.graph;
   int slices = 0;
   for (int i = 0; i < g->node.count; i++) {
@@ -237,13 +260,15 @@ static void test_no_round_trip(void **state) {
     slices++;
     const Node *m = whole->producer < 0 ? n : &g->node.data[whole->producer];
     for (int k = 0; m->op == OP_ALL_GATHER && m->phase == n->phase && k < m->noutput; k++)
-      assert_false(m->output[k] == whole->id && placement_equal(graph_tensor(g, m->input[k])->placement, graph_tensor(g, n->output[0])->placement));
+      assert_false(m->output[k] == whole->id &&
+                   placement_equal(graph_tensor(g, m->input[k])->placement, graph_tensor(g, n->output[0])->placement));
   }
   assert_true(slices > 0); // of what norms give
   release(&c);
 }
 
-// Bytes of Variables (with their Copies) that a rank has: of those that it owns, of the kinds that `kinds` names, or all.
+// Bytes of Variables (with their Copies) that a rank has: of those that it owns, of the kinds that `kinds` names, or
+// all.
 static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
   int64_t bytes = 0;
   for (int i = 0; i < p->graph->variable.count; i++) {
@@ -253,7 +278,8 @@ static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
       const Placement *placement = c < 0 ? v->storage : v->copy[c].placement;
       int64_t elements = c < 0 ? v->allocated : v->copy[c].allocated;
       if (!placement_here(&p->mesh, placement, rank) || (owned && !placement->owner_axes)) continue;
-      bytes += round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space.alignment);
+      bytes +=
+          round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space.alignment);
     }
   }
   return bytes;
@@ -264,19 +290,21 @@ static void expect_disjoint(const Program *p, int rank) {
   for (int i = 0; i < p->graph->variable.count; i++)
     for (int k = 0; k < p->graph->variable.count; k++) {
       const Variable *v = &p->graph->variable.data[i], *w = &p->graph->variable.data[k];
-      int64_t a = p->variable_offset[i], b = p->variable_offset[k], end = a + v->allocated * (int64_t)dtype_size(v->dtype);
+      int64_t a = p->variable_offset[i], b = p->variable_offset[k],
+              end = a + v->allocated * (int64_t)dtype_size(v->dtype);
       if (a < 0 || !placement_here(&p->mesh, v->storage, rank)) continue;
       assert_true(end <= p->state_bytes);
       for (int c = k == i ? 0 : -1; b >= 0 && c < w->copies; c++) {
         if (!placement_here(&p->mesh, c < 0 ? w->storage : w->copy[c].placement, rank)) continue;
-        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (c < 0 ? w->allocated : w->copy[c].allocated) * (int64_t)dtype_size(c < 0 ? w->dtype : w->copy[c].dtype);
+        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (c < 0 ? w->allocated : w->copy[c].allocated) *
+                                                               (int64_t)dtype_size(c < 0 ? w->dtype : w->copy[c].dtype);
         if (at < end && a < at + bytes) fail_msg("rank %d: %s and %s overlap", rank, v->name, w->name);
       }
     }
 }
 
-// Ranks of a stage: every element has one owner on each pipeline rank where it lives, the spread is at most the largest tensor, and
-// the plan is that of the rank that has the most.
+// Ranks of a stage: every element has one owner on each pipeline rank where it lives, the spread is at most the largest
+// tensor, and the plan is that of the rank that has the most.
 static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
   Case c = compiled(keys);
@@ -285,7 +313,8 @@ static void expect_owners(const char *const *keys) {
   for (int stage = 0; stage < pp; stage++) {
     const Program *p = c.job->train.program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);
-    int64_t sum = 0, least = INT64_MAX, most = 0, total = 0, whole = 0, largest = 0, owned_least = INT64_MAX, owned_most = 0;
+    int64_t sum = 0, least = INT64_MAX, most = 0, total = 0, whole = 0, largest = 0, owned_least = INT64_MAX,
+            owned_most = 0;
     for (int i = 0; i < n; i++) {
       int64_t mine = held(p, ranks[i], 0, all), owned = held(p, ranks[i], 1, all), weights = 0;
       for (int k = 0; k < p->graph->variable.count; k++) {
@@ -304,7 +333,8 @@ static void expect_owners(const char *const *keys) {
       if (owned > owned_most) owned_most = owned;
       expect_disjoint(p, ranks[i]);
     }
-    print_message("pp %d: %d owners of %lld elements, %lld to %lld, largest tensor %lld\n", stage, n, (long long)whole, (long long)least, (long long)most, (long long)largest);
+    print_message("pp %d: %d owners of %lld elements, %lld to %lld, largest tensor %lld\n", stage, n, (long long)whole,
+                  (long long)least, (long long)most, (long long)largest);
     assert_true(sum == whole && most - least <= largest);
     assert_true(p->state_bytes == total && p->memory.owned_least == owned_least && p->memory.owned_most == owned_most);
     const MemoryPlan *m = &p->memory;
@@ -318,10 +348,12 @@ static void test_owners(void **state) {
   expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
   expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.ownership=tensors", "precision=bf16", NULL});
   expect_owners((const char *[]){"mesh.dp=4", "mesh.pp=3", "parallel.zero=2", "parallel.ownership=tensors", NULL});
-  expect_owners((const char *[]){"mesh.dp=8", "parallel.hybrid=4", "parallel.zero=2", "mesh.tp=2", "parallel.ownership=tensors", NULL});
+  expect_owners((const char *[]){"mesh.dp=8", "parallel.hybrid=4", "parallel.zero=2", "mesh.tp=2",
+                                 "parallel.ownership=tensors", NULL});
   char config[160]; // tied over stages: 36 layers
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  expect_owners((const char *[]){config, "mesh.dp=8", "mesh.pp=4", "parallel.zero=2", "parallel.ownership=tensors", "batch.global=64", NULL});
+  expect_owners((const char *[]){config, "mesh.dp=8", "mesh.pp=4", "parallel.zero=2", "parallel.ownership=tensors",
+                                 "batch.global=64", NULL});
 }
 
 int main(void) {

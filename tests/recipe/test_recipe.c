@@ -71,53 +71,82 @@ static const Bad bad[] = {
     {BASE, "mesh.cp=2", "mesh.cp: 2 is not built yet"},
     {BASE, "parallel.zero=4", "parallel.zero must be an integer from 0 to 3"},
     {BASE, "precision=fp8", "not built yet"},
-    {BASE, "loss_scale.initial=1024", "loss_scale.initial is 1024, but only precision: fp16 scales the loss, and this is fp32"},
-    {BASE "precision: bf16\nloss_scale: {growth_interval: 5}\n", NULL, "loss_scale.growth_interval is 5, but only precision: fp16"},
-    {BASE "mesh: {dp: 2}\nparallel: {zero: 2, hybrid: 1}\n", NULL, "x.yaml:5:29: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
-    {BASE "parallel: {ownership: tensors}\n", NULL, "x.yaml:4:23: parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all"},
+    {BASE, "loss_scale.initial=1024",
+     "loss_scale.initial is 1024, but only precision: fp16 scales the loss, and this is fp32"},
+    {BASE "precision: bf16\nloss_scale: {growth_interval: 5}\n", NULL,
+     "loss_scale.growth_interval is 5, but only precision: fp16"},
+    {BASE "mesh: {dp: 2}\nparallel: {zero: 2, hybrid: 1}\n", NULL,
+     "x.yaml:5:29: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
+    {BASE "parallel: {ownership: tensors}\n", NULL,
+     "x.yaml:4:23: parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all"},
     {BASE "parallel: {sequence: true}\n", NULL, "x.yaml:4:22: parallel.sequence is true, but mesh.tp is 1"},
-    {BASE "parallel: {recompute_layers: 2}\n", NULL, "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
-    {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL, "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
-    {BASE "parallel: {reshard: false}\n", NULL, "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
+    {BASE "parallel: {recompute_layers: 2}\n", NULL,
+     "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
+    {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL,
+     "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
+    {BASE "parallel: {reshard: false}\n", NULL,
+     "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
     {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
-     "run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the end"},
-    {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback", "but checkpoint.every is 500 and schedule.steps 500, so that"},
-    {BASE "parallel: {layers: []}\n", NULL, "x.yaml:4:20: parallel.layers must be a list of 1 to 64 integers of at least 0, not an empty list"},
+     "run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the "
+     "end"},
+    {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback",
+     "but checkpoint.every is 500 and schedule.steps 500, so that"},
+    {BASE "parallel: {layers: []}\n", NULL,
+     "x.yaml:4:20: parallel.layers must be a list of 1 to 64 integers of at least 0, not an empty list"},
     {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 64 integers of at least 0, not \"4\""},
-    {BASE "parallel: {layers: [1, two]}\n", NULL, "x.yaml:4:24: parallel.layers must be a list of 1 to 64 integers of at least 0, but \"two\" is in it"},
+    {BASE "parallel: {layers: [1, two]}\n", NULL,
+     "x.yaml:4:24: parallel.layers must be a list of 1 to 64 integers of at least 0, but \"two\" is in it"},
     {BASE "parallel: {layers: [1, -1]}\n", NULL, "but \"-1\" is in it"},
     {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2, 1]}\n", NULL,
-     "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 stages"},
-    {BASE "mesh: {pp: 3}\nparallel: {layers: [2, 0, 2]}\n", NULL, "x.yaml:5:20: parallel.layers gives stage 1 no layers; only the first"},
+     "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 "
+     "= 2 stages"},
+    {BASE "mesh: {pp: 3}\nparallel: {layers: [2, 0, 2]}\n", NULL,
+     "x.yaml:5:20: parallel.layers gives stage 1 no layers; only the first"},
     {BASE,
-     "parallel.layers=[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
+     "parallel.layers=[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
      "parallel.layers has 65 numbers, but at most 64 are allowed"},
-    {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL, "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
+    {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL,
+     "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
     {BASE, "loss_scale.initial=-1", "loss_scale.initial must be a number"},
     {BASE, "lossscale.initial=2", "did you mean loss_scale.initial?"},
-    {BASE "precision: fp64\nparallel: {grad_dtype: bf16}\n", NULL, "parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64"},
+    {BASE "precision: fp64\nparallel: {grad_dtype: bf16}\n", NULL,
+     "parallel.grad_dtype is bf16, but with precision: fp64 gradients are fp64"},
     {BASE, "parallel.grad_dtype=fp16", "parallel.grad_dtype must be one of fp32, bf16, not \"fp16\"; did you mean"},
     {BASE, "run.non_finite=abort", "run.non_finite must be one of skip, stop, rollback"},
-    {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", "run.non_finite=stop", "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
+    {BASE "batch: {micro: 16}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", "run.non_finite=stop",
+     "x.yaml:5:20: parallel.update is in_backward, but the gradients of 4 microbatches are "
      "accumulated, so that none is complete in backward; take batch.micro 64, or parallel.update: end"},
-    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL, "but optimizer.clip is 1, and the global norm is known only after backward; run.non_finite is skip, and"},
-    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", NULL, "but run.non_finite is skip, and what backward has applied cannot be taken back"},
-    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\nprecision: fp16\n", NULL, "but precision: fp16 skips steps that overflow"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\n", NULL,
+     "but optimizer.clip is 1, and the global norm is known only after backward; run.non_finite is skip, and"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\n", NULL,
+     "but run.non_finite is skip, and what backward has applied cannot be taken back"},
+    {BASE "batch: {micro: 64}\nparallel: {update: in_backward}\noptimizer: {clip: 0}\nprecision: fp16\n", NULL,
+     "but precision: fp16 skips steps that overflow"},
     {BASE "precision: fp16\n", "parallel.update=in_backward",
-     "parallel.update is in_backward, but the gradients of 8 microbatches are accumulated, so that none is complete in backward; optimizer.clip is 1, and the "
-     "global norm is known only after backward; precision: fp16 skips steps that overflow, when backward has applied them already; run.non_finite is skip, and "
-     "what backward has applied cannot be taken back; take batch.micro 64 and optimizer.clip 0 and precision: bf16 and run.non_finite stop or rollback, or "
+     "parallel.update is in_backward, but the gradients of 8 microbatches are accumulated, so that none is complete in "
+     "backward; optimizer.clip is 1, and the "
+     "global norm is known only after backward; precision: fp16 skips steps that overflow, when backward has applied "
+     "them already; run.non_finite is skip, and "
+     "what backward has applied cannot be taken back; take batch.micro 64 and optimizer.clip 0 and precision: bf16 and "
+     "run.non_finite stop or rollback, or "
      "parallel.update: end"},
     {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved, update: in_backward}\n", NULL,
-     "x.yaml:6:43: parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is interleaved, which takes a multiple of mesh.pp (2)"},
-    {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved}\n", NULL, "batch.global 64 makes 1 microbatch, but parallel.pipeline interleaved"},
-    {BASE "parallel: {zero: 1, hybrid: 2}\n", NULL, "x.yaml:4:29: parallel.hybrid is 2, but mesh.dp is 1, so that there is nothing to shard over; take 0"},
-    {BASE "batch: {global: 72}\nmesh: {dp: 3}\nparallel: {zero: 1, hybrid: 2}\n", NULL, "parallel.hybrid is 2, but must divide mesh.dp (3); the nearest is 3"},
-    {BASE "mesh: {dp: 2}\n", "parallel={hybrid: 2}", "parallel={hybrid: 2}: parallel.hybrid is 2, but parallel.zero is 0"},
+     "x.yaml:6:43: parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is "
+     "interleaved, which takes a multiple of mesh.pp (2)"},
+    {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved}\n", NULL,
+     "batch.global 64 makes 1 microbatch, but parallel.pipeline interleaved"},
+    {BASE "parallel: {zero: 1, hybrid: 2}\n", NULL,
+     "x.yaml:4:29: parallel.hybrid is 2, but mesh.dp is 1, so that there is nothing to shard over; take 0"},
+    {BASE "batch: {global: 72}\nmesh: {dp: 3}\nparallel: {zero: 1, hybrid: 2}\n", NULL,
+     "parallel.hybrid is 2, but must divide mesh.dp (3); the nearest is 3"},
+    {BASE "mesh: {dp: 2}\n", "parallel={hybrid: 2}",
+     "parallel={hybrid: 2}: parallel.hybrid is 2, but parallel.zero is 0"},
     {BASE, "run.comm=nccl", "run.comm: nccl is not built yet"},
     {BASE, "run.backend=cuda", "run.backend: cuda is not built yet"},
     {BASE, "batch.global=0", "batch.global must be an integer from 1"},
-    {"model: {config: m.json}\ndata: {train: t}\nrun: {dir: r, comm: local}\n", "mesh.dp=2048", "more than 1024 ranks, the most that run.comm local carries"},
+    {"model: {config: m.json}\ndata: {train: t}\nrun: {dir: r, comm: local}\n", "mesh.dp=2048",
+     "more than 1024 ranks, the most that run.comm local carries"},
     {BASE, "mesh={pp: 60000, dp: 60000, tp: 60000}", "ranks, the most that run.comm auto or mpi carries"},
     {BASE, "mesh.dp=0", "mesh.dp must be an integer from 1"},
     {BASE, "schedule.warmup=1001", "schedule.warmup is 1001, but must be at most schedule.steps (1000)"},
@@ -163,10 +192,13 @@ static void test_bad(void **state) {
       fail_msg("case %zu (%s%s): code %d, \"%s\" lacks \"%s\"", i, bad[i].text, override ? override : "", code,
                error.message, bad[i].message);
     assert_null(strchr(error.message, '\n'));
-    // What an override gave is named once where the sentence says it: "parallel.update is in_backward", without the override in front.
+    // What an override gave is named once where the sentence says it: "parallel.update is in_backward", without the
+    // override in front.
     size_t key = override ? strcspn(override, "=") : 0;
-    const char *said = override && !strncmp(error.message, override, strlen(override)) ? error.message + strlen(override) : "";
-    if (!strncmp(said, ": ", 2) && !strncmp(said + 2, override, key) && !strncmp(said + 2 + key, " is ", 4)) fail_msg("the key twice: %s", error.message);
+    const char *said =
+        override && !strncmp(error.message, override, strlen(override)) ? error.message + strlen(override) : "";
+    if (!strncmp(said, ": ", 2) && !strncmp(said + 2, override, key) && !strncmp(said + 2 + key, " is ", 4))
+      fail_msg("the key twice: %s", error.message);
     assert_null(recipe.run.dir);
     recipe_free(&recipe);
   }
@@ -174,41 +206,50 @@ static void test_bad(void **state) {
 
 // Values that do nothing with the others: each is said in one line with its place, and nothing else is.
 static void test_notes(void **state) {
-  static const struct { const char *text, *note; } cases[] = {
+  static const struct { const char *text, *note;
+  } cases[] = {
       {"", NULL},
-      {"parallel: {zero: 2}\n", "note: x.yaml:4:18: parallel.zero is 2, but mesh.dp is 1, so that there is nothing to shard over\n"},
+      {"parallel: {zero: 2}\n",
+       "note: x.yaml:4:18: parallel.zero is 2, but mesh.dp is 1, so that there is nothing to shard over\n"},
       {"mesh: {dp: 2}\nparallel: {zero: 2}\n", NULL},
-      {"parallel: {pipeline: interleaved}\n", "note: x.yaml:4:22: parallel.pipeline is interleaved, but mesh.pp is 1, so that there is no pipeline\n"},
+      {"parallel: {pipeline: interleaved}\n",
+       "note: x.yaml:4:22: parallel.pipeline is interleaved, but mesh.pp is 1, so that there is no pipeline\n"},
       {"mesh: {pp: 2}\nparallel: {pipeline: interleaved}\n", NULL},
       {"mesh: {dp: 2}\nparallel: {zero: 1, hybrid: 2}\n", "one group of all data ranks"},
       {"parallel: {bucket_mb: 0}\n", "parallel.bucket_mb does nothing: the mesh has one rank"},
       {"run: {dir: r, check: true}\n", "run.check does nothing: the mesh has one rank"},
-      {"layout: {name: sequence}\n", "layout.name is sequence, but mesh.tp is 1, where all shipped Layouts are the same"},
+      {"layout: {name: sequence}\n",
+       "layout.name is sequence, but mesh.tp is 1, where all shipped Layouts are the same"},
       {"layout: {ffn: [tp]}\n", "note: x.yaml:4:15: layout.ffn names tp, but mesh.tp is 1, so that it cuts nothing\n"},
       {"mesh: {tp: 2}\nlayout: {ffn: [tp]}\n", NULL},
       {"optimizer: {name: sgd, betas: [0.8, 0.9]}\n", "optimizer.betas is [0.8, 0.9], but optimizer.name is sgd"},
       {"optimizer: {name: sgd, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is sgd"},
       {"optimizer: {name: sgd, betas: [0.9, 0.95], momentum: 0.9}\n", NULL}, // the default again
       {"optimizer: {name: lion, betas: [0.8, 0.9]}\n", NULL},
-      {"optimizer: {name: lion, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is lion, which does not read it"},
+      {"optimizer: {name: lion, epsilon: 1e-6}\n",
+       "optimizer.epsilon is 1e-06, but optimizer.name is lion, which does not read it"},
       {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
       {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
       {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},
-      {"schedule: {name: constant, decay_steps: 3}\n", "schedule.decay_steps is 3, but schedule.name is constant, so that there is no last line to min_lr\n"},
+      {"schedule: {name: constant, decay_steps: 3}\n",
+       "schedule.decay_steps is 3, but schedule.name is constant, so that there is no last line to min_lr\n"},
       {"eval: {batches: 3}\n", "eval.batches is 3, but data.valid is not given, so that nothing is evaluated\n"},
       {"run: {dir: r, dump_steps: 3}\n", "run.dump_steps is 3, but run.dump_gradients is not given"},
       {"run: {dir: r, trace_first: 2}\n", "run.trace_first is 2, but run.trace is not given"},
       {"run: {dir: r, trace_steps: 3}\n", "run.trace_steps is 3, but run.trace is not given"},
-      {"run: {dir: r, trace: t, trace_first: 1001}\n", "run.trace_first is 1001, but schedule.steps is 1000, so that run.trace stays empty"},
+      {"run: {dir: r, trace: t, trace_first: 1001}\n",
+       "run.trace_first is 1001, but schedule.steps is 1000, so that run.trace stays empty"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Recipe r;
     Error error = {0};
     int has_run = strncmp(cases[i].text, "run:", 4) == 0;
-    char *text = xformat("model: {config: m.json}\ndata: {train: t}\n%s%s", has_run ? "\n" : "run: {dir: r}\n", cases[i].text);
+    char *text =
+        xformat("model: {config: m.json}\ndata: {train: t}\n%s%s", has_run ? "\n" : "run: {dir: r}\n", cases[i].text);
     if (parse(text, 0, NULL, &r, &error)) fail_msg("%s", error.message);
     const char *notes = r.notes ? r.notes : "";
-    if (!cases[i].note ? *notes : !strstr(notes, cases[i].note) || strchr(notes, '\n')[1]) fail_msg("case %zu: \"%s\" is not \"%s\"", i, notes, cases[i].note ? cases[i].note : "");
+    if (!cases[i].note ? *notes : !strstr(notes, cases[i].note) || strchr(notes, '\n')[1])
+      fail_msg("case %zu: \"%s\" is not \"%s\"", i, notes, cases[i].note ? cases[i].note : "");
     recipe_free(&r);
     free(text);
   }
@@ -217,18 +258,23 @@ static void test_notes(void **state) {
 // A name that no table has: the sentence lists those that there are.
 static void names_that_are_not_in_a_table(void **state) {
   char names[512] = "";
-  for (int i = 0; i < SCHEDULES; i++) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "must be one of ", schedules[i].name);
+  for (int i = 0; i < SCHEDULES; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "must be one of ",
+             schedules[i].name);
   Recipe r;
   Error error = {0};
   assert_int_equal(parse(BASE "parallel: {pipeline: 2f2b}\n", 0, NULL, &r, &error), PLAIT_BAD_INPUT);
-  if (!strstr(error.message, names) || !strstr(error.message, "2f2b")) fail_msg("\"%s\" does not say \"%s\"", error.message, names);
+  if (!strstr(error.message, names) || !strstr(error.message, "2f2b"))
+    fail_msg("\"%s\" does not say \"%s\"", error.message, names);
   snprintf(names, sizeof names, "must be one of ");
   const char *comma = "";
   error = (Error){0};
   for (int op = 0; op < OP_COUNT; op++)
-    if (op_def((Op)op)->optimizer) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", comma, op_def((Op)op)->name), comma = ", ";
+    if (op_def((Op)op)->optimizer)
+      snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", comma, op_def((Op)op)->name), comma = ", ";
   assert_int_equal(parse(BASE "optimizer: {name: shampoo}\n", 0, NULL, &r, &error), PLAIT_BAD_INPUT);
-  if (!strstr(error.message, names) || !strstr(error.message, "shampoo")) fail_msg("\"%s\" does not say \"%s\"", error.message, names);
+  if (!strstr(error.message, names) || !strstr(error.message, "shampoo"))
+    fail_msg("\"%s\" does not say \"%s\"", error.message, names);
 }
 
 static void must_parse(const char *text, int n, char **overrides, Recipe *recipe) {
@@ -314,13 +360,17 @@ static void check_round_trip(const Recipe *r) {
 
 // The default of betas is the optimizer's; one that is given stays.
 static void betas_of_optimizers(void **state) {
-  static const struct { const char *optimizer; double beta1, beta2; } cases[] = {
-      {"{name: adamw}", 0.9, 0.95}, {"{name: lion}", 0.9, 0.99}, {"{name: lion, betas: [0.9, 0.95]}", 0.9, 0.95}, {"{name: sgd}", 0.9, 0.95}};
+  static const struct { const char *optimizer; double beta1, beta2;
+  } cases[] = {{"{name: adamw}", 0.9, 0.95},
+               {"{name: lion}", 0.9, 0.99},
+               {"{name: lion, betas: [0.9, 0.95]}", 0.9, 0.95},
+               {"{name: sgd}", 0.9, 0.95}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char *text = xformat(BASE "optimizer: %s\n", cases[i].optimizer);
     Recipe r;
     must_parse(text, 0, NULL, &r);
-    if (r.optimizer.betas[0] != cases[i].beta1 || r.optimizer.betas[1] != cases[i].beta2) fail_msg("%s: [%g, %g]", text, r.optimizer.betas[0], r.optimizer.betas[1]);
+    if (r.optimizer.betas[0] != cases[i].beta1 || r.optimizer.betas[1] != cases[i].beta2)
+      fail_msg("%s: [%g, %g]", text, r.optimizer.betas[0], r.optimizer.betas[1]);
     check_round_trip(&r); // the effective recipe has them
     recipe_free(&r);
     free(text);

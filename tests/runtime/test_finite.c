@@ -23,7 +23,11 @@ static void finds_in_every_dtype(void **state) {
       }
   }
   int32_t ids[3] = {-1, 0x7f800000, 5}; // the bits of an infinity mean nothing in integers
-  assert_int_equal(finite_first_not(NULL, &(Operand){.data = ids, .dtype = DTYPE_I32, .rank = 1, .size = {3}, .map = {index_whole(3)}}, 0, &value), -1);
+  assert_int_equal(
+      finite_first_not(NULL,
+                       &(Operand){.data = ids, .dtype = DTYPE_I32, .rank = 1, .size = {3}, .map = {index_whole(3)}}, 0,
+                       &value),
+      -1);
   assert_int_equal(finite_first_not(NULL, &(Operand){.dtype = DTYPE_F32, .rank = 1, .size = {3}}, 0, &value), -1);
 }
 
@@ -31,7 +35,11 @@ static void padding_is_passed_over(void **state) {
   float x[12];
   double value;
   for (int i = 0; i < 12; i++) x[i] = i % 4 == 3 ? NAN : 1;
-  Operand o = {.data = x, .dtype = DTYPE_F32, .rank = 2, .size = {3, 4}, .map = {index_whole(3), {.local = 4, .valid = 3, .global = 7, .runs = 1}}};
+  Operand o = {.data = x,
+               .dtype = DTYPE_F32,
+               .rank = 2,
+               .size = {3, 4},
+               .map = {index_whole(3), {.local = 4, .valid = 3, .global = 7, .runs = 1}}};
   assert_int_equal(finite_first_not(NULL, &o, 0, &value), -1);
   x[6] = INFINITY;
   assert_int_equal(finite_first_not(NULL, &o, 0, &value), 6);
@@ -45,10 +53,14 @@ static void order_of_findings(void **state) {
   g->region = REGION_END;
   int c = op_sum_squares(g, "c", b);
   int na = graph_tensor(g, a)->producer, nb = graph_tensor(g, b)->producer, nc = graph_tensor(g, c)->producer;
-  NonFinite list[] = { // from first to last
-      {.found = 1, .rank = 3, .node = na, .variable = 0}, {.found = 1, .rank = 1, .node = na, .variable = -1}, {.found = 1, .rank = 2, .node = na, .variable = -1},
-      {.found = 1, .rank = 0, .node = nb, .variable = -1}, {.found = 1, .rank = 0, .node = na, .microbatch = 1, .variable = -1},
-      {.found = 1, .rank = 0, .node = nc, .variable = -1}, {.found = 0}};
+  NonFinite list[] = {// from first to last
+                      {.found = 1, .rank = 3, .node = na, .variable = 0},
+                      {.found = 1, .rank = 1, .node = na, .variable = -1},
+                      {.found = 1, .rank = 2, .node = na, .variable = -1},
+                      {.found = 1, .rank = 0, .node = nb, .variable = -1},
+                      {.found = 1, .rank = 0, .node = na, .microbatch = 1, .variable = -1},
+                      {.found = 1, .rank = 0, .node = nc, .variable = -1},
+                      {.found = 0}};
   for (int i = 0; i < 7; i++)
     for (int k = 0; k < 7; k++) assert_int_equal(finite_before(g, &list[i], &list[k]), i < k);
   g->node.data[nb].phase = PHASE_BACKWARD;
@@ -62,12 +74,14 @@ static void order_of_findings(void **state) {
   g->layers = 2;
   graph_variable(g, "weight", VARIABLE_PARAMETER, DTYPE_F32, s, (Init){0});
   finite_describe(g, &mesh, &list[0], text, sizeof text);
-  assert_string_equal(text, "layer 0, scale a, forward of microbatch 0, rank 3 (dp 1, tp 1): infinite, as weight is already");
+  assert_string_equal(text,
+                      "layer 0, scale a, forward of microbatch 0, rank 3 (dp 1, tp 1): infinite, as weight is already");
   for (size_t n = 1; n < sizeof text; n++) finite_describe(g, &mesh, &list[0], text, n); // never past the end
   graph_destroy(g);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(finds_in_every_dtype), cmocka_unit_test(padding_is_passed_over), cmocka_unit_test(order_of_findings)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(finds_in_every_dtype), cmocka_unit_test(padding_is_passed_over),
+                                     cmocka_unit_test(order_of_findings)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Sessions: tasks on all ranks, the first failure and who caused it; and what elasticity will do: closing, opening again with fewer ranks,
-// and continuing with the very losses of a run that nothing happened to.
+// Sessions: tasks on all ranks, the first failure and who caused it; and what elasticity will do: closing, opening
+// again with fewer ranks, and continuing with the very losses of a run that nothing happened to.
 #include "runtime/session.h"
 #include "data/synthetic.h"
 #include "train/save.h"
@@ -25,7 +25,8 @@ static Session *open_local(int ranks, int64_t epoch) {
   return s;
 }
 
-// ---- tasks -------------------------------------------------------------------------------------------------------------
+// ---- tasks
+//   -------------------------------------------------------------------------------------------------------------
 
 typedef struct Sum { _Atomic int64_t calls; int64_t of_ranks[8]; } Sum;
 
@@ -33,7 +34,8 @@ static int sum_ranks(Rank *r, void *context, Error *e) {
   Sum *sum = context;
   int64_t x = r->rank + 1;
   atomic_fetch_add(&sum->calls, 1);
-  if (plait_all_reduce(r->world, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL)) return error_set(e, PLAIT_FAILED, "sum");
+  if (plait_all_reduce(r->world, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL))
+    return error_set(e, PLAIT_FAILED, "sum");
   sum->of_ranks[r->rank] = x;
   return PLAIT_OK;
 }
@@ -66,11 +68,12 @@ static int fail_one(Rank *r, void *context, Error *e) {
 }
 
 static void the_first_failure_is_kept(void **state) {
-  static const struct { int ranks, rank; const char *message, *said; } table[] = {
-      {4, 2, "there is no memory left", "rank 2: there is no memory left"},
-      {4, 0, "step 3: layer 1, rank 1 (dp 1): infinite", "step 3: layer 1, rank 1 (dp 1): infinite"}, // it names a rank already
-      {2, 1, "a band 3 of something", "rank 1: a band 3 of something"},
-      {1, 0, "there is no memory left", "there is no memory left"}};
+  static const struct { int ranks, rank; const char *message, *said;
+  } table[] = {{4, 2, "there is no memory left", "rank 2: there is no memory left"},
+               {4, 0, "step 3: layer 1, rank 1 (dp 1): infinite",
+                "step 3: layer 1, rank 1 (dp 1): infinite"}, // it names a rank already
+               {2, 1, "a band 3 of something", "rank 1: a band 3 of something"},
+               {1, 0, "there is no memory left", "there is no memory left"}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     Session *s = open_local(table[i].ranks, 0);
     Fault fault = {table[i].rank, table[i].message};
@@ -116,13 +119,16 @@ static void a_joined_world(void **state) {
   plait_world_destroy(world);
 }
 
-// ---- membership ----------------------------------------------------------------------------------------------------------
+// ---- membership
+//   ----------------------------------------------------------------------------------------------------------
 
 enum { STEPS = 6, VOCAB = 61 };
 static char folder[64] = "/tmp/plait-session-XXXXXX";
 
-static const char model[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": 61,"
-                            " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}";
+static const char model[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, "
+    "\"vocab_size\": 61,"
+    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}";
 
 static char *in_folder(const char *name) { return xformat("%s/%s", folder, name); }
 
@@ -158,7 +164,8 @@ typedef struct Training {
 
 static void training_open(Training *t, char *mesh, int64_t epoch) {
   *t = (Training){.prefix = in_folder("corpus"), .checkpoints = in_folder("checkpoints")};
-  char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 12, micro: 1}, precision: fp64, run: {dir: /none}}";
+  char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 12, micro: 1}, precision: "
+                "fp64, run: {dir: /none}}";
   char *keys[8], *word = xstrdup(mesh), *rest = word;
   int count = 0;
   while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
@@ -242,8 +249,10 @@ static void a_smaller_world_continues(void **state) {
   run_part(&parts, "mesh.dp=3 parallel.zero=3", 2, 4, 4, 1);
   run_part(&parts, "mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.zero=2", 3, 5, STEPS, 1);
   for (int i = 1; i <= STEPS; i++) {
-    if (!(fabs(whole.loss[i] - parts.loss[i]) <= 1e-10 * whole.loss[i] && fabs(whole.norm[i] - parts.norm[i]) <= 1e-10 * whole.norm[i]))
-      fail_msg("step %d: loss %.17g and norm %.17g, of one rank %.17g and %.17g", i, parts.loss[i], parts.norm[i], whole.loss[i], whole.norm[i]);
+    if (!(fabs(whole.loss[i] - parts.loss[i]) <= 1e-10 * whole.loss[i] &&
+          fabs(whole.norm[i] - parts.norm[i]) <= 1e-10 * whole.norm[i]))
+      fail_msg("step %d: loss %.17g and norm %.17g, of one rank %.17g and %.17g", i, parts.loss[i], parts.norm[i],
+               whole.loss[i], whole.norm[i]);
     assert_true(whole.loss[i] > 1 && whole.norm[i] > 0);
   }
 }
@@ -281,8 +290,9 @@ static void after_a_failure(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_run_on_all_ranks), cmocka_unit_test(the_first_failure_is_kept),
-                                     cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_joined_world),
-                                     cmocka_unit_test(a_smaller_world_continues), cmocka_unit_test(after_a_failure)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tasks_run_on_all_ranks),     cmocka_unit_test(the_first_failure_is_kept),
+      cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_joined_world),
+      cmocka_unit_test(a_smaller_world_continues),  cmocka_unit_test(after_a_failure)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

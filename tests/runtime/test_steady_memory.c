@@ -1,6 +1,7 @@
-// Planned means allocated once: from when a Program is bound, plait allocates nothing in a step, neither for communication nor for anything
-// else. The linker puts the functions below in the place of xcalloc and xrealloc, which count. Under mpirun (tests/mpi/mpi_comm.sh) ranks
-// are processes, and the configurations are those of as many ranks; what the MPI library allocates is its own matter.
+// Planned means allocated once: from when a Program is bound, plait allocates nothing in a step, neither for
+// communication nor for anything else. The linker puts the functions below in the place of xcalloc and xrealloc, which
+// count. Under mpirun (tests/mpi/mpi_comm.sh) ranks are processes, and the configurations are those of as many ranks;
+// what the MPI library allocates is its own matter.
 #include "comm/launcher.h"
 #include "data/synthetic.h"
 #include "runtime/session.h"
@@ -16,13 +17,16 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-// The vocabulary is a prime, so that its embedding is cut the other way and a collective of it is a list of more buffers than a stream has
-// room for by itself.
+// The vocabulary is a prime, so that its embedding is cut the other way and a collective of it is a list of more
+// buffers than a stream has room for by itself.
 enum { STEPS = 4, VOCAB = 2053 };
 static char folder[64] = "/tmp/plait-steady-XXXXXX";
-static const char model[] = "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, \"vocab_size\": 2053,"
-                            " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}";
-static const char recipe[] = "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 16, micro: 1}, run: {dir: /none}}";
+static const char model[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, "
+    "\"vocab_size\": 2053,"
+    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}";
+static const char recipe[] =
+    "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 16, micro: 1}, run: {dir: /none}}";
 
 static PlaitComm *joined; // of all ranks, where these are processes
 static atomic_int allocations;
@@ -73,7 +77,8 @@ static int train(Rank *r, void *training, Error *error) {
 
 static int nothing(Rank *r, void *context, Error *error) { return rank_barrier(r, error); }
 
-// How often plait allocates in the steps of a run; the most bytes at a time in `bytes`. -1: it is not for so many processes.
+// How often plait allocates in the steps of a run; the most bytes at a time in `bytes`. -1: it is not for so many
+// processes.
 static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
   Training t = {.source = {(char *)(uintptr_t)prefix, 1}};
   Session *s;
@@ -86,8 +91,11 @@ static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
   int code = recipe_parse("test", text, strlen(text), "/", count, key, &t.recipe, &error);
   if (!code) code = model_config_parse(&t.config, model, strlen(model), "model", &error);
   int ranks = code ? 0 : (int)recipe_rank_count(&t.recipe);
-  if (!code && joined && ranks != plait_comm_size(joined)) return recipe_free(&t.recipe), model_config_free(&t.config), -1;
-  if (!code) code = setup_job_for(&t.recipe, &t.config, MODEL_TRAIN, 1, joined ? 0 : setup_helpers(&t.recipe, 1), &t.job, &error);
+  if (!code && joined && ranks != plait_comm_size(joined))
+    return recipe_free(&t.recipe), model_config_free(&t.config), -1;
+  if (!code)
+    code =
+        setup_job_for(&t.recipe, &t.config, MODEL_TRAIN, 1, joined ? 0 : setup_helpers(&t.recipe, 1), &t.job, &error);
   if (!code) code = session_open(&(SessionOptions){.ranks = ranks, .comm = joined}, &s, &error);
   if (!code) code = session_run(s, start, &t, &error);
   if (!code) code = session_run(s, nothing, NULL, &error);
@@ -105,9 +113,17 @@ static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
 }
 
 static void test_steps_allocate_nothing(void **state) {
-  static const char *const meshes[] = {"", "mesh.dp=4 parallel.zero=3 precision=bf16", "mesh.dp=2 parallel.zero=1", "mesh.dp=4 parallel.zero=2 parallel.bucket_mb=0",
-      "mesh.dp=4 parallel.zero=3 parallel.hybrid=2", "mesh.dp=4 parallel.zero=3 parallel.ownership=tensors", "mesh.tp=2 parallel.sequence=true",
-      "mesh.pp=2", "mesh.pp=4 parallel.pipeline=gpipe", "mesh.pp=2 parallel.pipeline=interleaved batch.micro=4",
+  static const char *const meshes[] = {
+      "",
+      "mesh.dp=4 parallel.zero=3 precision=bf16",
+      "mesh.dp=2 parallel.zero=1",
+      "mesh.dp=4 parallel.zero=2 parallel.bucket_mb=0",
+      "mesh.dp=4 parallel.zero=3 parallel.hybrid=2",
+      "mesh.dp=4 parallel.zero=3 parallel.ownership=tensors",
+      "mesh.tp=2 parallel.sequence=true",
+      "mesh.pp=2",
+      "mesh.pp=4 parallel.pipeline=gpipe",
+      "mesh.pp=2 parallel.pipeline=interleaved batch.micro=4",
       "mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=3 parallel.recompute=full precision=bf16"};
   char prefix[80];
   size_t bytes;
@@ -138,7 +154,8 @@ static int remove_folder(void **state) {
 int main(void) {
   PlaitWorld *world = NULL;
   Error error = {0};
-  if (launcher_find().tasks > 1 && (plait_world_mpi_create(&world, &error) || plait_comm_world(world, plait_world_rank(world), &joined, &error)))
+  if (launcher_find().tasks > 1 &&
+      (plait_world_mpi_create(&world, &error) || plait_comm_world(world, plait_world_rank(world), &joined, &error)))
     return fprintf(stderr, "%s\n", error.message), 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps_allocate_nothing)};
   int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,4 +1,5 @@
-// The watchdog among threads: a rank that stands still is named with what it was doing, and the process ends with status 1.
+// The watchdog among threads: a rank that stands still is named with what it was doing, and the process ends with
+// status 1.
 #include "runtime/watchdog.h"
 #include "comm/comm.h"
 #include <fcntl.h>
@@ -17,8 +18,9 @@
 #include <cmocka.h>
 
 enum { RANKS = 3, NOBODY = -1, MOST_SECONDS = 60 };
-// How the others wait for the rank that stands still: in a barrier; in one while a call on its stream waits for them; for it to
-// receive; for their streams; to create a communicator with it; in the next barrier, for it is frozen in this one.
+// How the others wait for the rank that stands still: in a barrier; in one while a call on its stream waits for them;
+// for it to receive; for their streams; to create a communicator with it; in the next barrier, for it is frozen in this
+// one.
 typedef enum How { IN_BARRIER, AHEAD_ON_STREAM, FOR_RECEIVER, FOR_STREAM, IN_CREATION, FROZEN_IN_CALL, HOWS } How;
 typedef struct Job {
   PlaitWorld *world;
@@ -60,7 +62,8 @@ static void wait_for_lazy(const Member *m) {
 static void *act(void *argument) {
   Member *m = argument;
   Job *job = m->job;
-  if (plait_comm_world(job->world, m->rank, &m->comm, NULL) || plait_comm_create(m->comm, (int[]){0, 1, 2}, RANKS, &m->copy, NULL) ||
+  if (plait_comm_world(job->world, m->rank, &m->comm, NULL) ||
+      plait_comm_create(m->comm, (int[]){0, 1, 2}, RANKS, &m->copy, NULL) ||
       plait_stream_create(m->comm, &m->stream, NULL))
     abort();
   for (int i = 0; i < 2; i++) plait_barrier(m->comm, NULL, NULL);
@@ -79,8 +82,8 @@ static int waits(const Job *job, int rank) {
   return rank == job->lazy ? atomic_load(&job->standing) : comm_last_runs(comm_last(job->world, rank, &alive));
 }
 
-// The ranks say where they are only when all have come there: no limit can pass sooner, however slow the machine is. The lazy one
-// begins last, but for the first way, in which it is not even where the others are.
+// The ranks say where they are only when all have come there: no limit can pass sooner, however slow the machine is.
+// The lazy one begins last, but for the first way, in which it is not even where the others are.
 static void enter_third_step(const Job *job) {
   while (atomic_load(&job->ready) < RANKS) sched_yield();
   for (int r = 0; r < RANKS; r++)
@@ -95,7 +98,8 @@ static void run(const WatchdogLimits *limits, int lazy, How how, double seconds)
   Job job = {.lazy = lazy, .how = how};
   pthread_t thread[RANKS];
   Member member[RANKS];
-  if (plait_world_local_create(RANKS, &job.world, NULL) || watchdog_create(limits, job.world, 0, RANKS, &job.dog, NULL)) abort();
+  if (plait_world_local_create(RANKS, &job.world, NULL) || watchdog_create(limits, job.world, 0, RANKS, &job.dog, NULL))
+    abort();
   for (int r = 0; r < RANKS; r++) {
     member[r] = (Member){.job = &job, .rank = r};
     if (lazy == NOBODY) watchdog_enter(job.dog, r, ACTIVITY_END, 0);
@@ -150,7 +154,8 @@ static void test_names_the_rank(void **state) {
   for (int lazy = 0; lazy < RANKS; lazy++) {
     assert_int_equal(watched(&limits, lazy, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
     snprintf(named, sizeof named, "plait: rank %d on ", lazy);
-    const char *const words[] = {named, "stands still", "waiting for data 3", "barrier (call 2 of a communicator of 3 ranks), is done", "watchdog.data: 0.3 s"};
+    const char *const words[] = {named, "stands still", "waiting for data 3",
+                                 "barrier (call 2 of a communicator of 3 ranks), is done", "watchdog.data: 0.3 s"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       if (!strstr(text, words[i])) fail_msg("\"%s\" lacks \"%s\"", text, words[i]);
   }
@@ -161,11 +166,12 @@ static void test_blames_who_does_not_wait(void **state) {
   char text[1024];
   WatchdogLimits limits = {{[ACTIVITY_STEP] = 0.3}};
   assert_int_equal(watched(&limits, 1, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
-  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for data 3") || !strstr(text, "watchdog.step: 0.3 s")) fail_msg("%s", text);
+  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for data 3") || !strstr(text, "watchdog.step: 0.3 s"))
+    fail_msg("%s", text);
 }
 
-// A rank that computes is named with what its own thread has done, whatever its stream waits for, and one that is frozen in a call with
-// that call; none that waits for it is named, although they have waited longer.
+// A rank that computes is named with what its own thread has done, whatever its stream waits for, and one that is
+// frozen in a call with that call; none that waits for it is named, although they have waited longer.
 static void test_names_who_computes(void **state) {
   char text[1024], named[64];
   WatchdogLimits limits = {{[ACTIVITY_STEP] = 4}}; // a thread that has been frozen for a second is found
@@ -176,7 +182,8 @@ static void test_names_who_computes(void **state) {
     for (int lazy = 0; lazy < RANKS; lazy++) {
       assert_int_equal(finish(child[how][lazy], text, sizeof text), 1);
       snprintf(named, sizeof named, "plait: rank %d on ", lazy);
-      const char *did = how == FROZEN_IN_CALL ? "barrier (call 3 of a communicator of 3 ranks), is under way" : "barrier (call 2 of a communicator of 3 ranks), is done";
+      const char *did = how == FROZEN_IN_CALL ? "barrier (call 3 of a communicator of 3 ranks), is under way"
+                                              : "barrier (call 2 of a communicator of 3 ranks), is done";
       const char *const words[] = {named, "stands still", "computing a step 3", did};
       for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strstr(text, words[i])) fail_msg("others wait in way %d: \"%s\" lacks \"%s\"", how, text, words[i]);
@@ -186,7 +193,8 @@ static void test_names_who_computes(void **state) {
 static void test_lets_others_be(void **state) {
   char text[1024];
   Watchdog *none;
-  WatchdogLimits limits = {{[ACTIVITY_START] = 60, [ACTIVITY_DATA] = 60, [ACTIVITY_STEP] = 60, [ACTIVITY_CHECKPOINT] = 60}};
+  WatchdogLimits limits = {
+      {[ACTIVITY_START] = 60, [ACTIVITY_DATA] = 60, [ACTIVITY_STEP] = 60, [ACTIVITY_CHECKPOINT] = 60}};
   assert_int_equal(watched(&limits, 1, IN_BARRIER, 0.5, text, sizeof text), 0);
   assert_string_equal(text, "");
   for (int a = ACTIVITY_DATA; a <= ACTIVITY_CHECKPOINT; a++) limits.seconds[a] = 0.1;
@@ -239,13 +247,18 @@ static void test_no_thread(void **state) {
     Error error = {0}, other = {0};
     long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%ld", &pages) != 1 || plait_world_local_create(1, &world, NULL) || plait_comm_world(world, 0, &comm, NULL)) _exit(2);
+    if (!file || fscanf(file, "%ld", &pages) != 1 || plait_world_local_create(1, &world, NULL) ||
+        plait_comm_world(world, 0, &comm, NULL))
+      _exit(2);
     rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (4 << 20);
     if (setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes})) _exit(3);
     int code = watchdog_create(&(WatchdogLimits){{[ACTIVITY_STEP] = 60}}, world, 0, 1, &dog, &error);
     if (code != PLAIT_FAILED || dog || !strstr(error.message, "the watchdog's thread cannot be started: ")) _exit(4);
     code = plait_stream_create(comm, &stream, &other);
-    _exit(code != PLAIT_FAILED || stream || !strstr(other.message, "the communication thread of rank 0 cannot be started: ") ? 5 : 0);
+    _exit(code != PLAIT_FAILED || stream ||
+                  !strstr(other.message, "the communication thread of rank 0 cannot be started: ")
+              ? 5
+              : 0);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
@@ -253,8 +266,9 @@ static void test_no_thread(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_the_rank), cmocka_unit_test(test_blames_who_does_not_wait),
-                                     cmocka_unit_test(test_names_who_computes), cmocka_unit_test(test_lets_others_be),
-                                     cmocka_unit_test(test_own_line), cmocka_unit_test(test_no_thread)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_names_the_rank),     cmocka_unit_test(test_blames_who_does_not_wait),
+      cmocka_unit_test(test_names_who_computes), cmocka_unit_test(test_lets_others_be),
+      cmocka_unit_test(test_own_line),           cmocka_unit_test(test_no_thread)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

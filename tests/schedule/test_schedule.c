@@ -1,4 +1,5 @@
-// Schedules: what generators return is whole and legal, takes the slots that it should, and the replay refuses the rest.
+// Schedules: what generators return is whole and legal, takes the slots that it should, and the replay refuses the
+// rest.
 #include "schedule/schedule.h"
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +26,8 @@ static Segments *chain(int stages, int backward) {
   return s;
 }
 
-static int create(const ScheduleGenerator *generator, int stages, int coordinates, int microbatches, Schedule **out, Error *error) {
+static int create(const ScheduleGenerator *generator, int stages, int coordinates, int microbatches, Schedule **out,
+                  Error *error) {
   Segments *s = chain(stages, generator != &schedule_forward);
   *out = NULL;
   int code = schedule_create(generator, s, coordinates, microbatches, out, error);
@@ -63,8 +65,8 @@ static int may_run(const Schedule *s, const int *forward, const int *backward, c
   return 1;
 }
 
-// Runs all lists at once, looking at dependencies alone (not at messages): all must come to their end. On the way a slot must
-// never be taken by a microbatch while another one is in it.
+// Runs all lists at once, looking at dependencies alone (not at messages): all must come to their end. On the way a
+// slot must never be taken by a microbatch while another one is in it.
 static void check_order(const Schedule *s) {
   size_t n = (size_t)(s->stages * s->microbatches);
   int *forward = xcalloc(n, sizeof(int)), *backward = xcalloc(n, sizeof(int)), at[16] = {0}, done = 0, training = 0;
@@ -73,7 +75,8 @@ static void check_order(const Schedule *s) {
   for (int progress = 1; progress;) {
     progress = done = 0;
     for (int c = 0; c < s->coordinates; c++) {
-      for (; at[c] < s->list[c].count && may_run(s, forward, backward, &s->list[c].data[at[c]]); at[c]++, progress = 1) {
+      for (; at[c] < s->list[c].count && may_run(s, forward, backward, &s->list[c].data[at[c]]);
+           at[c]++, progress = 1) {
         const Action *a = &s->list[c].data[at[c]];
         if (!is_segment(a)) continue;
         int *in = &slot[a->stage * s->microbatches + a->microbatch % s->slots[a->stage]];
@@ -95,8 +98,12 @@ static void check_messages(const Schedule *s) {
   for (int c = 0; c < s->coordinates; c++)
     for (int i = 1; i < s->list[c].count - 1; i++) {
       const Action *a = &s->list[c].data[i], *next = a + 1, *last = a - 1;
-      if (a->kind == ACTION_RECV) assert_true(next->stage == a->stage && next->microbatch == a->microbatch && (next->kind == ACTION_RECV || is_segment(next)));
-      if (a->kind == ACTION_SEND) assert_true(last->stage == a->stage && last->microbatch == a->microbatch && (last->kind == ACTION_SEND || is_segment(last)));
+      if (a->kind == ACTION_RECV)
+        assert_true(next->stage == a->stage && next->microbatch == a->microbatch &&
+                    (next->kind == ACTION_RECV || is_segment(next)));
+      if (a->kind == ACTION_SEND)
+        assert_true(last->stage == a->stage && last->microbatch == a->microbatch &&
+                    (last->kind == ACTION_SEND || is_segment(last)));
     }
 }
 
@@ -114,10 +121,13 @@ static int most_in_flight(const Schedule *s, int stage) {
   return most;
 }
 
-static void is_whole_and_legal(const ScheduleGenerator *generator, int ranks, int stages, int microbatches, int phases) {
+static void is_whole_and_legal(const ScheduleGenerator *generator, int ranks, int stages, int microbatches,
+                               int phases) {
   Schedule *s;
   Error error = {0};
-  if (create(generator, stages, ranks, microbatches, &s, &error)) fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", generator->name, stages, ranks, microbatches, error.message);
+  if (create(generator, stages, ranks, microbatches, &s, &error))
+    fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", generator->name, stages, ranks, microbatches,
+             error.message);
   check_whole(s, phases);
   check_order(s);
   check_messages(s);
@@ -145,7 +155,8 @@ static void generators_are_whole_and_legal(void **state) {
 static void schedules_hold_what_they_should(void **state) {
   for (int p = 1; p <= 5; p++)
     for (int m = 1; m <= 8; m++) {
-      const ScheduleGenerator *const generator[] = {&schedules[SCHEDULE_NAIVE], &schedules[SCHEDULE_GPIPE], &schedules[SCHEDULE_1F1B]};
+      const ScheduleGenerator *const generator[] = {&schedules[SCHEDULE_NAIVE], &schedules[SCHEDULE_GPIPE],
+                                                    &schedules[SCHEDULE_1F1B]};
       for (int k = 0; k < 3; k++) {
         Schedule *s;
         Error error = {0};
@@ -156,10 +167,12 @@ static void schedules_hold_what_they_should(void **state) {
     }
 }
 
-// ---- bubbles ---------------------------------------------------------------------------------------------------------
+// ---- bubbles
+//   ---------------------------------------------------------------------------------------------------------
 
 // Replays with a forward of one unit and a backward of so many. Fractions of the total, and of the ideal.
-static void bubble(const ScheduleGenerator *generator, int p, int v, int m, double backward, double *of_total, double *of_ideal) {
+static void bubble(const ScheduleGenerator *generator, int p, int v, int m, double backward, double *of_total,
+                   double *of_ideal) {
   Schedule *s;
   Error error = {0};
   Segments *segments = chain(p * v, 1);
@@ -192,7 +205,9 @@ static void bubbles_are_as_published(void **state) {
         assert_true(fabs(total - (p - 1.0) / p) < 1e-12);
         for (int v = 2; v <= 5 && m <= 5; v++) {
           bubble(&schedules[SCHEDULE_INTERLEAVED], p, v, m * p, b, &total, &ideal);
-          if (fabs(ideal - (p - 1.0) / ((double)v * m * p)) > 1e-12) fail_msg("interleaved p %d v %d m %d: %g of the ideal, not %g", p, v, m * p, ideal, (p - 1.0) / ((double)v * m * p));
+          if (fabs(ideal - (p - 1.0) / ((double)v * m * p)) > 1e-12)
+            fail_msg("interleaved p %d v %d m %d: %g of the ideal, not %g", p, v, m * p, ideal,
+                     (p - 1.0) / ((double)v * m * p));
         }
       }
 }
@@ -274,7 +289,8 @@ static void the_replay_refuses(void **state) {
   refused(&last_backward_first, "backward on microbatch 1 before forward");
 }
 
-// Microbatches that leave out of order need more slots than are in flight, because a slot belongs to microbatch mod slots.
+// Microbatches that leave out of order need more slots than are in flight, because a slot belongs to microbatch mod
+// slots.
 static void slots_are_never_shared(void **state) {
   Schedule *s;
   Error error = {0};
@@ -296,9 +312,11 @@ static void hand_over_in_memory(void **state) {
   Schedule *s;
   Error error = {0};
   assert_int_equal(create(&bad, 2, 1, 1, &s, &error), PLAIT_INFEASIBLE);
-  assert_non_null(strstr(error.message, "stage 1 runs forward on microbatch 0 before stage 0 has run forward, on the same rank"));
+  assert_non_null(
+      strstr(error.message, "stage 1 runs forward on microbatch 0 before stage 0 has run forward, on the same rank"));
   assert_int_equal(create(&schedules[SCHEDULE_GPIPE], 2, 1, 3, &s, &error), PLAIT_OK);
-  for (int i = 0; i < s->list[0].count; i++) assert_true(s->list[0].data[i].kind != ACTION_SEND && s->list[0].data[i].kind != ACTION_RECV);
+  for (int i = 0; i < s->list[0].count; i++)
+    assert_true(s->list[0].data[i].kind != ACTION_SEND && s->list[0].data[i].kind != ACTION_RECV);
   schedule_free(s);
 }
 
@@ -332,8 +350,8 @@ static void messages_can_deadlock(void **state) {
   Segments *segments = chain(2, 1);
   Schedule *s;
   Error error = {0};
-  // What stage 0 sends in its backward of a microbatch stage 1 takes in its backward of that microbatch, which comes after
-  // the gradient that this needs: a message in a circle.
+  // What stage 0 sends in its backward of a microbatch stage 1 takes in its backward of that microbatch, which comes
+  // after the gradient that this needs: a message in a circle.
   vec_push(&segments->micro[0][PHASE_BACKWARD].send, (Crossing){60, 1, PHASE_BACKWARD, 0});
   vec_push(&segments->micro[1][PHASE_BACKWARD].receive, (Crossing){60, 0, PHASE_BACKWARD, 0});
   assert_int_equal(schedule_create(&generator, segments, 2, 2, &s, &error), PLAIT_INFEASIBLE);
@@ -341,14 +359,17 @@ static void messages_can_deadlock(void **state) {
   segments_free(segments);
 }
 
-// Two ranks with two stages each. The second rank takes microbatch 1 only after it has run all of microbatch 0, and for that it needs a
-// gradient that the first rank computes after stage 0 has run all microbatches.
+// Two ranks with two stages each. The second rank takes microbatch 1 only after it has run all of microbatch 0, and for
+// that it needs a gradient that the first rank computes after stage 0 has run all microbatches.
 static void generate_ahead(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
   int stage[] = {coordinate, coordinate + coordinates};
   for (int k = 0; k < 2; k++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[k], .microbatch = 0});
-  for (int k = 1; coordinate && k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
-  for (int m = 1; m < microbatches; m++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[0], .microbatch = m});
-  for (int k = 1; !coordinate && k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
+  for (int k = 1; coordinate && k >= 0; k--)
+    vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
+  for (int m = 1; m < microbatches; m++)
+    vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[0], .microbatch = m});
+  for (int k = 1; !coordinate && k >= 0; k--)
+    vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});
   for (int m = 1; m < microbatches; m++) {
     vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[1], .microbatch = m});
     for (int k = 1; k >= 0; k--) vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = m});
@@ -360,7 +381,8 @@ static void buffers_can_deadlock(void **state) {
   const ScheduleGenerator generator = {"ahead", generate_ahead, .least_stages = 1};
   Schedule *s;
   Error error = {0};
-  if (create(&generator, 4, 2, STAGING_BUFFERS + 1, &s, &error)) fail_msg("%s", error.message); // the first has been taken
+  if (create(&generator, 4, 2, STAGING_BUFFERS + 1, &s, &error))
+    fail_msg("%s", error.message); // the first has been taken
   schedule_free(s);
   assert_int_equal(create(&generator, 4, 2, STAGING_BUFFERS + 2, &s, &error), PLAIT_INFEASIBLE);
   assert_non_null(strstr(error.message, "microbatch 3 waits for a buffer of stage 0"));
@@ -368,10 +390,15 @@ static void buffers_can_deadlock(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(generators_are_whole_and_legal), cmocka_unit_test(schedules_hold_what_they_should), cmocka_unit_test(names),
-      cmocka_unit_test(the_replay_refuses),             cmocka_unit_test(slots_are_never_shared),
-      cmocka_unit_test(bubbles_are_as_published),       cmocka_unit_test(hand_over_in_memory),
-      cmocka_unit_test(readers_of_other_stages_hold_slots), cmocka_unit_test(messages_can_deadlock),
+      cmocka_unit_test(generators_are_whole_and_legal),
+      cmocka_unit_test(schedules_hold_what_they_should),
+      cmocka_unit_test(names),
+      cmocka_unit_test(the_replay_refuses),
+      cmocka_unit_test(slots_are_never_shared),
+      cmocka_unit_test(bubbles_are_as_published),
+      cmocka_unit_test(hand_over_in_memory),
+      cmocka_unit_test(readers_of_other_stages_hold_slots),
+      cmocka_unit_test(messages_can_deadlock),
       cmocka_unit_test(buffers_can_deadlock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

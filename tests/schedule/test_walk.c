@@ -7,7 +7,8 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-// A chain of stages: tensor s goes from stage s to s + 1, tensor 100 + s back from s to s - 1. Forward's lie in slots (kept) or not.
+// A chain of stages: tensor s goes from stage s to s + 1, tensor 100 + s back from s to s - 1. Forward's lie in slots
+// (kept) or not.
 static Segments *chain(int stages, int kept) {
   Segments *s = xcalloc(1, sizeof *s);
   s->stages = stages;
@@ -21,15 +22,16 @@ static Segments *chain(int stages, int kept) {
   return s;
 }
 
-static Schedule *create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches) {
+static Schedule *create(const ScheduleGenerator *generator, const Segments *segments, int coordinates,
+                        int microbatches) {
   Schedule *s;
   Error error = {0};
   if (schedule_create(generator, segments, coordinates, microbatches, &s, &error)) fail_msg("%s", error.message);
   return s;
 }
 
-// One word a step: "+s0.1:2" microbatch 2 enters slot 1 of stage 0, "+f0.1:2" a forward staging buffer; "-" leaves; "?f0.1:2" waits
-// for what microbatch 2 sent from it; "F0:2" and so on runs.
+// One word a step: "+s0.1:2" microbatch 2 enters slot 1 of stage 0, "+f0.1:2" a forward staging buffer; "-" leaves;
+// "?f0.1:2" waits for what microbatch 2 sent from it; "F0:2" and so on runs.
 typedef struct Text { char words[4096]; int stopped, refuse; } Text;
 
 static int write_step(void *context, const WalkStep *step) {
@@ -41,10 +43,14 @@ static int write_step(void *context, const WalkStep *step) {
   if (step->kind == WALK_RUN && (step->action->kind == ACTION_BEGIN || step->action->kind == ACTION_END))
     snprintf(t->words + n, sizeof t->words - n, "%s ", action_name(step->action->kind));
   else if (step->kind == WALK_RUN)
-    snprintf(t->words + n, sizeof t->words - n, "%s%d:%d ", action_name(step->action->kind), step->action->stage, step->microbatch);
-  else
-    snprintf(t->words + n, sizeof t->words - n, "%c%c%d.%d:%d ", "?+!-"[step->kind], b->is_slot ? 's' : b->phase == PHASE_FORWARD ? 'f' : 'b', b->stage, b->index,
+    snprintf(t->words + n, sizeof t->words - n, "%s%d:%d ", action_name(step->action->kind), step->action->stage,
              step->microbatch);
+  else
+    snprintf(t->words + n, sizeof t->words - n, "%c%c%d.%d:%d ", "?+!-"[step->kind],
+             b -> is_slot                     ? 's'
+                  : b->phase == PHASE_FORWARD ? 'f'
+                                              : 'b',
+             b->stage, b->index, step->microbatch);
   return 1;
 }
 
@@ -78,7 +84,8 @@ static void steps_of_a_small_pipeline(void **state) {
   s = create(&schedules[SCHEDULE_1F1B], segments, 2, 3);
   expect(s, segments, 0,
          "begin +s0.0:0 F0:0 send0:0 +s0.1:1 F0:1 send0:1 +b0.0:0 recv0:0 B0:0 -b0.0:0 -s0.0:0 "
-         "?s0.0:0 +s0.0:2 F0:2 send0:2 +b0.1:1 recv0:1 B0:1 -b0.1:1 -s0.1:1 +b0.0:2 recv0:2 B0:2 -b0.0:2 -s0.0:2 end ?s0.0:2 ?s0.1:1 ");
+         "?s0.0:0 +s0.0:2 F0:2 send0:2 +b0.1:1 recv0:1 B0:1 -b0.1:1 -s0.1:1 +b0.0:2 recv0:2 B0:2 -b0.0:2 -s0.0:2 end "
+         "?s0.0:2 ?s0.1:1 ");
   schedule_free(s);
   segments_free(segments);
 }
@@ -93,7 +100,11 @@ static void one_rank(void **state) {
 }
 
 // What must hold for every walk.
-typedef struct Law { const WalkPlan *plan; const Walk *walk; int *in, *waited, *ran, sends; } Law; // in: (stages · 3, microbatches) buffers
+typedef struct Law {
+  const WalkPlan *plan;
+  const Walk *walk;
+  int *in, *waited, *ran, sends;
+} Law; // in: (stages · 3, microbatches) buffers
 
 static int *holder(Law *l, const WalkBuffer *b) {
   int kind = b->is_slot ? 0 : 1 + (int)b->phase;
@@ -122,7 +133,8 @@ static int obey(void *context, const WalkStep *step) {
   }
   case WALK_RUN: {
     const Action *a = step->action;
-    int in_slot = a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD || ((a->kind == ACTION_SEND || a->kind == ACTION_RECV) && a->kept);
+    int in_slot = a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD ||
+                  ((a->kind == ACTION_SEND || a->kind == ACTION_RECV) && a->kept);
     WalkBuffer slot = {.stage = a->stage, .is_slot = 1, .index = a->microbatch % l->plan->slots[a->stage]};
     if (in_slot) assert_int_equal(*holder(l, &slot), 1 + a->microbatch);
     l->ran[at] = 1;
@@ -142,7 +154,11 @@ static void check_laws(const Schedule *s, const Segments *segments) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     Walk *walk = walk_create(&plan);
     size_t actions = (size_t)s->list[c].count, buffers = (size_t)(s->stages * 3 * (s->microbatches + STAGING_BUFFERS));
-    Law law = {.plan = &plan, .walk = walk, .in = xcalloc(buffers, sizeof(int)), .waited = xcalloc(actions, sizeof(int)), .ran = xcalloc(actions, sizeof(int))};
+    Law law = {.plan = &plan,
+               .walk = walk,
+               .in = xcalloc(buffers, sizeof(int)),
+               .waited = xcalloc(actions, sizeof(int)),
+               .ran = xcalloc(actions, sizeof(int))};
     plan.microbatches += STAGING_BUFFERS; // room for staging where there is one microbatch
     assert_int_equal(walk_run(walk, obey, &law), PLAIT_OK);
     int waited = 0;
@@ -160,8 +176,11 @@ static void laws_hold_for_every_schedule(void **state) {
   for (int p = 1; p <= 4; p++)
     for (int m = 1; m <= 6; m++)
       for (int kept = 0; kept < 2; kept++) {
-        const struct { const ScheduleGenerator *generator; int stages, microbatches; } table[] = {
-            {&schedules[SCHEDULE_NAIVE], p, m}, {&schedules[SCHEDULE_GPIPE], 2 * p, m}, {&schedules[SCHEDULE_1F1B], p, m}, {&schedules[SCHEDULE_INTERLEAVED], 3 * p, m * p}};
+        const struct { const ScheduleGenerator *generator; int stages, microbatches;
+        } table[] = {{&schedules[SCHEDULE_NAIVE], p, m},
+                     {&schedules[SCHEDULE_GPIPE], 2 * p, m},
+                     {&schedules[SCHEDULE_1F1B], p, m},
+                     {&schedules[SCHEDULE_INTERLEAVED], 3 * p, m * p}};
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
           Segments *segments = chain(table[i].stages, kept);
           Schedule *s = create(table[i].generator, segments, p, table[i].microbatches);
@@ -192,7 +211,8 @@ static void an_error_ends_the_walk(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_a_small_pipeline), cmocka_unit_test(one_rank), cmocka_unit_test(laws_hold_for_every_schedule),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_a_small_pipeline), cmocka_unit_test(one_rank),
+                                     cmocka_unit_test(laws_hold_for_every_schedule),
                                      cmocka_unit_test(an_error_ends_the_walk)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// Meshes, placements, redistribution (simulated on data, for all pairs of placements of a small tensor), rules, layouts.
+// Meshes, placements, redistribution (simulated on data, for all pairs of placements of a small tensor), rules,
+// layouts.
 #include "sharding/layout.h"
 #include "sharding/redistribute.h"
 #include "sharding/rule.h"
@@ -68,7 +69,8 @@ static void check_map(const Mesh *m, const AxisList *list, int64_t size) {
 
 static void shards_cover_a_dim_once(void **state) {
   Mesh m = small_mesh(2, 3, 4);
-  static const AxisList lists[] = {{0}, {1, {0}}, {1, {2}}, {2, {0, 1}}, {2, {1, 0}}, {2, {2, 1}}, {3, {0, 1, 2}}, {3, {2, 0, 1}}};
+  static const AxisList lists[] = {{0},         {1, {0}},    {1, {2}},       {2, {0, 1}},
+                                   {2, {1, 0}}, {2, {2, 1}}, {3, {0, 1, 2}}, {3, {2, 0, 1}}};
   for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
     for (int64_t size = 1; size <= 50; size++) check_map(&m, &lists[l], size);
   // Nested rounding up: 7 over 2, then 3, is 4, then 2; the last rank of the first half has 0 of its 2.
@@ -122,11 +124,15 @@ static void fill_shards(Shards *s, const Placement *p) {
   s->placement = *p;
   placement_local(s->mesh, p, &s->shape, s->local);
   for (int r = 0; r < s->mesh->ranks; r++) {
-    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
+    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r),
+             column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
     for (int64_t i = 0; i < s->local[0]; i++)
       for (int64_t j = 0; j < s->local[1]; j++)
-        s->data[r][i * s->local[1] + j] = !placement_here(s->mesh, p, r) ? GARBAGE :
-            i < row.valid && j < column.valid ? part_of(s->mesh, p->partial, r, value_at(index_map(&row, i), index_map(&column, j))) : 0;
+        s->data[r][i * s->local[1] + j] =
+            !placement_here(s->mesh, p, r) ? GARBAGE
+            : i < row.valid && j < column.valid
+                ? part_of(s->mesh, p->partial, r, value_at(index_map(&row, i), index_map(&column, j)))
+                : 0;
   }
 }
 
@@ -139,10 +145,12 @@ static int shards_hold(const Shards *s, const Placement *p) {
   for (int r = 0; r < s->mesh->ranks; r++) {
     if (!placement_here(s->mesh, p, r)) continue;
     int n = mesh_group(s->mesh, r, p->partial, 0, ranks);
-    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r), column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
+    IndexMap row = axis_list_map(s->mesh, &p->dim[0], s->shape.size[0], r),
+             column = axis_list_map(s->mesh, &p->dim[1], s->shape.size[1], r);
     for (int64_t i = 0; i < local[0]; i++)
       for (int64_t j = 0; j < local[1]; j++) {
-        double sum = 0, want = i < row.valid && j < column.valid ? value_at(index_map(&row, i), index_map(&column, j)) : 0;
+        double sum = 0,
+               want = i < row.valid && j < column.valid ? value_at(index_map(&row, i), index_map(&column, j)) : 0;
         for (int k = 0; k < n; k++) sum += s->data[ranks[k]][i * local[1] + j];
         if (sum != want) return 0;
       }
@@ -162,7 +170,8 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   out->shape = s->shape;
   out->placement = step->to;
   placement_local(s->mesh, &step->to, &s->shape, out->local);
-  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER, reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
+  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER,
+      reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
   for (int r = 0; r < s->mesh->ranks; r++) {
     int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks);
     for (int64_t i = 0; i < out->local[0]; i++)
@@ -188,8 +197,8 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
 
 typedef Vec(Placement) Placements;
 
-// All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim; with `owners` also
-// with the last rank of any axes that are left as the owner.
+// All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim; with
+// `owners` also with the last rank of any axes that are left as the owner.
 static void all_placements(const Mesh *m, Placement p, uint32_t left, int owners, Placements *out) {
   vec_push(out, p);
   for (int a = 0; a < m->naxis; a++) {
@@ -241,7 +250,8 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, int o
         char a[80], b[80];
         placement_text(m, from, NULL, a, sizeof a);
         placement_text(m, to, NULL, b, sizeof b);
-        fail_msg("%lld × %lld, \"%s\" to \"%s\": wrong after step %d (%s)", (long long)rows, (long long)columns, a, b, i, op_name(steps[i].op));
+        fail_msg("%lld × %lld, \"%s\" to \"%s\": wrong after step %d (%s)", (long long)rows, (long long)columns, a, b,
+                 i, op_name(steps[i].op));
       }
       assert_true(n == 0 || placement_equal(&steps[n - 1].to, to));
       assert_true(shards_hold(&now[k], to));
@@ -262,12 +272,15 @@ static void sums_are_scattered(void **state) {
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
   assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
-  assert_true(steps[0].op == OP_REDUCE_SCATTER && steps[0].axes == 2 && steps[1].op == OP_REDUCE_SCATTER && steps[1].axes == 1);
+  assert_true(steps[0].op == OP_REDUCE_SCATTER && steps[0].axes == 2 && steps[1].op == OP_REDUCE_SCATTER &&
+              steps[1].axes == 1);
 }
 
-// A sum that one rank is to own goes to it alone and comes back from it; the other axes' sums are the owners' among themselves.
+// A sum that one rank is to own goes to it alone and comes back from it; the other axes' sums are the owners' among
+// themselves.
 static void sums_are_reduced_to_an_owner(void **state) {
-  Placement from = {.rank = 2, .partial = 7}, to = {.rank = 2, .owner_axes = 2, .owner = 2}, whole = {.rank = 2}, other = to;
+  Placement from = {.rank = 2, .partial = 7}, to = {.rank = 2, .owner_axes = 2, .owner = 2}, whole = {.rank = 2},
+            other = to;
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
   assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
@@ -307,8 +320,10 @@ static void rules_are_parsed(void **state) {
   Graph *g = graph_create();
   Arena arena = {0};
   DimName bse[] = {DIM_BATCH, DIM_SEQ, DIM_EMBED}, fe[] = {DIM_FFN, DIM_EMBED}, ve[] = {DIM_VOCAB, DIM_EMBED};
-  int x = graph_input(g, "x", DTYPE_F32, shape_of(3, (int64_t[]){4, 6, 8}, bse)), w = graph_input(g, "w", DTYPE_F32, shape_of(2, (int64_t[]){10, 8}, fe));
-  int v = graph_input(g, "v", DTYPE_F32, shape_of(2, (int64_t[]){11, 8}, ve)), targets = graph_input(g, "t", DTYPE_I32, shape_of(2, (int64_t[]){4, 6}, bse));
+  int x = graph_input(g, "x", DTYPE_F32, shape_of(3, (int64_t[]){4, 6, 8}, bse)),
+      w = graph_input(g, "w", DTYPE_F32, shape_of(2, (int64_t[]){10, 8}, fe));
+  int v = graph_input(g, "v", DTYPE_F32, shape_of(2, (int64_t[]){11, 8}, ve)),
+      targets = graph_input(g, "t", DTYPE_I32, shape_of(2, (int64_t[]){4, 6}, bse));
   int y = op_matmul(g, "y", x, w, 1), z = op_add(g, "z", (int[]){x, x, x}, 3);
   int loss = op_linear_cross_entropy(g, "loss", z, v, targets, graph_input(g, "s", DTYPE_F64, (Shape){0}), 1);
   const Node *node = g->node.data;
@@ -321,7 +336,8 @@ static void rules_are_parsed(void **state) {
   assert_true(r.linear[0] && r.linear[0] == r.linear[1] && r.linear[1] == r.linear[2]); // partial only all together
   r = rule_of(&arena, g, &node[graph_tensor(g, loss)->producer]);
   uint32_t vocab = 1u << r.input[1][0], embed = 1u << r.input[1][1];
-  assert_true(r.noutput == 3 && r.lower == vocab && r.whole == embed && r.complete[0] == vocab && !r.complete[1] && !r.complete[2]);
+  assert_true(r.noutput == 3 && r.lower == vocab && r.whole == embed && r.complete[0] == vocab && !r.complete[1] &&
+              !r.complete[2]);
   for (int k = 0; k < 4; k++) assert_int_equal(r.linear[k], 0);
   arena_free(&arena);
   graph_destroy(g);
@@ -376,11 +392,17 @@ static void standard_layout(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranks_are_coordinates),    cmocka_unit_test(groups_take_coordinates_of_pp),
-      cmocka_unit_test(shards_cover_a_dim_once),  cmocka_unit_test(one_rank_of_each_shard_is_primary),
-      cmocka_unit_test(every_pair_of_placements), cmocka_unit_test(sums_are_scattered),
-      cmocka_unit_test(sums_are_reduced_to_an_owner), cmocka_unit_test(one_owner_of_a_group),
-      cmocka_unit_test(rules_are_parsed),         cmocka_unit_test(axes_are_cut_in_two), cmocka_unit_test(standard_layout),
+      cmocka_unit_test(ranks_are_coordinates),
+      cmocka_unit_test(groups_take_coordinates_of_pp),
+      cmocka_unit_test(shards_cover_a_dim_once),
+      cmocka_unit_test(one_rank_of_each_shard_is_primary),
+      cmocka_unit_test(every_pair_of_placements),
+      cmocka_unit_test(sums_are_scattered),
+      cmocka_unit_test(sums_are_reduced_to_an_owner),
+      cmocka_unit_test(one_owner_of_a_group),
+      cmocka_unit_test(rules_are_parsed),
+      cmocka_unit_test(axes_are_cut_in_two),
+      cmocka_unit_test(standard_layout),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

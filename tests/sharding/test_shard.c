@@ -94,6 +94,7 @@ static void scalars_and_what_lives_elsewhere(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes_hold_each_element_once), cmocka_unit_test(scalars_and_what_lives_elsewhere)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(boxes_hold_each_element_once),
+                                     cmocka_unit_test(scalars_and_what_lives_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

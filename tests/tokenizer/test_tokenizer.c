@@ -1,4 +1,5 @@
-// Tokenizers against Hugging Face's ids (golden/, made by scripts/golden_tokenizer.py), round trips, cuts, hostile files.
+// Tokenizers against Hugging Face's ids (golden/, made by scripts/golden_tokenizer.py), round trips, cuts, hostile
+// files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +75,8 @@ static int compare_kind(const char *kind, const json_t *texts, const json_t *gol
     }
   }
   encode(t, "Hello world", 11, 1, &ids);
-  if (!same_ids(&ids, json_object_get(golden, "special"))) explain(kind, 0, "special", &ids, json_object_get(golden, "special")), wrong++;
+  if (!same_ids(&ids, json_object_get(golden, "special")))
+    explain(kind, 0, "special", &ids, json_object_get(golden, "special")), wrong++;
   if (tokenizer_vocab_size(t) != json_integer_value(json_object_get(golden, "vocab_size"))) wrong++;
   vec_free(&ids);
   vec_free(&back);
@@ -234,7 +236,8 @@ static void test_lookups(void **state) {
 
 // ---- cuts ----------------------------------------------------------------------------------------------------------
 
-static void encode_in_parts(const Tokenizer *t, const char *text, size_t bytes, size_t step, IdVector *ids, int *parts) {
+static void encode_in_parts(const Tokenizer *t, const char *text, size_t bytes, size_t step, IdVector *ids,
+                            int *parts) {
   TokenizerScratch *scratch = tokenizer_scratch_create(t);
   Error error = {0};
   ids->count = 0;
@@ -249,7 +252,9 @@ static void encode_in_parts(const Tokenizer *t, const char *text, size_t bytes, 
 
 // All texts in one, joined by what makes cuts likely.
 static void join_texts(ByteVector *all) {
-  static const char *const joints[] = {" a b ", "\n", "x y", "\nz", "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3", "\xc2\xa0\n\x66", "  g\n", ".\n/x", "k\n  m"};
+  static const char *const joints[] = {
+      " a b ",          "\n",    "x y",   "\nz",   "1\n2 c d", " e\n/", ".\n\xe6\xb2\xb3",
+      "\xc2\xa0\n\x66", "  g\n", ".\n/x", "k\n  m"};
   json_t *cases = load_cases(), *text;
   size_t i;
   for (int round = 0; round < 3; round++)
@@ -288,7 +293,9 @@ static void test_cuts_do_not_change_ids(void **state) {
   json_decref(cases);
 }
 
-static void collect_word(void *argument, const char *text, size_t bytes) { vec_push((IdVector *)argument, (int32_t)bytes); }
+static void collect_word(void *argument, const char *text, size_t bytes) {
+  vec_push((IdVector *)argument, (int32_t)bytes);
+}
 
 // Words, not ids: these show a wrong cut even where no merge would have crossed it.
 static void test_cuts_are_between_words(void **state) {
@@ -307,7 +314,8 @@ static void test_cuts_are_between_words(void **state) {
     assert_int_equal(split_text(t->split, t->split_count, &scratch, valid.data, n, 0, &sink, &error), 0);
     for (; done < n; done = cut) {
       cut = split_cut(valid.data, n, done + 1, t->cuttable);
-      assert_int_equal(split_text(t->split, t->split_count, &scratch, valid.data + done, cut - done, 0, &part, &error), 0);
+      assert_int_equal(split_text(t->split, t->split_count, &scratch, valid.data + done, cut - done, 0, &part, &error),
+                       0);
       if (parts.count > whole.count || memcmp(parts.data, whole.data, sizeof *whole.data * (size_t)parts.count))
         fail_msg("%s: wrong cut at one end of \"%.*s\"", kinds[k], (int)(cut - done), valid.data + done);
     }
@@ -323,9 +331,9 @@ static void test_cuts_are_between_words(void **state) {
 
 // Where merges reach across spaces, words must not be cut there.
 static void test_merges_across_spaces(void **state) {
-  static const char json[] =
-      "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"},\"model\":{\"type\":\"BPE\","
-      "\"vocab\":{\"_\":0,\"a\":1,\"b\":2,\"_b\":3,\"a_b\":4},\"merges\":[\"_ b\",\"a _b\"]}}";
+  static const char json[] = "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
+                             "\"},\"content\":\"_\"},\"model\":{\"type\":\"BPE\","
+                             "\"vocab\":{\"_\":0,\"a\":1,\"b\":2,\"_b\":3,\"a_b\":4},\"merges\":[\"_ b\",\"a _b\"]}}";
   Tokenizer *t;
   Error error = {0};
   IdVector ids = {0};
@@ -355,7 +363,8 @@ static void reference_merge(const Tokenizer *t, IdVector *ids) {
 }
 
 static void test_merging_equals_its_definition(void **state) {
-  static const char *const parts[] = {"the", "mill", "er", "e", "l", "in", "and", "distan", "ce", "str", "th", "a", "s"};
+  static const char *const parts[] = {"the",    "mill", "er",  "e",  "l", "in", "and",
+                                      "distan", "ce",   "str", "th", "a", "s"};
   Tokenizer *t = load("gpt2");
   BpeScratch scratch = {0};
   ByteVector word = {0};
@@ -401,7 +410,8 @@ static void test_save_is_byte_equal(void **state) {
 // ---- hostile files -------------------------------------------------------------------------------------------------
 
 #define MODEL(vocab, merges) "{\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
-static const struct { const char *json, *says; } hostile[] = {
+static const struct { const char *json, *says;
+} hostile[] = {
     {"", "empty"},
     {"{", "no valid JSON"},
     {"[]", "not a JSON object"},
@@ -433,26 +443,41 @@ static const struct { const char *json, *says; } hostile[] = {
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1}]}", "content"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":0,\"content\":\"b\"}]}", "already"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]}", "in model.vocab"},
-    {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\"},{\"id\":2,\"content\":\"b\"}]}", "repeats"},
+    {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\"},{\"id\":2,\"content\":\"b\"}]}",
+     "repeats"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"lstrip\":3}]}", "lstrip"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1e9,\"content\":\"b\"}]}", "id"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"NFKC\"}}", "NFKC"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":[]}", "normalizer"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers"},
-    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},\"content\":\"\"}}", "Replace"},
+    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},\"content\":\"\"}}",
+     "Replace"},
     {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
-    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}", "expression"},
-    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Odd\"}}", "Odd"},
-    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":4,\"behavior\":\"Isolated\"}}", "pattern"},
+    {MODEL("{\"a\":0}",
+           "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
+     "expression"},
+    {MODEL("{\"a\":0}",
+           "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Odd\"}}",
+     "Odd"},
+    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":4,\"behavior\":\"Isolated\"}}",
+     "pattern"},
     {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", "replacement"},
-    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}}", "Digits"},
+    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{"
+                              "\"type\":\"Digits\"}]}}",
+     "Digits"},
     {MODEL("{\"a\":0}", "[]") ",\"decoder\":{\"type\":\"WordPiece\"}}", "WordPiece"},
     {MODEL("{\"a\":0}", "[]") ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":2}}", "end"},
-    {MODEL("{\"a\":0}", "[]") ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}}", "\"x\""},
-    {MODEL("{\"a\":0}", "[]") ",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",5],\"sep\":[\"a\",0]}}", "vocabulary"},
+    {MODEL(
+         "{\"a\":0}",
+         "[]") ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}}",
+     "\"x\""},
+    {MODEL("{\"a\":0}",
+           "[]") ",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",5],\"sep\":[\"a\",0]}}",
+     "vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout"},
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}", "unk_token"},
-    {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0},\"merges\":[]}}", "end_of_word_suffix"},
+    {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+     "end_of_word_suffix"},
     {"{\"model\":{\"type\":\"BPE\",\"byte_fallback\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "byte_fallback"},
 };
 

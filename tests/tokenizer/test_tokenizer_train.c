@@ -25,7 +25,8 @@ static void add_file(Folder *folder, const char *name, const char *data, size_t 
 
 // Text like a language: words of a small random lexicon, digits, lines, some that are no UTF-8.
 static void make_text(uint32_t seed, size_t bytes, ByteVector *out) {
-  static const char *const syllables[] = {"ka", "to", "ri", "sen", "mi", "lo", "wer", "th", "an", "\xc3\xa9", "\xe6\xb2\xb3", "x"};
+  static const char *const syllables[] = {"ka",  "to", "ri", "sen",      "mi",           "lo",
+                                          "wer", "th", "an", "\xc3\xa9", "\xe6\xb2\xb3", "x"};
   static const char *const between[] = {" ", " ", " ", " ", "\n", ", ", ". ", "\n    ", " 1984 ", "'s ", "(", "\xff"};
   uint32_t r[4];
   for (uint32_t i = 0; (size_t)out->count < bytes; i++) {
@@ -216,7 +217,10 @@ static int collect(void *argument, const int32_t *ids, int64_t count, int ends, 
 }
 
 static void test_corpus_is_the_same_for_any_threads_and_slices(void **state) {
-  static const struct { int threads; size_t slice; } ways[] = {{1, 0}, {4, 0}, {3, 1}, {2, 100}, {1, 4096}, {2, 1 << 20}};
+  static const struct {
+    int threads;
+    size_t slice;
+  } ways[] = {{1, 0}, {4, 0}, {3, 1}, {2, 100}, {1, 4096}, {2, 1 << 20}};
   Folder folder;
   make_folder(&folder);
   Tokenizer *t = train(FILES(folder), folder.count, 450, 2);
@@ -225,7 +229,8 @@ static void test_corpus_is_the_same_for_any_threads_and_slices(void **state) {
     Written w = {0};
     CorpusCounts counts;
     Error error = {0};
-    CorpusOptions options = {.threads = ways[i].threads, .slice_bytes = ways[i].slice, .write = collect, .argument = &w};
+    CorpusOptions options = {
+        .threads = ways[i].threads, .slice_bytes = ways[i].slice, .write = collect, .argument = &w};
     assert_int_equal(corpus_encode(t, FILES(folder), folder.count, &options, &counts, &error), 0);
     assert_int_equal(counts.documents, 4003);
     assert_int_equal(counts.empty, 41); // one file, forty lines
@@ -244,10 +249,14 @@ static void test_corpus_is_the_same_for_any_threads_and_slices(void **state) {
 }
 
 static void test_bad_lines_are_named(void **state) {
-  static const struct { const char *line, *says; } bad[] = {
-      {"{\"text\": 3}", "\"text\" is not a string"}, {"{\"txt\": \"a\"}", "\"text\" is missing"}, {"[1]", "not a JSON object"},
-      {"{\"text\": \"a\"", "no valid JSON"}, {"{\"text\": \"\xff\"}", "no valid JSON"}, {"{\"text\": \"\\ud800\"}", "no valid JSON"},
-      {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"}};
+  static const struct { const char *line, *says;
+  } bad[] = {{"{\"text\": 3}", "\"text\" is not a string"},
+             {"{\"txt\": \"a\"}", "\"text\" is missing"},
+             {"[1]", "not a JSON object"},
+             {"{\"text\": \"a\"", "no valid JSON"},
+             {"{\"text\": \"\xff\"}", "no valid JSON"},
+             {"{\"text\": \"\\ud800\"}", "no valid JSON"},
+             {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"}};
   for (int i = 0; i < 7; i++) {
     Folder folder = {.path = "/tmp/plait-train-XXXXXX"};
     ByteVector text = {0};
@@ -264,10 +273,12 @@ static void test_bad_lines_are_named(void **state) {
     t = train(FILES(folder), 1, 300, 1);
     CorpusOptions options = {.threads = 3, .slice_bytes = 1000, .write = collect, .argument = &w};
     assert_int_equal(corpus_encode(t, FILES(folder), 2, &options, &counts, &error), PLAIT_BAD_INPUT);
-    if (!strstr(error.message, "/bad.jsonl: line 2001: ") || !strstr(error.message, bad[i].says)) fail_msg("%s", error.message);
+    if (!strstr(error.message, "/bad.jsonl: line 2001: ") || !strstr(error.message, bad[i].says))
+      fail_msg("%s", error.message);
     tokenizer_destroy(t);
     assert_int_equal(tokenizer_train(FILES(folder), 2, 300, 3, &t, &other), PLAIT_BAD_INPUT);
-    if (!strstr(other.message, "/bad.jsonl: line 2001: ") || !strstr(other.message, bad[i].says)) fail_msg("%s", other.message);
+    if (!strstr(other.message, "/bad.jsonl: line 2001: ") || !strstr(other.message, bad[i].says))
+      fail_msg("%s", other.message);
     vec_free(&text);
     vec_free(&w.ids);
     vec_free(&w.ends);

@@ -110,7 +110,9 @@ static void test_terminal(void **state) {
   assert_int_equal(ioctl(slave, TIOCSCTTY, 0), 0);
   assert_true(is_live(master, out));
   // Among processes it is not live anywhere: the others do not know that a line is open.
-  const char *const variables[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}, {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+  const char *const variables[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                      {"PMI_SIZE", "PMI_RANK"},
+                                      {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
   for (int i = 0; i < 3; i++)
     for (int tasks = 1; tasks <= 2; tasks++) {
       setenv(variables[i][0], tasks == 1 ? "1" : "2", 1);

@@ -29,17 +29,28 @@ static TILE_STATE *TYPED(attention_state)(const ATTENTION *a, int slot) {
   return t;
 }
 
-// Whether a product reads rows of d elements where they lie as its B (Gemm.b_panel): a tile uses them too seldom to pack them.
+// Whether a product reads rows of d elements where they lie as its B (Gemm.b_panel): a tile uses them too seldom to
+// pack them.
 static int64_t TYPED(panel_of)(const ATTENTION *a) { return a->d % NR ? 0 : NR; }
 
 // score = scale q kᵀ, -inf where hidden.
 static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, int visible) {
-  GEMM g = {.m = t->at.rows, .n = t->at.columns, .k = a->d, .a = a->q + TYPED(query_at)(a, &t->at), .a_row = a->q_row, .a_column = 1,
-            .b = a->k + TYPED(keys_at)(a, &t->at), .b_row = 1, .b_column = a->k_row, .c = t->score, .c_row = TILE};
+  GEMM g = {.m = t->at.rows,
+            .n = t->at.columns,
+            .k = a->d,
+            .a = a->q + TYPED(query_at)(a, &t->at),
+            .a_row = a->q_row,
+            .a_column = 1,
+            .b = a->k + TYPED(keys_at)(a, &t->at),
+            .b_row = 1,
+            .b_column = a->k_row,
+            .c = t->score,
+            .c_row = TILE};
   TYPED(gemm)(&g, t->product, NULL);
   for (int64_t i = 0; i < t->at.rows; i++)
-    TYPED(mask_row)(t->score + i * TILE, t->at.columns, (REAL)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
-                    t->at.query_document[i], t->at.key_position, t->at.key_document);
+    TYPED(mask_row)
+    (t->score + i * TILE, t->at.columns, (REAL)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
+     t->at.query_document[i], t->at.key_position, t->at.key_document);
 }
 
 // One tile of keys: online softmax, then accumulator += p v.
@@ -64,8 +75,19 @@ static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, int visible) 
     if (a->attr->dropout > 0)
       for (int64_t j = 0; j < t->at.columns; j++) p[j] *= t->factor[i * TILE + j];
   }
-  GEMM g = {.m = t->at.rows, .n = a->d, .k = t->at.columns, .a = t->score, .a_row = TILE, .a_column = 1, .b = a->v + TYPED(keys_at)(a, &t->at),
-            .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = t->accumulator, .c_row = a->d, .add = 1};
+  GEMM g = {.m = t->at.rows,
+            .n = a->d,
+            .k = t->at.columns,
+            .a = t->score,
+            .a_row = TILE,
+            .a_column = 1,
+            .b = a->v + TYPED(keys_at)(a, &t->at),
+            .b_row = a->k_row,
+            .b_column = 1,
+            .b_panel = TYPED(panel_of)(a),
+            .c = t->accumulator,
+            .c_row = a->d,
+            .add = 1};
   TYPED(gemm)(&g, t->product, NULL);
 }
 
@@ -88,7 +110,8 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
     int visible = TYPED(tile_visible)(a, &t->at);
     if (visible) TYPED(forward_tile)(a, t, visible);
   }
-  REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &t->at), *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
+  REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &t->at),
+       *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
   for (int64_t i = 0; i < t->at.rows; i++) {
     REAL inverse = t->sum[i] > 0 ? 1 / t->sum[i] : 0;
     for (int64_t e = 0; e < a->d; e++) out[i * a->q_row + e] = t->accumulator[i * a->d + e] * inverse;
@@ -130,10 +153,32 @@ static void TYPED(gradient_scores)(const ATTENTION *a, TILE_STATE *t, int visibl
 static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, int visible) {
   TYPED(gradient_scores)(a, t, visible);
   int64_t q = TYPED(query_at)(a, &t->at), k = TYPED(keys_at)(a, &t->at);
-  GEMM dv = {.m = t->at.columns, .n = a->d, .k = t->at.rows, .a = t->score, .a_row = 1, .a_column = TILE, .b = a->dout + q,
-             .b_row = a->q_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dv + k, .c_row = a->k_row, .add = 1};
-  GEMM dk = dv, dq = {.m = t->at.rows, .n = a->d, .k = t->at.columns, .a = t->dscore, .a_row = TILE, .a_column = 1, .b = a->k + k,
-                      .b_row = a->k_row, .b_column = 1, .b_panel = TYPED(panel_of)(a), .c = a->dq + q, .c_row = a->q_row, .add = 1};
+  GEMM dv = {.m = t->at.columns,
+             .n = a->d,
+             .k = t->at.rows,
+             .a = t->score,
+             .a_row = 1,
+             .a_column = TILE,
+             .b = a->dout + q,
+             .b_row = a->q_row,
+             .b_column = 1,
+             .b_panel = TYPED(panel_of)(a),
+             .c = a->dv + k,
+             .c_row = a->k_row,
+             .add = 1};
+  GEMM dk = dv, dq = {.m = t->at.rows,
+                      .n = a->d,
+                      .k = t->at.columns,
+                      .a = t->dscore,
+                      .a_row = TILE,
+                      .a_column = 1,
+                      .b = a->k + k,
+                      .b_row = a->k_row,
+                      .b_column = 1,
+                      .b_panel = TYPED(panel_of)(a),
+                      .c = a->dq + q,
+                      .c_row = a->q_row,
+                      .add = 1};
   dk.a = t->dscore;
   dk.b = a->q + q;
   dk.c = a->dk + k;

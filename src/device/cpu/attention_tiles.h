@@ -54,8 +54,12 @@ static ATTENTION TYPED(attention_of)(const KernelCall *call) {
 static int64_t TYPED(query_at)(const ATTENTION *a, const PLACE *t) {
   return (((t->b * a->s + t->s0) * a->g + t->g) * a->r + t->r) * a->d;
 }
-static int64_t TYPED(keys_at)(const ATTENTION *a, const PLACE *t) { return ((t->b * a->s + t->t0) * a->g + t->g) * a->d; }
-static int64_t TYPED(rows_at)(const ATTENTION *a, const PLACE *t) { return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->s0; }
+static int64_t TYPED(keys_at)(const ATTENTION *a, const PLACE *t) {
+  return ((t->b * a->s + t->t0) * a->g + t->g) * a->d;
+}
+static int64_t TYPED(rows_at)(const ATTENTION *a, const PLACE *t) {
+  return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->s0;
+}
 
 static void TYPED(read_positions)(const Operand *documents, const IndexMap *map, int64_t row, int64_t from, int64_t n,
                                   INTEGER *position, INTEGER *document) {
@@ -67,12 +71,14 @@ static void TYPED(read_positions)(const Operand *documents, const IndexMap *map,
 static void TYPED(set_queries)(const ATTENTION *a, PLACE *t, int64_t tile) {
   t->s0 = tile * TILE;
   t->rows = a->s - t->s0 < TILE ? a->s - t->s0 : TILE;
-  TYPED(read_positions)(&a->call->input[3], &a->call->input[0].map[1], t->b * a->s, t->s0, t->rows, t->query_position, t->query_document);
+  TYPED(read_positions)
+  (&a->call->input[3], &a->call->input[0].map[1], t->b * a->s, t->s0, t->rows, t->query_position, t->query_document);
 }
 static void TYPED(set_keys)(const ATTENTION *a, PLACE *t, int64_t tile) {
   t->t0 = tile * TILE;
   t->columns = a->s - t->t0 < TILE ? a->s - t->t0 : TILE;
-  TYPED(read_positions)(&a->call->input[3], &a->call->input[1].map[1], t->b * a->s, t->t0, t->columns, t->key_position, t->key_document);
+  TYPED(read_positions)
+  (&a->call->input[3], &a->call->input[1].map[1], t->b * a->s, t->t0, t->columns, t->key_position, t->key_document);
   t->aligned = t->key_position[0] % 4 == 0;
   for (int64_t j = 1; j < t->columns; j++) t->aligned &= t->key_position[j] == t->key_position[0] + j;
 }
@@ -92,20 +98,25 @@ static int TYPED(tile_visible)(const ATTENTION *a, const PLACE *t) {
   TYPED(Extent) q = TYPED(extent)(t->query_position, t->rows), k = TYPED(extent)(t->key_position, t->columns);
   TYPED(Extent) qd = TYPED(extent)(t->query_document, t->rows), kd = TYPED(extent)(t->key_document, t->columns);
   if ((a->attr->causal && k.least > q.most) || kd.least > qd.most || kd.most < qd.least) return 0;
-  return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least ? 2 : 1;
+  return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least
+             ? 2
+             : 1;
 }
 
 // factor[i · query + j · key] = 0 or 1 / (1 - p) for query i and key j; the bits of attention_keep.
 static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor, int64_t query, int64_t key) {
   const Operand *q = &a->call->input[0];
-  int64_t sample = a->call->parameters->sample_base + FAULT(address_of_attention_sample, index_map(&q->map[0], t->b), t->b);
-  int64_t head = FAULT(address_of_attention_head, index_map(&q->map[2], t->g), t->g) * q->map[3].global + index_map(&q->map[3], t->r);
+  int64_t sample =
+      a->call->parameters->sample_base + FAULT(address_of_attention_sample, index_map(&q->map[0], t->b), t->b);
+  int64_t head = FAULT(address_of_attention_head, index_map(&q->map[2], t->g), t->g) * q->map[3].global +
+                 index_map(&q->map[3], t->r);
   uint32_t threshold = a->threshold, bits[4 * PHILOX_BATCH];
   _Static_assert(TILE <= 4 * PHILOX_BATCH, "one batch for a row of a tile");
   for (int64_t i = 0; i < t->rows; i++) {
     int64_t first = -1; // position of the batch's first bits
     if (t->aligned) {
-      philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(t->key_position[0] / 4), 0, 1, bits);
+      philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i],
+                   (uint32_t)(t->key_position[0] / 4), 0, 1, bits);
       for (int64_t j = 0; j < t->columns; j++) factor[i * query + j * key] = bits[j] >= threshold ? a->keep : 0;
       continue;
     }
@@ -113,16 +124,18 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
       int64_t p = t->key_position[j];
       if (first < 0 || p < first || p >= first + 4 * PHILOX_BATCH) {
         first = p / 4 * 4;
-        philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(first / 4), 0, 1, bits);
+        philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(first / 4), 0,
+                     1, bits);
       }
       factor[i * query + j * key] = bits[p - first] >= threshold ? a->keep : 0;
     }
   }
 }
 
-// One row of scores against n others, scaled; hidden ones are -inf. `before`: the row's position must not be before others'.
-INLINE void TYPED(mask_row)(REAL *score, int64_t n, REAL scale, int visible, int before, int causal, INTEGER position, INTEGER document,
-                     const INTEGER *positions, const INTEGER *documents) {
+// One row of scores against n others, scaled; hidden ones are -inf. `before`: the row's position must not be before
+// others'.
+INLINE void TYPED(mask_row)(REAL *score, int64_t n, REAL scale, int visible, int before, int causal, INTEGER position,
+                            INTEGER document, const INTEGER *positions, const INTEGER *documents) {
   if (visible == 2) {
     for (int64_t j = 0; j < n; j++) score[j] *= scale;
     return;

@@ -1,7 +1,7 @@
 // ATTENTION and its gradient on bf16 in tiles of queries × keys (Dao et al., "FlashAttention", 2022): scores, sums and
-// accumulators are fp32; probabilities and gradients of scores are rounded to bf16 for the products that read them. Tiles
-// that causality or documents hide are skipped. Not attention.h with other loads: products of bf16 want all packed that they
-// read, so that keys are packed for several tiles of queries, and backward turns the scores over.
+// accumulators are fp32; probabilities and gradients of scores are rounded to bf16 for the products that read them.
+// Tiles that causality or documents hide are skipped. Not attention.h with other loads: products of bf16 want all
+// packed that they read, so that keys are packed for several tiles of queries, and backward turns the scores over.
 
 enum {
   TILE_ROWS = (TILE + MR - 1) / MR * MR, // of fp32 tiles in memory
@@ -33,7 +33,8 @@ static size_t forward_slot(const ATTENTION *a) {
          sizeof(float) * (size_t)(QUERY_TILES * accumulator_size(a)) + 64;
 }
 static size_t backward_slot(const ATTENTION *a) {
-  return rounded(sizeof(AttentionTile)) + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))) +
+  return rounded(sizeof(AttentionTile)) +
+         rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))) +
          sizeof(float) * (size_t)((1 + 2 * a->tiles) * accumulator_size(a)) + 64;
 }
 static size_t attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
@@ -46,12 +47,13 @@ static size_t attention_grad_workspace(const Operand *input, const Operand *outp
 }
 
 // c [+]= a (m × depth) · packed b (depth × n); c has room for m and n padded to MR and NR. depth <= KC.
-static void tile_product(AttentionTile *t, const uint16_t *a, int64_t row, int64_t column, int64_t m, int64_t depth, const Packed *b, int64_t n,
-                         float *c, int64_t c_row, int add) {
+static void tile_product(AttentionTile *t, const uint16_t *a, int64_t row, int64_t column, int64_t m, int64_t depth,
+                         const Packed *b, int64_t n, float *c, int64_t c_row, int add) {
   for (int64_t i = 0; i < m; i += MR) {
     TileA at;
     tiles_of(&at, t->a, a + i * row, row, column, m - i < MR ? m - i : MR, depth);
-    for (int64_t j = 0; j < n; j += NR) micro(step_up(depth), at.data, at.row, b + j * step_up(depth), c + i * c_row + j, c_row, add);
+    for (int64_t j = 0; j < n; j += NR)
+      micro(step_up(depth), at.data, at.row, b + j * step_up(depth), c + i * c_row + j, c_row, add);
   }
 }
 
@@ -69,12 +71,14 @@ static float dropout_row(uint16_t *to, const float *x, const float *factor, int6
 }
 
 // Online softmax of one tile of scores: p in bf16, accumulator rows shrunk where the maximum grew.
-static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, float *accumulator, float *maximum, float *sum) {
+static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, float *accumulator, float *maximum,
+                         float *sum) {
   for (int64_t i = 0; i < t->at.rows; i++) {
     float *score = t->score + i * SCORE_ROW, *o = accumulator + i * width_of(a);
     uint16_t *p = t->p + i * FACTOR_ROW;
-    TYPED(mask_row)(score, t->at.columns, (float)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i], t->at.query_document[i],
-             t->at.key_position, t->at.key_document);
+    TYPED(mask_row)
+    (score, t->at.columns, (float)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
+     t->at.query_document[i], t->at.key_position, t->at.key_document);
     float old = maximum[i], tile = greatest_row(score, t->at.columns), new = tile > old ? tile : old;
     if (new == -INFINITY) {
       memset(p, 0, sizeof *p * (size_t)t->at.columns);
@@ -86,7 +90,8 @@ static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, floa
       sum[i] *= shrink;
       maximum[i] = new;
     }
-    sum[i] += a->attr->dropout > 0 ? dropout_row(p, score, t->factor + i * TILE, t->at.columns, -new) : exp_row(p, score, t->at.columns, -new, 1);
+    sum[i] += a->attr->dropout > 0 ? dropout_row(p, score, t->factor + i * TILE, t->at.columns, -new)
+                                   : exp_row(p, score, t->at.columns, -new, 1);
   }
 }
 
@@ -96,7 +101,8 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
   char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
   AttentionTile *t = (AttentionTile *)(void *)base;
   Packed *keys = (Packed *)(void *)(base + rounded(sizeof *t)), *values = keys + packed_across(a);
-  float *accumulator = (float *)(void *)((char *)keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
+  float *accumulator =
+      (float *)(void *)((char *)keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
   int64_t groups = (a->tiles + QUERY_TILES - 1) / QUERY_TILES, head = unit / groups, from = unit % groups * QUERY_TILES;
   int64_t count = a->tiles - from < QUERY_TILES ? a->tiles - from : QUERY_TILES;
   t->at.r = head % a->r;
@@ -118,7 +124,8 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
         packed = 1;
       }
       float *o = accumulator + i * accumulator_size(a);
-      tile_product(t, a->q + TYPED(query_at)(a, &t->at), a->q_row, 1, t->at.rows, a->d, keys, t->at.columns, t->score, SCORE_ROW, 0);
+      tile_product(t, a->q + TYPED(query_at)(a, &t->at), a->q_row, 1, t->at.rows, a->d, keys, t->at.columns, t->score,
+                   SCORE_ROW, 0);
       if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
       forward_rows(a, t, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
       tile_product(t, t->p, FACTOR_ROW, 1, t->at.rows, t->at.columns, values, a->d, o, width_of(a), 1);
@@ -128,7 +135,8 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
   for (int64_t i = 0; i < count; i++) {
     TYPED(set_queries)(a, &t->at, from + i);
     uint16_t *out = (uint16_t *)a->call->output[0].data + TYPED(query_at)(a, &t->at);
-    float *o = accumulator + i * accumulator_size(a), *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
+    float *o = accumulator + i * accumulator_size(a),
+          *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
     for (int64_t k = 0; k < t->at.rows; k++, o += width_of(a)) {
       float sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       for (int64_t e = 0; e < a->d; e++) o[e] *= inverse;
@@ -156,10 +164,12 @@ static void backward_rows(const ATTENTION *a, AttentionTile *t, int visible) {
   int64_t n = t->at.rows;
   for (int64_t k = 0; k < t->at.columns; k++) {
     float *score = t->score + k * SCORE_ROW, *dscore = t->dscore + k * SCORE_ROW, *factor = t->factor + k * TILE;
-    TYPED(mask_row)(score, n, (float)a->attr->scale, visible, 0, a->attr->causal, t->at.key_position[k], t->at.key_document[k], t->at.query_position,
-             t->at.query_document);
+    TYPED(mask_row)
+    (score, n, (float)a->attr->scale, visible, 0, a->attr->causal, t->at.key_position[k], t->at.key_document[k],
+     t->at.query_position, t->at.query_document);
     EACH_VECTOR {
-      V p = exp_fast(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)), dp = take_f32(dscore + i, n - i), kept = p;
+      V p = exp_fast(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)), dp = take_f32(dscore + i, n - i),
+        kept = p;
       if (a->attr->dropout > 0) {
         V f = take_f32(factor + i, n - i);
         kept = p * f;
@@ -186,7 +196,8 @@ static void backward_tile(const ATTENTION *a, AttentionTile *t, const Backward *
   backward_rows(a, t, visible);
   tile_product(t, t->p, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->dout_along, a->d, dv, width_of(a), 1);
   tile_product(t, t->ds, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->q_along, a->d, dk, width_of(a), 1);
-  tile_product(t, t->ds, 1, FACTOR_ROW, t->at.rows, t->at.columns, w->keys + j * packed_along(a), a->d, w->dq, width_of(a), 1);
+  tile_product(t, t->ds, 1, FACTOR_ROW, t->at.rows, t->at.columns, w->keys + j * packed_along(a), a->d, w->dq,
+               width_of(a), 1);
 }
 
 // A tile of queries against all keys.
@@ -211,7 +222,8 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backwar
     int visible = TYPED(tile_visible)(a, &t->at);
     if (visible) backward_tile(a, t, w, j, visible);
   }
-  for (int64_t row = 0; row < t->at.rows; row++) narrow_row(a->dq + q + row * a->q_row, w->dq + row * width_of(a), a->d);
+  for (int64_t row = 0; row < t->at.rows; row++)
+    narrow_row(a->dq + q + row * a->q_row, w->dq + row * width_of(a), a->d);
 }
 
 // One key-value head of one sample: all tiles, in one order.
@@ -224,7 +236,8 @@ static void attention_grad_unit(void *argument, int slot, int64_t unit) {
   w.q_along = w.dout_across + packed_across(a);
   w.dout_along = w.q_along + packed_along(a);
   w.keys = w.dout_along + packed_along(a);
-  w.dq = (float *)(void *)((char *)w.q_across + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))));
+  w.dq = (float *)(void *)((char *)w.q_across +
+                           rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))));
   w.dk = w.dq + accumulator_size(a);
   w.dv = w.dk + a->tiles * accumulator_size(a);
   t->at.b = unit / a->g;

@@ -1,7 +1,8 @@
-// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for one
-// block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials relative to the greatest logit of
-// row and block. Once a row's maximum and sum are known they become the gradient of the logits in place. Not cross_entropy.h with
-// other loads: there all logits of a chunk are kept, in fp32, which here would be twice the memory and its traffic.
+// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for
+// one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials relative to the greatest
+// logit of row and block. Once a row's maximum and sum are known they become the gradient of the logits in place. Not
+// cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the memory
+// and its traffic.
 
 enum {
   HEAD_ROWS = 128 / MR * MR, // of a unit
@@ -12,7 +13,8 @@ enum {
 
 typedef struct Head {
   const KernelCall *call;
-  int64_t rows, vocab, e, chunk, stride, blocks; // vocab: valid; chunk: rows at a time; stride: of a row of `kept`; blocks of words
+  int64_t rows, vocab, e, chunk, stride,
+      blocks; // vocab: valid; chunk: rows at a time; stride: of a row of `kept`; blocks of words
   int64_t first, n;                              // the chunk at work
   int gradient, add;                             // add: dw is added to what is there
   double seed;
@@ -35,8 +37,10 @@ static size_t head_part(Head *h, size_t bytes) {
 
 // Sizes, and where things lie in the workspace at `base`.
 static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
-  Head h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_bf16, input[1].map[0].valid, input[1].size[0]),
-            .e = input[1].size[1], .gradient = gradient};
+  Head h = {.rows = operand_extent(&input[0], 0, 2),
+            .vocab = FAULT(padding_is_a_word_bf16, input[1].map[0].valid, input[1].size[0]),
+            .e = input[1].size[1],
+            .gradient = gradient};
   h.stride = (h.vocab + 31) / 32 * 32 + 32;
   h.blocks = (h.vocab + HEAD_WORDS - 1) / HEAD_WORDS;
   int64_t most = HEAD_KEPT / h.stride < 64 ? 64 : HEAD_KEPT / h.stride, chunks = (h.rows + most - 1) / most;
@@ -74,7 +78,9 @@ static size_t statistics_workspace(const Operand *input, const Operand *output, 
 }
 
 static int64_t head_word(const Head *h, int64_t row) { return integer_load(&h->call->input[2], h->first + row); }
-static int64_t head_local(const Head *h, int64_t row) { return index_local(&h->call->input[1].map[0], head_word(h, row)); }
+static int64_t head_local(const Head *h, int64_t row) {
+  return index_local(&h->call->input[1].map[0], head_word(h, row));
+}
 
 // to = factor e^(x + shift) in bf16, unless NULL; returns the sum of the exponentials.
 INLINE float exp_row(uint16_t *to, const float *x, int64_t n, float shift, float factor) {
@@ -122,7 +128,8 @@ static void head_row(Head *h, const float *logit, int64_t row, int64_t block, in
 }
 
 // HEAD_ROWS rows from i0 of the chunk × the words of a block.
-static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packed *words, Packed *memory, float *logit) {
+static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packed *words, Packed *memory,
+                      float *logit) {
   int64_t m = h->n - i0 < HEAD_ROWS ? h->n - i0 : HEAD_ROWS;
   TileA a[HEAD_ROWS / MR];
   for (int64_t k = 0; k < h->e; k += KC) {
@@ -131,7 +138,8 @@ static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packe
     tiles_of(a, memory, x, h->e, 1, m, depth);
     for (int64_t i = 0; i < m; i += MR)
       for (int64_t j = 0; j < n; j += NR)
-        micro(step_up(depth), a[i / MR].data, a[i / MR].row, words + j * step_up(h->e) + k * NR, logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
+        micro(step_up(depth), a[i / MR].data, a[i / MR].row, words + j * step_up(h->e) + k * NR,
+              logit + i * HEAD_ROW + j, HEAD_ROW, k > 0);
   }
   for (int64_t i = 0; i < m; i++) head_row(h, logit + i * HEAD_ROW, i0 + i, block, n);
 }
@@ -139,13 +147,16 @@ static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packe
 // A block of words, packed into the thread's memory where it stays near, with a part of the chunk's rows.
 static void head_unit(void *argument, int slot, int64_t unit) {
   Head *h = argument;
-  int64_t block = unit / h->parts, part = unit % h->parts, j0 = block * HEAD_WORDS, n = h->vocab - j0 < HEAD_WORDS ? h->vocab - j0 : HEAD_WORDS;
+  int64_t block = unit / h->parts, part = unit % h->parts, j0 = block * HEAD_WORDS,
+          n = h->vocab - j0 < HEAD_WORDS ? h->vocab - j0 : HEAD_WORDS;
   int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, to = groups * (part + 1) / h->parts;
-  Packed *words = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes(h->e)), *memory = words + HEAD_WORDS * step_up(h->e);
+  Packed *words = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes(h->e)),
+         *memory = words + HEAD_WORDS * step_up(h->e);
   float *logit = (float *)(void *)(memory + HEAD_ROWS * KA);
   pack_b(words, (const uint16_t *)h->call->input[1].data + j0 * h->e, 1, h->e, h->e, n);
   tiles_begin();
-  for (int64_t group = groups * part / h->parts; group < to; group++) head_rows(h, group * HEAD_ROWS, block, n, words, memory, logit);
+  for (int64_t group = groups * part / h->parts; group < to; group++)
+    head_rows(h, group * HEAD_ROWS, block, n, words, memory, logit);
   tiles_end();
 }
 
@@ -199,10 +210,31 @@ static void head_narrow(void *argument, int slot, int64_t row) {
 static void head_gradients(Head *h) {
   const KernelCall *call = h->call;
   const uint16_t *x = (const uint16_t *)call->input[0].data + h->first * h->e;
-  Product dx = {.m = h->n, .n = h->e, .k = h->vocab, .a = h->kept, .a_row = h->stride, .a_column = 1, .b = call->input[1].data,
-                .b_row = h->e, .b_column = 1, .c = h->dx, .c_row = h->e, .wide = 1};
-  Product dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->kept, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
-                .b_column = 1, .c = call->output[2].data, .c_row = h->e, .wide = 1, .add = h->add || h->first > 0};
+  Product dx = {.m = h->n,
+                .n = h->e,
+                .k = h->vocab,
+                .a = h->kept,
+                .a_row = h->stride,
+                .a_column = 1,
+                .b = call->input[1].data,
+                .b_row = h->e,
+                .b_column = 1,
+                .c = h->dx,
+                .c_row = h->e,
+                .wide = 1};
+  Product dw = {.m = h->vocab,
+                .n = h->e,
+                .k = h->n,
+                .a = h->kept,
+                .a_row = 1,
+                .a_column = h->stride,
+                .b = x,
+                .b_row = h->e,
+                .b_column = 1,
+                .c = call->output[2].data,
+                .c_row = h->e,
+                .wide = 1,
+                .add = h->add || h->first > 0};
   product(&dx, h->product, call_team(call));
   team_each(call_team(call), h->n, head_narrow, h);
   product(&dw, h->product, call_team(call));
@@ -214,7 +246,8 @@ static void head_run(Head *h) {
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t filled = h->rows ? h->vocab : 0; // words past these get no product
   if (h->gradient && !h->add)
-    memset((float *)call->output[2].data + filled * h->e, 0, sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
+    memset((float *)call->output[2].data + filled * h->e, 0,
+           sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     if (h->gradient || !h->known_maximum) head_logits(h);
@@ -251,7 +284,8 @@ static void cross_entropy_statistics_bf16(const KernelCall *call) {
     h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
     head_logits(&h);
     for (int64_t row = 0; row < h.n; row++) {
-      head_combine(&h, row, (float *)call->output[0].data + h.first + row, (float *)call->output[1].data + h.first + row);
+      head_combine(&h, row, (float *)call->output[0].data + h.first + row,
+                   (float *)call->output[1].data + h.first + row);
       ((float *)call->output[2].data)[h.first + row] = h.target[row];
     }
   }

@@ -1,9 +1,9 @@
-// Product of bf16 matrices: C (m × n, row major, bf16 or fp32) = [C +] A (m × k) · B (k × n); A and B are read through strides,
-// one of which must be 1.
+// Product of bf16 matrices: C (m × n, row major, bf16 or fp32) = [C +] A (m × k) · B (k × n); A and B are read through
+// strides, one of which must be 1.
 //
-// An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so a
-// result does not depend on the number of threads or on which other rows are in the product. Not gemm.h with other loads: AMX reads
-// A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
+// An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so
+// a result does not depend on the number of threads or on which other rows are in the product. Not gemm.h with other
+// loads: AMX reads A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
 
 typedef struct Product {
   int64_t m, n, k;
@@ -36,7 +36,9 @@ typedef struct Blocks {
 
 static Blocks blocks_of(int64_t n, int64_t k, int wide) {
   int64_t most = wide && KC > (int)WIDE_DEPTH ? (int)WIDE_DEPTH : (int)KC, count = (k + most - 1) / most;
-  Blocks b = {.depth = count > 1 ? step_up((k + count - 1) / count) : step_up(k), .packed_depth = k, .scratch = count > 1 && !wide};
+  Blocks b = {.depth = count > 1 ? step_up((k + count - 1) / count) : step_up(k),
+              .packed_depth = k,
+              .scratch = count > 1 && !wide};
   int64_t all = (n + NR - 1) / NR * NR;
   if (wide && k > PACKED_DEPTH) { // many columns rather than a great depth: A is read once for each block of columns
     int64_t columns = all < PACKED_B / b.depth ? all : PACKED_B / b.depth;
@@ -58,7 +60,8 @@ static size_t product_workspace(int64_t n, int64_t k, int wide, int slots) {
   int64_t depth = step_up(k), all = (n + NR - 1) / NR * NR * depth, most = wide ? 0 : 8 * NR * depth;
   _Static_assert(8 * NR * PACKED_DEPTH <= PACKED_B, "a wide C never packs more than PACKED_B");
   if (most < PACKED_B) most = PACKED_B;
-  return (size_t)slots * slot_bytes(blocks_of(n, k, wide).scratch) + sizeof(Packed) * (size_t)(all < most ? all : most) + 64;
+  return (size_t)slots * slot_bytes(blocks_of(n, k, wide).scratch) +
+         sizeof(Packed) * (size_t)(all < most ? all : most) + 64;
 }
 
 typedef struct ProductJob {
@@ -75,9 +78,10 @@ static int64_t pack_units(int64_t columns) { return (columns + PACK_PANELS * NR 
 static void pack_unit(void *argument, int slot, int64_t unit) {
   const ProductJob *job = argument;
   const Product *g = job->g;
-  int64_t j = unit * PACK_PANELS * NR, columns = job->columns - j < PACK_PANELS * NR ? job->columns - j : PACK_PANELS * NR;
-  pack_b(job->packed + j * step_up(job->depth), g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row, g->b_column,
-         job->depth, columns);
+  int64_t j = unit * PACK_PANELS * NR,
+          columns = job->columns - j < PACK_PANELS * NR ? job->columns - j : PACK_PANELS * NR;
+  pack_b(job->packed + j * step_up(job->depth), g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row,
+         g->b_column, job->depth, columns);
 }
 
 // One row of a tile of sums to bf16; whole cache lines where they can be.
@@ -98,7 +102,8 @@ INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, i
 }
 
 // A tile of sums (rows × columns of it) to C at row i, column j.
-static void store_tile(const Product *g, const float *sum, int64_t sum_row, int64_t i, int64_t j, int64_t rows, int64_t columns, int add) {
+static void store_tile(const Product *g, const float *sum, int64_t sum_row, int64_t i, int64_t j, int64_t rows,
+                       int64_t columns, int add) {
   for (int64_t r = 0; r < rows; r++, sum += sum_row) {
     int64_t at = (i + r) * g->c_row + j;
     if (!g->wide) narrow_tile_row((uint16_t *)g->c + at, sum, g->bias ? g->bias + j : NULL, columns);
@@ -109,8 +114,9 @@ static void store_tile(const Product *g, const float *sum, int64_t sum_row, int6
 }
 
 // One tile of C: rows i of the unit (from i0), the panel at columns j of C; `sum`: where a tile waits.
-static void product_tile(const Product *g, TileA a, const Packed *b, int64_t depth, int64_t i, int64_t j, int64_t rows, int64_t columns,
-                         float *sum, int64_t sum_row, int waits, int first, int last, const Ahead *ahead) {
+static void product_tile(const Product *g, TileA a, const Packed *b, int64_t depth, int64_t i, int64_t j, int64_t rows,
+                         int64_t columns, float *sum, int64_t sum_row, int waits, int first, int last,
+                         const Ahead *ahead) {
   if (g->wide && rows == MR && columns == NR) {
     micro_ahead(depth, a.data, a.row, b, (float *)g->c + i * g->c_row + j, g->c_row, g->add || !first, ahead);
     return;
@@ -128,23 +134,27 @@ static Lines next_block(const ProductJob *job, int64_t unit, int64_t k) {
   int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC;
   if (m <= 0 || g->a_column == 1) return (Lines){0};
   int64_t depth = job->depth - k < job->blocks.depth ? job->depth - k : job->blocks.depth;
-  return (Lines){g->a + i0 * g->a_row + (job->k0 + k) * g->a_column, g->a_column * (int64_t)sizeof *g->a, depth, (m * (int64_t)sizeof *g->a + 63) / 64};
+  return (Lines){g->a + i0 * g->a_row + (job->k0 + k) * g->a_column, g->a_column * (int64_t)sizeof *g->a, depth,
+                 (m * (int64_t)sizeof *g->a + 63) / 64};
 }
 
-// What comes after tile (i, p) of a unit, where panels [from, to) are near: a tile of C; a part of the panels that are near next,
-// and of `block`, which are spread over all tiles.
-INLINE Ahead ahead_of(const ProductJob *job, Lines block, int64_t i0, int64_t m, int64_t k, int64_t i, int64_t p, const int64_t part[2], int64_t from, int64_t to) {
+// What comes after tile (i, p) of a unit, where panels [from, to) are near: a tile of C; a part of the panels that are
+// near next, and of `block`, which are spread over all tiles.
+INLINE Ahead ahead_of(const ProductJob *job, Lines block, int64_t i0, int64_t m, int64_t k, int64_t i, int64_t p,
+                      const int64_t part[2], int64_t from, int64_t to) {
   const Product *g = job->g;
-  int64_t tiles = (m + MR - 1) / MR, lines = 2 * MR / tiles, next = p + to - from, number = (from - part[0]) * tiles + i / MR * (to - from) + p - from,
-          count = (part[1] - part[0]) * tiles;
+  int64_t tiles = (m + MR - 1) / MR, lines = 2 * MR / tiles, next = p + to - from,
+          number = (from - part[0]) * tiles + i / MR * (to - from) + p - from, count = (part[1] - part[0]) * tiles;
   int64_t next_i = p + 1 < to ? i : i + MR < m ? i + MR : 0, next_p = p + 1 < to ? p + 1 : i + MR < m ? from : to;
   Ahead x = {.rows = next < part[1] ? lines : 0, .a_row = 32, .a_step = NR};
   x.a = job->packed + next * NR * step_up(job->depth) + k * NR + i / MR * lines * 32;
   if (next_p < part[1])
-    x.c = (Lines){(const float *)g->c + (i0 + next_i) * g->c_row + job->j0 + next_p * NR, g->c_row * (int64_t)sizeof(float), MR, 2};
+    x.c = (Lines){(const float *)g->c + (i0 + next_i) * g->c_row + job->j0 + next_p * NR,
+                  g->c_row * (int64_t)sizeof(float), MR, 2};
   if (block.at) {
     int64_t row = block.rows * number / count;
-    x.next = (Lines){(const char *)block.at + row * block.row_bytes, block.row_bytes, block.rows * (number + 1) / count - row, block.lines};
+    x.next = (Lines){(const char *)block.at + row * block.row_bytes, block.row_bytes,
+                     block.rows * (number + 1) / count - row, block.lines};
   }
   return x;
 }
@@ -180,8 +190,9 @@ static void product_unit(void *argument, int slot, int64_t unit) {
 #if LEVEL_BF16 == 2
           if (g->wide) ahead = ahead_of(job, next, i0, m, k, i, p, part_of, from, to);
 #endif
-          product_tile(g, a[i / MR], job->packed + p * NR * step_up(job->depth) + k * NR, step_up(depth), i0 + i, job->j0 + p * NR,
-                       m - i < MR ? m - i : MR, columns, sum, waits ? SCRATCH_ROW : NR, waits != 0, first, last, &ahead);
+          product_tile(g, a[i / MR], job->packed + p * NR * step_up(job->depth) + k * NR, step_up(depth), i0 + i,
+                       job->j0 + p * NR, m - i < MR ? m - i : MR, columns, sum, waits ? SCRATCH_ROW : NR, waits != 0,
+                       first, last, &ahead);
         }
     }
   }
@@ -195,7 +206,8 @@ static void product(const Product *g, void *workspace, Team *team) {
   job.slots = (char *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
   job.packed = (Packed *)(void *)(job.slots + (size_t)team_slots(team) * slot_bytes(job.blocks.scratch));
   if (g->k == 0 && !g->add)
-    for (int64_t i = 0; i < g->m; i++) memset((char *)g->c + (size_t)(i * g->c_row) * (g->wide ? 4 : 2), 0, (size_t)g->n * (g->wide ? 4 : 2));
+    for (int64_t i = 0; i < g->m; i++)
+      memset((char *)g->c + (size_t)(i * g->c_row) * (g->wide ? 4 : 2), 0, (size_t)g->n * (g->wide ? 4 : 2));
   job.row_blocks = (g->m + MC - 1) / MC;
   if (!job.row_blocks) return;
   for (job.j0 = 0; job.j0 < g->n; job.j0 += job.blocks.columns) {

@@ -1,13 +1,15 @@
-// Products by AMX tiles of an A whose rows are contiguous. A thread packs a group of B's panels into its own memory, where they
-// stay in its level 2 cache while all of A passes by, one tile ahead by prefetches. Nothing packed is shared between threads or
-// read again from further away. Sums over k are those of `product`: blocks do not change their order.
+// Products by AMX tiles of an A whose rows are contiguous. A thread packs a group of B's panels into its own memory,
+// where they stay in its level 2 cache while all of A passes by, one tile ahead by prefetches. Nothing packed is shared
+// between threads or read again from further away. Sums over k are those of `product`: blocks do not change their
+// order.
 
 #if LEVEL_BF16 == 2
 enum {
-  GROUP_BYTES = 1200 << 10, // of packed B: of the 2 MiB level 2 cache that every CPU with AMX has; tiles of A need the rest
-  GROUP_DEPTH = 4096,       // the greatest k: a deeper panel would leave too few in a group
-  GROUP_SUM = 1024,         // k of a sum in registers
-  GROUP_TILES = 8           // tiles of A that a thread takes at a time
+  GROUP_BYTES =
+      1200 << 10,     // of packed B: of the 2 MiB level 2 cache that every CPU with AMX has; tiles of A need the rest
+  GROUP_DEPTH = 4096, // the greatest k: a deeper panel would leave too few in a group
+  GROUP_SUM = 1024,   // k of a sum in registers
+  GROUP_TILES = 8     // tiles of A that a thread takes at a time
 };
 
 typedef struct GroupJob {
@@ -19,7 +21,9 @@ typedef struct GroupJob {
   atomic_int *taken;  // (groups) chunks of A that have been taken
 } GroupJob;
 
-static int groups_fit(const Product *g) { return g->a_column == 1 && !g->wide && g->k > 0 && g->k % STEP == 0 && g->k <= GROUP_DEPTH; }
+static int groups_fit(const Product *g) {
+  return g->a_column == 1 && !g->wide && g->k > 0 && g->k % STEP == 0 && g->k <= GROUP_DEPTH;
+}
 
 // For `size` threads.
 static GroupJob groups_of_product(const Product *g, int size) {
@@ -32,7 +36,8 @@ static GroupJob groups_of_product(const Product *g, int size) {
   if (job.groups < 1) job.groups = 1;
   job.most = (job.panels + job.groups - 1) / job.groups;
   job.chunks = (job.tiles + GROUP_TILES - 1) / GROUP_TILES;
-  job.slot_bytes = sizeof(Packed) * (size_t)(job.most * NR * g->k + MR * (g->k + STEP)) + sizeof(float) * (size_t)(job.most * MR * NR);
+  job.slot_bytes = sizeof(Packed) * (size_t)(job.most * NR * g->k + MR * (g->k + STEP)) +
+                   sizeof(float) * (size_t)(job.most * MR * NR);
   return job;
 }
 
@@ -42,7 +47,8 @@ static size_t groups_workspace(const Product *g, int slots) {
 }
 
 // Panels [p0, p0 + panels) by one tile of A. sum: (panels, MR, NR).
-static void group_tile(const GroupJob *job, int64_t tile, int64_t p0, int64_t panels, const Packed *b, Packed *last, float *sum) {
+static void group_tile(const GroupJob *job, int64_t tile, int64_t p0, int64_t panels, const Packed *b, Packed *last,
+                       float *sum) {
   const Product *g = job->g;
   int64_t i = tile * MR, rows = g->m - i < MR ? g->m - i : MR, row = g->a_row;
   const uint16_t *a = g->a + i * g->a_row;
@@ -76,7 +82,8 @@ static void group_run(GroupJob *job, int64_t group, char *memory) {
   int64_t columns = g->n - p0 * NR < panels * NR ? g->n - p0 * NR : panels * NR;
   Packed *b = (Packed *)(void *)memory, *last = b + job->most * NR * g->k;
   float *sum = (float *)(void *)(last + MR * (g->k + STEP));
-  for (int64_t chunk; (chunk = atomic_fetch_add_explicit(&job->taken[group], 1, memory_order_relaxed)) < job->chunks; packed = 1) {
+  for (int64_t chunk; (chunk = atomic_fetch_add_explicit(&job->taken[group], 1, memory_order_relaxed)) < job->chunks;
+       packed = 1) {
     if (!packed) pack_b(b, g->b + p0 * NR * g->b_column, g->b_row, g->b_column, g->k, columns);
     for (int64_t tile = chunk * GROUP_TILES; tile < (chunk + 1) * GROUP_TILES && tile < job->tiles; tile++)
       group_tile(job, tile, p0, panels, b, last, sum);

@@ -1,5 +1,6 @@
-// The bf16 kernels of one level; a bf16_*.c defines LEVEL_BYTES, LEVEL (suffix) and LEVEL_BF16 and includes this. Arithmetic is
-// fp32 but for what products read; biases, gains, statistics and gradients of parameters are fp32 operands.
+// The bf16 kernels of one level; a bf16_*.c defines LEVEL_BYTES, LEVEL (suffix) and LEVEL_BF16 and includes this.
+// Arithmetic is fp32 but for what products read; biases, gains, statistics and gradients of parameters are fp32
+// operands.
 #include "device/cpu/target.h"
 #include "base/fault.h"
 #pragma GCC diagnostic ignored "-Wunused-function" // of the shared vector functions

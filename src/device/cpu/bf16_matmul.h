@@ -2,9 +2,20 @@
 
 static Product matmul_product(const Operand *input, const Operand *output, const MatmulAttr *attr) {
   MatmulShape s = cpu_matmul_shape(input, attr);
-  return (Product){.m = s.m, .n = s.n, .k = s.k, .a = input[0].data, .a_row = s.a_row, .a_column = s.a_column, .b = input[1].data,
-                   .b_row = s.b_row, .b_column = s.b_column, .c = output[0].data, .c_row = s.n, .wide = output[0].dtype == DTYPE_F32,
-                   .add = attr->kind == MATMUL_TN && attr->accumulate, .bias = attr->bias ? input[2].data : NULL};
+  return (Product){.m = s.m,
+                   .n = s.n,
+                   .k = s.k,
+                   .a = input[0].data,
+                   .a_row = s.a_row,
+                   .a_column = s.a_column,
+                   .b = input[1].data,
+                   .b_row = s.b_row,
+                   .b_column = s.b_column,
+                   .c = output[0].data,
+                   .c_row = s.n,
+                   .wide = output[0].dtype == DTYPE_F32,
+                   .add = attr->kind == MATMUL_TN && attr->accumulate,
+                   .bias = attr->bias ? input[2].data : NULL};
 }
 
 static size_t matmul_bf16_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {

@@ -1,9 +1,9 @@
-// The register tile of bf16 products and the packing that it wants, in three kinds: AMX, AVX512_BF16, and fp32 arithmetic.
-// Sums are fp32 always.
+// The register tile of bf16 products and the packing that it wants, in three kinds: AMX, AVX512_BF16, and fp32
+// arithmetic. Sums are fp32 always.
 //
-// Packed B: panels (depth / PAIR, NR, PAIR), zero padded to NR columns and a multiple of STEP rows, one after the other.
-// Packed A: tiles of MR rows, MR · KA elements apart: (MR, KA), or (depth / PAIR, MR, PAIR) where `A_COLUMNS` and A's columns
-// are contiguous. Zero padded likewise.
+// Packed B: panels (depth / PAIR, NR, PAIR), zero padded to NR columns and a multiple of STEP rows, one after the
+// other. Packed A: tiles of MR rows, MR · KA elements apart: (MR, KA), or (depth / PAIR, MR, PAIR) where `A_COLUMNS`
+// and A's columns are contiguous. Zero padded likewise.
 
 #if LEVEL_BF16 == 2
 typedef uint16_t Packed;
@@ -13,10 +13,21 @@ typedef uint16_t Packed;
 enum { MR = 14, NR = 32, STEP = 2, PAIR = 2, TILES = 16, KC = 512, A_COLUMNS = 1 };
 #else
 typedef float Packed;
-enum { MR = LEVEL_BYTES == 64 ? 14 : LEVEL_BYTES == 32 ? 6 : 4, NR = 2 * WIDTH, STEP = 1, PAIR = 1, TILES = 112 / MR, KC = 256, A_COLUMNS = 1 };
+enum {
+  MR = LEVEL_BYTES == 64   ? 14
+       : LEVEL_BYTES == 32 ? 6
+                           : 4,
+  NR = 2 * WIDTH,
+  STEP = 1,
+  PAIR = 1,
+  TILES = 112 / MR,
+  KC = 256,
+  A_COLUMNS = 1
+};
 #endif
 enum {
-  KA = KC + 64 / (int)sizeof(Packed), // row stride of a packed tile: an odd number of cache lines, so rows differ in set
+  KA =
+      KC + 64 / (int)sizeof(Packed), // row stride of a packed tile: an odd number of cache lines, so rows differ in set
   MC = MR * TILES
 };
 
@@ -44,8 +55,8 @@ INLINE void transpose_pairs(uint16_t *to, int64_t to_row, const uint16_t *from, 
       r[i] = _mm512_inserti32x4(r[i], _mm_loadu_si128((const __m128i *)(const void *)(p + 8 * from_row)), 2);
       r[i] = _mm512_inserti32x4(r[i], _mm_loadu_si128((const __m128i *)(const void *)(p + 12 * from_row)), 3);
     }
-    __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]), c = _mm512_unpacklo_epi32(r[2], r[3]),
-            d = _mm512_unpackhi_epi32(r[2], r[3]);
+    __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]),
+            c = _mm512_unpacklo_epi32(r[2], r[3]), d = _mm512_unpackhi_epi32(r[2], r[3]);
     uint16_t *at = to + 4 * q * to_row;
     _mm512_storeu_si512(at, _mm512_unpacklo_epi64(a, c));
     _mm512_storeu_si512(at + to_row, _mm512_unpackhi_epi64(a, c));
@@ -69,14 +80,16 @@ static void pack_half(uint16_t *to, const uint16_t *b, int64_t column, int64_t d
 }
 
 // Columns of B → panels.
-static void pack_b(uint16_t *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
+static void pack_b(uint16_t *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth,
+                   int64_t columns) {
   int64_t padded = step_up(depth), panel = padded * NR;
   if (column == 1) { // row by row through all panels: memory is read in its order
     for (int64_t k = 0; k < padded; k += 2)
       for (int64_t j = 0; j < columns; j += NR) {
         const uint16_t *x = b + k * row + j;
         uint16_t *at = to + j / NR * panel + k * NR;
-        if (k < depth) pack_pairs(at, x, k + 1 < depth ? x + row : NULL, columns - j >= NR ? ~0u : (1u << (columns - j)) - 1);
+        if (k < depth)
+          pack_pairs(at, x, k + 1 < depth ? x + row : NULL, columns - j >= NR ? ~0u : (1u << (columns - j)) - 1);
         else memset(at, 0, sizeof *to * 2 * NR);
       }
     return;
@@ -89,7 +102,8 @@ static void pack_b(uint16_t *restrict to, const uint16_t *restrict b, int64_t ro
   }
 }
 #else
-static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
+static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth,
+                   int64_t columns) {
   for (int64_t j = 0; j < columns; j += NR, to += depth * NR) {
     if (column == 1 && columns - j >= NR) {
       for (int64_t k = 0; k < depth; k++) {
@@ -99,7 +113,8 @@ static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, 
       continue;
     }
     for (int64_t i = 0; i < NR; i++)
-      for (int64_t k = 0; k < depth; k++) to[k * NR + i] = j + i < columns ? bf16_to_float(b[(j + i) * column + k * row]) : 0;
+      for (int64_t k = 0; k < depth; k++)
+        to[k * NR + i] = j + i < columns ? bf16_to_float(b[(j + i) * column + k * row]) : 0;
   }
 }
 #endif
@@ -120,7 +135,8 @@ static void pack_a_rows(Packed *restrict to, const uint16_t *restrict a, int64_t
 }
 
 // Tiles of A whose rows are contiguous, columns `column` apart; MR · KA elements each.
-static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int64_t column, int64_t rows, int64_t depth) {
+static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int64_t column, int64_t rows,
+                           int64_t depth) {
 #if LEVEL_BF16 == 2
   uint16_t pairs[16 * 64];
   for (int64_t k = 0; k < depth; k += 32)
@@ -145,14 +161,15 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
 #else
   for (int64_t k = 0; k < depth; k++)
     for (int64_t r = 0; r < rows; r += MR)
-      for (int64_t i = 0; i < MR; i++) to[r * KA + k * MR + i] = r + i < rows ? bf16_to_float(a[k * column + r + i]) : 0;
+      for (int64_t i = 0; i < MR; i++)
+        to[r * KA + k * MR + i] = r + i < rows ? bf16_to_float(a[k * column + r + i]) : 0;
 #endif
 }
 
 // ---- the tile
 
-// What is brought near while a tile is computed (AMX only): at each of its steps of 32, `rows` lines at `a`, a_row elements apart
-// and moving on by a_step elements for one of k; and two blocks of lines, spread over all steps.
+// What is brought near while a tile is computed (AMX only): at each of its steps of 32, `rows` lines at `a`, a_row
+// elements apart and moving on by a_step elements for one of k; and two blocks of lines, spread over all steps.
 typedef struct Lines {
   const void *at; // NULL: none
   int64_t row_bytes, rows, lines; // rows of `lines` · 64 B
@@ -165,7 +182,11 @@ typedef struct Ahead {
 
 #if LEVEL_BF16 == 2
 static void tiles_begin(void) {
-  static const struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } config __attribute__((aligned(64))) = {
+  static const struct {
+    uint8_t palette, start, zero[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+  } config __attribute__((aligned(64))) = {
       .palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
   _tile_loadconfig(&config);
 }
@@ -186,9 +207,10 @@ INLINE void fetch_ahead(const Ahead *x, int64_t k, int64_t depth) {
   fetch_lines(&x->next, k, depth, 0);
 }
 
-// c (MR × NR) [+]= a (MR × depth) · panel; depth a multiple of STEP; a_row in elements. B passes by the first-level cache, which
-// is left to A: a tile of A meets many panels.
-INLINE void micro_ahead(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add, const Ahead *ahead) {
+// c (MR × NR) [+]= a (MR × depth) · panel; depth a multiple of STEP; a_row in elements. B passes by the first-level
+// cache, which is left to A: a tile of A meets many panels.
+INLINE void micro_ahead(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row,
+                        int add, const Ahead *ahead) {
   size_t a_bytes = sizeof *a * (size_t)a_row, c_bytes = sizeof *c * (size_t)c_row;
   if (add) {
     _tile_loadd(0, c, c_bytes);
@@ -218,14 +240,16 @@ INLINE void micro_ahead(int64_t depth, const uint16_t *a, int64_t a_row, const u
   _tile_stored(2, c + 16 * c_row, c_bytes);
   _tile_stored(3, c + 16 * c_row + 16, c_bytes);
 }
-static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b, float *c, int64_t c_row, int add) {
+static __attribute__((noinline)) void micro(int64_t depth, const uint16_t *a, int64_t a_row, const uint16_t *b,
+                                            float *c, int64_t c_row, int add) {
   micro_ahead(depth, a, a_row, b, c, c_row, add, NULL);
 }
 #else
 static void tiles_begin(void) {}
 static void tiles_end(void) {}
 
-INLINE void micro_strided(int64_t depth, const Packed *a, int64_t a_row, int64_t a_step, const Packed *b, float *c, int64_t c_row, int add) {
+INLINE void micro_strided(int64_t depth, const Packed *a, int64_t a_row, int64_t a_step, const Packed *b, float *c,
+                          int64_t c_row, int add) {
   V t[MR][2];
   UNROLL for (int i = 0; i < MR; i++) t[i][0] = t[i][1] = (V){0};
   for (int64_t k = 0; k < depth; k += PAIR, a += a_step, b += PAIR * NR) {
@@ -258,16 +282,19 @@ INLINE void micro_strided(int64_t depth, const Packed *a, int64_t a_row, int64_t
   }
 }
 // c (MR × NR) [+]= tile of A · panel; a_row: KA for rows, PAIR for columns.
-static __attribute__((noinline)) void micro_rows(int64_t depth, const Packed *a, const Packed *b, float *c, int64_t c_row, int add) {
+static __attribute__((noinline)) void micro_rows(int64_t depth, const Packed *a, const Packed *b, float *c,
+                                                 int64_t c_row, int add) {
   micro_strided(depth, a, KA, PAIR, b, c, c_row, add);
 }
-static __attribute__((noinline)) void micro_columns(int64_t depth, const Packed *a, const Packed *b, float *c, int64_t c_row, int add) {
+static __attribute__((noinline)) void micro_columns(int64_t depth, const Packed *a, const Packed *b, float *c,
+                                                    int64_t c_row, int add) {
   micro_strided(depth, a, PAIR, MR * PAIR, b, c, c_row, add);
 }
 INLINE void micro(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row, int add) {
   (a_row == PAIR ? micro_columns : micro_rows)(depth, a, b, c, c_row, add);
 }
-INLINE void micro_ahead(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row, int add, const Ahead *ahead) {
+INLINE void micro_ahead(int64_t depth, const Packed *a, int64_t a_row, const Packed *b, float *c, int64_t c_row,
+                        int add, const Ahead *ahead) {
   micro(depth, a, a_row, b, c, c_row, add);
 }
 #endif
@@ -276,13 +303,15 @@ INLINE void micro_ahead(int64_t depth, const Packed *a, int64_t a_row, const Pac
 typedef struct TileA { const Packed *data; int64_t row; } TileA;
 
 // The tiles of `rows` × depth (<= KC) at `a`; `memory`: MR · KA elements each.
-static void tiles_of(TileA *tile, Packed *memory, const uint16_t *a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+static void tiles_of(TileA *tile, Packed *memory, const uint16_t *a, int64_t row, int64_t column, int64_t rows,
+                     int64_t depth) {
   if (column != 1) pack_a_columns(memory, a, column, rows, depth);
   for (int64_t i = 0; i < rows; i += MR, tile++) {
     *tile = (TileA){memory + i * KA, column != 1 && A_COLUMNS ? PAIR : KA};
     if (column != 1) continue;
     int64_t n = rows - i < MR ? rows - i : MR;
-    if (LEVEL_BF16 == 2 && n == MR && depth % STEP == 0) *tile = (TileA){(const Packed *)(const void *)(a + i * row), row};
+    if (LEVEL_BF16 == 2 && n == MR && depth % STEP == 0)
+      *tile = (TileA){(const Packed *)(const void *)(a + i * row), row};
     else pack_a_rows(memory + i * KA, a + i * row, row, n, depth);
   }
 }

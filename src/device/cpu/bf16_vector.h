@@ -1,4 +1,5 @@
-// bf16 numbers in fp32 vectors: loads widen, stores round to nearest even. Included once a level, after the fp32 vectors.
+// bf16 numbers in fp32 vectors: loads widen, stores round to nearest even. Included once a level, after the fp32
+// vectors.
 
 typedef uint16_t HalfUnaligned __attribute__((vector_size(LEVEL_BYTES / 2), may_alias, aligned(2)));
 typedef uint16_t HalfVector __attribute__((vector_size(LEVEL_BYTES / 2)));
@@ -85,7 +86,9 @@ INLINE float greatest_lane(V v) {
 }
 
 // A vector of which `left` elements exist.
-INLINE V take_bf16(const uint16_t *p, int64_t left) { return __builtin_expect(left >= WIDTH, 1) ? load_bf16(p) : load_part_bf16(p, left); }
+INLINE V take_bf16(const uint16_t *p, int64_t left) {
+  return __builtin_expect(left >= WIDTH, 1) ? load_bf16(p) : load_part_bf16(p, left);
+}
 INLINE void put_bf16(uint16_t *p, V v, int64_t left) {
   if (__builtin_expect(left >= WIDTH, 1)) store_bf16(p, v);
   else store_part_bf16(p, v, left);

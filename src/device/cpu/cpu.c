@@ -20,8 +20,8 @@ const char *cpu_level_name(CpuLevel level) {
 
 #if defined(__x86_64__)
 static int has_avx512(void) {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
 }
 
 static int has_bf16(void) {
@@ -42,8 +42,8 @@ static int has_amx(void) {
 }
 #endif
 
-// Intel's dot products of bf16 pairs take two cycles (measured: Sapphire Rapids), so that fp32 arithmetic does as much and waits
-// less for operands; AMD's take half of one.
+// Intel's dot products of bf16 pairs take two cycles (measured: Sapphire Rapids), so that fp32 arithmetic does as much
+// and waits less for operands; AMD's take half of one.
 static int has_slow_dot(void) {
 #if defined(__x86_64__)
   return __builtin_cpu_is("intel");
@@ -57,7 +57,8 @@ int cpu_level_available(CpuLevel level) {
   if (level == CPU_AMX) return has_amx();
   if (level == CPU_AVX512_BF16) return has_bf16();
   if (level == CPU_AVX512) return has_avx512();
-  if (level == CPU_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && fp16_has_instructions();
+  if (level == CPU_AVX2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && fp16_has_instructions();
 #endif
   return level == CPU_PORTABLE;
 }
@@ -78,7 +79,8 @@ CpuWish cpu_simd_wish(char *text, size_t size) {
   for (int l = CPU_PORTABLE; l < CPU_LEVELS; l++) {
     if (strcmp(wish, cpu_level_name((CpuLevel)l))) continue;
     if (cpu_level_available((CpuLevel)l)) return CPU_WISH_FINE;
-    snprintf(text, size, "PLAIT_SIMD asks for %s, which this CPU cannot run; %s runs instead", wish, cpu_level_name(cpu_simd_level()));
+    snprintf(text, size, "PLAIT_SIMD asks for %s, which this CPU cannot run; %s runs instead", wish,
+             cpu_level_name(cpu_simd_level()));
     return CPU_WISH_UNABLE;
   }
   snprintf(text, size, "PLAIT_SIMD is \"%.40s\"; allowed: reference", wish);
@@ -96,7 +98,12 @@ static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *ta
   return NULL;
 }
 // A cast from fp32 is looked for among fp16's kernels first: it may be to fp16.
-#define FIND(name, bf16) find_in(cpu_fp16_##name, dtype == DTYPE_BF16 ? bf16 : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name : cpu_table_##name, op, dtype)
+#define FIND(name, bf16)                                                                                               \
+  find_in(cpu_fp16_##name,                                                                                             \
+          dtype == DTYPE_BF16                   ? bf16                                                                 \
+          : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                                                      \
+                                                : cpu_table_##name,                                                    \
+          op, dtype)
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
   switch (level) {
 #if defined(__x86_64__)
@@ -140,7 +147,8 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   Operand output = {.dtype = DTYPE_F32, .rank = 2, .size = {M, N}};
   size_t workspace = entry->workspace(input, &output, &attr, team_slots(team));
   size_t bytes = sizeof(float) * (M * K + N * K + M * N);
-  char *memory = aligned_alloc(HOST_ALIGNMENT, (bytes + workspace + 2 * HOST_ALIGNMENT - 1) / HOST_ALIGNMENT * HOST_ALIGNMENT);
+  char *memory =
+      aligned_alloc(HOST_ALIGNMENT, (bytes + workspace + 2 * HOST_ALIGNMENT - 1) / HOST_ALIGNMENT * HOST_ALIGNMENT);
   if (!memory) return 0;
   memset(memory, 0, bytes);
   input[0].data = memory;
@@ -162,18 +170,26 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 
 #define DESCRIPTION(device_name, is_the_host)                                                                          \
   .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
-  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
-#define LEVEL(device_name, level) \
-  {DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level], .implementation = &device_host}
-#define FAR_LEVEL(device_name, level)                                                                                                  \
-  {DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops, .peak_flops = device_imitated_peak, .own = &near[level], \
-   .implementation = &device_far}
+  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,                                    \
+  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
+#define LEVEL(device_name, level)                                                                                      \
+  {                                                                                                                    \
+    DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level],        \
+                                 .implementation = &device_host                                                        \
+  }
+#define FAR_LEVEL(device_name, level)                                                                                  \
+  {                                                                                                                    \
+    DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops,                         \
+                                 .peak_flops = device_imitated_peak, .own = &near[level],                              \
+                                 .implementation = &device_far                                                         \
+  }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
 static const Device near[] = {LEVEL("cpu", CPU_PORTABLE),    LEVEL("cpu", CPU_AVX2), LEVEL("cpu", CPU_AVX512),
                               LEVEL("cpu", CPU_AVX512_BF16), LEVEL("cpu", CPU_AMX),  LEVEL("reference", CPU_LEVELS)};
-static const Device far[] = {FAR_LEVEL("cpu", CPU_PORTABLE),    FAR_LEVEL("cpu", CPU_AVX2), FAR_LEVEL("cpu", CPU_AVX512),
-                             FAR_LEVEL("cpu", CPU_AVX512_BF16), FAR_LEVEL("cpu", CPU_AMX),  FAR_LEVEL("reference", CPU_LEVELS)};
+static const Device far[] = {FAR_LEVEL("cpu", CPU_PORTABLE), FAR_LEVEL("cpu", CPU_AVX2),
+                             FAR_LEVEL("cpu", CPU_AVX512),   FAR_LEVEL("cpu", CPU_AVX512_BF16),
+                             FAR_LEVEL("cpu", CPU_AMX),      FAR_LEVEL("reference", CPU_LEVELS)};
 
 const Device *device_cpu_at(CpuLevel level) { return device_space_is_far() > 0 ? &far[level] : &near[level]; }
 
@@ -187,7 +203,8 @@ MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
   switch (attr->kind) {
   case MATMUL_NT: // x (m, k), w (n, k) → (m, n)
     n = operand_extent(b, 0, attr->n);
-    return (MatmulShape){.m = rows, .n = n, .k = columns, .a_row = columns, .a_column = 1, .b_row = 1, .b_column = columns};
+    return (MatmulShape){
+        .m = rows, .n = n, .k = columns, .a_row = columns, .a_column = 1, .b_row = 1, .b_column = columns};
   case MATMUL_NN: // dy (m, n), w (n, k) → (m, k): the sum is over n
     k = operand_extent(b, attr->n, b->rank);
     return (MatmulShape){.m = rows, .n = k, .k = columns, .a_row = columns, .a_column = 1, .b_row = k, .b_column = 1};

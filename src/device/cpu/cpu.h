@@ -5,15 +5,16 @@
 // The last two differ from AVX512 in bf16 kernels only: they use its bf16 dot products, and AMX tiles.
 typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS } CpuLevel;
 
-// The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than AVX512.
-// PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
+// The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than
+// AVX512. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
 CpuLevel cpu_simd_level(void);
 // What is wrong with PLAIT_SIMD, as a sentence: it is no level, or one that this machine cannot run.
 typedef enum CpuWish { CPU_WISH_FINE, CPU_WISH_UNKNOWN, CPU_WISH_UNABLE } CpuWish;
 CpuWish cpu_simd_wish(char *text, size_t size);
 const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512", "avx512_bf16", "amx"
-int cpu_level_available(CpuLevel level);     // whether this machine can run it; AMX: asks the kernel for leave to use it
-const Device *device_cpu_at(CpuLevel level); // for tests: one level, whatever PLAIT_SIMD says; CPU_LEVELS: reference kernels
+int cpu_level_available(CpuLevel level); // whether this machine can run it; AMX: asks the kernel for leave to use it
+const Device *device_cpu_at(
+    CpuLevel level); // for tests: one level, whatever PLAIT_SIMD says; CPU_LEVELS: reference kernels
 
 // A kernel by op and by the dtype of its first floating-point operand (input, else output).
 typedef struct KernelEntry {
@@ -29,10 +30,12 @@ static inline Team *call_team(const KernelCall *call) { return call->queue ? cal
 
 // Tables end with a NULL kernel.
 extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx512[];
-extern const KernelEntry cpu_fp16_portable[], cpu_fp16_avx2[], cpu_fp16_avx512[]; // and accumulators in bf16, casts to fp16
+extern const KernelEntry cpu_fp16_portable[], cpu_fp16_avx2[],
+    cpu_fp16_avx512[]; // and accumulators in bf16, casts to fp16
 extern const KernelEntry cpu_bf16_portable[], cpu_bf16_avx2[], cpu_bf16_avx512[], cpu_bf16_dot[], cpu_bf16_amx[];
 
-// Work in units: rows of about 8192 elements together, or 16384 elements of a flat array. Never by the number of threads.
+// Work in units: rows of about 8192 elements together, or 16384 elements of a flat array. Never by the number of
+// threads.
 typedef struct RowRange { int64_t from, to; } RowRange;
 static inline int64_t row_unit(int64_t width) { return width >= 8192 || width < 1 ? 1 : 8192 / width; }
 static inline int64_t row_units(int64_t rows, int64_t width) { return (rows + row_unit(width) - 1) / row_unit(width); }
@@ -61,5 +64,7 @@ int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);
 // Whether operands have the dtypes of the texts: 'h' bf16, 'f' fp32, '*' any. Absent ones and those past the text fit.
 int cpu_dtypes_fit(const KernelCall *call, const char *inputs, const char *outputs);
 int operand_is_whole(const Operand *x);           // no padding
-int64_t operand_valid_prefix(const Operand *x);   // elements before the padding; -1 when padding lies between valid elements
-int64_t dropout_first_feature(const Operand *x);  // global feature of a position's first element; -1 when they do not follow each other
+int64_t operand_valid_prefix(
+    const Operand *x); // elements before the padding; -1 when padding lies between valid elements
+int64_t dropout_first_feature(
+    const Operand *x); // global feature of a position's first element; -1 when they do not follow each other

@@ -1,5 +1,5 @@
-// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time and
-// become their own gradient in place. Columns of a padded vocabulary are left out of every product.
+// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time
+// and become their own gradient in place. Columns of a padded vocabulary are left out of every product.
 
 typedef struct TYPED(Head) {
   const KernelCall *call;
@@ -15,10 +15,12 @@ typedef struct TYPED(Head) {
 #define HEAD TYPED(Head)
 
 static HEAD TYPED(head_sizes)(const Operand *input) {
-  HEAD h = {.rows = operand_extent(&input[0], 0, 2), .vocab = FAULT(padding_is_a_word_fast, input[1].map[0].valid, input[1].size[0]),
+  HEAD h = {.rows = operand_extent(&input[0], 0, 2),
+            .vocab = FAULT(padding_is_a_word_fast, input[1].map[0].valid, input[1].size[0]),
             .e = input[1].size[1]};
   h.stride = (h.vocab + 15) / 16 * 16 + 16;
-  int64_t most = (1 << 26) / h.stride, chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
+  int64_t most = (1 << 26) / h.stride,
+          chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
   most = most < 64 ? 64 : most > 1024 ? 1024 : most;
   chunks = (h.rows + most - 1) / most;
   h.chunk = chunks ? ((h.rows + chunks - 1) / chunks + 63) / 64 * 64 : 0;
@@ -75,17 +77,45 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
 
 static void TYPED(head_logits)(const HEAD *h) {
   const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
-  GEMM g = {.m = h->n, .n = h->vocab, .k = h->e, .a = x, .a_row = h->e, .a_column = 1, .b = h->call->input[1].data, .b_row = 1,
-            .b_column = h->e, .c = h->logit, .c_row = h->stride};
+  GEMM g = {.m = h->n,
+            .n = h->vocab,
+            .k = h->e,
+            .a = x,
+            .a_row = h->e,
+            .a_column = 1,
+            .b = h->call->input[1].data,
+            .b_row = 1,
+            .b_column = h->e,
+            .c = h->logit,
+            .c_row = h->stride};
   TYPED(gemm)(&g, h->product, call_team(h->call));
 }
 
 static void TYPED(head_gradients)(const HEAD *h) {
   const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
-  GEMM dx = {.m = h->n, .n = h->e, .k = h->vocab, .a = h->logit, .a_row = h->stride, .a_column = 1, .b = h->call->input[1].data,
-             .b_row = h->e, .b_column = 1, .c = (REAL *)h->call->output[1].data + h->first * h->e, .c_row = h->e};
-  GEMM dw = {.m = h->vocab, .n = h->e, .k = h->n, .a = h->logit, .a_row = 1, .a_column = h->stride, .b = x, .b_row = h->e,
-             .b_column = 1, .c = h->call->output[2].data, .c_row = h->e, .add = h->add || h->first > 0};
+  GEMM dx = {.m = h->n,
+             .n = h->e,
+             .k = h->vocab,
+             .a = h->logit,
+             .a_row = h->stride,
+             .a_column = 1,
+             .b = h->call->input[1].data,
+             .b_row = h->e,
+             .b_column = 1,
+             .c = (REAL *)h->call->output[1].data + h->first * h->e,
+             .c_row = h->e};
+  GEMM dw = {.m = h->vocab,
+             .n = h->e,
+             .k = h->n,
+             .a = h->logit,
+             .a_row = 1,
+             .a_column = h->stride,
+             .b = x,
+             .b_row = h->e,
+             .b_column = 1,
+             .c = h->call->output[2].data,
+             .c_row = h->e,
+             .add = h->add || h->first > 0};
   TYPED(gemm)(&dx, h->product, call_team(h->call));
   TYPED(gemm)(&dw, h->product, call_team(h->call));
 }
@@ -97,7 +127,8 @@ static void TYPED(head_run)(HEAD *h) {
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t padding = call->input[1].size[0] - h->vocab, filled = h->rows ? h->vocab : 0;
   if (h->gradient && !h->add)
-    memset((REAL *)call->output[2].data + filled * h->e, 0, sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
+    memset((REAL *)call->output[2].data + filled * h->e, 0,
+           sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     TYPED(head_logits)(h);

@@ -1,5 +1,5 @@
-// Elementwise ops, for every dtype: chunks of the flat arrays in parallel. Outputs may be the memory of an input of the same
-// index.
+// Elementwise ops, for every dtype: chunks of the flat arrays in parallel. Outputs may be the memory of an input of the
+// same index.
 
 static void TYPED(each_chunk)(const KernelCall *call, void (*body)(void *, int, int64_t)) {
   team_each(call_team(call), chunk_units(operand_elements(&call->output[0])), body, (void *)(uintptr_t)call);
@@ -24,7 +24,9 @@ static void TYPED(bias_unit)(void *argument, int slot, int64_t unit) {
 }
 static void TYPED(bias)(const KernelCall *call) {
   int64_t width = operand_elements(&call->input[1]);
-  if (width) team_each(call_team(call), row_units(operand_elements(&call->input[0]) / width, width), TYPED(bias_unit), (void *)(uintptr_t)call);
+  if (width)
+    team_each(call_team(call), row_units(operand_elements(&call->input[0]) / width, width), TYPED(bias_unit),
+              (void *)(uintptr_t)call);
 }
 
 // The loops of activations, once a kind, so that no vector asks for it.
@@ -50,7 +52,8 @@ static void TYPED(activation_grad_unit)(void *argument, int slot, int64_t unit) 
   CHUNK_OF(argument, unit);
   const ELEMENT *x = INPUT(0), *dy = INPUT(1);
   ELEMENT *dx = OUTPUT(0);
-#define LOOP(kind) EACH_VECTOR TYPED(put)(dx + i, TYPED(act_slope)(kind, TYPED(take)(x + i, n - i)) * TYPED(take)(dy + i, n - i), n - i)
+#define LOOP(kind)                                                                                                     \
+  EACH_VECTOR TYPED(put)(dx + i, TYPED(act_slope)(kind, TYPED(take)(x + i, n - i)) * TYPED(take)(dy + i, n - i), n - i)
   EACH_KIND(LOOP)
 #undef LOOP
 }
@@ -60,7 +63,8 @@ static void TYPED(gated_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const ELEMENT *gate = INPUT(0), *up = INPUT(1);
   ELEMENT *y = OUTPUT(0);
-#define LOOP(kind) EACH_VECTOR TYPED(put)(y + i, TYPED(act)(kind, TYPED(take)(gate + i, n - i)) * TYPED(take)(up + i, n - i), n - i)
+#define LOOP(kind)                                                                                                     \
+  EACH_VECTOR TYPED(put)(y + i, TYPED(act)(kind, TYPED(take)(gate + i, n - i)) * TYPED(take)(up + i, n - i), n - i)
   EACH_KIND(LOOP)
 #undef LOOP
 }
@@ -72,9 +76,9 @@ static void TYPED(gated_grad_unit)(void *argument, int slot, int64_t unit) {
   ELEMENT *dgate = OUTPUT(0), *dup = OUTPUT(1);
 #define LOOP(kind)                                                                                                     \
   EACH_VECTOR {                                                                                                        \
-    V g = TYPED(take)(gate + i, n - i), u = TYPED(take)(up + i, n - i), d = TYPED(take)(dy + i, n - i);                      \
-    TYPED(put)(dgate + i, TYPED(act_slope)(kind, g) * u * d, n - i);                                                        \
-    TYPED(put)(dup + i, TYPED(act)(kind, g) * d, n - i);                                                                    \
+    V g = TYPED(take)(gate + i, n - i), u = TYPED(take)(up + i, n - i), d = TYPED(take)(dy + i, n - i);                \
+    TYPED(put)(dgate + i, TYPED(act_slope)(kind, g) * u * d, n - i);                                                   \
+    TYPED(put)(dup + i, TYPED(act)(kind, g) * d, n - i);                                                               \
   }
   EACH_KIND(LOOP)
 #undef LOOP
@@ -134,7 +138,8 @@ static void TYPED(cast_unit)(void *argument, int slot, int64_t unit) {
 static void TYPED(cast)(const KernelCall *call) {
   Dtype to = call->output[0].dtype;
   if (call->input[0].dtype != DTYPE_ELEMENT) op_def(OP_CAST)->reference(call); // from ids
-  else if (to == DTYPE_F32 || to == DTYPE_F64 || (to == DTYPE_BF16 && DTYPE_ELEMENT == DTYPE_F32)) TYPED(each_chunk)(call, TYPED(cast_unit));
+  else if (to == DTYPE_F32 || to == DTYPE_F64 || (to == DTYPE_BF16 && DTYPE_ELEMENT == DTYPE_F32))
+    TYPED(each_chunk)(call, TYPED(cast_unit));
   else op_def(OP_CAST)->reference(call);
 }
 
@@ -152,8 +157,9 @@ static void TYPED(dropout_unit)(void *argument, int slot, int64_t unit) {
   for (int64_t r = range.from; r < range.to; r++) {
     const ELEMENT *from = (const ELEMENT *)x->data + r * width;
     ELEMENT *to = (ELEMENT *)call->output[0].data + r * width;
-    uint32_t sample = (uint32_t)(parameters->sample_base +
-                                 FAULT(address_of_dropout_sample, index_map(&x->map[0], r / x->size[1]), r / x->size[1]));
+    uint32_t sample =
+        (uint32_t)(parameters->sample_base +
+                   FAULT(address_of_dropout_sample, index_map(&x->map[0], r / x->size[1]), r / x->size[1]));
     uint32_t position = (uint32_t)index_map(&x->map[1], r % x->size[1]), bits[4 * PHILOX_BATCH];
     int64_t skip = first % 4;
     for (int64_t at = 0, n; at < width; at += n, skip = 0) {
@@ -172,5 +178,6 @@ static void TYPED(dropout)(const KernelCall *call) {
   const Operand *x = &call->input[0];
   int64_t width = operand_extent(x, 2, x->rank);
   if (dropout_first_feature(x) < 0 || !width) op_def(OP_DROPOUT)->reference(call);
-  else team_each(call_team(call), row_units(x->size[0] * x->size[1], width), TYPED(dropout_unit), (void *)(uintptr_t)call);
+  else
+    team_each(call_team(call), row_units(x->size[0] * x->size[1], width), TYPED(dropout_unit), (void *)(uintptr_t)call);
 }

@@ -1,6 +1,6 @@
-// fp16 kernels by way of fp32: operands are widened into the workspace, the level's fp32 kernel runs, results are rounded.
-// Correct, not fast: fp16 is for GPUs; on a CPU it is there so that what will run there can be tested here. What needs no
-// product (sums, casts, accumulators of gradients, these in bf16 too) has loops of its own.
+// fp16 kernels by way of fp32: operands are widened into the workspace, the level's fp32 kernel runs, results are
+// rounded. Correct, not fast: fp16 is for GPUs; on a CPU it is there so that what will run there can be tested here.
+// What needs no product (sums, casts, accumulators of gradients, these in bf16 too) has loops of its own.
 #include "device/cpu/fp16.h"
 #include <string.h>
 
@@ -38,8 +38,8 @@ static void narrow_unit(void *argument, int slot, int64_t unit) {
   c->by->narrow(c->half + r.from, c->wide + r.from, r.to - r.from);
 }
 
-static size_t wide_workspace(const HalfLevel *level, Op op, int inputs, int outputs, const Operand *input, const Operand *output,
-                             const void *attr, int threads) {
+static size_t wide_workspace(const HalfLevel *level, Op op, int inputs, int outputs, const Operand *input,
+                             const Operand *output, const void *attr, int threads) {
   Operand in[8], out[8];
   int64_t bytes = 0;
   const KernelEntry *entry = entry_of(level, op);
@@ -103,7 +103,8 @@ static void store_block(const HalfConversion *by, const Operand *x, int64_t at, 
 static int of_floats(const KernelCall *call) { // fp32, bf16 or fp16, all of one size
   for (int k = 0; k < call->ninput + call->noutput; k++) {
     const Operand *x = k < call->ninput ? &call->input[k] : &call->output[k - call->ninput];
-    if (!dtype_is_float(x->dtype) || x->dtype == DTYPE_F64 || operand_elements(x) != operand_elements(&call->output[0])) return 0;
+    if (!dtype_is_float(x->dtype) || x->dtype == DTYPE_F64 || operand_elements(x) != operand_elements(&call->output[0]))
+      return 0;
   }
   return 1;
 }

@@ -17,13 +17,15 @@ const HalfConversion fp16_portable = {widen_portable, narrow_portable};
 #if defined(__x86_64__)
 __attribute__((target("avx2,f16c"))) static void widen_f16c(float *to, const uint16_t *from, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
   for (; i < n; i++) to[i] = half_to_float(from[i]);
 }
 __attribute__((target("avx2,f16c"))) static void narrow_f16c(uint16_t *to, const float *from, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128((__m128i *)(void *)(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   for (; i < n; i++) to[i] = half_from_float(from[i]);
 }
 const HalfConversion fp16_f16c = {widen_f16c, narrow_f16c};

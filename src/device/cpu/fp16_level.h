@@ -5,7 +5,9 @@
 static const HalfLevel NAME(level, LEVEL) = {NAME(cpu_table, LEVEL), &CONVERSION};
 
 #define ENTRY(op, inputs, outputs)                                                                                     \
-  static void NAME(wide_##op, LEVEL)(const KernelCall *call) { run_wide(call, &NAME(level, LEVEL), op, inputs, outputs); } \
+  static void NAME(wide_##op, LEVEL)(const KernelCall *call) {                                                         \
+    run_wide(call, &NAME(level, LEVEL), op, inputs, outputs);                                                          \
+  }                                                                                                                    \
   static size_t NAME(bytes_##op, LEVEL)(const Operand *in, const Operand *out, const void *attr, int threads) {        \
     return wide_workspace(&NAME(level, LEVEL), op, inputs, outputs, in, out, attr, threads);                           \
   }

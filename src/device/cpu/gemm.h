@@ -1,8 +1,8 @@
 // Matrix product of one SIMD level and real type: blocked for the caches, B packed, one register-tile kernel.
 // C (m × n, row major) = [C +] A (m × k) · B (k × n). A and B are read through strides, one of which must be 1.
 //
-// An element of C is a sum over k in steps of KC in rising order, whatever the blocking of m and n, so a result does not
-// depend on the number of threads or on which other rows are in the product.
+// An element of C is a sum over k in steps of KC in rising order, whatever the blocking of m and n, so a result does
+// not depend on the number of threads or on which other rows are in the product.
 
 #if LEVEL_BYTES == 64
 #define MR 14 // 28 accumulators, 2 of B, 1 broadcast of 32 registers
@@ -27,7 +27,8 @@ typedef struct TYPED(Gemm) {
   int64_t a_row, a_column; // strides
   const REAL *b;
   int64_t b_row, b_column;
-  int64_t b_panel; // not 0: B is read where it lies, b_column is 1 and its panels of NR columns are so far apart; NR divides n
+  int64_t b_panel; // not 0: B is read where it lies, b_column is 1 and its panels of NR columns are so far apart; NR
+                   // divides n
   REAL *c;
   int64_t c_row;
   int add;          // C is added to
@@ -51,7 +52,8 @@ static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
 }
 
 // B (depth × up to NR columns) → panel (depth, NR), zero padded.
-static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row, int64_t column, int64_t depth, int64_t columns) {
+static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row, int64_t column, int64_t depth,
+                          int64_t columns) {
   if (column == 1 && columns == NR) {
     for (int64_t k = 0; k < depth; k++) {
       for (int j = 0; j < NR; j += 64 / (int)sizeof(REAL)) __builtin_prefetch(b + (k + 16) * row + j); // rows lie apart
@@ -71,13 +73,15 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
 }
 
 // A (rows ≤ MC × depth ≤ KC) → tiles (depth, MR), KC · MR elements apart. Missing rows are 0.
-static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows,
+                          int64_t depth) {
   int64_t whole = row == 1 ? rows / MR * MR : 0, padded = (rows + MR - 1) / MR * MR;
   for (int64_t k = 0; k < depth; k++) { // along the contiguous dim, for all tiles
     const REAL *from = a + k * column;
     REAL *at = to + k * MR;
     for (int64_t i = 0; i < whole; i += MR, at += MR * KC) memcpy(at, from + i, sizeof(REAL) * MR);
-    for (int64_t i = whole; i < padded; i++) at[i / MR * MR * KC - whole / MR * MR * KC + i % MR] = i < rows ? from[i * row] : 0;
+    for (int64_t i = whole; i < padded; i++)
+      at[i / MR * MR * KC - whole / MR * MR * KC + i % MR] = i < rows ? from[i * row] : 0;
   }
 }
 
@@ -159,8 +163,9 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
   const TYPED(GemmJob) *job = argument;
   const GEMM *g = job->g;
   int64_t j = panel * NR, columns = job->columns - j < NR ? job->columns - j : NR;
-  TYPED(pack_b)(job->packed_b + panel * NR * job->depth, g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row,
-                g->b_column, job->depth, columns);
+  TYPED(pack_b)
+  (job->packed_b + panel * NR * job->depth, g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row,
+   g->b_column, job->depth, columns);
 }
 
 // Rows of one block of MC against a range of panels.
@@ -170,28 +175,36 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
   int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
   int packed = g->a_column != 1;
-  int far = !g->b_panel && job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
+  int far = !g->b_panel &&
+            job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
   REAL *tiles = job->packed_a + (int64_t)slot * MC * KC;
   for (int64_t k = 0; k < job->depth; k += KC) {
     const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
     int first = !job->k0 && !k;
-    TYPED(Tile) q = {.depth = job->depth - k < KC ? job->depth - k : KC, .a_row = g->a_row, .b_row = g->b_panel ? g->b_row : NR,
-                     .c_row = g->c_row, .add = g->add || !first};
+    TYPED(Tile)
+    q = {.depth = job->depth - k < KC ? job->depth - k : KC,
+         .a_row = g->a_row,
+         .b_row = g->b_panel ? g->b_row : NR,
+         .c_row = g->c_row,
+         .add = g->add || !first};
     // Rows are read where they lie, but for those that fill no register tile.
     int64_t whole = packed ? 0 : m % MR == FEW ? m : m / MR * MR;
     if (whole < m) TYPED(pack_a)(tiles + whole * KC, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
     for (int64_t p = p0; p < p1; p++) {
       int64_t j = job->j0 + p * NR;
-      q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row : job->packed_b + (p * job->depth + k) * NR;
+      q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row
+                       : job->packed_b + (p * job->depth + k) * NR;
       q.columns = g->n - j < NR ? g->n - j : NR;
       q.bias = g->bias && first ? g->bias + j : NULL;
       const REAL *next = p + 1 < p1 ? q.b + job->depth * NR : q.b;
-      int64_t share = (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
+      int64_t share =
+          (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
       for (int64_t i = 0; i < m; i += MR) {
         q.rows = m - i < MR ? m - i : MR;
         q.a = i < whole ? a + i * g->a_row : tiles + i * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
-        q.ahead = (const char *)(far ? next + i / MR * share : q.b), q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
+        q.ahead = (const char *)(far ? next + i / MR * share : q.b),
+        q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
         if (q.rows > FEW) (i < whole ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
         else (i < whole ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
       }
@@ -207,7 +220,8 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   job.packed_b = job.packed_a + (int64_t)team_slots(team) * MC * KC;
   if (g->k == 0)
     for (int64_t i = 0; i < g->m; i++)
-      for (int64_t j = 0; j < g->n; j++) g->c[i * g->c_row + j] = (g->add ? g->c[i * g->c_row + j] : 0) + (g->bias ? g->bias[j] : 0);
+      for (int64_t j = 0; j < g->n; j++)
+        g->c[i * g->c_row + j] = (g->add ? g->c[i * g->c_row + j] : 0) + (g->bias ? g->bias[j] : 0);
   int64_t nc = TYPED(gemm_columns)(g->n, g->k), kc = TYPED(gemm_depth)(g->k);
   job.row_blocks = (g->m + MC - 1) / MC;
   if (!job.row_blocks) return;

@@ -2,8 +2,17 @@
 
 static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, const MatmulAttr *attr) {
   MatmulShape s = cpu_matmul_shape(input, attr);
-  return (GEMM){.m = s.m, .n = s.n, .k = s.k, .a = input[0].data, .a_row = s.a_row, .a_column = s.a_column, .b = input[1].data,
-                .b_row = s.b_row, .b_column = s.b_column, .c = output[0].data, .c_row = s.n,
+  return (GEMM){.m = s.m,
+                .n = s.n,
+                .k = s.k,
+                .a = input[0].data,
+                .a_row = s.a_row,
+                .a_column = s.a_column,
+                .b = input[1].data,
+                .b_row = s.b_row,
+                .b_column = s.b_column,
+                .c = output[0].data,
+                .c_row = s.n,
                 .add = FAULT(accumulate_forgets, attr->kind == MATMUL_TN && attr->accumulate, 0),
                 .bias = attr->bias ? input[2].data : NULL};
 }

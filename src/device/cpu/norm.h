@@ -1,12 +1,14 @@
-// LAYER_NORM, RMS_NORM, their gradients, and REDUCE, for every dtype: rows in parallel; sums over rows by fixed blocks of rows, in
-// order. Of bf16 rows gains, biases, statistics and sums are fp32.
+// LAYER_NORM, RMS_NORM, their gradients, and REDUCE, for every dtype: rows in parallel; sums over rows by fixed blocks
+// of rows, in order. Of bf16 rows gains, biases, statistics and sums are fp32.
 
 // At most 64 partial sums, whatever the number of threads.
 static int64_t TYPED(block_rows)(int64_t rows) {
   int64_t n = (rows + 63) / 64;
   return n < 16 ? 16 : n;
 }
-static int64_t TYPED(row_blocks)(int64_t rows) { return (rows + TYPED(block_rows)(rows) - 1) / TYPED(block_rows)(rows); }
+static int64_t TYPED(row_blocks)(int64_t rows) {
+  return (rows + TYPED(block_rows)(rows) - 1) / TYPED(block_rows)(rows);
+}
 
 typedef struct TYPED(Norm) {
   const KernelCall *call;
@@ -46,7 +48,11 @@ static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
     REAL mean = p->layer ? TYPED(row_moment)(x, n, 0, 0) / (REAL)n : 0;
     REAL rstd = 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon);
     V m = MATH(splat)(mean), by = MATH(splat)(rstd);
-    if (bias) EACH_VECTOR TYPED(put)(y + i, MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)), n - i);
+    if (bias)
+      EACH_VECTOR TYPED(put)(
+          y + i,
+          MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)),
+          n - i);
     else EACH_VECTOR TYPED(put)(y + i, (TYPED(take)(x + i, n - i) - m) * by * MATH(take)(gain + i, n - i), n - i);
     if (p->layer) ((REAL *)p->call->output[1].data)[r] = mean;
     ((REAL *)p->call->output[1 + p->layer].data)[r] = rstd;
@@ -55,8 +61,14 @@ static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
 
 static void TYPED(norm)(const KernelCall *call, int layer) {
   const Operand *x = &call->input[0];
-  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .x = x->data, .layer = layer,
-            .gain = call->input[1].data, .bias = layer ? call->input[2].data : NULL, .out = call->output[0].data};
+  NORM p = {.call = call,
+            .rows = operand_extent(x, 0, x->rank - 1),
+            .width = x->size[x->rank - 1],
+            .x = x->data,
+            .layer = layer,
+            .gain = call->input[1].data,
+            .bias = layer ? call->input[2].data : NULL,
+            .out = call->output[0].data};
   p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
   team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_unit), &p);
 }
@@ -76,7 +88,8 @@ static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain,
   int64_t n = p->width;
   V mean = MATH(splat)(p->mean ? p->mean[r] : 0), rstd = MATH(splat)(p->rstd[r]), va = {0}, vb = {0};
   EACH_VECTOR {
-    V d = TYPED(take)(dy + i, n - i), h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = d * MATH(take)(gain + i, n - i);
+    V d = TYPED(take)(dy + i, n - i), h = (TYPED(take)(x + i, n - i) - mean) * rstd,
+      dg = d * MATH(take)(gain + i, n - i);
     MATH(put)(dgain + i, MATH(fma)(d, h, MATH(take)(dgain + i, n - i)), n - i);
     if (dbias) MATH(put)(dbias + i, d + MATH(take)(dbias + i, n - i), n - i);
     va += dg; // 0 past the row
@@ -98,7 +111,8 @@ static void TYPED(norm_grad_unit)(void *argument, int slot, int64_t unit) {
 }
 
 // out (width) = sum over blocks of partial (blocks, stride)
-static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, int64_t blocks, int64_t stride, int64_t width) {
+static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, int64_t blocks, int64_t stride,
+                              int64_t width) {
   memset(out, 0, sizeof(REAL) * (size_t)width);
   for (int64_t b = 0; b < blocks; b++)
     for (int64_t i = 0; i < width; i++) out[i] += partial[b * stride + i];
@@ -106,14 +120,21 @@ static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, 
 
 static void TYPED(norm_grad)(const KernelCall *call, int layer) {
   const Operand *x = &call->input[1];
-  NORM p = {.call = call, .rows = operand_extent(x, 0, x->rank - 1), .width = x->size[x->rank - 1], .sums = call->noutput - 1,
-            .dy = call->input[0].data, .x = x->data, .gain = call->input[2].data, .out = call->output[0].data};
+  NORM p = {.call = call,
+            .rows = operand_extent(x, 0, x->rank - 1),
+            .width = x->size[x->rank - 1],
+            .sums = call->noutput - 1,
+            .dy = call->input[0].data,
+            .x = x->data,
+            .gain = call->input[2].data,
+            .out = call->output[0].data};
   p.mean = layer ? call->input[3].data : NULL;
   p.rstd = call->input[layer ? 4 : 3].data;
   int64_t blocks = TYPED(row_blocks)(p.rows);
   team_each(call_team(call), blocks, TYPED(norm_grad_unit), &p);
   for (int k = 0; k < p.sums; k++)
-    TYPED(add_blocks)(call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
+    TYPED(add_blocks)
+    (call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
 }
 static void TYPED(layer_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 1); }
 static void TYPED(rms_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 0); }
@@ -125,7 +146,8 @@ static size_t TYPED(reduce_workspace)(const Operand *input, const Operand *outpu
 
 static void TYPED(reduce_unit)(void *argument, int slot, int64_t unit) {
   const NORM *p = argument;
-  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows, n = p->width;
+  int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows,
+          n = p->width;
   REAL *sum = (REAL *)p->call->workspace + unit * n;
   memset(sum, 0, sizeof(REAL) * (size_t)n);
   for (int64_t r = unit * rows; r < end; r++) {

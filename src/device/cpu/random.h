@@ -3,8 +3,8 @@
 enum { PHILOX_BATCH = 16 };
 
 // Philox4x32-10 at the counters (c0, c1, c2 + i step2, c3 + i step3), i < PHILOX_BATCH: out[4 i + word].
-static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t step2,
-                                       uint32_t step3, uint32_t out[4 * PHILOX_BATCH]) {
+static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
+                                       uint32_t step2, uint32_t step3, uint32_t out[4 * PHILOX_BATCH]) {
   uint32_t k0 = key.k[0], k1 = key.k[1], c[4][PHILOX_BATCH];
   for (uint32_t i = 0; i < PHILOX_BATCH; i++) {
     c[0][i] = c0;

@@ -1,8 +1,9 @@
-// Vector types and their few operations for one SIMD level and one real type. Defined by the includer: REAL, INTEGER (signed, as
-// wide), UNSIGNED, BITS of both, TYPED(name) and MATH(name), the names of this type, LEVEL_BYTES.
+// Vector types and their few operations for one SIMD level and one real type. Defined by the includer: REAL, INTEGER
+// (signed, as wide), UNSIGNED, BITS of both, TYPED(name) and MATH(name), the names of this type, LEVEL_BYTES.
 //
-// Kernels of other files are written once for all dtypes: ELEMENT is what lies in memory and TYPED(name) are functions of that;
-// REAL is what they compute in and MATH(name) are functions of that. The two differ for bf16, whose arithmetic is fp32.
+// Kernels of other files are written once for all dtypes: ELEMENT is what lies in memory and TYPED(name) are functions
+// of that; REAL is what they compute in and MATH(name) are functions of that. The two differ for bf16, whose arithmetic
+// is fp32.
 
 typedef REAL TYPED(Vector) __attribute__((vector_size(LEVEL_BYTES)));
 typedef REAL TYPED(Unaligned) __attribute__((vector_size(LEVEL_BYTES), may_alias, aligned(sizeof(REAL))));
@@ -31,7 +32,9 @@ INLINE void TYPED(store_part)(REAL *p, V v, int64_t n) {
 }
 
 // A vector of which `left` elements exist.
-INLINE V TYPED(take)(const REAL *p, int64_t left) { return __builtin_expect(left >= WIDTH, 1) ? TYPED(load)(p) : TYPED(load_part)(p, left); }
+INLINE V TYPED(take)(const REAL *p, int64_t left) {
+  return __builtin_expect(left >= WIDTH, 1) ? TYPED(load)(p) : TYPED(load_part)(p, left);
+}
 INLINE void TYPED(put)(REAL *p, V v, int64_t left) {
   if (__builtin_expect(left >= WIDTH, 1)) TYPED(store)(p, v);
   else TYPED(store_part)(p, v, left);

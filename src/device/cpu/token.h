@@ -1,4 +1,5 @@
-// Ops that look at tokens' ids or positions, for every dtype: EMBEDDING, EMBEDDING_GRAD (of bf16 its sums are fp32), ROPE, TAKE.
+// Ops that look at tokens' ids or positions, for every dtype: EMBEDDING, EMBEDDING_GRAD (of bf16 its sums are fp32),
+// ROPE, TAKE.
 
 static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
   const KernelCall *call = argument;
@@ -15,8 +16,8 @@ static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
 }
 static void TYPED(embedding)(const KernelCall *call) {
   const Operand *table = &call->input[0];
-  team_each(call_team(call), row_units(operand_elements(&call->input[1]), operand_extent(table, 1, table->rank)), TYPED(embedding_unit),
-               (void *)(uintptr_t)call);
+  team_each(call_team(call), row_units(operand_elements(&call->input[1]), operand_extent(table, 1, table->rank)),
+            TYPED(embedding_unit), (void *)(uintptr_t)call);
 }
 
 // A range of the table's rows: reads all ids, adds the tokens of its rows in their order.
@@ -26,7 +27,8 @@ static void TYPED(embedding_grad_unit)(void *argument, int slot, int64_t unit) {
   int64_t tokens = operand_elements(ids), n = operand_extent(out, 1, out->rank);
   int64_t from = out->size[0] * unit / 16, to = out->size[0] * (unit + 1) / 16;
   REAL *sum = out->data;
-  if (!((const EmbeddingAttr *)call->attr)->accumulate) memset(sum + from * n, 0, sizeof(REAL) * (size_t)((to - from) * n));
+  if (!((const EmbeddingAttr *)call->attr)->accumulate)
+    memset(sum + from * n, 0, sizeof(REAL) * (size_t)((to - from) * n));
   for (int64_t t = 0; t < tokens; t++) {
     int64_t row = index_local(&out->map[0], integer_load(ids, t));
     if (row < from || row >= to) continue;
@@ -56,7 +58,8 @@ static void TYPED(rope_unit)(void *argument, int slot, int64_t unit) {
   RowRange range = row_range(operand_extent(x, 0, 2), width, unit);
   for (int64_t t = range.from; t < range.to; t++) {
     double position = (double)integer_load(&call->input[1], t);
-    for (int64_t i = 0; i < pairs; i += WIDTH_F64) sincos_f64(splat_f64(position) * load_f64(frequency + i), sine + i, cosine + i);
+    for (int64_t i = 0; i < pairs; i += WIDTH_F64)
+      sincos_f64(splat_f64(position) * load_f64(frequency + i), sine + i, cosine + i);
     for (int64_t i = 0; i < pairs; i++) {
       c[i] = (REAL)cosine[i];
       s[i] = sign * (REAL)sine[i];
@@ -65,7 +68,8 @@ static void TYPED(rope_unit)(void *argument, int slot, int64_t unit) {
       const ELEMENT *a = (const ELEMENT *)x->data + t * width + h;
       ELEMENT *y = (ELEMENT *)call->output[0].data + t * width + h;
       EACH_VECTOR {
-        V low = TYPED(take)(a + i, n - i), high = TYPED(take)(a + n + i, n - i), cos_i = MATH(load)(c + i), sin_i = MATH(load)(s + i);
+        V low = TYPED(take)(a + i, n - i), high = TYPED(take)(a + n + i, n - i), cos_i = MATH(load)(c + i),
+          sin_i = MATH(load)(s + i);
         TYPED(put)(y + i, low * cos_i - high * sin_i, n - i);
         TYPED(put)(y + n + i, high * cos_i + low * sin_i, n - i);
       }
@@ -78,7 +82,8 @@ static void TYPED(rope)(const KernelCall *call) {
   int64_t d = x->size[x->rank - 1], pairs = TYPED(rope_pairs)(x);
   double *frequency = call->workspace;
   for (int64_t i = 0; i < pairs; i++) frequency[i] = i < d / 2 ? rope_frequency(call->attr, i, d) : 0;
-  team_each(call_team(call), row_units(operand_extent(x, 0, 2), operand_extent(x, 2, x->rank)), TYPED(rope_unit), (void *)(uintptr_t)call);
+  team_each(call_team(call), row_units(operand_extent(x, 0, 2), operand_extent(x, 2, x->rank)), TYPED(rope_unit),
+            (void *)(uintptr_t)call);
 }
 
 // Few positions, so in the calling thread.

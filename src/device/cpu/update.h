@@ -6,7 +6,8 @@ static void TYPED(fill_unit)(void *argument, int slot, int64_t unit) {
   for (int64_t i = 0; i < n; i++) y[i] = value;
 }
 static void TYPED(fill)(const KernelCall *call) {
-  if (((const FillAttr *)call->attr)->value == 0 || operand_is_whole(&call->output[0])) TYPED(each_chunk)(call, TYPED(fill_unit));
+  if (((const FillAttr *)call->attr)->value == 0 || operand_is_whole(&call->output[0]))
+    TYPED(each_chunk)(call, TYPED(fill_unit));
   else op_def(OP_FILL)->reference(call);
 }
 static void TYPED(accumulate)(const KernelCall *call) { TYPED(add)(call); }
@@ -49,8 +50,9 @@ static void TYPED(adamw_unit)(void *argument, int slot, int64_t unit) {
   const Operand *in = call->input;
   const OptimizerAttr *attr = call->attr;
   double lr = operand_load(&in[4], 0), step = operand_load(&in[7], 0);
-  REAL factor = FAULT(clip_factor_is_ignored, (REAL)operand_load(&in[5], 0), 1), b1 = (REAL)attr->beta1, b2 = (REAL)attr->beta2,
-       c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2), decay = (REAL)(lr * attr->decay), epsilon = (REAL)attr->epsilon,
+  REAL factor = FAULT(clip_factor_is_ignored, (REAL)operand_load(&in[5], 0), 1), b1 = (REAL)attr->beta1,
+       b2 = (REAL)attr->beta2, c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2),
+       decay = (REAL)(lr * attr->decay), epsilon = (REAL)attr->epsilon,
        rate = (REAL)(lr / (1 - pow(attr->beta1, step))), root = (REAL)(1 / sqrt(1 - pow(attr->beta2, step)));
   const REAL *w = INPUT(0), *m = INPUT(1), *v = INPUT(2), *g = INPUT(3);
   REAL *w1 = OUTPUT(0), *m1 = OUTPUT(1), *v1 = OUTPUT(2);
@@ -72,7 +74,8 @@ static void TYPED(sgd_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
   const Operand *in = call->input;
   const OptimizerAttr *attr = call->attr;
-  REAL lr = (REAL)operand_load(&in[3], 0), factor = (REAL)operand_load(&in[4], 0), decay = (REAL)attr->decay, momentum = (REAL)attr->momentum;
+  REAL lr = (REAL)operand_load(&in[3], 0), factor = (REAL)operand_load(&in[4], 0), decay = (REAL)attr->decay,
+       momentum = (REAL)attr->momentum;
   const REAL *w = INPUT(0), *g = INPUT(2);
   REAL *w1 = OUTPUT(0);
   if (!in[1].data) {
@@ -98,8 +101,8 @@ static void TYPED(lion_unit)(void *argument, int slot, int64_t unit) {
   const Operand *in = call->input;
   const OptimizerAttr *attr = call->attr;
   double lr = operand_load(&in[3], 0);
-  REAL rate = (REAL)lr, factor = (REAL)operand_load(&in[4], 0), decay = (REAL)(lr * attr->decay), b1 = (REAL)attr->beta1,
-       b2 = (REAL)attr->beta2, c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2);
+  REAL rate = (REAL)lr, factor = (REAL)operand_load(&in[4], 0), decay = (REAL)(lr * attr->decay),
+       b1 = (REAL)attr->beta1, b2 = (REAL)attr->beta2, c1 = (REAL)(1 - attr->beta1), c2 = (REAL)(1 - attr->beta2);
   const REAL *w = INPUT(0), *m = INPUT(1), *g = INPUT(2);
   REAL *w1 = OUTPUT(0), *m1 = OUTPUT(1);
   IVDEP for (int64_t i = 0; i < n; i++) {

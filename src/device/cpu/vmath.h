@@ -28,10 +28,10 @@ INLINE V TYPED(sigmoid)(V x) { return TYPED(splat)(1) / (TYPED(splat)(1) + TYPED
 INLINE V TYPED(normal_cdf)(V x) {
 #if BITS == 32
   // |z| < 1: erf(z) / z as a polynomial in z²; beyond: erfc(z) e^{z²} (1 + z) as one in 1 / (1 + z). Chebyshev fits.
-  static const float small[] = {0.965468739f, -0.140536097f, 0.0198524971f, -0.00228541954f, 0.000217513542f, -1.7669068e-05f,
-                                1.23060548e-06f};
-  static const float large[] = {0.7437004f, 0.123066967f, -0.008060002f, -0.00442819343f, 0.000802174568f, 0.000166897586f,
-                                -8.97865087e-05f, 2.39776213e-06f, 6.25112984e-06f};
+  static const float small[] = {0.965468739f,    -0.140536097f,   0.0198524971f,  -0.00228541954f,
+                                0.000217513542f, -1.7669068e-05f, 1.23060548e-06f};
+  static const float large[] = {0.7437004f,      0.123066967f,     -0.008060002f,   -0.00442819343f, 0.000802174568f,
+                                0.000166897586f, -8.97865087e-05f, 2.39776213e-06f, 6.25112984e-06f};
   V one = TYPED(splat)(1), z = x * TYPED(splat)(0.70710678f), zz = z * z, a = TYPED(max)(z, -z);
   V u = zz + zz - one, p = TYPED(splat)(small[6]);
   UNROLL for (int k = 5; k >= 0; k--) p = TYPED(fma)(p, u, TYPED(splat)(small[k]));
