@@ -3,7 +3,7 @@
 
 Needs what scripts/golden_models.py needs, and starts from the weights of its cases. Tests only read the result.
 
-The precisions follow the rules of plait's `precision: bf16` and `fp16` (docs/design.md): fp32 master weights, moments
+The precisions follow the rules of plait's `precision: bf16` and `fp16` (src/ir/README.md): fp32 master weights, moments
 and gradients of parameters; matrices are read rounded to the narrow type; biases, norms, statistics and sums are fp32;
 every activation and every gradient of an activation is rounded to the narrow type. Here PyTorch's conversions round to
 the narrow type where plait stores it, and what is rounded is held in fp64, so that sums are exact; gradients are

@@ -127,7 +127,7 @@ static void count_reads(Autodiff *a) {
 }
 
 // Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to
-// update_in_backward. The loss op is its own seed (docs/design.md: linear + cross entropy is one node).
+// update_in_backward. The loss op is its own seed (compile/README.md: linear + cross entropy is one node).
 static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
