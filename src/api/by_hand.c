@@ -51,8 +51,7 @@ void plait_graph_layer(PlaitGraph *h, int layer) {
   if (h->g->layers <= layer) h->g->layers = layer + 1;
 }
 
-// Checks
-// ---------------------------------------------------------------------------------------------------------------
+// Checks -------------------------------------------------------------------------------------------------------------
 
 // Takes a name: 1 when it may be used and nothing was wrong so far.
 static int take_name(PlaitGraph *h, const char *name) {
@@ -135,8 +134,7 @@ static int operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
   return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
 }
 
-// Building
-// -------------------------------------------------------------------------------------------------------------
+// Building -----------------------------------------------------------------------------------------------------------
 
 PlaitTensor plait_graph_input(PlaitGraph *h, const char *name, int rank, const int64_t *size) {
   if (!take_name(h, name)) return -1;
@@ -223,8 +221,7 @@ void plait_graph_squared_error(PlaitGraph *h, PlaitTensor y, PlaitTensor target)
   h->loss = op_squared_error(h->g, "loss", y, target, graph_read(h->g, graph_known(h->g, KNOWN_GRADIENT_SEED)));
 }
 
-// Placements
-// -----------------------------------------------------------------------------------------------------------
+// Placements ---------------------------------------------------------------------------------------------------------
 
 // How often a tensor was annotated, or -1 after an error.
 static int annotations_of(PlaitGraph *h, PlaitTensor tensor) {

@@ -22,8 +22,7 @@ struct PlaitTraining {
   int failed;            // outside of the session
 };
 
-// Options
-// --------------------------------------------------------------------------------------------------------------
+// Options ------------------------------------------------------------------------------------------------------------
 
 static int add_axis(PlaitTraining *t, const char *name, size_t length, int size, Error *error) {
   if (t->mesh.naxis == MAX_AXES - 2 && mesh_pipeline(&t->mesh) < 0)
@@ -128,8 +127,7 @@ static int check_graph(const PlaitGraph *h, Error *error) {
   return PLAIT_OK;
 }
 
-// Compiling
-// ------------------------------------------------------------------------------------------------------------
+// Compiling ----------------------------------------------------------------------------------------------------------
 
 // The forward graph of one microbatch.
 static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
@@ -203,8 +201,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   return code;
 }
 
-// Ranks
-// ----------------------------------------------------------------------------------------------------------------
+// Ranks --------------------------------------------------------------------------------------------------------------
 
 static int start_rank(Rank *r, void *training, Error *error) {
   const PlaitTraining *t = training;
@@ -252,8 +249,7 @@ void plait_training_destroy(PlaitTraining *t) {
   free(t);
 }
 
-// Steps
-// ----------------------------------------------------------------------------------------------------------------
+// Steps --------------------------------------------------------------------------------------------------------------
 
 typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
 
@@ -306,8 +302,7 @@ int plait_training_step(PlaitTraining *t, const void *const *inputs, double lear
   return PLAIT_OK;
 }
 
-// Parameters
-// -----------------------------------------------------------------------------------------------------------
+// Parameters ---------------------------------------------------------------------------------------------------------
 
 static const Variable *find_parameter(const PlaitTraining *t, const char *name, size_t size, Error *error) {
   const Graph *g = t->job->train.graph;

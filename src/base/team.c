@@ -1,5 +1,10 @@
 // Thread team: workers sleep on a condition variable (after a short spin) between jobs and take units off an atomic
 // counter; so do helpers from other teams of a group, for one unit at a time.
+//
+// Example: a team of 2 threads runs a job of 5 units. The caller takes unit 0, its worker 1. A helper from another team
+// finds the job open, sets its bit in `state` (OPEN | 1), takes unit 2, computes it in the first slot of helpers, 2,
+// and clears its bit. Caller and worker take 3 and 4, and then find the counter beyond 5. The worker counts itself out
+// (`busy`); the caller closes the job, so that no more helpers come, and sleeps until bits and `busy` are 0.
 #include "base/team.h"
 #include "base/thread.h"
 #include <stdatomic.h>

@@ -53,8 +53,7 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   return PLAIT_OK;
 }
 
-// ---- the schedule
-//   ----------------------------------------------------------------------------------------------------
+// ---- the schedule --------------------------------------------------------------------------------------------------
 
 static int is_svg(const char *path, bool *svg, Error *error) {
   const char *dot = strrchr(path, '.');
@@ -110,8 +109,7 @@ static int explain_timeline(const Recipe *recipe, const ModelConfig *config, con
   return code;
 }
 
-// ---- the mesh
-//   --------------------------------------------------------------------------------------------------------
+// ---- the mesh ------------------------------------------------------------------------------------------------------
 
 typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512]; } StageText;
 
@@ -212,8 +210,7 @@ static const char description[] = "Prints the training step that a recipe compil
 #include "sharding/layout_rows.def"
     ;
 
-// ---- entry
-//   -----------------------------------------------------------------------------------------------------------
+// ---- entry ---------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
   const char *after = NULL, *timeline = NULL;

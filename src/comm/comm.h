@@ -111,8 +111,7 @@ int comm_run(PlaitComm *comm, const CommCall *call, int on_stream);
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
 void world_free(PlaitWorld *world); // all but the struct
 
-// For watchdogs
-// --------------------------------------------------------------------------------------------------------
+// For watchdogs ------------------------------------------------------------------------------------------------------
 
 // The latest call of a rank's own thread, or of its stream where it waits for that, in one word: which, of how many
 // ranks, its number, and whether it runs. 0: none yet. *alive: when (CLOCK_MONOTONIC, in seconds) it was last seen

@@ -165,8 +165,7 @@ void pieces_reserve(MpiWorld *w, size_t pieces);
 // code.
 int wire_post(const MpiComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag, int receive);
 
-// Headers (mpi_header.c)
-// ------------------------------------------------------------------------------------------------
+// Headers (mpi_header.c) ---------------------------------------------------------------------------------------------
 
 typedef enum Ends { NOBODY, EVERYBODY, ROOT } Ends; // of the others; ROOT: nobody, where this rank is the root
 

@@ -38,8 +38,7 @@ typedef struct Parallel {
   Pipeline pipeline;
 } Parallel;
 
-// ---- what is asked for
-//   -------------------------------------------------------------------------------------------------
+// ---- what is asked for ---------------------------------------------------------------------------------------------
 
 typedef struct ParallelOptions {
   Mesh mesh;             // axes as users name them: "pp" and "dp" at least
@@ -97,8 +96,7 @@ int parallel_kv_ranks(const Workload *workload, int tp);
 // of 25 MB.
 ParallelOptions parallel_default(int pp, int dp, int tp, int zero);
 
-// ---- what follows from it
-//   ----------------------------------------------------------------------------------------------
+// ---- what follows from it ------------------------------------------------------------------------------------------
 
 int parallel_pipeline_ranks(const Parallel *parallel);
 // Ranks that divide the samples of a microbatch among them: all that the Layout's batch is cut over, not dp alone.

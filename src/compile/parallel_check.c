@@ -52,8 +52,7 @@ static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOU
 
 static int microbatches(const Question *q) { return shares_microbatches(q->w->samples, data_ranks(q), q->w->micro); }
 
-// ---- storage
-//   -----------------------------------------------------------------------------------------------------------
+// ---- storage -------------------------------------------------------------------------------------------------------
 
 static int check_shard_group(const Question *q) {
   int group = q->o->shard_group, below = group < q->dp ? group : q->dp, above = group;
@@ -95,8 +94,7 @@ static int check_zero(const Question *q) {
   return PLAIT_OK;
 }
 
-// ---- the batch
-//   ---------------------------------------------------------------------------------------------------------
+// ---- the batch -----------------------------------------------------------------------------------------------------
 
 static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
   const LayoutWords *words = &q->o->layout.row[row];
@@ -147,8 +145,7 @@ static int check_meeting(const Question *q) {
   return PLAIT_OK;
 }
 
-// ---- the pipeline
-//   ------------------------------------------------------------------------------------------------------
+// ---- the pipeline --------------------------------------------------------------------------------------------------
 
 static int check_schedule(const Question *q) {
   const ScheduleGenerator *s = q->o->schedule;
@@ -237,8 +234,7 @@ static int check_stages(const Question *q) {
   return PLAIT_OK;
 }
 
-// ---- updates in backward
-//   -----------------------------------------------------------------------------------------------
+// ---- updates in backward -------------------------------------------------------------------------------------------
 
 // What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is
 // in the way is said at once.
@@ -273,8 +269,7 @@ static int check_update(const Question *q) {
                 : PLAIT_OK;
 }
 
-// ---- the model
-//   ---------------------------------------------------------------------------------------------------------
+// ---- the model -----------------------------------------------------------------------------------------------------
 
 // Rows of weights: what they cut. The vocabulary is padded where it does not divide.
 static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } weight_rows[] = {

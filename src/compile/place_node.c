@@ -1,4 +1,12 @@
 // Placing one node by its factor rule.
+//
+// Example: y = x Wᵀ has the rule "b s k, n k -> b s n". x (b, s, k) lies as {b: dp} and the weight W (n, k) as {n: tp}.
+// W proposes first: n gets tp. Then x: b gets dp. So the node wants x as {b: dp} and W as {n: tp}, and gives y as
+// {b: dp, n: tp}: every axis is found in the output, nothing is partial.
+// Then z = y Vᵀ, "b s n, m n -> b s m". With V (m, n) as {n: tp}, n gets tp and b dp: y is wanted as it lies, and since
+// z lacks n, z {b: dp} is a partial sum over tp (row parallelism after column parallelism, as in Megatron-LM). With V
+// as {m: tp} instead, V takes tp for m before y can propose it for n: y is wanted as {b: dp}, and partition will gather
+// it.
 #include "compile/place_node.h"
 #include "sharding/rule.h"
 #include <string.h>

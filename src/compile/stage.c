@@ -1,4 +1,8 @@
 // Stages: which contiguous layers each virtual pipeline stage runs, and so where nodes run and Variables live.
+//
+// Example: four layers of cost 1 and a head of cost 2, 6 in all. Two stages: layers 0-2 cost 3, layer 3 and the head
+// cost 3, so that the cut is {0, 3, 4}; two layers each would cost 2 and 4, and every microbatch would wait for the
+// second. Three stages: {0, 2, 4, 4}, of which the last has the head alone.
 #include "base/fault.h"
 #include "sharding/rule.h"
 #include "op/op.h"
@@ -6,8 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- the cut
-//   ---------------------------------------------------------------------------------------------------------
+// ---- the cut -------------------------------------------------------------------------------------------------------
 
 static double node_flops(const Graph *g, const Node *n, const Device *device) {
   if (!op_def(n->op)->flops) return 0;
@@ -77,8 +80,7 @@ static void cut_by_cost(Graph *g, const Device *device) {
   arena_free(&scratch);
 }
 
-// ---- where things are
-//   ------------------------------------------------------------------------------------------------
+// ---- where things are ----------------------------------------------------------------------------------------------
 
 static void stage_micro(Graph *g) {
   int *alone = xcalloc((size_t)g->stages, sizeof *alone); // (stages) the set of each one

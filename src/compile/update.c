@@ -105,8 +105,7 @@ static void begin_in_backward(Graph *g) {
              graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)));
 }
 
-// ---- the whole update
-//   --------------------------------------------------------------------------------------------------
+// ---- the whole update ----------------------------------------------------------------------------------------------
 
 // Terms of the norm: of what is in `gradient`, and of what was applied in backward.
 static int sum_of_squares(Graph *g, const int *gradient, int n) {

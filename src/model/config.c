@@ -97,8 +97,7 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
          r->original_positions == q->original_positions;
 }
 
-// --- writing
-// -------------------------------------------------------------------------------------------------------------
+// --- writing --------------------------------------------------------------------------------------------------------
 
 // The shortest decimal that reads back as the same double: jansson alone would turn 1e-05 into 1.0000000000000001e-05.
 static void write_real(FILE *out, double x) {

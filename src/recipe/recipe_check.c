@@ -73,8 +73,7 @@ static int check_parallel(Recipe *r, Error *error) {
   return recipe_check_parallel(r, NULL, error);
 }
 
-// ---- keys that need others
-//   --------------------------------------------------------------------------------------------
+// ---- keys that need others -----------------------------------------------------------------------------------------
 
 typedef struct Need { bool refused; const char *key, *needed, *condition, *why; } Need;
 enum { NOTED = 0, REFUSED = 1 };
@@ -147,8 +146,7 @@ static int check_rollback(const Recipe *r, Error *error) {
       recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
 }
 
-// ---- the rest
-//   ----------------------------------------------------------------------------------------------------------
+// ---- the rest ------------------------------------------------------------------------------------------------------
 
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)

@@ -118,8 +118,7 @@ int session_load(Session *s, const Job *job, Error *error) {
   return session_run(s, load, (void *)(uintptr_t)job, error);
 }
 
-// Opening and closing
-// ---------------------------------------------------------------------------------------------------
+// Opening and closing ------------------------------------------------------------------------------------------------
 
 static int start_thread(Worker *w, Error *error) {
   return thread_start(&w->thread, rank_thread, w, error, "the thread of rank %d of %d", w->rank->rank,

@@ -36,8 +36,7 @@ static void add_communication(const Segments *segments, int coordinates, const A
   vec_push(full, (Action){.kind = ACTION_END});
 }
 
-// ---- slots
-//   -----------------------------------------------------------------------------------------------------------
+// ---- slots ---------------------------------------------------------------------------------------------------------
 
 typedef struct Stay {
   int first, last;
@@ -84,8 +83,7 @@ WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const Action
   return (WalkPlan){list, segments, s->coordinates, s->microbatches, s->slots, STAGING_BUFFERS};
 }
 
-// ---- entry
-//   -----------------------------------------------------------------------------------------------------------
+// ---- entry ---------------------------------------------------------------------------------------------------------
 
 // Actions of stages or microbatches that do not exist, or of another coordinate, cannot even be looked at.
 static int check_places(const Schedule *s, const ActionList *list, int coordinate, Error *error) {

@@ -6,8 +6,7 @@ double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
   return spans->total > 0 ? 1 - spans->busy / (s->coordinates * spans->total) : 0;
 }
 
-// ---- SVG
-//   -------------------------------------------------------------------------------------------------------------
+// ---- SVG -----------------------------------------------------------------------------------------------------------
 
 enum {
   LEFT = 64,
@@ -120,8 +119,7 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   fputs("</g>\n</svg>\n", out);
 }
 
-// ---- trace
-//   -----------------------------------------------------------------------------------------------------------
+// ---- trace ---------------------------------------------------------------------------------------------------------
 
 void timeline_json(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
   double scale = spans->busy > 0 ? 1000 * spans->span.count / spans->busy : 0; // microseconds

@@ -184,8 +184,7 @@ void walk_rewind(Walk *w) {
   for (int b = 0; b < w->buffers; b++) w->buffer[b].microbatch = -1, w->buffer[b].sends = w->buffer[b].waited = 0;
 }
 
-// Stepping
-// --------------------------------------------------------------------------------------------------------------
+// Stepping -----------------------------------------------------------------------------------------------------------
 
 static WalkStep wait_for(const Walk *w, const Action *a, const WalkBuffer *where, const Buffer *b) {
   int send = b->send[b->waited];

@@ -63,8 +63,7 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
   return 1;
 }
 
-// --- tables
-//   -----------------------------------------------------------------------------------------------------------
+// --- tables ---------------------------------------------------------------------------------------------------------
 
 typedef struct NameAndMeaning { const char *name, *meaning; } NameAndMeaning;
 static const NameAndMeaning rows[] = {

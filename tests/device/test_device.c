@@ -46,8 +46,7 @@ static int compile(const char *keys, const Device *device, Job **job) {
   return code;
 }
 
-// ---- descriptions
-//   --------------------------------------------------------------------------------------------------------
+// ---- descriptions --------------------------------------------------------------------------------------------------
 
 static int find_all_but_softmax_of_the_head(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
   return op == OP_LINEAR_CROSS_ENTROPY ? 0 : device_cpu()->find(device_cpu(), op, dtype, kernel);
@@ -110,8 +109,7 @@ static void what_has_no_implementation_can_be_planned(void **state) {
   job_destroy(job);
 }
 
-// ---- the null device
-//   -----------------------------------------------------------------------------------------------------
+// ---- the null device -----------------------------------------------------------------------------------------------
 
 static void check_address(const Binding *b, int tensor) {
   const Program *p = b->program;
@@ -181,8 +179,7 @@ static void planned_binding_is_the_real_one(void **state) {
   job_destroy(job);
 }
 
-// ---- the far device
-//   ------------------------------------------------------------------------------------------------------
+// ---- the far device ------------------------------------------------------------------------------------------------
 
 // The CPU with far memory, whatever PLAIT_SPACE says.
 static const Device *far_cpu(void) {

@@ -46,8 +46,7 @@ static Job *job_of(ModelMode mode, const char *keys) {
   return job;
 }
 
-// ---- graphs
-//   --------------------------------------------------------------------------------------------------------------
+// ---- graphs --------------------------------------------------------------------------------------------------------
 
 // Every handle leads to the Variable of its name, and no Variable of such a name is without one.
 static void check_handles(const Graph *g) {
@@ -125,8 +124,7 @@ static void names_of_counters(void **state) {
   assert_string_equal(known_name(KNOWN_LOSS_SCALE_GOOD_STEPS), "loss_scale_good_steps");
 }
 
-// ---- inputs
-//   --------------------------------------------------------------------------------------------------------------
+// ---- inputs --------------------------------------------------------------------------------------------------------
 
 // A graph with inputs of the user's own and one of the table; each is found by what it is, and missed when it is not
 // given.
@@ -206,8 +204,7 @@ static void generation_misses_no_input(void **state) {
   job_destroy(job);
 }
 
-// ---- bugs of plait
-//   -------------------------------------------------------------------------------------------------------
+// ---- bugs of plait -------------------------------------------------------------------------------------------------
 
 typedef struct Bug { const State *state; Graph *graph; } Bug;
 

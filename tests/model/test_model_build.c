@@ -149,8 +149,7 @@ static void test_too_long(void **state) {
   model_config_free(&c);
 }
 
-// --- against transformers
-//   ------------------------------------------------------------------------------------------------
+// --- against transformers -------------------------------------------------------------------------------------------
 
 static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const Safetensors *data) {
   CheckpointTensor wanted[64];

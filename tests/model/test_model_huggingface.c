@@ -38,8 +38,7 @@ static int teardown(void **state) {
     if ((call) < 0) fail_msg("%s", error.message);                                                                     \
   } while (0)
 
-// --- a model in memory, as the State would hold it
-//   ---------------------------------------------------------------------
+// --- a model in memory, as the State would hold it ------------------------------------------------------------------
 
 typedef struct Memory { int count; char **names; float **values; int64_t *elements; const char *fail; } Memory;
 
@@ -85,8 +84,7 @@ static int memory_read(void *context, const char *name, const Box *part, float *
   return -1;
 }
 
-// --- folders that differ a little from a golden one
-//   ---------------------------------------------------------------------
+// --- folders that differ a little from a golden one -----------------------------------------------------------------
 
 typedef struct Folder {
   ModelConfig config;
@@ -170,8 +168,7 @@ static void assert_same_tensors(const char *a, const char *b, const char *prefix
   safetensors_close(&y);
 }
 
-// --- tests
-//   ---------------------------------------------------------------------------------------------------------------
+// --- tests ----------------------------------------------------------------------------------------------------------
 
 static void round_trip(const char *from, const char *to, const char *prefix, int dtype_kept) {
   ModelConfig c, again;

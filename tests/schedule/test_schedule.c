@@ -167,8 +167,7 @@ static void schedules_hold_what_they_should(void **state) {
     }
 }
 
-// ---- bubbles
-//   ---------------------------------------------------------------------------------------------------------
+// ---- bubbles -------------------------------------------------------------------------------------------------------
 
 // Replays with a forward of one unit and a backward of so many. Fractions of the total, and of the ideal.
 static void bubble(const ScheduleGenerator *generator, int p, int v, int m, double backward, double *of_total,

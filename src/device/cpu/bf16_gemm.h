@@ -4,6 +4,11 @@
 // An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so
 // a result does not depend on the number of threads or on which other rows are in the product. Not gemm.h with other
 // loads: AMX reads A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
+//
+// Example: m 100, n 96, k 3000 with AMX (tiles of 32 × 32, KC 1024). k is cut into three blocks of 1024, 1024 and 952
+// (3000 / 3, up to a multiple of 32). B is packed once for all threads: 3 panels of 32 columns. A's rows are 4 tiles,
+// 32, 32, 32 and 4 with zeros below. Each element of C is ((block 1) + block 2) + block 3 in fp32; where C is bf16 the
+// first two sums wait in the thread's scratch, where it is fp32 in C itself.
 
 typedef struct Product {
   int64_t m, n, k;
