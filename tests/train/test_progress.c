@@ -8,6 +8,7 @@
 #include "train/run_folder.h"
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -77,6 +78,19 @@ static int columns(const char *text) {
   return n;
 }
 
+// What the terminal shows up to `end`: it may hand it out in parts, and later than it was written.
+static void read_until(int master, const char *end, char *text, size_t size) {
+  enum { SOON = 20000 }; // ms
+  size_t n = 0, length = strlen(end);
+  do {
+    struct pollfd ready = {.fd = master, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, SOON), 1);
+    ssize_t more = read(master, text + n, size - 1 - n);
+    assert_true(more > 0);
+    text[n += (size_t)more] = 0;
+  } while (n < length || strcmp(text + n - length, end));
+}
+
 // A line, and whether it is rewritten in place.
 static bool is_live(int master, FILE *out) {
   Progress p;
@@ -85,14 +99,11 @@ static bool is_live(int master, FILE *out) {
   ProgressStep s = step_of(10);
   progress_step(&p, &s);
   progress_finish(&p);
-  ssize_t n = read(master, text, sizeof text - 1);
-  assert_true(n > 0);
-  text[n] = 0;
+  read_until(master, "\n", text, sizeof text); // what follows begins on a line of its own
   assert_non_null(strstr(text, "10/100"));
   for (char *c = text; (c = strstr(c, "\r\n")); c++) memmove(c, c + 1, strlen(c)); // the terminal's own
   assert_true((strchr(text, '\r') != NULL) == p.terminal);
   assert_true((strchr(text, '\033') != NULL) == p.terminal);
-  assert_true(text[strlen(text) - 1] == '\n'); // what follows begins on a line of its own
   return p.terminal;
 }
 
@@ -128,13 +139,10 @@ static void test_terminal(void **state) {
     progress_start(&p, out, 0, 100, 10);
     assert_true(p.terminal);
     char text[4096];
-    ssize_t n = 0;
     for (int tries = 0; tries < 2; tries++) {
       ProgressStep s = step_of(tries ? 100 : 50);
       progress_step(&p, &s);
-      n = read(master, text, sizeof text - 1);
-      assert_true(n > 0);
-      text[n] = 0;
+      read_until(master, "\033[K", text, sizeof text);
       assert_true(columns(text) < width);
       assert_null(strchr(text, '\n'));
       assert_non_null(strstr(text, tries ? "100/100" : "50/100"));
@@ -142,9 +150,7 @@ static void test_terminal(void **state) {
     }
     progress_note(&p, "note");
     progress_finish(&p);
-    n = read(master, text, sizeof text - 1);
-    assert_true(n > 0);
-    text[n] = 0;
+    read_until(master, "\n", text, sizeof text);
     assert_non_null(strstr(text, "\r\033[Knote"));
   }
   fclose(out);
