@@ -49,9 +49,9 @@ commit_all() { git add -A && git -c user.name=test -c user.email=test commit -qm
 ran_at() { printf 'took\tfp64\t1\t1\t%s\t1\n' "$1" >build/parity-results/fp64.took; }
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/plait-parity-docs.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$scratch"/{scripts,src/train,docs,build/parity-results}
+mkdir -p "$scratch"/{scripts,src/recipe,docs,build/parity-results}
 cp "$SOURCE/scripts/parity" "$scratch/scripts/"
-cp "$SOURCE/src/recipe/layouts.def" "$scratch/src/train/"
+cp "$SOURCE/src/recipe/layouts.def" "$scratch/src/recipe/"
 ln -s "$PWD/test_parity_matrix" "$scratch/build/"
 cd "$scratch" && git init -q . && echo /build >.gitignore || exit 1
 ran=$(commit_all 'what was run')
