@@ -1,5 +1,6 @@
 // plait bench comm: latency and bandwidth of every collective, between threads or processes, beside plain MPI calls.
 #include "base/dtype.h"
+#include "base/clock.h"
 #include "base/memory_usage.h"
 #include "base/nearest.h"
 #include "base/units.h"
@@ -97,12 +98,6 @@ static int choose(Plan *plan, const char *kinds, const char *sizes, const char *
 
 // ---- measuring ----
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int compare(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -120,9 +115,9 @@ static int measure(const Plan *plan, const BenchKind *kind, const BenchCall *cal
   for (int i = 0; i < plan->repeat + 3 && !code; i++) { // the first three are not kept
     double *sample = &samples[i < 3 ? 0 : i - 3];
     if ((code = plait_barrier(call->comm, NULL, NULL))) return code;
-    double start = now();
+    double start = clock_seconds();
     for (int k = 0; k < at_once && !code; k++) code = run_once(kind, call, plain);
-    *sample = (now() - start) / at_once / (kind->halves ? 2 : 1);
+    *sample = (clock_seconds() - start) / at_once / (kind->halves ? 2 : 1);
   }
   if (code) return code;
   code = plait_all_reduce(call->comm, &(PlaitBuffer){samples, samples, (size_t)plan->repeat}, 1, PLAIT_FP64, PLAIT_MAX,

@@ -122,14 +122,6 @@ static void tell_cores(void) {
   }
 }
 
-static int has_bf16(void) {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return 0;
-#endif
-}
-
 static void tell_simd(void) {
   char available[128] = "";
   for (int level = CPU_PORTABLE; level < CPU_LEVELS; level++)
@@ -139,8 +131,8 @@ static void tell_simd(void) {
   CpuLevel chosen = cpu_simd_level();
   const char *wish = getenv("PLAIT_SIMD");
   say(GOOD, "SIMD", "%s chosen%s%s; this machine runs %s%s", cpu_level_name(chosen), wish ? ", PLAIT_SIMD is " : "",
-      wish ? wish : "", available, has_bf16() ? "; it has bf16 instructions" : "");
-  if (!has_bf16())
+      wish ? wish : "", available, cpu_level_available(CPU_AVX512_BF16) ? "; it has bf16 instructions" : "");
+  if (!cpu_level_available(CPU_AVX512_BF16))
     advice("faster products with precision: bf16",
            "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
   char text[160];

@@ -112,7 +112,7 @@ typedef struct Part {
 } Part; // loss and tokens of all ranks, bytes of this one
 
 static void show_progress(Eval *e, const Part *p) {
-  double t = trace_clock();
+  double t = clock_seconds();
   if (t - e->shown < 0.5 || p->tokens <= 0 || !isatty(STDERR_FILENO)) return;
   e->shown = t;
   fprintf(stderr, "\r%.0f tokens, loss %.4f\033[K\r", p->tokens, p->loss_sum / p->tokens);
@@ -145,7 +145,7 @@ static int evaluate(Rank *r, void *eval, Error *error) {
 }
 
 static int run(Eval *e, const Launch *launch, Error *error) {
-  e->started = e->shown = trace_clock();
+  e->started = e->shown = clock_seconds();
   int code = session_run(e->model.session, evaluate, e, error);
   if (isatty(STDERR_FILENO) && launch->rank == 0) fputs("\033[K", stderr);
   if (code < 0) return code;
@@ -161,7 +161,7 @@ static int run(Eval *e, const Launch *launch, Error *error) {
 }
 
 static void print_result(const Eval *e) {
-  double seconds = trace_clock() - e->started;
+  double seconds = clock_seconds() - e->started;
   printf("loss %.4f  perplexity %.2f  ", e->loss, exp(e->loss));
   if (e->tokenizer && e->bytes > 0)
     printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", e->loss * e->tokens / log(2) / (double)e->bytes,

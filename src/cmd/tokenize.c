@@ -1,5 +1,6 @@
 // plait tokenize: text files → an indexed dataset of token ids, or a trained tokenizer.
 #include "base/signals.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -27,12 +28,6 @@ typedef struct Tokenize {
   bool has_end;
   double started, shown;
 } Tokenize;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int usable_cores(void) {
   cpu_set_t set;
@@ -108,7 +103,7 @@ static int train(Tokenize *job, Error *error) {
   if (size < job->vocab_size)
     fprintf(stderr, "plait tokenize: note: the text gives a vocabulary of %d only, no further pair occurs twice\n",
             size);
-  double seconds = now() - job->started;
+  double seconds = clock_seconds() - job->started;
   printf("%s: vocabulary %d from %d files, %s, %.1f MB/s, %.1f s\n", job->out, size, job->files.count,
          units_bytes((double)job->bytes).s, (double)job->bytes / 1e6 / seconds, seconds);
   return code;
@@ -126,7 +121,7 @@ static int write_ids(void *argument, const int32_t *ids, int64_t count, int ends
 
 static int show_progress(void *argument, const CorpusCounts *counts, Error *error) {
   Tokenize *job = argument;
-  double t = now();
+  double t = clock_seconds();
   if (signals_stop())
     return error_set(error, PLAIT_INTERRUPTED, "stopped by %s, nothing was written", signals_name(signals_number()));
   if (!isatty(STDERR_FILENO) || t < job->shown + 0.5) return PLAIT_OK;
@@ -152,7 +147,7 @@ static int choose_end(Tokenize *job, const Tokenizer *t, Error *error) {
 }
 
 static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64_t tokens) {
-  double seconds = now() - job->started, bytes = (double)counts->bytes;
+  double seconds = clock_seconds() - job->started, bytes = (double)counts->bytes;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   if (counts->empty)
     fprintf(stderr, "plait tokenize: note: %lld empty documents were left out\n", (long long)counts->empty);
@@ -199,7 +194,7 @@ static int run(Tokenize *job, Operands operands, Error *error) {
   if (code < 0) return code;
   if (!job->threads) job->threads = usable_cores();
   if (!job->train) signals_install(NULL); // training holds no file open: a signal may end it at once
-  job->started = now();
+  job->started = clock_seconds();
   return job->train ? train(job, error) : tokenize(job, error);
 }
 

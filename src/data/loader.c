@@ -1,5 +1,6 @@
 // The loader's thread, its slots and its queue.
 #include "data/loader.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/thread.h"
 #include <limits.h>
@@ -30,12 +31,6 @@ struct Loader {
   int64_t fill_step, next_step; // to be filled next, to give out next
   LoaderStats stats;
 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t rank_samples(const LoaderConfig *c) {
   return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1);
@@ -87,9 +82,9 @@ static void *run(void *argument) {
     slot->state = SLOT_FILLING;
     pthread_mutex_unlock(&loader->mutex);
     Error error = {0};
-    double start = now();
+    double start = clock_seconds();
     int code = fill(loader, &slot->batch, step, &error);
-    double took = now() - start;
+    double took = clock_seconds() - start;
     pthread_mutex_lock(&loader->mutex);
     slot->state = code == PLAIT_OK ? SLOT_READY : SLOT_FREE;
     loader->end = code;
@@ -186,10 +181,10 @@ int loader_next(Loader *loader, Batch **batch, double *waited_seconds, Error *er
   CHECK(held(loader) < loader->slot_count, "all %d batches are in use, release one first", loader->slot_count);
   Slot *slot = find_slot(loader, SLOT_READY, loader->next_step);
   if (!slot && !loader->end) {
-    double start = now();
+    double start = clock_seconds();
     while (!(slot = find_slot(loader, SLOT_READY, loader->next_step)) && !loader->end)
       pthread_cond_wait(&loader->filled, &loader->mutex);
-    waited = now() - start;
+    waited = clock_seconds() - start;
     loader->stats.stalls += slot != NULL;
     loader->stats.waited_seconds += waited;
   }

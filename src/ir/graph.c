@@ -38,12 +38,6 @@ const char *known_input_what(KnownInput known) { return known_inputs[known].what
 
 const char *dim_name(DimName dim) { return dim_names[dim]; }
 
-int dim_from_name(const char *name) {
-  for (int d = 1; d < DIM_COUNT; d++)
-    if (!strcmp(name, dim_names[d])) return d;
-  return -1;
-}
-
 const char *op_name(Op op) {
   static const char *const names[] = {
 #define OP(id, name) #name,

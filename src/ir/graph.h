@@ -213,7 +213,6 @@ Graph *graph_create_like(const Graph *g); // its layers, stages and sets of stag
 Shape shape_of(int rank, const int64_t *size, const DimName *dim);
 int64_t shape_elements(const Shape *shape);
 const char *dim_name(DimName dim);
-int dim_from_name(const char *name); // or -1
 const char *op_name(Op op);
 
 // Variables, and tensors bound to them. Returned ids are indexes; names must be unique.

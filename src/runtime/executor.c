@@ -1,5 +1,6 @@
 // Running a Program: a walk along its actions, bodies, instructions.
 #include "runtime/executor.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "runtime/chaos.h"
@@ -25,8 +26,6 @@ struct Executor {
   Chaos *chaos;               // NULL: none
   Error *error;               // of the run under way
 };
-
-static double now(void) { return trace_clock(); }
 
 int64_t executor_host_bytes(const Executor *e) { return (int64_t)e->binding.arena.total; }
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
@@ -129,15 +128,15 @@ static int start_collective(Executor *e, Bound *b) {
   int code = finish_kernels(e);
   if (code) return code;
   b->started = 1;
-  b->issued = now();
+  b->issued = clock_seconds();
   announce_collective(e, b);
   return collective_call(&e->binding, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
-  double start = now();
+  double start = clock_seconds();
   int code = plait_event_wait(b->done);
-  e->comm_seconds += now() - start;
+  e->comm_seconds += clock_seconds() - start;
   b->started = 0;
   OBSERVE(e, LANDED, .node = b->node, .issued = b->issued);
   return code ? comm_failed(e, b) : PLAIT_OK;
@@ -158,9 +157,9 @@ static int run_collective(Executor *e, Bound *b) {
   announce_collective(e, b);
   int code = finish_kernels(e);
   if (code) return code;
-  double start = now();
+  double start = clock_seconds();
   code = collective_call(&e->binding, b, NULL, NULL);
-  e->comm_seconds += now() - start;
+  e->comm_seconds += clock_seconds() - start;
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
 
@@ -261,9 +260,9 @@ static int run_transfer(Executor *e, const Action *a) {
   if (send) {
     code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[a - e->program->actions.data]);
   } else {
-    double start = now();
+    double start = clock_seconds();
     code = plait_recv(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
-    e->stalled_seconds += now() - start;
+    e->stalled_seconds += clock_seconds() - start;
   }
   if (!code) return PLAIT_OK;
   return error_set(e->error, PLAIT_FAILED, "stage %d, microbatch %d: %s", a->stage, a->microbatch,
@@ -279,9 +278,9 @@ static int run_action(Executor *e, const Action *a) {
 }
 
 static int wait_received(Executor *e, int send) {
-  double start = now();
+  double start = clock_seconds();
   int code = FAULT(buffer_is_reused_too_early, plait_event_wait(e->sent[send]), PLAIT_OK);
-  e->comm_seconds += now() - start;
+  e->comm_seconds += clock_seconds() - start;
   return code ? error_set(e->error, PLAIT_FAILED, "%s", plait_comm_error(e->world)) : PLAIT_OK;
 }
 

@@ -33,7 +33,7 @@ typedef struct Observation {
   const Operand *input, *output; // INSTRUCTION_END: (ninput), (node->noutput)
   const int *tensor;             // (ninput) the inputs' tensors; -1: absent
   int ninput;
-  double issued;                 // LANDED: when it was issued, by trace_clock
+  double issued;                 // LANDED: when it was issued, by clock_seconds
   DeviceQueue *queue;            // INSTRUCTION_END: in which it was put; what is read of its results goes through it
 } Observation;
 

@@ -240,7 +240,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   StepInputs inputs = inputs_from(batch, r->job->options.seq, &learning_rate);
-  double begin = trace_clock(), communicated = executor_comm_seconds(r->train),
+  double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
          stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
@@ -250,7 +250,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
                                               : find_first(r, step, &inputs, counters, &result->first, error);
   if (!code) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
-  result->computed = trace_clock() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
+  result->computed = clock_seconds() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
   result->loss = state_scalar(r->state, KNOWN_LOSS);
   result->grad_norm = state_scalar(r->state, KNOWN_GRAD_NORM);

@@ -7,15 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-double trace_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 Trace *trace_create(int rank, const char *title, int64_t first, int64_t steps, int capacity) {
   Trace *t = xcalloc(1, sizeof *t);
-  *t = (Trace){.rank = rank, .first = first, .last = first + steps - 1, .zero = trace_clock(), .capacity = capacity};
+  *t = (Trace){.rank = rank, .first = first, .last = first + steps - 1, .zero = clock_seconds(), .capacity = capacity};
   snprintf(t->title, sizeof t->title, "%s", title);
   t->span = xcalloc((size_t)capacity, sizeof *t->span);
   memset(t->span, 1, sizeof *t->span * (size_t)capacity); // touched now, not in the steps that are measured
@@ -32,7 +26,7 @@ int trace_align(Trace *t, PlaitComm *world, bool one_machine, Error *error) {
   PlaitBuffer zero = {&t->zero, &t->zero, 1};
   if (!world || plait_comm_size(world) == 1) return PLAIT_OK;
   int failed = plait_barrier(world, NULL, NULL);
-  t->zero = trace_clock();
+  t->zero = clock_seconds();
   if (!failed && one_machine) failed = plait_broadcast(world, &zero, 1, PLAIT_FP64, 0, NULL, NULL);
   return failed ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(world)) : PLAIT_OK;
 }
@@ -70,8 +64,8 @@ static void see(void *self, const Observation *o) {
   const Node *n = o->node;
   if (!t->on) return;
   switch (o->event) {
-  case OBSERVE_ACTION: t->action = trace_clock(); break;
-  case OBSERVE_INSTRUCTION: t->instruction = trace_clock(); break;
+  case OBSERVE_ACTION: t->action = clock_seconds(); break;
+  case OBSERVE_INSTRUCTION: t->instruction = clock_seconds(); break;
   case OBSERVE_ACTION_END: {
     int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
     trace_end(t, t->action, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1,
@@ -84,7 +78,7 @@ static void see(void *self, const Observation *o) {
                 -1, -1);
     break;
   case OBSERVE_LANDED: // until it was waited for; it may have been done before
-    trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, trace_clock(), -1, -1, true});
+    trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, clock_seconds(), -1, -1, true});
     break;
   default: break;
   }

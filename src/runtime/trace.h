@@ -1,5 +1,6 @@
 // What a rank did when, in chosen steps, as a file that chrome://tracing and ui.perfetto.dev open.
 #pragma once
+#include "base/clock.h"
 #include "base/error.h"
 #include "plait/comm.h"
 #include "program/program.h"
@@ -42,14 +43,13 @@ int trace_turn(Trace *trace, int64_t step);
 // Gathers all ranks' spans on rank 0, which writes the file whole or not at all. Collective over `world`.
 int trace_write(Trace *trace, PlaitComm *world, const char *path, Error *error);
 
-double trace_clock(void);
 void trace_add(Trace *trace, const TraceSpan *span);
 
 // double begin = trace_begin(t); … trace_end(t, begin, "name", "detail", "category", stage, microbatch);
 // Where nothing is traced (t NULL, or off) each is one comparison.
-static inline double trace_begin(const Trace *t) { return t && t->on ? trace_clock() : 0; }
+static inline double trace_begin(const Trace *t) { return t && t->on ? clock_seconds() : 0; }
 static inline void trace_end(Trace *t, double begin, const char *name, const char *detail, const char *category,
                              int stage, int microbatch) {
   if (t && t->on && begin > 0)
-    trace_add(t, &(TraceSpan){name, detail, category, begin, trace_clock(), stage, microbatch, false});
+    trace_add(t, &(TraceSpan){name, detail, category, begin, clock_seconds(), stage, microbatch, false});
 }

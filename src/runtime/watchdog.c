@@ -1,5 +1,6 @@
 // A thread that looks at clocks: each rank's own, and the heartbeats of ranks in other processes.
 #include "runtime/watchdog.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "comm/comm.h"
 #include <fcntl.h>
@@ -51,12 +52,6 @@ struct Watchdog {
   int stop;
 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // Explicit loads: gcc 12 makes plain ones of an atomic index or operand.
 static int activity_of(const Seen *s) { return atomic_load(&s->activity); }
 static int64_t step_of(const Seen *s) { return atomic_load(&s->step); }
@@ -68,7 +63,7 @@ static int collects(const Watchdog *w) { return w->count < w->ranks && w->first 
 void watchdog_enter(Watchdog *w, int rank, Activity activity, int64_t step) {
   if (!w) return;
   Seen *s = &w->seen[rank];
-  atomic_store(&s->since, now());
+  atomic_store(&s->since, clock_seconds());
   atomic_store(&s->step, step);
   atomic_store(&s->activity, activity);
   atomic_store(&s->thread, gettid());
@@ -91,7 +86,7 @@ static char state_of(const Watchdog *w, int rank) {
 
 static int known(const Watchdog *w, int rank) { return is_here(w, rank) || collects(w); }
 static int is_silent(const Watchdog *w, int rank) {
-  return !is_here(w, rank) && collects(w) && now() - w->seen[rank].received > 3 * w->wait + 1;
+  return !is_here(w, rank) && collects(w) && clock_seconds() - w->seen[rank].received > 3 * w->wait + 1;
 }
 
 static int is_frozen(const Seen *s) { return comm_last_runs(s->call) && !comm_last_waits(s->call); }
@@ -118,7 +113,7 @@ static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && step_of(&w->seen[r]) > newest) newest = step_of(&w->seen[r]);
   int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host,
-                   is_silent(w, rank) ? "sends no heartbeats" : "stands still", now() - since_of(s),
+                   is_silent(w, rank) ? "sends no heartbeats" : "stands still", clock_seconds() - since_of(s),
                    activities[activity_of(s)].doing);
   int64_t step = step_of(s);
   if (step > 0 && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, " %lld", (long long)step);
@@ -147,7 +142,7 @@ static void end_run(Watchdog *w, int passed) {
 
 // Ranks that receive no heartbeats know less: they report only if those who know more do not.
 static int passed_limit(const Watchdog *w) {
-  double time = now(), patience = w->count < w->ranks && !collects(w) ? grace : w->first ? grace / 2 : 0;
+  double time = clock_seconds(), patience = w->count < w->ranks && !collects(w) ? grace : w->first ? grace / 2 : 0;
   for (int r = 0; r < w->ranks; r++) {
     const Seen *s = &w->seen[r];
     int activity = activity_of(s);
@@ -162,7 +157,7 @@ static void receive(void *context, const Heartbeat *h) {
   if (h->rank < 0 || h->rank >= w->ranks || h->activity < 0 || h->activity >= ACTIVITY_COUNT || is_here(w, h->rank))
     return;
   Seen *s = &w->seen[h->rank];
-  s->received = now();
+  s->received = clock_seconds();
   atomic_store(&s->activity, h->activity);
   atomic_store(&s->step, h->step);
   atomic_store(&s->since, s->received - h->seconds);
@@ -176,7 +171,7 @@ static void exchange_heartbeats(Watchdog *w) {
   Heartbeat h = {.rank = w->first,
                  .activity = activity_of(mine),
                  .step = step_of(mine),
-                 .seconds = now() - since_of(mine),
+                 .seconds = clock_seconds() - since_of(mine),
                  .call = mine->call};
   memcpy(h.host, mine->host, sizeof h.host);
   world_heartbeat(w->world, &h, COLLECTORS, receive, w);
@@ -184,7 +179,7 @@ static void exchange_heartbeats(Watchdog *w) {
 
 // Who is in a call waits for others, unless its thread is frozen there: it shows now and then that it is not.
 static void look_at_own(Watchdog *w) {
-  double time = now(), alive;
+  double time = clock_seconds(), alive;
   for (int r = w->first; r < w->first + w->count; r++) {
     Seen *s = &w->seen[r];
     uint64_t before = s->call;
@@ -202,7 +197,7 @@ static void *watch(void *argument) {
   pthread_mutex_lock(&w->lock);
   while (!w->stop) {
     struct timespec until;
-    double before = now();
+    double before = clock_seconds();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += (long)(w->wait * 1e9);
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -212,8 +207,8 @@ static void *watch(void *argument) {
     look_at_own(w);
     if (w->count < w->ranks) exchange_heartbeats(w);
     // Who was stopped itself knows nothing of the others until their next heartbeats have come.
-    if (now() - before > 3 * w->wait + 1) resumed = now();
-    int rank = resumed && now() - resumed < grace ? -1 : passed_limit(w);
+    if (clock_seconds() - before > 3 * w->wait + 1) resumed = clock_seconds();
+    int rank = resumed && clock_seconds() - resumed < grace ? -1 : passed_limit(w);
     if (rank >= 0) end_run(w, rank);
   }
   pthread_mutex_unlock(&w->lock);
@@ -257,7 +252,7 @@ int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, 
     strcpy(w->seen[r].host, "a host whose name is not known");
     if (is_here(w, r)) gethostname(w->seen[r].host, sizeof w->seen[r].host - 1);
     watchdog_enter(w, r, ACTIVITY_START, 0);
-    w->seen[r].received = w->seen[r].alive = now();
+    w->seen[r].received = w->seen[r].alive = clock_seconds();
   }
   if (count < w->ranks) exchange_heartbeats(w); // the others learn the host's name
   pthread_mutex_init(&w->lock, NULL);

@@ -65,31 +65,6 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
 
 // --- tables ---------------------------------------------------------------------------------------------------------
 
-typedef struct NameAndMeaning { const char *name, *meaning; } NameAndMeaning;
-static const NameAndMeaning rows[] = {
-#define LAYOUT_ROW(id, name, meaning) {name, meaning},
-#include "sharding/layout_rows.def"
-};
-static const NameAndMeaning shipped[] = {
-#define LAYOUT_SHIPPED(id, name, meaning, ...) {name, meaning},
-#include "sharding/layout_rows.def"
-};
-
-const char *layout_row_name(LayoutRow row) { return rows[row].name; }
-const char *layout_row_meaning(LayoutRow row) { return rows[row].meaning; }
-const char *layout_shipped_name(LayoutShipped name) { return shipped[name].name; }
-const char *layout_shipped_meaning(LayoutShipped name) { return shipped[name].meaning; }
-
-int layout_rows_meet(LayoutRow a, LayoutRow b) {
-  static const LayoutRow pairs[][2] = {
-#define LAYOUT_MEET(a, b) {LAYOUT_ROW_##a, LAYOUT_ROW_##b},
-#include "sharding/layout_rows.def"
-  };
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    if ((pairs[i][0] == a && pairs[i][1] == b) || (pairs[i][0] == b && pairs[i][1] == a)) return 1;
-  return 0;
-}
-
 LayoutTable layout_shipped(LayoutShipped name) {
   static const char *const axis[][LAYOUT_ROWS] = {
 #define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},

@@ -43,11 +43,6 @@ enum { LAYOUT_WORDS = 3 }; // axes that users name, "dp", "cp" and "tp": the mos
 typedef struct LayoutWords { int count; const char *axis[LAYOUT_WORDS]; } LayoutWords; // static storage
 typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
 
-const char *layout_row_name(LayoutRow row);
-const char *layout_row_meaning(LayoutRow row);
-int layout_rows_meet(LayoutRow a, LayoutRow b); // is there a tensor that both cut?
-const char *layout_shipped_name(LayoutShipped name);
-const char *layout_shipped_meaning(LayoutShipped name);
 LayoutTable layout_shipped(LayoutShipped name);
 // A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
 // the row `heads` cuts the query heads of a group.

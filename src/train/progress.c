@@ -1,5 +1,6 @@
 // Drawing of the progress line: fields in a fixed order, the least important ones left out where the width is short.
 #include "train/progress.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "comm/launcher.h"
 #include <math.h>
@@ -21,12 +22,6 @@ typedef struct Field {
   int columns;  // on the screen, of text
   int priority; // 0 stays longest
 } Field;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool locale_is_utf8(void) {
   const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -56,10 +51,10 @@ void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total,
   progress->first = first;
   progress->total = total;
   progress->log_every = log_every > 0 ? log_every : 1;
-  progress->started = progress->last_step = now();
+  progress->started = progress->last_step = clock_seconds();
 }
 
-void progress_resume_clock(Progress *progress) { progress->last_step = now(); }
+void progress_resume_clock(Progress *progress) { progress->last_step = clock_seconds(); }
 
 double progress_tokens_per_second(const Progress *progress) { return progress->tokens_per_second; }
 
@@ -70,7 +65,7 @@ double progress_mfu(const Progress *progress, const ProgressStep *step) {
 
 // A running mean at first, then an exponential one. The first step warms caches up and is not counted when more follow.
 static void measure(Progress *progress, const ProgressStep *step) {
-  double t = now(), seconds = t - progress->last_step;
+  double t = clock_seconds(), seconds = t - progress->last_step;
   progress->last_step = t;
   if (seconds <= 0) seconds = 1e-9;
   int64_t n = progress->timed_steps++;

@@ -102,9 +102,9 @@ static int recover(Trainer *t, Rank *r, Recovery *v, int64_t step, const StepRes
 
 static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, Error *error) {
   StepResult result = {0};
-  double start = trace_clock(), lr = learning_rate_at(t->recipe, step - 1);
+  double start = clock_seconds(), lr = learning_rate_at(t->recipe, step - 1);
   int code = rank_step(r, step, lr, &result, error);
-  result.seconds = trace_clock() - start;
+  result.seconds = clock_seconds() - start;
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)

@@ -1,5 +1,6 @@
 // The CPU as a device: chooses a SIMD level at run time and looks kernels up in its table.
 #include "device/cpu/cpu.h"
+#include "base/clock.h"
 #include "device/cpu/fp16.h"
 #include "device/far.h"
 #include "device/host.h"
@@ -130,12 +131,6 @@ static double flops(const Device *device, Op op, const Operand *input, const Ope
   return op_def(op)->flops ? op_def(op)->flops(input, output, attr) : 0;
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // The best of some products: short enough that a few are not disturbed. Allocates and frees.
 static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   enum { M = 448, N = 256, K = 256 };
@@ -158,10 +153,10 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
                      .workspace = memory + bytes, .workspace_size = workspace};
   double best = 0;
   entry->kernel(&call); // touches the memory
-  for (double begin = seconds(), now = begin; now - begin < 0.05;) {
+  for (double begin = clock_seconds(), now = begin; now - begin < 0.05;) {
     double before = now;
     entry->kernel(&call);
-    now = seconds();
+    now = clock_seconds();
     if (2.0 * M * N * K / (now - before) > best) best = 2.0 * M * N * K / (now - before);
   }
   free(memory);
