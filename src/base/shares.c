@@ -8,12 +8,12 @@ int shares_microbatches(int64_t global, int ranks, int64_t micro) {
   return (int)divide_up(divide_up(global, ranks), micro);
 }
 
-// Where a microbatch begins. Each rank takes as many turns in all microbatches, or one more in the first ones; a turn
-// is a row of each rank, and in the last turns there are fewer left.
+// Where a microbatch begins. The `most` rows of the rank that has the most are divided over microbatches, those that
+// are left over going to the first ones; every rank would have as many, but the step's last microbatch ends earlier.
 static int64_t start_of(const Shares *s, int64_t microbatch) {
   int64_t extra = s->most % s->microbatches,
-          turns = microbatch * (s->most / s->microbatches) + (microbatch < extra ? microbatch : extra);
-  return turns * s->ranks < s->global ? turns * s->ranks : s->global;
+          rows = microbatch * (s->most / s->microbatches) + (microbatch < extra ? microbatch : extra);
+  return rows * s->ranks < s->global ? rows * s->ranks : s->global;
 }
 
 Shares shares_create(int64_t global, int ranks, int64_t micro) {
@@ -40,8 +40,8 @@ int64_t shares_rows_before(const Shares *s, int microbatch, int rank, int count)
   return rows;
 }
 
-double shares_idle(const Shares *s) {
+double shares_idle(const Shares *s, int group) {
   int64_t busiest = 0;
-  for (int m = 0; m < s->microbatches; m++) busiest += shares_rows(s, m, 0, 1); // the first rank has the most
-  return 1 - (double)s->global / ((double)busiest * s->ranks);
+  for (int m = 0; m < s->microbatches; m++) busiest += shares_rows(s, m, 0, group); // the first ones have the most
+  return 1 - (double)s->global * group / ((double)busiest * s->ranks);
 }

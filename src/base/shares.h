@@ -26,5 +26,6 @@ static inline int64_t shares_rows(const Shares *s, int microbatch, int rank, int
 }
 int64_t shares_rows_before(const Shares *s, int microbatch, int rank,
                            int count); // the same ranks' rows in the microbatches before
-// The share of the ranks' time in which one has fewer rows than the busiest of its microbatch: 0 where all are even.
-double shares_idle(const Shares *shares);
+// The share of their time in which ranks have fewer rows than the busiest of the microbatch: 0 where all are even. Of
+// ranks that compute each other's rows too, `group` neighbours count as one.
+double shares_idle(const Shares *shares, int group);

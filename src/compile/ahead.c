@@ -5,16 +5,17 @@
 //   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which
 //                              sums the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
 //
-// The executor starts a collective where it stands and waits for it before its first reader (see program), so each is
-// in flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes changes.
+// The executor starts a collective where it stands and waits for it before its first reader (see runtime/README.md), so
+// each is in flight while a block is computed. Neighbours become one collective (see bucket). Only the order of nodes
+// changes.
 //
 // Example: the backward of a stage with layers 1 and 0 under ZeRO 3 and tensor parallelism. Of each layer: g gathers
 // its weight, x is the gradient of its input, w that of the weight, A sums x over tp, R scatters w over dp, + adds what
 // R gives to the accumulator.
 //   before:   g1 x1 w1 A1 R1 +1  |  g0 x0 w0 A0 R0 +0
 //   after:    g1 g0 x1 A1 w1 R1  |  x0 A0 w0 R0 +1 +0
-// g0 is under way while layer 1 is computed, A1 during w1, R1 during layer 0. The first layer's gather and the last
-// layer's scatter have nothing to hide behind.
+// g0 is under way while layer 1 is computed, A1 during w1, R1 during layer 0. g1 and R0 have nothing to
+// hide behind.
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"

@@ -69,11 +69,11 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
 }
 
 // Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section
-// only, so that what backward needs gathered is gathered again (DESIGN: a redistributed activation never outlives its
-// segment). Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
+// only, so that what backward needs gathered is gathered again: a redistributed activation never outlives its
+// segment. Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
 static int64_t section_of(const Graph *h, int tensor, const Node *n) {
   int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
-  return layer << 32 | (int)n->region << 16 | (int)n->phase << 8 | n->stage;
+  return ((layer * REGION_COUNT + (int)n->region) * PHASE_COUNT + (int)n->phase) * MAX_STAGES + n->stage;
 }
 
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {

@@ -35,8 +35,8 @@ typedef struct Factors {
 } Factors;
 
 // Gives a factor the axes of a dim that it names, unless the factor has some already or an axis is taken: an axis
-// shards one factor of a node. Whoever proposes first wins, so weights go before activations (DESIGN: the activation
-// moves).
+// shards one factor of a node. Whoever proposes first wins, so weights go before activations: it is the
+// activation that moves.
 static void propose(Factors *f, int factor, const AxisList *list) {
   if (f->rule->whole >> factor & 1 || f->axes[factor].n) return;
   for (int i = 0; i < list->n; i++) {

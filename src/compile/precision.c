@@ -3,8 +3,8 @@
 //
 //   fp32, fp64   all values and Variables in that type
 //   bf16, fp16   storage, gradients and moments fp32; MICRO reads matrices as narrow Copies, and activations are
-//   narrow. Vectors
-//                (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape rules say.
+//                narrow. Vectors (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape
+//                rules say.
 //
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
 #include "base/fault.h"

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SCRATCH = 32 };
-
 static int broken(Error *error, const char *after, const Node *n, const char *what) {
   return error_set(error, PLAIT_FAILED, "graph broken after %s: node %d (%s %s): %s", after, n->id, op_name(n->op),
                    n->name, what);
@@ -57,9 +55,8 @@ static int verify_overwrites(const Graph *g, const char *after, Error *error) {
 // finds its inputs wrong stops the process: only a bug of a pass can bring it there.
 static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const char *after, Error *error) {
   Node node = *n;
-  int input[MAX_SCRATCH];
   if (!op_def(n->op)->shape) return PLAIT_OK; // its nodes come with their outputs
-  if (n->ninput > MAX_SCRATCH) node.ninput = MAX_SCRATCH; // of a bucket, whose outputs are as its inputs one by one
+  int *input = arena_array(&scratch->arena, int, n->ninput + 1);
   scratch->tensor.count = 0;
   for (int k = 0; k < node.ninput; k++) {
     input[k] = n->input[k] < 0 ? -1 : scratch->tensor.count;
@@ -69,7 +66,7 @@ static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const ch
   node.output = NULL;
   node.noutput = 0;
   op_def(n->op)->shape(scratch, &node);
-  if (node.noutput != n->noutput && n->ninput <= MAX_SCRATCH)
+  if (node.noutput != n->noutput)
     return broken(error, after, n, "its outputs are not as many as its op's rule gives");
   for (int k = 0; k < node.noutput; k++) {
     const Tensor *is = graph_tensor(g, n->output[k]), *should = graph_tensor(scratch, node.output[k]);

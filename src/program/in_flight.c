@@ -1,9 +1,21 @@
 // Upper bounds from the action list and the bodies.
 #include "program/in_flight.h"
+#include "program/rows.h"
 
-static int started_in(const Body *b) {
+// Where ranks have different numbers of rows, a gather or scatter of the batch is a call for each rank and tensor.
+static int calls_of(const Program *p, const Node *n) {
+  int per_rank = 0;
+  for (int k = 0; k < n->ninput && !p->shares->even; k++) {
+    const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
+    per_rank += rows_of(p, in, 0).count != rows_of(p, out, 0).count;
+  }
+  return per_rank ? per_rank * mesh_size(&p->mesh, node_attr(n, CommAttr)->axes) : 1;
+}
+
+static int started_in(const Program *p, const Body *b) {
   int n = 0;
-  for (int i = 0; i < b->count; i++) n += b->instruction[i].wait > 0;
+  for (int i = 0; i < b->count; i++)
+    if (b->instruction[i].wait > 0) n += calls_of(p, &p->graph->node.data[b->instruction[i].node]);
   return n;
 }
 
@@ -13,14 +25,14 @@ int in_flight_collectives(const Program *p) {
   for (int i = 0; i < p->actions.count; i++) reduces += p->actions.data[i].kind == ACTION_REDUCE;
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      int n = started_in(&p->micro[s][phase]);
+      int n = started_in(p, &p->micro[s][phase]);
       most = n > most ? n : most;
     }
   return reduces + most;
 }
 
 // A microbatch that enters a buffer waits until all that its predecessor there sent has arrived: no more than one
-// message of each kind is under way for each buffer. All microbatches send the same.
+// message of each kind is under way for each buffer. All microbatches send the same tensors.
 int in_flight_messages(const Program *p, int forward, int coordinate) {
   int n = 0;
   for (int i = 0; i < p->actions.count; i++) {

@@ -2,6 +2,7 @@
 #include "program/program.h"
 #include "program/memory.h"
 #include "program/overlap.h"
+#include "program/rows.h"
 #include <string.h>
 
 int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
@@ -161,29 +162,37 @@ void graph_reference_ops(const Graph *g, const Device *device, char *text, size_
   }
 }
 
-static double body_flops(const Program *p, const Body *b) {
+// On a microbatch; -1: in BEGIN and END.
+static double body_flops(const Program *p, const Body *b, int microbatch) {
   double flops = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
     if (op_def(n->op)->communicates) continue;
     Arena scratch = {0};
-    Operand *input = arena_array(&scratch, Operand, n->ninput + 1),
-            *output = arena_array(&scratch, Operand, n->noutput + 1);
-    program_operands(p, n, 0, input, output);
-    flops += p->device->flops(p->device, n->op, input, output, n->attr);
+    Operand *x = arena_array(&scratch, Operand, n->ninput + n->noutput + 1);
+    program_operands(p, n, 0, x, x + n->ninput);
+    for (int k = 0; k < n->ninput + n->noutput && !p->shares->even; k++) {
+      int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
+      if (rows.count) rows_set(p, rows, microbatch, &x[k]);
+    }
+    flops += p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
     arena_free(&scratch);
   }
   return flops;
 }
 
-double program_body_flops(const Program *p, int stage, Phase phase) { return body_flops(p, &p->micro[stage][phase]); }
+double program_body_flops(const Program *p, int stage, Phase phase) {
+  return body_flops(p, &p->micro[stage][phase], 0);
+}
 
+// Every body runs once on each microbatch. The first data rank has the most rows.
 double program_flops(const Program *p) {
-  double flops = body_flops(p, &p->begin) + body_flops(p, &p->end);
-  const ActionList *list = &p->schedule->list[p->coordinate];
-  for (int i = 0; i < list->count; i++) {
-    const Action *a = &list->data[i];
-    if (action_runs_body(a)) flops += body_flops(p, &p->micro[a->stage][action_phase(a)]);
-  }
+  double flops = body_flops(p, &p->begin, -1) + body_flops(p, &p->end, -1);
+  RowsKinds kinds = rows_kinds(p);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      for (int k = 0; k < kinds.count; k++)
+        flops += kinds.kind[k].times * body_flops(p, &p->micro[s][phase], kinds.kind[k].microbatch);
   return flops;
 }

@@ -4,20 +4,21 @@
 //   actions      BEGIN | END                 run that body once
 //                F s m | B s m               run stage s's forward or backward body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
-//                REDUCE n                    start collective n of END, whose accumulators the last backward has
-//                completed,
-//                                            on the communication stream; END waits for it. A body is cut where one
-//                                            starts
+//                REDUCE n                    start collective n of END on the communication stream, when the last
+//                                            backward has completed its accumulators; END waits for it. A body is cut
+//                                            where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
 //                out, … = op in, … until k   collective that starts here on the communication stream and is waited for
 //                                            before instruction k, its first reader
-//   operand      VARIABLE v   storage (or Copy) of a Variable, owned by State
-//                INPUT i      memory of the loader, microbatch by microbatch, or where the device cannot read that a
-//                copy of it SLOT s o     offset o in stage s's slot of the microbatch: what crosses F → B
-//                STAGING s p o  offset o in a staging buffer of stage s's segment F or B: what it sends or receives and
-//                no other body reads WORK o       offset o in the workspace: lives within one body
-//                COMM o       offset o in the communication buffers: results of REDUCE, from its start to END
+//   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
+//                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
+//                                cannot read that
+//                SLOT s o        offset o in stage s's slot of the microbatch: what crosses F → B
+//                STAGING s p o   offset o in a staging buffer of stage s's segment F or B: what it sends or receives
+//                                and no other body reads
+//                WORK o          offset o in the workspace: lives within one body
+//                COMM o          offset o in the communication buffers: results of REDUCE, from its start to END
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a
 // rank leaves to the owner of their operands (node_owner) are bound at load.
 #pragma once

@@ -32,3 +32,17 @@ int64_t rows_elements(const Program *p, const Tensor *t, int rank, int microbatc
   Rows rows = p->shares->even ? (Rows){0} : rows_of(p, t, rank);
   return rows.count ? elements / tensor_local(p->graph, t)[0] * rows_valid(p, rows, microbatch) : elements;
 }
+
+RowsKinds rows_kinds(const Program *p) {
+  const Shares *s = p->shares;
+  RowsKinds kinds = {0};
+  for (int m = 0; m < s->microbatches; m++) {
+    int k = 0;
+    while (k < kinds.count && shares_rows(s, kinds.kind[k].microbatch, 0, s->ranks) != shares_rows(s, m, 0, s->ranks))
+      k++;
+    CHECK(k < ROWS_MOST_KINDS, "microbatches of more than %d sizes", ROWS_MOST_KINDS);
+    if (k == kinds.count) kinds.kind[kinds.count++].microbatch = m;
+    kinds.kind[k].times++;
+  }
+  return kinds;
+}

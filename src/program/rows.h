@@ -1,4 +1,4 @@
-// Rows: how many of a tensor's first dim are there in a call.
+// Rows: how long the first dim of a tensor is in a call.
 //
 // The batch is a dim with a bound: memory and Programs are made for so many rows, and in each call a rank has as many
 // as the microbatch's share of its data ranks (base/shares.h). They lie at the front of its memory. Kernels get
@@ -15,5 +15,13 @@ Rows rows_of(const Program *p, const Tensor *tensor, int rank);
 int64_t rows_valid(const Program *p, Rows rows, int microbatch);
 // Makes an operand one of these rows.
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x);
-// Of the elements of a tensor on one rank, those that there are.
+// The elements of a tensor that a rank has in a microbatch.
 int64_t rows_elements(const Program *p, const Tensor *tensor, int rank, int microbatch);
+
+// Microbatches by their size: those of one size are alike on every rank. For sums over all microbatches of a step.
+enum { ROWS_MOST_KINDS = 4 };
+typedef struct RowsKinds {
+  int count;
+  struct { int microbatch, times; } kind[ROWS_MOST_KINDS]; // the first of that size, and how many there are
+} RowsKinds;
+RowsKinds rows_kinds(const Program *p);

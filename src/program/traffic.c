@@ -1,6 +1,7 @@
 // Counts what a Program moves.
 #include "program/traffic.h"
 #include "op/op.h"
+#include "program/rows.h"
 
 static void add(TrafficList *list, uint32_t axes, double elements, Dtype dtype) {
   int i = 0;
@@ -8,12 +9,6 @@ static void add(TrafficList *list, uint32_t axes, double elements, Dtype dtype) 
   if (i == list->count) vec_push(list, (Traffic){.axes = axes});
   list->data[i].elements += elements;
   list->data[i].bytes += elements * (double)dtype_size(dtype);
-}
-
-static double local_elements(const Graph *g, const Tensor *t) {
-  double n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= (double)tensor_local(g, t)[d];
-  return n;
 }
 
 static int group_size(const Program *p, const Node *node) {
@@ -24,33 +19,51 @@ static int group_size(const Program *p, const Node *node) {
   return n * stages_count(&coordinates);
 }
 
-static void add_node(const Program *p, const Node *n, TrafficList *list) {
+// The elements of a gathered tensor: where the batch was gathered its rows, else all shards, padding among them.
+static double whole_shards(const Program *p, const Tensor *shard, const Tensor *whole, double ranks, int microbatch) {
+  int rows = !p->shares->even && rows_of(p, whole, 0).count > rows_of(p, shard, 0).count;
+  return rows ? (double)rows_elements(p, whole, 0, microbatch) : ranks * (double)rows_elements(p, shard, 0, microbatch);
+}
+
+// A collective of so many microbatches that are like this one (-1: of BEGIN and END, once).
+static void add_node(const Program *p, const Node *n, int microbatch, int times, TrafficList *list) {
   if (!op_def(n->op)->communicates) return;
   const CommAttr *attr = node_attr(n, CommAttr);
   double ranks = group_size(p, n);
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
-    double elements = op_def(n->op)->gathers    ? ranks * local_elements(p->graph, in)
-                      : op_def(n->op)->scatters ? ranks * local_elements(p->graph, out)
-                      : op_def(n->op)->rooted   ? local_elements(p->graph, in) // on the average of the ranks
-                                                : 2 * local_elements(p->graph, in);
-    add(list, attr->axes, elements * (ranks - 1) / ranks, in->dtype);
+    const Tensor *whole = op_def(n->op)->gathers ? out : in;
+    double moved = (double)rows_elements(p, whole, 0, microbatch);
+    if (op_def(n->op)->gathers) moved = whole_shards(p, in, whole, ranks, microbatch);
+    if (op_def(n->op)->scatters) moved = whole_shards(p, out, whole, ranks, microbatch);
+    if (!op_def(n->op)->gathers && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
+    add(list, attr->axes, times * moved * (ranks - 1) / ranks, in->dtype); // rooted: on the average of the ranks
   }
 }
 
-static void add_body(const Program *p, const Body *b, TrafficList *list) {
-  for (int i = 0; i < b->count; i++) add_node(p, &p->graph->node.data[b->instruction[i].node], list);
+static void add_body(const Program *p, const Body *b, int microbatch, int times, TrafficList *list) {
+  for (int i = 0; i < b->count; i++) add_node(p, &p->graph->node.data[b->instruction[i].node], microbatch, times, list);
 }
 
-void program_traffic(const Program *p, TrafficList *list) {
-  const ActionList *actions =
-      &p->schedule->list[p->coordinate]; // not p->actions: what a REDUCE starts is counted with END
+// Sent of one microbatch.
+static void add_messages(const Program *p, int microbatch, int times, TrafficList *list) {
+  const ActionList *actions = &p->schedule->list[p->coordinate];
   for (int i = 0; i < actions->count; i++) {
     const Action *a = &actions->data[i];
-    if (a->kind == ACTION_BEGIN) add_body(p, &p->begin, list);
-    if (a->kind == ACTION_END) add_body(p, &p->end, list);
-    if (action_runs_body(a)) add_body(p, &p->micro[a->stage][action_phase(a)], list);
-    const Tensor *t = a->kind == ACTION_SEND ? graph_tensor(p->graph, a->tensor) : NULL;
-    if (t) add(list, 1u << mesh_pipeline(&p->mesh), local_elements(p->graph, t), t->dtype);
+    if (a->kind != ACTION_SEND || a->microbatch != microbatch) continue;
+    const Tensor *t = graph_tensor(p->graph, a->tensor);
+    add(list, 1u << mesh_pipeline(&p->mesh), times * (double)rows_elements(p, t, 0, microbatch), t->dtype);
   }
+}
+
+// Every body runs once on each microbatch; what a REDUCE starts is counted with END.
+void program_traffic(const Program *p, TrafficList *list) {
+  RowsKinds kinds = rows_kinds(p);
+  add_body(p, &p->begin, -1, 1, list);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      for (int k = 0; k < kinds.count; k++)
+        add_body(p, &p->micro[s][phase], kinds.kind[k].microbatch, kinds.kind[k].times, list);
+  for (int k = 0; k < kinds.count; k++) add_messages(p, kinds.kind[k].microbatch, kinds.kind[k].times, list);
+  add_body(p, &p->end, -1, 1, list);
 }

@@ -33,7 +33,7 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 } RecipeLayout;
 extern const char *const recipe_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp": what rows of a Layout may name
 
-enum { RECIPE_MAX_INTS = 64 };
+enum { RECIPE_MAX_INTS = 1024 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
 
 // Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.

@@ -3,8 +3,9 @@
 #include "base/fault.h"
 #include <string.h>
 
-// What is there of a piece, in elements: of a tensor with fewer rows than its bound its first blocks, or the beginning
-// of its only one.
+// How many elements of a piece there are, when a tensor has fewer rows than its bound. Of a tensor (4, 32, 192) with 3
+// rows: as one piece, to be summed over ranks, 3 · 32 · 192; as blocks that are gathered along the second dim, of which
+// each row has as many (so that blocks divide by the bound), those of the first 3 rows whole and the others not at all.
 static int64_t piece_elements(const Binding *binding, const Bound *b, const Piece *p) {
   if (!b->rows || !b->rows[p->input].count) return p->count;
   int64_t bound = tensor_local(binding->program->graph, graph_tensor(binding->program->graph, b->tensor[p->input]))[0],
@@ -35,6 +36,7 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
   int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
   size_t size = dtype_size(b->input[0].dtype);
   PlaitBuffer *buffer = b->buffer;
+  // What is scattered are sums of gradients and activations, never maxima. Only the root's own part is received.
   for (int k = 0; k < b->ninput && !code; k++) {
     const Operand *whole = gathers ? &b->output[k] : &b->input[k], *own = gathers ? &b->input[k] : &b->output[k];
     Rows rows = b->rows[gathers ? b->ninput + k : k];

@@ -9,6 +9,6 @@ enum { MESH_PRINT_ALL = 64 }; // up to so many ranks all are shown, and above th
 // NULL) says something about a coordinate of the pp axis at the end of its first row.
 void mesh_print_grid(const Mesh *mesh, const char *(*remark)(const void *context, int coordinate), const void *context,
                      FILE *out);
-// The groups along a set of axes (bits), in one or few lines: "NAME    4 groups of 2   0 4 | 1 5 | 2 6 | 3 7
-// MEANING".
+// The groups along a set of axes (bits), in one or few lines:
+//   "NAME    4 groups of 2   0 4 | 1 5 | 2 6 | 3 7   MEANING"
 void mesh_print_groups(const Mesh *mesh, uint32_t axes, const char *name, const char *meaning, FILE *out);

@@ -183,10 +183,17 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
           r->batch.global, r->data.seq_len, (long long)tokens, shares->microbatches,
           shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ", (long long)shares->bound);
-  if (shares_idle(shares) > 0)
-    fprintf(plan->out,
-            "           %.1f%% of the data ranks' time is idle, since %d sequences do not divide by %d ranks\n",
-            100 * shares_idle(shares), r->batch.global, shares->ranks);
+  int data = 1; // ranks on data axes: over others that cut the batch it is gathered before the products
+  for (int a = 0; a < job->options.parallel.mesh.naxis; a++)
+    if (layout_data_axes(&job->options.parallel.layout) >> a & 1 &&
+        job->options.parallel.mesh.axis[a].role == AXIS_DATA)
+      data *= job->options.parallel.mesh.axis[a].size;
+  double idle = shares_idle(shares, shares->ranks / data);
+  if (idle > 0)
+    fprintf(
+        plan->out,
+        "           %.1f%% of the data ranks' time is idle%s: %d sequences cannot be divided evenly over %d ranks\n",
+        100 * idle, r->mesh.pp > 1 ? ", beside the pipeline's bubble" : "", r->batch.global, data);
 }
 
 // Ops without a fast kernel on this device.

@@ -30,7 +30,7 @@ static void check(int64_t global, int ranks, int64_t micro) {
   }
   if (global % (micro * ranks) == 0) {
     assert_true(s.even && s.microbatches == global / (micro * ranks) && s.bound == micro);
-    assert_true(shares_idle(&s) == 0);
+    assert_true(shares_idle(&s, 1) == 0);
   }
 }
 
@@ -48,14 +48,14 @@ static void some_have_none(void **state) {
   for (int r = 0; r <= 4; r++) assert_int_equal(shares_first(&s, 0, r), first[r]);
   assert_int_equal(shares_rows(&s, 0, 2, 2), 0);
   assert_int_equal(shares_rows_before(&s, 1, 0, 4), 2);
-  assert_true(shares_idle(&s) == 0.5);
+  assert_true(shares_idle(&s, 1) == 0.5 && shares_idle(&s, 2) == 0.5 && shares_idle(&s, 4) == 0);
 }
 
 // 64 sequences on 3 ranks, at most 4 each: 22 turns, of which the last is not full.
 static void as_little_idle_as_can_be(void **state) {
   Shares s = shares_create(64, 3, 4);
   assert_true(s.microbatches == 6 && s.bound == 4);
-  assert_true(shares_idle(&s) > 0.0302 && shares_idle(&s) < 0.0304); // 1 - 64 / 66
+  assert_true(shares_idle(&s, 1) > 0.0302 && shares_idle(&s, 1) < 0.0304); // 1 - 64 / 66
 }
 
 int main(void) {

@@ -152,5 +152,5 @@ adds_up mesh.dp=1 mesh.tp=2 'layout.batch=[tp]'
 [ "$(row loader)" = "$loader" ] || fail "a batch cut over tp: the loader has $(row loader) bytes, over dp $loader"
 expect 0 '24 microbatches of 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.tp=2 batch.micro=1 'layout.batch=[tp]'
 expect 0 '16 microbatches of at most 1 on each data rank' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
-expect 0 '4.2% of the data ranks. time is idle, since 46 sequences do not divide by 3 ranks' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
+expect 0 '4.2% of the data ranks. time is idle: 46 sequences cannot be divided evenly over 3 ranks' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
 exit $((failures > 0))

@@ -3,6 +3,7 @@
 #include "program/traffic.h"
 #include "runtime/job.h"
 #include "recipe/setup.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -45,8 +46,8 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-  static const char *const names[] = {"llama.json", "gpt.json", "recipe.yaml"};
-  for (int i = 0; i < 3; i++) unlink(path_of(names[i]));
+  static const char *const names[] = {"llama.json", "gpt.json", "recipe.yaml", "deep.json"};
+  for (int i = 0; i < 4; i++) unlink(path_of(names[i]));
   return rmdir(folder);
 }
 
@@ -120,6 +121,58 @@ static void test_traffic(void **state) {
   c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.reshard=false", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
+}
+
+// Of a batch that does not divide the rows that there are count, not those that there is memory for: the first of 3
+// data ranks has 3 of 8 sequences, and what a pipeline rank sends or computes on them is 3 / 4 of what 4 take.
+static void rows_that_there_are_count(void **state) {
+  Case even = compiled((const char *[]){"mesh.pp=2", "batch.global=4", "batch.micro=2", NULL});
+  Case uneven = compiled((const char *[]){"mesh.pp=2", "mesh.dp=3", "batch.micro=2", NULL});
+  double sent = moved(even.job, "pp");
+  assert_int_equal(uneven.job->train.shares.microbatches, 2);
+  assert_true(!uneven.job->train.shares.even && even.job->train.shares.even);
+  assert_true(moved(uneven.job, "pp") < sent && moved(uneven.job, "pp") > 0.7 * sent);
+  for (int c = 0; c < 2; c++) {
+    const Program *p = even.job->train.program[c], *q = uneven.job->train.program[c];
+    double fixed =
+        program_flops(p) - 2 * (program_body_flops(p, c, PHASE_FORWARD) + program_body_flops(p, c, PHASE_BACKWARD));
+    double rows = program_flops(p) - fixed;
+    assert_true(rows > 0 && fabs(program_flops(q) - fixed - 0.75 * rows) < 1e-9 * rows);
+  }
+  release(&even);
+  release(&uneven);
+}
+
+// Nodes of a partitioned graph with so many layers, each a stage of its own.
+static int nodes_of(const char *layers) {
+  char model[192], pp[32];
+  snprintf(model, sizeof model, "model.config=%s", path_of("deep.json"));
+  snprintf(pp, sizeof pp, "mesh.pp=%s", layers);
+  char *text = xformat("{\"model_type\": \"gpt2\", \"n_layer\": %s, \"n_embd\": 8, \"n_head\": 2, \"n_positions\": 16,"
+                       " \"vocab_size\": 16}", layers);
+  write_file("deep.json", text);
+  free(text);
+  Recipe recipe;
+  ModelConfig config;
+  CompileOptions options;
+  Graph *g = NULL;
+  Error error = {0};
+  char *overrides[] = {model, pp, "mesh.tp=2", "layout.batch=[tp]"};
+  if (recipe_load(path_of("recipe.yaml"), 4, overrides, &recipe, &error) ||
+      model_config_load(&config, recipe.model.config, &error) ||
+      setup_compile_options(&recipe, &config, &options, &error) || compile_graph(&config, &options, &g, &error))
+    fail_msg("%s", error.message);
+  int n = g->node.count;
+  graph_destroy(g);
+  model_config_free(&config);
+  recipe_free(&recipe);
+  return n;
+}
+
+// Stages that share no section: every further one has as many nodes, also beyond 256 of them.
+static void stages_are_alike(void **state) {
+  int few = nodes_of("8"), a_stage = nodes_of("9") - few;
+  assert_int_equal(nodes_of("300"), few + 292 * a_stage);
 }
 
 // Hybrid: the shards' traffic stays in the group of 2; between the groups a rank sums its shard of the gradients once.
@@ -358,7 +411,7 @@ static void test_owners(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_traffic),
+      cmocka_unit_test(rows_that_there_are_count), cmocka_unit_test(stages_are_alike), cmocka_unit_test(test_traffic),
       cmocka_unit_test(test_traffic_hybrid),
       cmocka_unit_test(test_traffic_whole),
       cmocka_unit_test(test_overlap),

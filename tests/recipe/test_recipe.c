@@ -14,6 +14,9 @@
 
 #include <cmocka.h>
 
+#define ONES_16 "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+#define ONES_64 ONES_16 ONES_16 ONES_16 ONES_16
+#define ONES_256 ONES_64 ONES_64 ONES_64 ONES_64
 #define BASE "model: {config: m.json}\ndata: {train: t}\nrun: {dir: r}\n"
 
 static int parse(const char *text, int n, char **overrides, Recipe *recipe, Error *error) {
@@ -92,10 +95,10 @@ static const Bad bad[] = {
     {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback",
      "but checkpoint.every is 500 and schedule.steps 500, so that"},
     {BASE "parallel: {layers: []}\n", NULL,
-     "x.yaml:4:20: parallel.layers must be a list of 1 to 64 integers of at least 0, not an empty list"},
-    {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 64 integers of at least 0, not \"4\""},
+     "x.yaml:4:20: parallel.layers must be a list of 1 to 1024 integers of at least 0, not an empty list"},
+    {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 1024 integers of at least 0, not \"4\""},
     {BASE "parallel: {layers: [1, two]}\n", NULL,
-     "x.yaml:4:24: parallel.layers must be a list of 1 to 64 integers of at least 0, but \"two\" is in it"},
+     "x.yaml:4:24: parallel.layers must be a list of 1 to 1024 integers of at least 0, but \"two\" is in it"},
     {BASE "parallel: {layers: [1, -1]}\n", NULL, "but \"-1\" is in it"},
     {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2, 1]}\n", NULL,
      "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 "
@@ -103,9 +106,8 @@ static const Bad bad[] = {
     {BASE "mesh: {pp: 3}\nparallel: {layers: [2, 0, 2]}\n", NULL,
      "x.yaml:5:20: parallel.layers gives stage 1 no layers; only the first"},
     {BASE,
-     "parallel.layers=[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
-     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
-     "parallel.layers has 65 numbers, but at most 64 are allowed"},
+     "parallel.layers=[" ONES_256 ONES_256 ONES_256 ONES_256 "1]",
+     "parallel.layers has 1025 numbers, but at most 1024 are allowed"},
     {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL,
      "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
     {BASE, "loss_scale.initial=-1", "loss_scale.initial must be a number"},
