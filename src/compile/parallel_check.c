@@ -113,8 +113,11 @@ static int check_data(const Question *q) {
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
     if (mesh_axis(&q->o->mesh, batch->axis[i]) < mesh_axis(&q->o->mesh, batch->axis[i - 1]))
-      return refuse(q, "layout.batch",
-                    "layout.batch is %s, but ranks read their samples in the order of the mesh: dp, cp, tp", list);
+      return refuse(
+          q, "layout.batch",
+          "layout.batch is %s, but ranks read their samples in the order of the mesh; take its axes in the order dp, "
+          "cp, tp",
+          list);
   if (q->w->seq % ranks == 0) return PLAIT_OK;
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",
@@ -147,6 +150,16 @@ static int check_meeting(const Question *q) {
 
 // ---- the pipeline --------------------------------------------------------------------------------------------------
 
+// ", or take batch.micro 2": with smaller microbatches there are more, perhaps as many as the schedule takes; or "".
+static const char *other_micro(const Question *q, int microbatches_now, char *text, size_t size) {
+  int ranks = data_ranks(q), wanted = (microbatches_now / q->pp + 1) * q->pp;
+  int64_t most = (q->w->samples + ranks - 1) / ranks, micro = (most + wanted - 1) / wanted;
+  text[0] = 0;
+  if (shares_microbatches(q->w->samples, ranks, micro) % q->pp == 0)
+    snprintf(text, size, ", or take batch.micro %lld", (long long)micro);
+  return text;
+}
+
 static int check_schedule(const Question *q) {
   const ScheduleGenerator *s = q->o->schedule;
   int v = q->o->stages_per_rank, m = microbatches(q), pp = q->pp;
@@ -172,13 +185,15 @@ static int check_schedule(const Question *q) {
         s->name, too_few ? "needs at least" : "allows at most", can, can > 1 ? "s" : "", can, others);
   }
   if (s->microbatches_multiple_of_ranks && m % pp) {
-    char text[64];
+    char text[64], instead[64];
+    q->problem->also = "batch.micro";
     int64_t rows = q->w->micro * data_ranks(q), below = m / pp * pp * rows,
             above = (int64_t)(m / pp + 1) * pp * rows - rows + 1;
     return refuse(q, "batch.global",
                   "batch.global %lld makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); "
-                  "the nearest batch.global is %s",
-                  (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text));
+                  "the nearest batch.global is %s%s",
+                  (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text),
+                  other_micro(q, m, instead, sizeof instead));
   }
   return PLAIT_OK;
 }

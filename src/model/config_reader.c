@@ -98,6 +98,7 @@ void config_only(ConfigReader *r, const char *key, const char *neutral) {
 
 void config_must_divide(ConfigReader *r, const char *key, int64_t value, const char *by_key, int64_t by) {
   if (r->code || value % by == 0) return;
-  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which is %lld", r->file,
-                      key, (long long)value, by_key, (long long)by);
+  const char *is = config_value(r, by_key) ? "is" : "is missing and then means";
+  r->code = error_set(r->error, PLAIT_BAD_INPUT, "%s: %s is %lld; allowed: a multiple of %s, which %s %lld", r->file,
+                      key, (long long)value, by_key, is, (long long)by);
 }

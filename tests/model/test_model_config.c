@@ -224,7 +224,7 @@ static void test_refusals(void **state) {
       {"{" QWEN2 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}",
        "the key rope_parameters.rope_type is missing"},
       {"{\"model_type\": \"qwen2\", " ROTARY "}",
-       "num_attention_heads is 8; allowed: a multiple of num_key_value_heads, which is 32"},
+       "num_attention_heads is 8; allowed: a multiple of num_key_value_heads, which is missing and then means 32"},
       {"{" QWEN2 ", \"layer_types\": [\"full_attention\"]}",
        "layer_types is [\"full_attention\"]; allowed: a list of num_hidden_layers words"},
       {"{" QWEN2 ", \"layer_types\": [\"full_attention\", \"chunked_attention\"]}",
