@@ -121,6 +121,16 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
         note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row],
              axes->axis[i], axes->axis[i]);
   }
+  for (int i = 0; i < LAYOUT_WORDS; i++) {
+    const char *axis = recipe_axis_names[i];
+    int size = parallel.mesh.axis[mesh_axis(&parallel.mesh, axis)].size, named = 0;
+    for (int row = 0; row < LAYOUT_ROWS; row++) named |= parallel_row_has(&parallel, (LayoutRow)row, axis);
+    char key[32];
+    snprintf(key, sizeof key, "mesh.%s", axis);
+    if (size > 1 && !named)
+      note(r, key, "%s is %d, but no row of the Layout names %s, so that its ranks all compute the same", key, size,
+           axis);
+  }
   if (r->parallel.hybrid && r->parallel.hybrid == r->mesh.dp)
     note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it",
          r->parallel.hybrid);

@@ -224,6 +224,9 @@ static void test_notes(void **state) {
        "layout.name is sequence, but mesh.tp is 1, where all shipped Layouts are the same"},
       {"layout: {ffn: [tp]}\n", "note: x.yaml:4:15: layout.ffn names tp, but mesh.tp is 1, so that it cuts nothing\n"},
       {"mesh: {tp: 2}\nlayout: {ffn: [tp]}\n", NULL},
+      {"mesh: {dp: 2}\nlayout: {batch: []}\n",
+       "note: x.yaml:4:12: mesh.dp is 2, but no row of the Layout names dp, so that its ranks all compute the same\n"},
+      {"mesh: {tp: 2}\nlayout: {name: data}\n", "mesh.tp is 2, but no row of the Layout names tp"},
       {"optimizer: {name: sgd, betas: [0.8, 0.9]}\n", "optimizer.betas is [0.8, 0.9], but optimizer.name is sgd"},
       {"optimizer: {name: sgd, epsilon: 1e-6}\n", "optimizer.epsilon is 1e-06, but optimizer.name is sgd"},
       {"optimizer: {name: sgd, betas: [0.9, 0.95], momentum: 0.9}\n", NULL}, // the default again
