@@ -44,13 +44,6 @@ static int verify_bound(const Graph *g, const Node *n, int *last, const char *af
   return PLAIT_OK;
 }
 
-static int verify_overwrites(const Graph *g, const char *after, Error *error) {
-  int *last = xcalloc((size_t)(g->variable.count + 1) * (MAX_COPIES + 1) * REGION_COUNT, sizeof *last), code = PLAIT_OK;
-  for (int i = 0; i < g->node.count && !code; i++) code = verify_bound(g, &g->node.data[i], last, after, error);
-  free(last);
-  return code;
-}
-
 // The outputs that the op's shape rule gives for the inputs, on a graph of their own, against the node's. A rule that
 // finds its inputs wrong stops the process: only a bug of a pass can bring it there.
 static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const char *after, Error *error) {
@@ -89,46 +82,51 @@ static int64_t product(const int64_t *size, int n) {
   return p;
 }
 
-// What is known of the graph by its form, and nothing that is not known yet.
-static int verify_form(const Graph *g, const char *after, Error *error) {
-  for (int i = 0; i < g->node.count; i++) {
-    const Node *n = &g->node.data[i];
-    for (int k = 0; k < n->ninput + n->noutput; k++) {
-      int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      const Tensor *t = id < 0 ? NULL : graph_tensor(g, id);
-      const Placement *const *wish = k < n->ninput ? n->want : n->give;
-      if (!t) continue;
-      if (g->form >= GRAPH_PLACED && !t->placement) return broken_tensor(error, after, t, "it has no placement");
-      if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput]))
-        return broken(error, after, n, "an operand has no wish");
-      if (g->form != GRAPH_LOCAL && t->allocated)
-        return broken_tensor(error, after, t, "it has a local shape too early");
-      if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "it still has wishes");
-      if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < product(t->local, t->shape.rank)))
-        return broken_tensor(error, after, t, "its buffer does not hold its local shape");
-    }
-  }
-  for (int i = 0; i < g->variable.count; i++) {
-    const Variable *v = &g->variable.data[i];
-    if (g->form >= GRAPH_PLACED && !v->storage)
-      return error_set(error, PLAIT_FAILED, "graph broken after %s: Variable %s has no storage", after, v->name);
-    if (g->form == GRAPH_LOCAL && v->allocated < product(v->local, v->shape.rank))
-      return error_set(error, PLAIT_FAILED,
-                       "graph broken after %s: the storage of Variable %s does not hold its local shape", after,
-                       v->name);
+// What is known of a node and its operands by the graph's form, and nothing that is not known yet.
+static int verify_form(const Graph *g, const Node *n, const char *after, Error *error) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    const Tensor *t = id < 0 ? NULL : graph_tensor(g, id);
+    const Placement *const *wish = k < n->ninput ? n->want : n->give;
+    if (!t) continue;
+    if (g->form >= GRAPH_PLACED && !t->placement) return broken_tensor(error, after, t, "it has no placement");
+    if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput]))
+      return broken(error, after, n, "an operand has no wish");
+    if (g->form != GRAPH_LOCAL && t->allocated)
+      return broken_tensor(error, after, t, "it has a local shape too early");
+    if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "it still has wishes");
+    if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < product(t->local, t->shape.rank)))
+      return broken_tensor(error, after, t, "its buffer does not hold its local shape");
   }
   return PLAIT_OK;
 }
 
-static int verify_all_shapes(const Graph *g, const char *after, Error *error) {
+static int verify_variable(const Graph *g, const Variable *v, const char *after, Error *error) {
+  if (g->form >= GRAPH_PLACED && !v->storage)
+    return error_set(error, PLAIT_FAILED, "graph broken after %s: Variable %s has no storage", after, v->name);
+  if (g->form == GRAPH_LOCAL && v->allocated < product(v->local, v->shape.rank))
+    return error_set(error, PLAIT_FAILED,
+                     "graph broken after %s: the storage of Variable %s does not hold its local shape", after, v->name);
+  return PLAIT_OK;
+}
+
+// Node by node, while its operands are in the cache.
+static int verify_operands(const Graph *g, const char *after, Error *error) {
   enum { AT_ONCE = 256 }; // nodes, before the scratch memory is given back
-  int code = PLAIT_OK;
-  for (int i = 0; i < g->node.count && !code; i += AT_ONCE) {
-    Graph *scratch = graph_create();
-    for (int k = i; k < i + AT_ONCE && k < g->node.count && !code; k++)
-      code = verify_shapes(g, &g->node.data[k], scratch, after, error);
-    graph_destroy(scratch);
+  int *last = xcalloc((size_t)(g->variable.count + 1) * (MAX_COPIES + 1) * REGION_COUNT, sizeof *last), code = PLAIT_OK;
+  Graph *scratch = NULL;
+  for (int i = 0; i < g->node.count && !code; i++) {
+    const Node *n = &g->node.data[i];
+    if (i % AT_ONCE == 0) {
+      graph_destroy(scratch);
+      scratch = graph_create();
+    }
+    code = verify_bound(g, n, last, after, error);
+    if (!code) code = verify_form(g, n, after, error);
+    if (!code) code = verify_shapes(g, n, scratch, after, error);
   }
+  graph_destroy(scratch);
+  free(last);
   return code;
 }
 
@@ -151,7 +149,7 @@ int graph_verify(const Graph *g, const char *after, Error *error) {
       return error_set(error, PLAIT_FAILED, "graph broken after %s: %s does not fit its Variable %s", after, t->name,
                        v->name);
   }
-  int code = verify_overwrites(g, after, error);
-  if (!code) code = verify_form(g, after, error);
-  return code ? code : verify_all_shapes(g, after, error);
+  int code = PLAIT_OK;
+  for (int i = 0; i < g->variable.count && !code; i++) code = verify_variable(g, &g->variable.data[i], after, error);
+  return code ? code : verify_operands(g, after, error);
 }
