@@ -1,4 +1,4 @@
-// A rank's thread team: the caller and n-1 sleeping workers share out numbered units of work; teams of one process may
+// A rank's thread team: the caller and n-1 sleeping workers divide numbered units of work; teams of one process may
 // help each other. No OpenMP, nothing spins for long.
 #pragma once
 #include "base/error.h"

@@ -330,7 +330,7 @@ int cmd_bench(int argc, char **argv) {
   plan.repeat = (int)repeat;
   int code =
       strcmp(operands.words[0], "comm")
-          ? error_set(&error, PLAIT_BAD_INPUT, "there is no bench \"%.40s\"; the only one is comm", operands.words[0])
+          ? error_set(&error, PLAIT_BAD_INPUT, "unknown benchmark \"%.40s\"; allowed: comm", operands.words[0])
           : choose(&plan, kinds, sizes, most, dtype, &error);
   if (!code) code = bench(&plan, comm, ranks, ranks_given, &error);
   return code ? command_fail("bench", &error) : 0;

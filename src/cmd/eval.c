@@ -150,7 +150,7 @@ static int run(Eval *e, const Launch *launch, Error *error) {
   if (isatty(STDERR_FILENO) && launch->rank == 0) fputs("\033[K", stderr);
   if (code < 0) return code;
   if (signals_stop()) {
-    error_set(error, PLAIT_INTERRUPTED, "stopped by %s before the end, so that there is no result",
+    error_set(error, PLAIT_INTERRUPTED, "stopped by %s before the end: there is no result",
               signals_name(signals_number()));
     if (launch->rank) error->message[0] = 0; // all say the same
     return PLAIT_INTERRUPTED;

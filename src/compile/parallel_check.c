@@ -173,7 +173,7 @@ static int check_schedule(const Question *q) {
   }
   if (v > 1 && pp == 1)
     return refuse(q, "parallel.virtual",
-                  "parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; the nearest is 1", v);
+                  "parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; take parallel.virtual 1", v);
   if (pp > 1 && !schedule_can_run(s, v)) {
     char others[256];
     int too_few = v < s->least_stages, can = too_few ? s->least_stages : s->most_stages;

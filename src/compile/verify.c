@@ -91,10 +91,10 @@ static int verify_form(const Graph *g, const Node *n, const char *after, Error *
     if (!t) continue;
     if (g->form >= GRAPH_PLACED && !t->placement) return broken_tensor(error, after, t, "it has no placement");
     if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput]))
-      return broken(error, after, n, "an operand has no wish");
+      return broken(error, after, n, "an operand has no want or give");
     if (g->form != GRAPH_LOCAL && t->allocated)
       return broken_tensor(error, after, t, "it has a local shape too early");
-    if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "it still has wishes");
+    if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "its want or give is still set");
     if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < product(t->local, t->shape.rank)))
       return broken_tensor(error, after, t, "its buffer does not hold its local shape");
   }

@@ -40,7 +40,7 @@ done
 "$PLAIT" bench comm --collectives all_reduce --to 64K --repeat 1 >output 2>&1 || fail "--to"
 [ "$(awk '$1 == "all_reduce" {print $2 $3}' output | tr '\n' ' ')" = '8B 64B 256B 1KiB 4KiB 16KiB 64KiB ' ] || fail "the default sizes"
 
-refuse 'there is no bench "com"' com
+refuse 'unknown benchmark "com"; allowed: comm' com
 refuse 'too few words' --ranks 2
 refuse 'did you mean all_reduce?' comm --collectives barrier,all_reduc
 refuse '--collectives "" is a list of no words' comm --collectives ''

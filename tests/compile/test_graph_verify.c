@@ -120,10 +120,10 @@ static void whole_forms_pass(void **state) {
 
 BREAKS(local_too_early, "a local shape too early", graph_tensor(s.g, s.y)->allocated = 30)
 BREAKS(not_placed, "has no placement", { form_of(&s, GRAPH_PLACED); graph_tensor(s.g, s.y)->placement = NULL; })
-BREAKS(not_wished, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give = NULL; })
-BREAKS(wish_missing, "an operand has no wish", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want[1] = NULL; })
+BREAKS(not_wished, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give = NULL; })
+BREAKS(wish_missing, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want[1] = NULL; })
 BREAKS(not_stored, "total has no storage", { form_of(&s, GRAPH_PLACED); s.g->variable.data[s.scalar].storage = NULL; })
-BREAKS(wish_left, "still has wishes", {
+BREAKS(wish_left, "want or give is still set", {
   form_of(&s, GRAPH_PLACED);
   Node n = *maker(&s, s.y);
   form_of(&s, GRAPH_LOCAL);

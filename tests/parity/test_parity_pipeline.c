@@ -11,7 +11,7 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-enum { GLOBAL = 12, LAYERS = 6 }; // microbatches and layers that 2 and 3 ranks with 2 stages each share out
+enum { GLOBAL = 12, LAYERS = 6 }; // microbatches and layers that 2 and 3 ranks with 2 stages each divide among them
 
 static void run(const ParityCase *c, ParityResult *result) {
   Error error = {0};
