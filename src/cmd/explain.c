@@ -158,13 +158,13 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
                                 : "share heads, feed-forward and vocabulary";
   if (axis->role == AXIS_CONTEXT) return "share the sequence";
   static const char *const zero[][4] = {
-      [RECIPE_OWN_SHARDS] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
+      [false] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
                              "share the batch, the optimizer's state and gradients",
                              "share the batch and all of the state"},
-      [RECIPE_OWN_TENSORS] = {"", "share the batch, and the optimizer's state by whole tensors",
+      [true] = {"", "share the batch, and the optimizer's state by whole tensors",
                               "share the batch, and the optimizer's state and gradients by whole tensors",
                               "share the batch, and all of the state by whole tensors"}};
-  return zero[r->parallel.ownership][r->parallel.zero];
+  return zero[r->parallel.unsplit_tensors][r->parallel.zero];
 }
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
@@ -180,7 +180,7 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
   for (int a = 0; a < mesh->naxis; a++) {
     if (mesh->axis[a].part == AXIS_PART_REPLICA)
-      printf("      mesh.dp (%d) is replica · dp: parallel.hybrid\n", recipe->mesh.dp);
+      printf("      mesh.dp (%d) is replica · dp: parallel.shard_group\n", recipe->mesh.dp);
     if (mesh->axis[a].part == AXIS_PART_GROUP)
       printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   }

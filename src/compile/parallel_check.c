@@ -59,33 +59,36 @@ static int check_shard_group(const Question *q) {
   char text[64];
   if (!group) return PLAIT_OK;
   if (q->dp == 1)
-    return refuse(q, "parallel.hybrid",
-                  "parallel.hybrid is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0", group);
+    return refuse(q, "parallel.shard_group",
+                  "parallel.shard_group is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0",
+                  group);
   if (q->dp % group) {
     while (below > 1 && q->dp % below) below--;
     while (above < q->dp && q->dp % above) above++;
     nearest(q, below > 1 ? below : 0, above > q->dp || above == below ? 0 : above, text);
-    return refuse(q, "parallel.hybrid", "parallel.hybrid is %d, but must divide mesh.dp (%d); the nearest is %s", group,
-                  q->dp, text);
+    return refuse(q, "parallel.shard_group",
+                  "parallel.shard_group is %d, but must divide mesh.dp (%d); the nearest is %s", group, q->dp, text);
   }
   if (group == 1)
-    return refuse(q, "parallel.hybrid",
-                  "parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), "
-                  "or parallel.zero 0",
-                  q->dp);
+    return refuse(
+        q, "parallel.shard_group",
+        "parallel.shard_group is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), "
+        "or parallel.zero 0",
+        q->dp);
   return PLAIT_OK;
 }
 
 static int check_zero(const Question *q) {
   const ParallelOptions *o = q->o;
   if (o->shard_group && !o->zero)
-    return refuse(q, "parallel.hybrid",
-                  "parallel.hybrid is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
+    return refuse(q, "parallel.shard_group",
+                  "parallel.shard_group is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
                   o->shard_group);
   if (o->unsplit && !o->zero)
-    return refuse(q, "parallel.ownership",
-                  "parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all tensors; "
-                  "take zero 1, 2 or 3");
+    return refuse(
+        q, "parallel.unsplit_tensors",
+        "parallel.unsplit_tensors is true, but parallel.zero is 0, with which every data rank has all tensors; "
+        "take zero 1, 2 or 3");
   if (!o->reshard && o->zero != 3)
     return refuse(
         q, "parallel.reshard",
@@ -172,16 +175,17 @@ static int check_schedule(const Question *q) {
                   s->name, pp);
   }
   if (v > 1 && pp == 1)
-    return refuse(q, "parallel.virtual",
-                  "parallel.virtual is %d, but mesh.pp is 1: there is no pipeline; take parallel.virtual 1", v);
+    return refuse(
+        q, "parallel.stages_per_rank",
+        "parallel.stages_per_rank is %d, but mesh.pp is 1: there is no pipeline; take parallel.stages_per_rank 1", v);
   if (pp > 1 && !schedule_can_run(s, v)) {
     char others[256];
     int too_few = v < s->least_stages, can = too_few ? s->least_stages : s->most_stages;
     schedule_names(v, others, sizeof others);
     q->problem->nearest[too_few] = can;
     return refuse(
-        q, "parallel.virtual",
-        "parallel.virtual is %d, but parallel.pipeline is %s, which %s %d stage%s a rank; take virtual %d, or %s", v,
+        q, "parallel.stages_per_rank",
+        "parallel.stages_per_rank is %d, but parallel.pipeline is %s, which %s %d stage%s a rank; take %d, or %s", v,
         s->name, too_few ? "needs at least" : "allows at most", can, can > 1 ? "s" : "", can, others);
   }
   if (s->microbatches_multiple_of_ranks && m % pp) {
@@ -201,10 +205,11 @@ static int check_schedule(const Question *q) {
 static int check_cut(const Question *q) {
   int cut = q->o->cut, v = q->o->stages_per_rank;
   if (cut && cut != q->pp * v)
-    return refuse(q, "parallel.layers",
-                  "parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.virtual = %d "
-                  "· %d = %d stages",
-                  cut, cut > 1 ? "s" : "", q->pp, v, q->pp * v);
+    return refuse(
+        q, "parallel.layers",
+        "parallel.layers has %d number%s, but must have one for each of the mesh.pp · parallel.stages_per_rank = %d "
+        "· %d = %d stages",
+        cut, cut > 1 ? "s" : "", q->pp, v, q->pp * v);
   for (int s = 1; s + 1 < cut; s++)
     if (!q->o->layers[s])
       return refuse(q, "parallel.layers",
@@ -235,11 +240,12 @@ static int check_stages(const Question *q) {
       return refuse(q, "mesh.pp", "mesh.pp is %d with %lld stages a rank, but %s; the nearest mesh.pp is %lld", q->pp,
                     (long long)v, limit, (long long)q->problem->nearest[0]);
     }
-    char take[96] = "take parallel.pipeline 1f1b with parallel.virtual 1";
+    char take[96] = "take parallel.pipeline 1f1b with parallel.stages_per_rank 1";
     if (fits >= least)
-      snprintf(take, sizeof take, "the nearest parallel.virtual is %lld", (long long)(q->problem->nearest[0] = fits));
-    return refuse(q, "parallel.virtual",
-                  "mesh.pp %d with %lld stages a rank (parallel.virtual) makes %lld stages, but %s; %s", q->pp,
+      snprintf(take, sizeof take, "the nearest parallel.stages_per_rank is %lld",
+               (long long)(q->problem->nearest[0] = fits));
+    return refuse(q, "parallel.stages_per_rank",
+                  "mesh.pp %d with %lld stages a rank (parallel.stages_per_rank) makes %lld stages, but %s; %s", q->pp,
                   (long long)v, (long long)stages, limit, take);
   }
   for (int s = 0; s < q->o->cut; s++) sum += q->o->layers[s];

@@ -315,6 +315,8 @@ static const char *nearest_key(const char *path) {
     names[count++] = recipe_keys[i].path;
     if (!strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return recipe_keys[i].path;
   }
+  for (int i = 0; i < recipe_alias_count; i++)
+    if (!strcmp(strrchr(recipe_aliases[i].old, '.') + 1, last)) return recipe_aliases[i].path;
   if (last == path)
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
   return nearest_word(path, names, count);
@@ -327,10 +329,36 @@ static const char *begin_of_messages(Loader *loader, const char *path, const Yam
   return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
 }
 
+static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value);
+
+// The value of a key by its old name: set as the new one, and a note says so.
+static int apply_renamed(Loader *loader, const RecipeAlias *alias, const YamlNode *at, const YamlNode *value) {
+  const RecipeKey *key = recipe_key_find(alias->path);
+  YamlNode now = *value;
+  const char *changed = "";
+  if (value->kind == YAML_SCALAR) now.text = recipe_alias_value(alias, value->text);
+  if (now.text != value->text) {
+    now.plain = true;
+    changed = arena_format(&loader->arena, ": write %s: %s", alias->path, now.text);
+  }
+  int code = apply(loader, alias->path, at, &now);
+  if (code == PLAIT_OK && loader->recipe->where[key - recipe_keys])
+    recipe_note(loader->recipe, alias->path, "%s is now called %s%s", alias->old, alias->path, changed);
+  return code;
+}
+
+static int given_twice(Loader *loader, const RecipeKey *key, const YamlNode *at) {
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is given a second time, once by its old name; keep one",
+                   place(loader, at), key->path);
+}
+
 static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
+  const RecipeAlias *alias = recipe_alias_find(path);
+  if (alias) return apply_renamed(loader, alias, at, value);
   const RecipeKey *key = recipe_key_find(path);
   if (key && yaml_is_null(value)) return set_default(loader, key);
   if (key) {
+    if (loader->positions && loader->recipe->where[key - recipe_keys]) return given_twice(loader, key, at);
     loader->recipe->where[key - recipe_keys] = begin_of_messages(loader, path, value);
     return set_value(loader, key, value);
   }
@@ -418,16 +446,22 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
   return end_loading(&loader, code);
 }
 
+// "mesh.pp, mesh.dp, …": the keys with `inference`.
+static const char *inference_keys(Arena *arena) {
+  const char *text = NULL;
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].inference && recipe_keys[i].kind != RECIPE_LATER)
+      text = text ? arena_format(arena, "%s, %s", text, recipe_keys[i].path) : recipe_keys[i].path;
+  return text;
+}
+
 // A key of training, such as optimizer.lr, was surely not meant.
-static int check_inference_keys(const Recipe *r, const char *command, Error *error) {
+static int check_inference_keys(const Recipe *r, const char *command, Arena *arena, Error *error) {
   for (int i = 0; i < recipe_key_count; i++)
     if (r->where[i] && !recipe_keys[i].inference)
       return error_set(error, PLAIT_BAD_INPUT,
-                       "there is no use for %s here; keys that %s takes are those of mesh and layout, precision, "
-                       "batch.micro, run.comm, run.backend, "
-                       "run.threads and, of parallel, zero, reshard, hybrid, ownership, sequence, pipeline, virtual, "
-                       "layers, overlap and bucket_mb",
-                       recipe_keys[i].path, command);
+                       "%s does nothing here; the keys that %s takes are %s", recipe_keys[i].path, command,
+                       inference_keys(arena));
   return PLAIT_OK;
 }
 
@@ -439,7 +473,7 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   Recipe defaults;
   int code = begin_loading(&loader, command, "/", recipe, &defaults, error);
   for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);
-  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, error);
+  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, &loader.arena, error);
   if (code) return end_loading(&loader, code);
   int micro_given = recipe_is_given(recipe, "batch.micro");
   loader.name = command;

@@ -15,7 +15,6 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_SELECTIVE,
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
-typedef enum RecipeOwnership { RECIPE_OWN_SHARDS, RECIPE_OWN_TENSORS } RecipeOwnership;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
@@ -53,13 +52,13 @@ typedef struct Recipe {
   struct {
     int zero;      // 0 … 3
     bool reshard;  // zero 3: free gathered parameters after each use
-    int hybrid;    // data ranks of a sharding group; 0: all
-    int ownership; // RecipeOwnership
+    int shard_group; // data ranks over which zero shards; 0: all
+    bool unsplit_tensors; // zero stores whole tensors on single ranks
     bool sequence;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)
-    int virtual_stages; // of each pipeline rank; 0: auto, see recipe_virtual_stages
+    int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     bool overlap;  // communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
@@ -105,12 +104,12 @@ typedef struct Recipe {
     int comm;     // RecipeComm
     int backend;  // RecipeBackend
     int threads;  // of all ranks on this machine together; 0: auto
-    bool lend;    // local ranks that wait help others
+    bool work_stealing; // local ranks that wait help others
     int64_t log_every;
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
     int non_finite;       // RecipeNonFinite
-    bool check;           // ranks compare what they issued and hold
+    bool desync_check;    // ranks compare what they issued and hold
     bool tensorboard;     // event files in dir
     char *trace;          // file or NULL
     int64_t trace_first, trace_steps; // the first step in it, and how many
@@ -155,7 +154,7 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
   int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
   return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
 }
-// parallel.virtual, or what auto means: the fewest that the schedule runs, without a pipeline 1.
+// parallel.stages_per_rank, or what auto means: the fewest that the schedule runs, without a pipeline 1.
 int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }

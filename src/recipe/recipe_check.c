@@ -24,8 +24,7 @@ bool recipe_is_given(const Recipe *recipe, const char *path) {
   return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys];
 }
 
-// One more line for the user, in front of which the place of the key is put.
-__attribute__((format(printf, 3, 4))) static void note(Recipe *r, const char *path, const char *format, ...) {
+void recipe_note(Recipe *r, const char *path, const char *format, ...) {
   char text[512];
   va_list arguments;
   va_start(arguments, format);
@@ -98,7 +97,7 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
     if (n->refused)
       code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value,
                        n->needed, other, n->why);
-    else note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
+    else recipe_note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
     free(value);
     free(other);
     if (code) return code;
@@ -109,16 +108,17 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 
 // What a single rank, an axis of one rank or a run that is too short leave without effect.
 static int note_idle(Recipe *r, const Recipe *defaults) {
-  static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.check", "run.lend"};
+  static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
+                                        "run.work_stealing"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i]))
-      note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
+      recipe_note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
   ParallelOptions parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
       if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
-        note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row],
+        recipe_note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row],
              axes->axis[i], axes->axis[i]);
   }
   for (int i = 0; i < LAYOUT_WORDS; i++) {
@@ -128,18 +128,20 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
     char key[32];
     snprintf(key, sizeof key, "mesh.%s", axis);
     if (size > 1 && !named)
-      note(r, key, "%s is %d, but no row of the Layout names %s, so that its ranks all compute the same", key, size,
-           axis);
+      recipe_note(r, key, "%s is %d, but no row of the Layout names %s, so that its ranks all compute the same", key,
+                  size, axis);
   }
-  if (r->parallel.hybrid && r->parallel.hybrid == r->mesh.dp)
-    note(r, "parallel.hybrid", "parallel.hybrid is %d, one group of all data ranks, which is what zero does without it",
-         r->parallel.hybrid);
+  if (r->parallel.shard_group && r->parallel.shard_group == r->mesh.dp)
+    recipe_note(r, "parallel.shard_group",
+                "parallel.shard_group is %d, one group of all data ranks, which is what zero does without it",
+                r->parallel.shard_group);
   if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
-    note(r, "parallel.bucket_mb",
+    recipe_note(r, "parallel.bucket_mb",
          "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
   if (r->run.trace && r->run.trace_first > r->schedule.steps)
-    note(r, "run.trace_first", "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty",
-         (long long)r->run.trace_first, (long long)r->schedule.steps);
+    recipe_note(r, "run.trace_first",
+                "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty",
+                (long long)r->run.trace_first, (long long)r->schedule.steps);
   return PLAIT_OK;
 }
 

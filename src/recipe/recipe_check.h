@@ -3,6 +3,8 @@
 #include "recipe/recipe.h"
 
 // Fills what depends on several keys and checks them together; `defaults` is a recipe of which no key was given.
+// Adds the line "note: PLACE OF THE KEY: …" to recipe->notes.
+__attribute__((format(printf, 3, 4))) void recipe_note(Recipe *r, const char *path, const char *format, ...);
 // Refuses (PLAIT_BAD_INPUT, one sentence with the place) what contradicts itself, and puts into recipe->notes a line
 // for each value that does nothing.
 int recipe_check(Recipe *recipe, const Recipe *defaults, Error *error);

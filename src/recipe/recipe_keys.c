@@ -18,8 +18,6 @@ static const RecipeWord recompute_words[] = {
 };
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
-static const RecipeWord ownership_words[] = {
-    {"shards", RECIPE_OWN_SHARDS, false}, {"tensors", RECIPE_OWN_TENSORS, false}, {0}};
 static const RecipeWord pipeline_words[] = {
 #define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
 #include "schedule/schedules.def"
@@ -119,16 +117,13 @@ const RecipeKey recipe_keys[] = {
         .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once "
                "a step "
                "and kept (false: zero 2's memory, a third of the traffic)."),
-    KEY("parallel.hybrid", RECIPE_INT, parallel.hybrid, "0", .least = 0, .most = AXIS, .inference = true,
-        .doc =
-            "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks, the ranks of a node "
-            "say, and replicates over the groups; it must divide mesh.dp. 0: over all data ranks."),
-    KEY("parallel.ownership", RECIPE_CHOICE, parallel.ownership, "shards", .words = ownership_words, .inference = true,
-        .doc = "How zero divides what it shards over data ranks: an equal shard of every tensor (shards), or every "
-               "tensor (tp's shard of it) "
-               "whole on one of the ranks (tensors), for optimizers that need whole matrices. Ranks then differ by at "
-               "most "
-               "the largest tensor of their stage."),
+    KEY("parallel.shard_group", RECIPE_INT, parallel.shard_group, "0", .least = 0, .most = AXIS, .inference = true,
+        .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks (the ranks of one "
+               "node, for example) and replicates over the groups. It must divide mesh.dp. 0: over all data ranks."),
+    KEY("parallel.unsplit_tensors", RECIPE_BOOL, parallel.unsplit_tensors, "false", .inference = true,
+        .doc = "How zero divides over data ranks: every rank stores an equal shard of every tensor (false), or every "
+               "tensor (tp's shard of it) is stored unsplit on one of the ranks (true), for optimizers that need whole "
+               "matrices. The ranks' memory then differs by at most the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false", .inference = true,
         .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
@@ -139,11 +134,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many blocks of each pipeline stage recompute; 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
         .doc = pipeline_doc),
-    KEY("parallel.virtual", RECIPE_INT, parallel.virtual_stages, "auto", .least = 1, .most = 64, .has_auto = true,
-        .automatic = 0, .inference = true,
+    KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
+        .has_auto = true, .automatic = 0, .inference = true,
         .doc = "Stages of each pipeline rank, laid over the ranks in turn; auto: the fewest that the schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
-        .doc = "How many layers each of the mesh.pp · parallel.virtual stages has, as in `[1, 2, 1]`; the embedding "
+        .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, as in `[1, 2, 1]`; the "
+               "embedding "
                "goes with the first and "
                "the head with the last. Without it, stages are cut so that the costliest costs the least."),
     KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
@@ -257,10 +253,9 @@ const RecipeKey recipe_keys[] = {
         .example = "auto", .inference = true,
         .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process "
                "may use."),
-    KEY("run.lend", RECIPE_BOOL, run.lend, "true", .inference = true,
-        .doc = "A local rank that waits for another (a pipeline's bubble) works on the kernels of those that compute, "
-               "where every "
-               "thread has a core. The same bits with and without."),
+    KEY("run.work_stealing", RECIPE_BOOL, run.work_stealing, "true", .inference = true,
+        .doc = "Work stealing: a local rank that waits for another (in a pipeline's bubble) helps with the kernels of "
+               "those that compute, if every thread has a core. Results are bit-identical either way."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
         .doc = "Steps between progress lines where the output is not a terminal."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
@@ -274,11 +269,10 @@ const RecipeKey recipe_keys[] = {
                "then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
                "weights of the newest checkpoint with the next batches (rollback; at most 3 times without a finite "
                "step saved in between)."),
-    KEY("run.check", RECIPE_BOOL, run.check, "false",
-        .doc = "For finding faults: after each step all ranks compare which collectives they issued, in which order, "
-               "and the bits of "
-               "every Variable that several of them hold; the first difference ends the run with the ranks, the step "
-               "and its name."),
+    KEY("run.desync_check", RECIPE_BOOL, run.desync_check, "false",
+        .doc = "For debugging: after each step all ranks compare which collectives they issued, in which order, and "
+               "the bits of every variable that several of them hold. The first difference ends the run with a message "
+               "that names the ranks, the step and the variable."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
         .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,
@@ -295,6 +289,24 @@ const RecipeKey recipe_keys[] = {
     LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
+
+const RecipeAlias recipe_aliases[] = {
+#define RECIPE_ALIAS(old, key, ...) {old, key, {__VA_ARGS__}},
+#include "recipe/recipe_aliases.def"
+};
+const int recipe_alias_count = sizeof recipe_aliases / sizeof *recipe_aliases;
+
+const RecipeAlias *recipe_alias_find(const char *old) {
+  for (int i = 0; i < recipe_alias_count; i++)
+    if (!strcmp(recipe_aliases[i].old, old)) return &recipe_aliases[i];
+  return NULL;
+}
+
+const char *recipe_alias_value(const RecipeAlias *alias, const char *value) {
+  for (size_t i = 0; i < sizeof alias->values / sizeof *alias->values && alias->values[i][0]; i++)
+    if (!strcmp(alias->values[i][0], value)) return alias->values[i][1];
+  return value;
+}
 
 const RecipeKey *recipe_key_find(const char *path) {
   for (int i = 0; i < recipe_key_count; i++)

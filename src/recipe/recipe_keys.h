@@ -44,6 +44,18 @@ typedef struct RecipeKey {
 extern const RecipeKey recipe_keys[];
 extern const int recipe_key_count;
 
+// A renamed key (recipe_aliases.def).
+typedef struct RecipeAlias {
+  const char *old, *path;    // path is that of a key
+  const char *values[3][2];  // {old, new}; NULL ends them
+} RecipeAlias;
+extern const RecipeAlias recipe_aliases[];
+extern const int recipe_alias_count;
+
+const RecipeAlias *recipe_alias_find(const char *old); // NULL when the path was never renamed
+// How a value of the old key is written now: the value itself, or one that lives for ever.
+const char *recipe_alias_value(const RecipeAlias *alias, const char *value);
+
 const RecipeKey *recipe_key_find(const char *path); // NULL when there is none
 bool recipe_section_exists(const char *name);       // "batch"
 const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of the key's words, or NULL

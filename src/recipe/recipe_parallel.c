@@ -13,7 +13,7 @@ LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
 }
 
 int recipe_virtual_stages(const Recipe *r) {
-  return r->parallel.virtual_stages ? r->parallel.virtual_stages
+  return r->parallel.stages_per_rank ? r->parallel.stages_per_rank
          : r->mesh.pp > 1           ? schedules[r->parallel.pipeline].least_stages
                                     : 1;
 }
@@ -24,8 +24,8 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .zero = r->parallel.zero,
                        .reshard = r->parallel.reshard,
-                       .unsplit = r->parallel.ownership == RECIPE_OWN_TENSORS,
-                       .shard_group = r->parallel.hybrid,
+                       .unsplit = r->parallel.unsplit_tensors,
+                       .shard_group = r->parallel.shard_group,
                        .overlap = {overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap},
                        .schedule = &schedules[r->parallel.pipeline],
                        .stages_per_rank = recipe_virtual_stages(r),

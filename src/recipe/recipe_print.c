@@ -293,5 +293,8 @@ void recipe_print_docs(FILE *out) {
   fputs("\nKnown but not built yet, and refused:", out);
   for (int i = 0; i < recipe_key_count; i++)
     if (recipe_keys[i].kind == RECIPE_LATER) fprintf(out, " `%s`", recipe_keys[i].path);
+  fputs(".\n\nRenamed keys, whose old names still work:", out);
+  for (int i = 0; i < recipe_alias_count; i++)
+    fprintf(out, "%s `%s` is now `%s`", i ? ";" : "", recipe_aliases[i].old, recipe_aliases[i].path);
   fputs(".\n", out);
 }

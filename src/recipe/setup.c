@@ -13,7 +13,8 @@ static int setup_threads(const Recipe *recipe) {
 
 int setup_helpers(const Recipe *recipe, int threads) {
   int ranks = recipe_rank_count(recipe);
-  if (!recipe->run.lend || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI || threads * ranks > cores_available())
+  if (!recipe->run.work_stealing || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI ||
+      threads * ranks > cores_available())
     return 0;
   return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
 }
@@ -21,15 +22,15 @@ int setup_helpers(const Recipe *recipe, int threads) {
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size) {
   int ranks = recipe_rank_count(recipe), cores = cores_available();
   text[0] = 0;
-  if (!recipe->run.lend || !recipe_is_given(recipe, "run.lend") || ranks == 1) return 0;
-  const char *where = recipe_where(recipe, "run.lend");
+  if (!recipe->run.work_stealing || !recipe_is_given(recipe, "run.work_stealing") || ranks == 1) return 0;
+  const char *where = recipe_where(recipe, "run.work_stealing");
   if (processes)
-    return snprintf(text, size, "note: %srun.lend is true, but ranks are processes, which help none\n", where);
+    return snprintf(text, size, "note: %srun.work_stealing is true, but ranks are processes, which help none\n", where);
   if (threads * ranks <= cores) return 0;
-  return snprintf(
-      text, size,
-      "note: %srun.lend is true, but %d ranks of %d thread%s have %d core%s, so that no rank has a core to lend\n",
-      where, ranks, threads, threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+  return snprintf(text, size,
+                  "note: %srun.work_stealing is true, but %d ranks of %d thread%s have %d core%s, so that no rank has "
+                  "a core to lend\n",
+                  where, ranks, threads, threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
 }
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
@@ -82,14 +83,14 @@ void setup_describe(const Recipe *r, char *text, size_t size) {
                                           [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective",
                                           [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
   char hybrid[48] = "", pipeline[64] = "", layout[160];
-  if (r->parallel.hybrid) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.hybrid);
+  if (r->parallel.shard_group) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.shard_group);
   if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
     snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
              recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
   snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero,
-           r->parallel.ownership == RECIPE_OWN_TENSORS ? " by whole tensors" : "",
+           r->parallel.unsplit_tensors ? " by whole tensors" : "",
            r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
 }
@@ -149,7 +150,7 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
   JobOptions run = {.threads = threads,
                     .helpers = helpers,
                     .seed = (uint64_t)recipe->run.seed,
-                    .check = recipe->run.check,
+                    .check = recipe->run.desync_check,
                     .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
   int code = setup_compile_options(recipe, config, &options, error);
   if (code) return code;

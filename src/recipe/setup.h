@@ -8,8 +8,8 @@
 // this process and have cores of their own; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
 
-// run.lend: true that was given and does nothing, as a line for the user. Returns the length of the text, 0: it does,
-// or is the default.
+// run.work_stealing: true that was given and does nothing, as a line for the user. Returns the length of the text, 0:
+// it does, or is the default.
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size);
 
 // The model's config; errors name the key and where it was given.

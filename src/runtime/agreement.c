@@ -165,7 +165,7 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
     while (at < nx && at < ny && x[at].hash == y[at].hash) at++;
     entry_text(x, nx, at, what[0], sizeof what[0]);
     entry_text(y, ny, at, what[1], sizeof what[1]);
-    code = error_set(error, PLAIT_FAILED, "run.check: step %lld: call %d of %s is %s, but of %s it is %s",
+    code = error_set(error, PLAIT_FAILED, "run.desync_check: step %lld: call %d of %s is %s, but of %s it is %s",
                      (long long)step, at + 1, rank_text(a, x_rank, rank[0], sizeof rank[0]), what[0],
                      rank_text(a, y_rank, rank[1], sizeof rank[1]), what[1]);
   }
@@ -264,7 +264,7 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
       if (!box[r] || all[first * n + i] == all[r * n + i]) continue;
       char rank[2][128];
       code = error_set(
-          error, PLAIT_FAILED, "run.check: step %lld: %s and %s hold different bits of the same part of %s%s",
+          error, PLAIT_FAILED, "run.desync_check: step %lld: %s and %s hold different bits of the same part of %s%s",
           (long long)step, rank_text(a, first, rank[0], sizeof rank[0]), rank_text(a, r, rank[1], sizeof rank[1]),
           a->p->graph->variable.data[a->item.data[i].variable].name, a->item.data[i].copy < 0 ? "" : " (its copy)");
     }

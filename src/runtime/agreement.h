@@ -1,6 +1,6 @@
-// Agreement of ranks (`run.check`): did all ranks of every group issue the same collectives in the same order, and do
-// all ranks that hold the same part of a Variable hold the same bits? Costs a hash of all Variables and two gathers a
-// step.
+// Agreement of ranks (`run.desync_check`): did all ranks of every group issue the same collectives in the same order,
+// and do all ranks that hold the same part of a Variable hold the same bits? Costs a hash of all Variables and two
+// gathers a step.
 #pragma once
 #include "plait/comm.h"
 #include "runtime/state.h"

@@ -50,7 +50,7 @@ typedef enum ScheduleId {
 typedef struct ScheduleGenerator {
   const char *name;
   ScheduleGenerate *generate;
-  int least_stages; // that a pipeline rank has; parallel.virtual: auto is this many
+  int least_stages; // that a pipeline rank has; parallel.stages_per_rank: auto is this many
   int most_stages;  // 0: any number
   int microbatches_multiple_of_ranks; // it takes no other number of microbatches
 } ScheduleGenerator;

@@ -77,11 +77,11 @@ PLAIT_SPACE=moon refuse 2 '^plait: PLAIT_SPACE is "moon"; allowed: host, and far
 sed 's/"n_layer": 2/"n_layer": 1200/' config.json >deep.json
 refuse 2 '^plait plan: mesh.pp is 1100, but at most 1024 stages are built; the nearest mesh.pp is 1024' "$PLAIT" plan recipe.yaml mesh.pp=1100 model.config=deep.json
 # whether waiting ranks lend their threads, and why not where that was asked for
-[ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, lent while it waits$' "$PLAIT" plan recipe.yaml run.lend=true
-"$PLAIT" plan recipe.yaml run.lend=false 2>&1 | grep -E 'lent|run.lend' && fail "run.lend: false, but something is said of it"
-expect 0 '^note: run.lend is true, but 2 ranks of 2048 threads have [0-9]+ cores?, so that no rank has a core to lend$' "$PLAIT" plan recipe.yaml run.lend=true run.threads=4096
-expect 0 '^note: run.lend is true, but ranks are processes' "$PLAIT" plan recipe.yaml run.lend=true run.comm=mpi
-"$PLAIT" plan recipe.yaml run.threads=4096 2>&1 | grep 'run.lend' && fail "run.lend was not given, but a note says that it does nothing"
+[ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, lent while it waits$' "$PLAIT" plan recipe.yaml run.work_stealing=true
+"$PLAIT" plan recipe.yaml run.work_stealing=false 2>&1 | grep -E 'lent|run.work_stealing' && fail "run.work_stealing: false, but something is said of it"
+expect 0 '^note: run.work_stealing is true, but 2 ranks of 2048 threads have [0-9]+ cores?, so that no rank has a core to lend$' "$PLAIT" plan recipe.yaml run.work_stealing=true run.threads=4096
+expect 0 '^note: run.work_stealing is true, but ranks are processes' "$PLAIT" plan recipe.yaml run.work_stealing=true run.comm=mpi
+"$PLAIT" plan recipe.yaml run.threads=4096 2>&1 | grep 'run.work_stealing' && fail "run.work_stealing was not given, but a note says that it does nothing"
 
 # ---- explain
 expect 0 '^BEGIN' "$PLAIT" explain recipe.yaml --after autodiff

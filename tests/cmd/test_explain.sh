@@ -104,7 +104,7 @@ for mesh in "mesh.dp=48" "mesh.pp=8 mesh.tp=4 mesh.dp=2" "mesh.pp=4 mesh.tp=4 me
   [ "$(wc -l < mesh.txt)" -le 60 ] || fail "$mesh: $(wc -l < mesh.txt) lines"
   [ "$(LC_ALL=C.UTF-8 wc -L < mesh.txt)" -le 130 ] || fail "$mesh: a line of $(wc -L < mesh.txt)"
 done
-expect 0 '^  replica dp  16 groups of 6' "$PLAIT" explain recipe.yaml mesh.dp=6 mesh.pp=4 mesh.tp=4 parallel.zero=2 parallel.hybrid=3 --mesh
+expect 0 '^  replica dp  16 groups of 6' "$PLAIT" explain recipe.yaml mesh.dp=6 mesh.pp=4 mesh.tp=4 parallel.zero=2 parallel.shard_group=3 --mesh
 cat >few.json <<'END'
 {"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
  "vocab_size": 300, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
@@ -112,7 +112,7 @@ END
 expect 0 '^  tp_group .*have the same key and value heads' "$PLAIT" explain recipe.yaml model.config=few.json mesh.tp=4 --mesh
 expect 0 '^mesh  pp=1 dp=1 cp=1 tp=1 · 1 rank$' "$PLAIT" explain recipe.yaml --mesh
 expect 0 '^  rank 0   stage 0: embedding, layers 0–7, head$' "$PLAIT" explain recipe.yaml --mesh
-expect 0 'mesh.dp \(4\) is replica · dp' "$PLAIT" explain recipe.yaml mesh.dp=4 parallel.zero=1 parallel.hybrid=2 --mesh
+expect 0 'mesh.dp \(4\) is replica · dp' "$PLAIT" explain recipe.yaml mesh.dp=4 parallel.zero=1 parallel.shard_group=2 --mesh
 expect 0 "share what the recipe's Layout cuts" "$PLAIT" explain recipe.yaml mesh.tp=2 'layout.ffn=[]' --mesh
 expect 0 'tensor .1-D tensor parallelism' "$PLAIT" explain --help
 
@@ -122,11 +122,11 @@ expect 0 'stages .*5 1 1 1' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers
 expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
-expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
-expect 0 'whole tensors: data ranks own .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
-expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors --mesh
-expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.ownership=tensors
-expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.ownership=tensors --after zero
+expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
+expect 0 'whole tensors: data ranks own .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
+expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true --mesh
+expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
+expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.unsplit_tensors=true --after zero
 # The rows of every column add up, what is rounded is less than a page and nothing else, and the rows that have a reason stand there
 # only where there is one. (The microbatches are large: the stages differ by more than a page.)
 adds_up() {

@@ -43,8 +43,8 @@ like_one 1 mesh.pp=2 parallel.pipeline=interleaved
 like_one 1 mesh.pp=2 'parallel.layers=[1,3]'
 like_one 1 mesh.dp=2 mesh.tp=2 mesh.pp=2
 like_one 1 mesh.dp=2 parallel.zero=3
-like_one 1 mesh.dp=4 parallel.zero=3 parallel.hybrid=2
-like_one 1 mesh.dp=2 parallel.zero=3 parallel.ownership=tensors
+like_one 1 mesh.dp=4 parallel.zero=3 parallel.shard_group=2
+like_one 1 mesh.dp=2 parallel.zero=3 parallel.unsplit_tensors=true
 like_one 1 mesh.dp=2 mesh.tp=2 'layout.batch=[dp,tp]'
 like_one 1 mesh.tp=2 'layout.embed=[tp]' 'layout.heads=[]' 'layout.ffn=[]' 'layout.vocab=[]'
 like_one 1 batch.micro=3
@@ -73,8 +73,8 @@ for folder in exported run folder; do
   done
 done
 # ---- wrong keys ----------------------------------------------------------------------------------------------------------
-refuse 2 'there is no use for optimizer.lr here; keys that plait eval takes are those of mesh and layout' "$PLAIT" eval exported --data valid optimizer.lr=1
-refuse 2 'there is no use for parallel.recompute here; ' "$PLAIT" generate run --prompt x parallel.recompute=full
+refuse 2 'optimizer.lr does nothing here; the keys that plait eval takes are mesh.pp, mesh.dp, ' "$PLAIT" eval exported --data valid optimizer.lr=1
+refuse 2 'parallel.recompute does nothing here; ' "$PLAIT" generate run --prompt x parallel.recompute=full
 refuse 2 'mesh.tb=2: mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
 refuse 2 'is not of the form key=value' "$PLAIT" eval exported --data valid --seq-len 32 valid
 refuse 2 'mesh.tp is 3, which does not divide the heads' "$PLAIT" eval exported --data valid --seq-len 32 mesh.tp=3

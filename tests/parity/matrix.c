@@ -122,7 +122,7 @@ static MatrixLayout make(uint64_t set, MatrixKind kind, int dp, int tp, int pp) 
     snprintf(l.name + n, sizeof l.name - n, "%s%s", n ? " + " : "", t->name);
     add_setting(&l, t->settings);
   }
-  if (has(set, LAYOUT_HYBRID) && l.dp == 6) add_setting(&l, "parallel.hybrid=3");
+  if (has(set, LAYOUT_HYBRID) && l.dp == 6) add_setting(&l, "parallel.shard_group=3");
   if ((has(set, LAYOUT_HYBRID) || has(set, LAYOUT_WHOLE)) && !(set & of_kind("zero")))
     add_setting(&l, "parallel.zero=3");
   size_t n = strlen(l.name);
@@ -137,7 +137,7 @@ static void add(LayoutList *list, MatrixLayout l) {
   vec_push(list, l);
 }
 
-// At 2, at 3 and at 4 of what the feature is about; hybrid: 2 groups of 2, of 3, and 4 of 2.
+// At 2, at 3 and at 4 of what the feature is about; shard_group: 2 groups of 2, of 3, and 4 of 2.
 static void add_singles(LayoutList *list) {
   for (int f = 0; f < LAYOUT_FEATURES; f++) {
     const LayoutTraits *t = &layout_traits[f];

@@ -27,7 +27,7 @@ typedef struct ParityCase {
   int helpers;          // threads of others that may help a rank; a further thread does so all the time. 0: none
   int global;           // sequences of a step; 0: 16
   int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
-  const char *settings, *more_settings; // further keys of the recipe, "parallel.hybrid=2 …"; they take precedence
+  const char *settings, *more_settings; // further keys of the recipe, "parallel.shard_group=2 …"; they take precedence
   int bucket_bytes;     // 0: 4000
   const Device *device; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL

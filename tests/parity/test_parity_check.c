@@ -1,5 +1,5 @@
-// run.check: no false alarm under any layout, and an injected fault, in the order of collectives, of transfers, in a
-// replica or in a Copy, is named with ranks, step and collective or Variable.
+// run.desync_check: no false alarm under any layout, and an injected fault, in the order of collectives, of transfers,
+// in a replica or in a Copy, is named with ranks, step and collective or Variable.
 #include "corpora.h"
 #include "mutation.h"
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void no_false_alarm(void **state) {
     MatrixLayout l = layout[i];
     if (l.kind != MATRIX_REAL && (l.kind != MATRIX_SINGLE || l.dp * l.tp * l.pp > 4)) continue;
     size_t n = strlen(l.settings);
-    snprintf(l.settings + n, sizeof l.settings - n, " run.check=true");
+    snprintf(l.settings + n, sizeof l.settings - n, " run.desync_check=true");
     ParityCase c = matrix_case(&l, tried % 2 ? 0 : 3, MATRIX_FP64);
     if (!parity_wanted(&c)) continue;
     MatrixResult result;
@@ -110,12 +110,13 @@ static const Job *rank_1_differs(const Job *job, int rank, void *context) {
 
 static void order_of_collectives(void **state) {
   Exchanged x = {0};
-  ParityCase c = with_check(2, 1, 1, 0, "run.check=true parallel.bucket_mb=0");
+  ParityCase c = with_check(2, 1, 1, 0, "run.desync_check=true parallel.bucket_mb=0");
   c.edit = exchange_collectives;
   c.job_of = rank_1_differs;
   c.context = &x;
-  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call ", "rank 0 (dp 0) is all_reduce of ",
-                                                     "rank 1 (dp 1) it is all_reduce of ", NULL});
+  expect_words(message_of(&c),
+               (const char *const[]){"run.desync_check: step 1: call ", "rank 0 (dp 0) is all_reduce of ",
+                                     "rank 1 (dp 1) it is all_reduce of ", NULL});
   free(x.instruction);
 }
 
@@ -140,12 +141,13 @@ static void exchange_messages(Job *job, void *context) {
 
 static void order_of_transfers(void **state) {
   Exchanged x = {0};
-  ParityCase c = with_check(1, 1, 2, 0, "run.check=true parallel.pipeline=gpipe");
+  ParityCase c = with_check(1, 1, 2, 0, "run.desync_check=true parallel.pipeline=gpipe");
   c.edit = exchange_messages;
   c.job_of = rank_1_differs;
   c.context = &x;
-  expect_words(message_of(&c), (const char *const[]){"run.check: step 1: call 1 of rank 0 (pp 0) is transfer of ",
-                                                     "microbatch 0, but of rank 1 (pp 1)", "microbatch 1", NULL});
+  expect_words(message_of(&c),
+               (const char *const[]){"run.desync_check: step 1: call 1 of rank 0 (pp 0) is transfer of ",
+                                     "microbatch 0, but of rank 1 (pp 1)", "microbatch 1", NULL});
   vec_free(&x.actions);
 }
 
@@ -186,13 +188,13 @@ static void replicas(void **state) {
       {1, 1, 2, 0, {1, "moment1.wte", -1}, {"rank 0 (pp 0) and rank 1 (pp 1)", "wte"}},
   };
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-    ParityCase c = with_check(faults[i].dp, faults[i].tp, faults[i].pp, faults[i].zero, "run.check=true");
+    ParityCase c = with_check(faults[i].dp, faults[i].tp, faults[i].pp, faults[i].zero, "run.desync_check=true");
     Flip f = faults[i].flip;
     c.before_step = flip;
     c.context = &f;
     const char *message = message_of(&c);
-    expect_words(message,
-                 (const char *const[]){"run.check: step 2: ", " hold different bits of the same part of ", NULL});
+    expect_words(message, (const char *const[]){
+                              "run.desync_check: step 2: ", " hold different bits of the same part of ", NULL});
     expect_words(message, faults[i].words);
     c.settings = ""; // and without the check nobody notices
     ParityResult result;
@@ -205,7 +207,7 @@ static void replicas(void **state) {
 // Only a Copy differs: BEGIN gathers one parameter's on neither rank, so that each has its own shard and zeros. The
 // parameter itself is sharded, and all that both ranks hold is summed over both.
 static void copies(void **state) {
-  ParityCase c = with_check(2, 1, 1, 1, "run.check=true parallel.bucket_mb=0");
+  ParityCase c = with_check(2, 1, 1, 1, "run.desync_check=true parallel.bucket_mb=0");
   static const char missing[] = "deleted all_gather refresh.layer.2.ffn.up.weight.copy.all_gather of BEGIN";
   Mutation *list;
   int n = mutations_of(&c, &list), i = 0;
@@ -213,7 +215,7 @@ static void copies(void **state) {
   assert_true(i < n);
   ParityCase without_gather = mutated(&c, &list[i]);
   expect_words(message_of(&without_gather),
-               (const char *const[]){"run.check: step 1: rank 0 (dp 0) and rank 1 (dp 1) hold different bits of",
+               (const char *const[]){"run.desync_check: step 1: rank 0 (dp 0) and rank 1 (dp 1) hold different bits of",
                                      " layer.2.ffn.up.weight (its copy)", NULL});
   free(list);
 }

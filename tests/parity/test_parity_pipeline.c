@@ -99,11 +99,11 @@ static void uneven(void **state) {
       {3, 1, 1, "1f1b", "parallel.layers=[0,5,1]"},
       {3, 2, 1, "1f1b", "parallel.layers=[4,2,0] parallel.zero=2"},
       {2, 1, 1, "interleaved", "parallel.layers=[2,1,3,0]"},
-      {2, 2, 1, "interleaved", "parallel.virtual=3 parallel.layers=[0,1,1,2,1,1] parallel.zero=3"},
-      {2, 1, 1, "interleaved", "parallel.virtual=3"},
-      {3, 1, 1, "gpipe", "parallel.virtual=2"},
-      {2, 1, 2, "naive", "parallel.virtual=3"},
-      {2, 2, 3, "gpipe", "parallel.virtual=2 parallel.recompute=full"},
+      {2, 2, 1, "interleaved", "parallel.stages_per_rank=3 parallel.layers=[0,1,1,2,1,1] parallel.zero=3"},
+      {2, 1, 1, "interleaved", "parallel.stages_per_rank=3"},
+      {3, 1, 1, "gpipe", "parallel.stages_per_rank=2"},
+      {2, 1, 2, "naive", "parallel.stages_per_rank=3"},
+      {2, 2, 3, "gpipe", "parallel.stages_per_rank=2 parallel.recompute=full"},
       {2, 1, 1, "1f1b", "batch.global=12"},
   };
   static const char *const models[] = {"gpt", "llama"};
@@ -138,7 +138,7 @@ static void many_stages(void **state) {
   c.name = "70 stages on 2 ranks";
   c.pp = 2, c.micro = GLOBAL / 4;
   c.schedule = "interleaved";
-  c.settings = "parallel.virtual=35 run.check=true";
+  c.settings = "parallel.stages_per_rank=35 run.desync_check=true";
   assert_int_equal(parity_wanted(&c) ? differs(&c, &one) : 0, 0);
   parity_free(&one);
 }
@@ -151,19 +151,21 @@ static void refusals(void **state) {
        "makes 3 microbatches, but parallel.pipeline interleaved takes a multiple of mesh.pp (2); the nearest "
        "batch.global is 8 or 13"},
       {3, 6, "interleaved", "", "the nearest batch.global is 13"},
-      {2, 2, "1f1b", "parallel.virtual=2",
-       "parallel.virtual is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take virtual 1, or "
+      {2, 2, "1f1b", "parallel.stages_per_rank=2",
+       "parallel.stages_per_rank is 2, but parallel.pipeline is 1f1b, which allows at most 1 stage a rank; take 1, or "
        "naive, gpipe"},
-      {2, 2, "interleaved", "parallel.virtual=1",
-       "parallel.virtual is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; take "
-       "virtual 2, or naive, gpipe"},
-      {1, 2, "interleaved", "parallel.virtual=2", "mesh.pp is 1"},
-      {2, 2, "interleaved", "parallel.virtual=4",
-       "mesh.pp 2 with 4 stages a rank (parallel.virtual) makes 8 stages, but the model of llama has only 6 layers to "
-       "divide; the nearest parallel.virtual is 3"},
+      {2, 2, "interleaved", "parallel.stages_per_rank=1",
+       "parallel.stages_per_rank is 1, but parallel.pipeline is interleaved, which needs at least 2 stages a rank; "
+       "take 2, or naive, gpipe"},
+      {1, 2, "interleaved", "parallel.stages_per_rank=2", "mesh.pp is 1"},
+      {2, 2, "interleaved", "parallel.stages_per_rank=4",
+       "mesh.pp 2 with 4 stages a rank (parallel.stages_per_rank) makes 8 stages, but the model of llama has only 6 "
+       "layers to "
+       "divide; the nearest parallel.stages_per_rank is 3"},
       {8, 2, "1f1b", "", "mesh.pp is 8, but the model of llama has only 6 layers to divide; the nearest mesh.pp is 6"},
       {2, 2, "1f1b", "parallel.layers=[1,2,3]",
-       "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 = 2 "
+       "parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.stages_per_rank = 2 · 1 = "
+       "2 "
        "stages"},
       {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers adds up to 3, but the model of llama has 6 layers"},
       {3, 2, "1f1b", "parallel.layers=[3,0,3]", "parallel.layers gives stage 1 no layers"},

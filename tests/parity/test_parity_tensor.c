@@ -22,7 +22,7 @@ static const ParityCase layouts[] = {
     {.name = "tp 4 zero 1", .dp = 2, .pp = 1, .tp = 4, .micro = 4, .zero = 1},
     {.name = "tp 4 zero 2", .dp = 2, .pp = 1, .tp = 4, .micro = 2, .zero = 2},
     {.name = "tp 4 zero 3 pp 2 sequence", .dp = 2, .pp = 2, .tp = 4, .micro = 2, .zero = 3, .sequence = 1},
-    {.name = "tp 4 hybrid", .dp = 4, .pp = 1, .tp = 4, .micro = 2, .zero = 1, .settings = "parallel.hybrid=2"},
+    {.name = "tp 4 hybrid", .dp = 4, .pp = 1, .tp = 4, .micro = 2, .zero = 1, .settings = "parallel.shard_group=2"},
     {.name = "tp 4 recompute", .dp = 1, .pp = 2, .tp = 4, .micro = 4, .recompute = RECOMPUTE_FULL},
 };
 

@@ -178,7 +178,7 @@ static void stages_are_alike(void **state) {
 // Hybrid: the shards' traffic stays in the group of 2; between the groups a rank sums its shard of the gradients once.
 static void test_traffic_hybrid(void **state) {
   const double m = 2;
-  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.hybrid=2", NULL});
+  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.shard_group=2", NULL});
   double all = parameters(c.job->train.graph, NULL);
   expect(moved(c.job, "dp"), (m + 1) * all);
   expect(moved(c.job, "replica"), 2 * all / 2);
@@ -189,16 +189,16 @@ static void test_traffic_hybrid(void **state) {
 // scatter does.
 static void test_traffic_whole(void **state) {
   const double m = 2;
-  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
+  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
   double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
                                                             parameters(c.job->train.graph, "embed") +
                                                             parameters(c.job->train.graph, "head");
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.ownership=tensors", NULL});
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.ownership=tensors", NULL});
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.unsplit_tensors=true", NULL});
   expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
   release(&c);
 }
@@ -398,14 +398,15 @@ static void expect_owners(const char *const *keys) {
 }
 
 static void test_owners(void **state) {
-  expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.ownership=tensors", NULL});
-  expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.ownership=tensors", "precision=bf16", NULL});
-  expect_owners((const char *[]){"mesh.dp=4", "mesh.pp=3", "parallel.zero=2", "parallel.ownership=tensors", NULL});
-  expect_owners((const char *[]){"mesh.dp=8", "parallel.hybrid=4", "parallel.zero=2", "mesh.tp=2",
-                                 "parallel.ownership=tensors", NULL});
+  expect_owners((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
+  expect_owners(
+      (const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.unsplit_tensors=true", "precision=bf16", NULL});
+  expect_owners((const char *[]){"mesh.dp=4", "mesh.pp=3", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
+  expect_owners((const char *[]){"mesh.dp=8", "parallel.shard_group=4", "parallel.zero=2", "mesh.tp=2",
+                                 "parallel.unsplit_tensors=true", NULL});
   char config[160]; // tied over stages: 36 layers
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  expect_owners((const char *[]){config, "mesh.dp=8", "mesh.pp=4", "parallel.zero=2", "parallel.ownership=tensors",
+  expect_owners((const char *[]){config, "mesh.dp=8", "mesh.pp=4", "parallel.zero=2", "parallel.unsplit_tensors=true",
                                  "batch.global=64", NULL});
 }
 

@@ -78,15 +78,15 @@ static const Bad bad[] = {
      "loss_scale.initial is 1024, but only precision: fp16 scales the loss, and this is fp32"},
     {BASE "precision: bf16\nloss_scale: {growth_interval: 5}\n", NULL,
      "loss_scale.growth_interval is 5, but only precision: fp16"},
-    {BASE "mesh: {dp: 2}\nparallel: {zero: 2, hybrid: 1}\n", NULL,
-     "x.yaml:5:29: parallel.hybrid is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
-    {BASE "parallel: {ownership: tensors}\n", NULL,
-     "x.yaml:4:23: parallel.ownership is tensors, but parallel.zero is 0, with which every data rank has all"},
+    {BASE "mesh: {dp: 2}\nparallel: {zero: 2, shard_group: 1}\n", NULL,
+     "x.yaml:5:34: parallel.shard_group is 1, but a group of one rank shards nothing; take 0 (groups of all 2"},
+    {BASE "parallel: {unsplit_tensors: true}\n", NULL,
+     "x.yaml:4:29: parallel.unsplit_tensors is true, but parallel.zero is 0, with which every data rank has all"},
     {BASE "parallel: {sequence: true}\n", NULL, "x.yaml:4:22: parallel.sequence is true, but mesh.tp is 1"},
     {BASE "parallel: {recompute_layers: 2}\n", NULL,
      "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
-    {BASE "mesh: {dp: 2}\nparallel: {hybrid: 2}\n", NULL,
-     "x.yaml:5:20: parallel.hybrid is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
+    {BASE "mesh: {dp: 2}\nparallel: {shard_group: 2}\n", NULL,
+     "x.yaml:5:25: parallel.shard_group is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
     {BASE "parallel: {reshard: false}\n", NULL,
      "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
     {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
@@ -101,12 +101,12 @@ static const Bad bad[] = {
      "x.yaml:4:24: parallel.layers must be a list of 1 to 1024 integers of at least 0, but \"two\" is in it"},
     {BASE "parallel: {layers: [1, -1]}\n", NULL, "but \"-1\" is in it"},
     {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2, 1]}\n", NULL,
-     "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.virtual = 2 · 1 "
+     "x.yaml:5:20: parallel.layers has 3 numbers, but must have one for each of the mesh.pp · parallel.stages_per_rank "
+     "= 2 · 1 "
      "= 2 stages"},
     {BASE "mesh: {pp: 3}\nparallel: {layers: [2, 0, 2]}\n", NULL,
      "x.yaml:5:20: parallel.layers gives stage 1 no layers; only the first"},
-    {BASE,
-     "parallel.layers=[" ONES_256 ONES_256 ONES_256 ONES_256 "1]",
+    {BASE, "parallel.layers=[" ONES_256 ONES_256 ONES_256 ONES_256 "1]",
      "parallel.layers has 1025 numbers, but at most 1024 are allowed"},
     {BASE "precision: fp16\nloss_scale: {initial: 0.5}\n", NULL,
      "x.yaml:5:23: loss_scale.initial must be a number from 1 to 1000000000, not \"0.5\""},
@@ -138,12 +138,17 @@ static const Bad bad[] = {
      "interleaved, which takes a multiple of mesh.pp (2)"},
     {BASE "mesh: {pp: 2}\nbatch: {micro: 64}\nparallel: {pipeline: interleaved}\n", NULL,
      "batch.global 64 makes 1 microbatch, but parallel.pipeline interleaved"},
-    {BASE "parallel: {zero: 1, hybrid: 2}\n", NULL,
-     "x.yaml:4:29: parallel.hybrid is 2, but mesh.dp is 1, so that there is nothing to shard over; take 0"},
-    {BASE "batch: {global: 72}\nmesh: {dp: 3}\nparallel: {zero: 1, hybrid: 2}\n", NULL,
-     "parallel.hybrid is 2, but must divide mesh.dp (3); the nearest is 3"},
-    {BASE "mesh: {dp: 2}\n", "parallel={hybrid: 2}",
-     "parallel={hybrid: 2}: parallel.hybrid is 2, but parallel.zero is 0"},
+    {BASE "parallel: {zero: 1, shard_group: 2}\n", NULL,
+     "x.yaml:4:34: parallel.shard_group is 2, but mesh.dp is 1, so that there is nothing to shard over; take 0"},
+    {BASE "batch: {global: 72}\nmesh: {dp: 3}\nparallel: {zero: 1, shard_group: 2}\n", NULL,
+     "parallel.shard_group is 2, but must divide mesh.dp (3); the nearest is 3"},
+    {BASE "mesh: {dp: 2}\n", "parallel={shard_group: 2}",
+     "parallel={shard_group: 2}: parallel.shard_group is 2, but parallel.zero is 0"},
+    {BASE, "parallel.virtual=65", "parallel.virtual=65: parallel.stages_per_rank must be an integer from 1 to 64"},
+    {BASE, "parallel.ownership=halves", "parallel.unsplit_tensors must be true or false, not \"halves\""},
+    {BASE, "virtual=2", "unknown key; did you mean parallel.stages_per_rank?"},
+    {BASE "mesh: {dp: 2}\nparallel: {zero: 1, shard_group: 2, hybrid: 2}\n", NULL,
+     "x.yaml:5:37: parallel.shard_group is given a second time, once by its old name; keep one"},
     {BASE, "run.comm=nccl", "run.comm: nccl is not built yet"},
     {BASE, "run.backend=cuda", "run.backend: cuda is not built yet"},
     {BASE, "batch.global=0", "batch.global must be an integer from 1"},
@@ -217,9 +222,9 @@ static void test_notes(void **state) {
       {"parallel: {pipeline: interleaved}\n",
        "note: x.yaml:4:22: parallel.pipeline is interleaved, but mesh.pp is 1, so that there is no pipeline\n"},
       {"mesh: {pp: 2}\nparallel: {pipeline: interleaved}\n", NULL},
-      {"mesh: {dp: 2}\nparallel: {zero: 1, hybrid: 2}\n", "one group of all data ranks"},
+      {"mesh: {dp: 2}\nparallel: {zero: 1, shard_group: 2}\n", "one group of all data ranks"},
       {"parallel: {bucket_mb: 0}\n", "parallel.bucket_mb does nothing: the mesh has one rank"},
-      {"run: {dir: r, check: true}\n", "run.check does nothing: the mesh has one rank"},
+      {"run: {dir: r, desync_check: true}\n", "run.desync_check does nothing: the mesh has one rank"},
       {"layout: {name: sequence}\n",
        "layout.name is sequence, but mesh.tp is 1, where all shipped Layouts are the same"},
       {"layout: {ffn: [tp]}\n", "note: x.yaml:4:15: layout.ffn names tp, but mesh.tp is 1, so that it cuts nothing\n"},
@@ -257,6 +262,57 @@ static void test_notes(void **state) {
       fail_msg("case %zu: \"%s\" is not \"%s\"", i, notes, cases[i].note ? cases[i].note : "");
     recipe_free(&r);
     free(text);
+  }
+}
+
+// Each renamed key: in the file and as an override the old name gives the recipe of the new one and one note; the
+// effective recipe has the new name.
+static void renamed_keys(void **state) {
+  static const struct { const char *old, *now, *note; } cases[] = {
+      {"parallel.virtual=2", "parallel.stages_per_rank=2", "parallel.virtual is now called parallel.stages_per_rank\n"},
+      {"parallel.hybrid=2", "parallel.shard_group=2", "parallel.hybrid is now called parallel.shard_group\n"},
+      {"parallel.ownership=tensors", "parallel.unsplit_tensors=true",
+       "parallel.ownership is now called parallel.unsplit_tensors: write parallel.unsplit_tensors: true\n"},
+      {"parallel.ownership=shards", "parallel.unsplit_tensors=false",
+       "parallel.ownership is now called parallel.unsplit_tensors: write parallel.unsplit_tensors: false\n"},
+      {"run.lend=false", "run.work_stealing=false", "run.lend is now called run.work_stealing\n"},
+      {"run.check=true", "run.desync_check=true", "run.check is now called run.desync_check\n"},
+  };
+  static const char *const base = "model: {config: m.json}\ndata: {train: t}\nmesh: {dp: 4, pp: 2}\n";
+  int covered = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Recipe now, old, in_file;
+    Error error = {0};
+    char *text = xformat("%sparallel: {pipeline: gpipe, zero: 1}\nrun: {dir: r}\n", base);
+    char *overrides[] = {(char *)cases[i].now}, *old_overrides[] = {(char *)cases[i].old};
+    if (parse(text, 1, overrides, &now, &error)) fail_msg("%s", error.message);
+    if (parse(text, 1, old_overrides, &old, &error)) fail_msg("%s", error.message);
+    free(text);
+    const char *leaf = strchr(cases[i].old, '.') + 1, *value = strchr(leaf, '=');
+    int of_run = !strncmp(cases[i].old, "run.", 4);
+    char *line = xformat(", %.*s: %s", (int)(value - leaf), leaf, value + 1);
+    text = xformat("%sparallel: {pipeline: gpipe, zero: 1%s}\nrun: {dir: r%s}\n", base, of_run ? "" : line,
+                   of_run ? line : "");
+    if (parse(text, 0, NULL, &in_file, &error)) fail_msg("%s", error.message);
+    free(line);
+    free(text);
+    assert_true(recipe_equal(&now, &old) && recipe_equal(&now, &in_file));
+    assert_null(now.notes);
+    char *note = xformat("note: %s: %s", cases[i].old, cases[i].note);
+    assert_string_equal(old.notes, note);
+    free(note);
+    if (strncmp(in_file.notes, "note: x.yaml:", 13) || !strstr(in_file.notes, cases[i].note) ||
+        strchr(in_file.notes, '\n')[1])
+      fail_msg("%s in a file: \"%s\"", cases[i].old, in_file.notes);
+    covered += !i || strncmp(cases[i].old, cases[i - 1].old, (size_t)(strchr(cases[i].old, '=') - cases[i].old));
+    recipe_free(&now);
+    recipe_free(&old);
+    recipe_free(&in_file);
+  }
+  assert_int_equal(covered, recipe_alias_count);
+  for (int i = 0; i < recipe_alias_count; i++) {
+    assert_non_null(recipe_key_find(recipe_aliases[i].path));
+    assert_null(recipe_key_find(recipe_aliases[i].old));
   }
 }
 
@@ -535,6 +591,7 @@ static void test_docs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(renamed_keys),
       cmocka_unit_test(names_that_are_not_in_a_table),
       cmocka_unit_test(betas_of_optimizers),
       cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),

@@ -50,7 +50,7 @@ static void same(const char *a, const char *b, int expected) {
 static void written_out_is_the_same_program(void **state) {
   static const char *const meshes[] = {"mesh: {dp: 2, tp: 2}\n", "mesh: {dp: 2, pp: 2}\nparallel: {zero: 3}\n",
                                        "mesh: {tp: 8}\nparallel: {zero: 1}\n",
-                                       "mesh: {dp: 4, tp: 4}\nparallel: {zero: 1, hybrid: 2}\n"};
+                                       "mesh: {dp: 4, tp: 4}\nparallel: {zero: 1, shard_group: 2}\n"};
   char plain[512], named[512], written[512], other[512];
   for (int i = 0; i < 4; i++) {
     snprintf(plain, sizeof plain, BASE "%s", meshes[i]);

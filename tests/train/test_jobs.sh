@@ -28,16 +28,16 @@ losses() { sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 job first run.threads=2
 job two-threads run.threads=4
 pipeline=(mesh.dp=1 mesh.pp=2 parallel.zero=0)
-job lend "${pipeline[@]}" parallel.layers=[3,1] run.threads=2 run.lend=true
+job lend "${pipeline[@]}" parallel.layers=[3,1] run.threads=2 run.work_stealing=true
 [ "$(nproc)" -lt 2 ] || grep -q 'lent while it waits' output || fail "threads are not lent"
 job pipeline-threads "${pipeline[@]}" parallel.pipeline=gpipe run.threads=4
 job interleaved "${pipeline[@]}" mesh.dp=2 batch.micro=1 parallel.zero=2 parallel.pipeline=interleaved
 job overlap mesh.dp=4 batch.micro=1 parallel.zero=3 run.dump_gradients=gradients
 job no-overlap mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.overlap=false
-job kept mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.hybrid=2 parallel.reshard=false
-job whole mesh.dp=2 parallel.zero=2 parallel.ownership=tensors parallel.recompute=selective run.threads=4
-job sequence mesh.tp=2 parallel.sequence=true run.check=true run.trace=trace.json run.trace_first=2
-PLAIT_CHAOS=5 job chaos mesh.tp=2 mesh.pp=2 parallel.zero=1 batch.micro=1 run.check=true
+job kept mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.shard_group=2 parallel.reshard=false
+job whole mesh.dp=2 parallel.zero=2 parallel.unsplit_tensors=true parallel.recompute=selective run.threads=4
+job sequence mesh.tp=2 parallel.sequence=true run.desync_check=true run.trace=trace.json run.trace_first=2
+PLAIT_CHAOS=5 job chaos mesh.tp=2 mesh.pp=2 parallel.zero=1 batch.micro=1 run.desync_check=true
 [ -s trace.json ] && [ -s gradients/step-1.safetensors ] || fail "the trace or the gradients are missing"
 
 # A model whose gradients fill more than one bucket

@@ -42,7 +42,7 @@ check $long 1 mesh.dp=1 parallel.zero=0
 check $long 2 mesh.dp=2 parallel.zero=1 run.threads=4
 check $short 1 mesh.dp=1 mesh.pp=2 parallel.zero=0
 check $short 2 mesh.dp=1 mesh.tp=2 parallel.zero=0
-check $short 2 mesh.dp=2 parallel.zero=3 parallel.ownership=tensors
+check $short 2 mesh.dp=2 parallel.zero=3 parallel.unsplit_tensors=true
 # No axis divides the vocabulary: the embedding is cut the other way, and a collective of it is a list of 2049 buffers. What the
 # first checkpoint and evaluation leave in the heaps of four threads is there before the third step.
 sed 's/"vocab_size": 300/"vocab_size": 2049/' wide.json >odd.json

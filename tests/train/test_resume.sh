@@ -145,14 +145,14 @@ interleaved='mesh.dp=1 mesh.pp=2 parallel.pipeline=interleaved'
   expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=from checkpoint.resume=virtual/checkpoints/step-4 $deep parallel.zero=3
 }
 # from and to tensors that lie whole on one data rank each
-whole='mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.ownership=tensors'
+whole='mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.unsplit_tensors=true'
 # shellcheck disable=SC2086
 {
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=owned $deep $whole
   expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=onto-whole checkpoint.resume=virtual/checkpoints/step-4 $deep $whole
   expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=from-whole checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 parallel.zero=3
   expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=of-others checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 mesh.tp=2 \
-    parallel.zero=3 parallel.ownership=tensors
+    parallel.zero=3 parallel.unsplit_tensors=true
 }
 for run in owned onto-whole from-whole of-others; do close plain $run $([ $run = owned ] && echo 8 || echo 4); done
 for run in virtual onto from; do close plain $run $([ $run = virtual ] && echo 8 || echo 4); done
