@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "program/tensor_picture.h"
 #include "sharding/mesh_print.h"
 #include "schedule/timeline.h"
 #include "recipe/setup.h"
@@ -210,10 +211,32 @@ static const char description[] = "Prints the training step that a recipe compil
 #include "sharding/layout_rows.def"
     ;
 
+// ---- one parameter on the mesh --------------------------------------------------------------------------------------
+
+static int explain_tensor(const Recipe *recipe, const ModelConfig *config, const char *name, const char *path,
+                          Error *error) {
+  const char *dot = strrchr(path, '.');
+  if (!dot || strcmp(dot, ".svg"))
+    return error_set(error, PLAIT_BAD_INPUT, "--picture %.200s: the name must end in .svg", path);
+  Job *job = NULL;
+  AtomicFile file = {0};
+  int parameter, code = setup_job(recipe, config, &job, error);
+  if (!code && (code = tensor_picture_find(job->train.graph, name, &parameter, error))) error_prefix(error, "--tensor");
+  if (!code) code = file_begin(&file, path, error);
+  if (!code) {
+    tensor_picture_svg(job->train.program, parameter, file.stream);
+    code = file_commit(&file, error);
+  }
+  if (!code) printf("%s: what each of %d ranks holds of %s\n", path, recipe_rank_count(recipe), name);
+  file_abandon(&file);
+  job_destroy(job);
+  return code;
+}
+
 // ---- entry ---------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
-  const char *after = NULL, *timeline = NULL;
+  const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL;
   bool mesh = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
@@ -240,6 +263,16 @@ int cmd_explain(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &mesh,
        .help = "which rank has which coordinates, and who is in which group"},
+      {.name = "tensor",
+       .kind = OPTION_TEXT,
+       .value = &tensor,
+       .argument = "NAME",
+       .help = "with --picture: the parameter to draw, as layer.0.ffn.up.weight"},
+      {.name = "picture",
+       .kind = OPTION_TEXT,
+       .value = &picture,
+       .argument = "FILE.svg",
+       .help = "draw what each rank holds of one parameter, beside the lines of the Program that touch it"},
   };
   const CommandHelp help = {"explain", "[options] RECIPE [key=value …]",
                             description,
@@ -248,7 +281,8 @@ int cmd_explain(int argc, char **argv) {
                             "  plait explain recipes/demo.yaml mesh.tp=2 'layout.ffn=[]' --after place\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
-                            "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"};
+                            "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
+                            "  plait explain recipes/demo.yaml --tensor layer.0.ffn.up.weight --picture up.svg\n"};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
@@ -259,15 +293,20 @@ int cmd_explain(int argc, char **argv) {
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
-  if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given > 1)
-    code = error_set(&error, PLAIT_BAD_INPUT,
-                     "--after, --timeline, --mesh and --rank-coordinate show different things; give one of them");
+  if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given + (picture != NULL) > 1)
+    code = error_set(
+        &error, PLAIT_BAD_INPUT,
+        "--after, --timeline, --mesh, --picture and --rank-coordinate show different things; give one of them");
+  if (!code && (tensor != NULL) != (picture != NULL))
+    code = error_set(&error, PLAIT_BAD_INPUT, "--tensor NAME and --picture FILE.svg go together: which parameter is "
+                                              "drawn, and where to");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code)
     code = after      ? explain_graph(&recipe, &config, after, &error)
            : timeline ? explain_timeline(&recipe, &config, timeline, &error)
            : mesh     ? explain_mesh(&recipe, &config, &error)
+           : picture  ? explain_tensor(&recipe, &config, tensor, picture, &error)
                       : explain_programs(&recipe, &config, (int)coordinate, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   model_config_free(&config);

@@ -57,6 +57,22 @@ expect 2 'must end in .svg \(a picture\) or .json' "$PLAIT" explain recipe.yaml 
 expect 2 'give one of them' "$PLAIT" explain recipe.yaml --timeline a.svg --mesh
 expect 1 'nowhere' "$PLAIT" explain recipe.yaml --timeline nowhere/a.svg
 
+# ---- who holds what of a parameter, as a picture: four ranks of eight have a half (tp) of its copy and a quarter of its master (ZeRO 1)
+expect 0 'what each of 8 ranks holds of layer.0.ffn.up.weight' "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=2 mesh.tp=2 \
+  parallel.zero=1 precision=bf16 --tensor layer.0.ffn.up.weight --picture up.svg
+[ "$(grep -c '>rank [0-9]<' up.svg)" -eq 8 ] || fail "up.svg: $(grep -c '>rank [0-9]<' up.svg) ranks"
+[ "$(grep -o 'stroke-dasharray' up.svg | wc -l)" -eq 20 ] || fail "up.svg: forms that a rank does not hold"
+# drawn 38 high: a quarter is 9.5, a half 19
+[ "$(grep -o 'height="9.5" fill="#[0-9a-f]*"/' up.svg | wc -l)" -eq 12 ] || fail "up.svg: quarters"
+[ "$(grep -o 'height="19.0" fill="#[0-9a-f]*"/' up.svg | wc -l)" -eq 8 ] || fail "up.svg: halves"
+grep -q 'gradient.W(24,32) = matmul' up.svg && grep -q 'over dp' up.svg || fail "up.svg: the Program's lines"
+if command -v xmllint > /dev/null; then xmllint --noout up.svg || fail "up.svg is not XML"; fi
+expect 0 'picture.svg' "$SOURCE/scripts/picture" "$folder/picture.svg"
+cmp -s picture.svg "$SOURCE/docs/picture.svg" || fail "docs/picture.svg is not what plait draws now; write it with scripts/picture"
+expect 2 'no parameter named layer.0.ffn.upweight; the nearest name is layer.0.ffn.up.weight' \
+  "$PLAIT" explain recipe.yaml --tensor layer.0.ffn.upweight --picture up.svg
+expect 2 'go together' "$PLAIT" explain recipe.yaml --picture up.svg
+
 # ---- what actions wait for and which buffers they take is printed between them
 "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=16 --rank-coordinate 0 > walk.txt || fail "explain mesh.pp=2"
 [ "$(grep -c '^    microbatch [0-9]* enters slot' walk.txt)" -eq 3 ] || fail "walk.txt: slots entered"
