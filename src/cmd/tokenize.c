@@ -1,6 +1,7 @@
 // plait tokenize: text files → an indexed dataset of token ids, or a trained tokenizer.
-#include "base/signals.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/signals.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -19,9 +20,10 @@
 typedef struct Tokenize {
   const char *tokenizer, *out, *files_from, *eot;
   int64_t vocab_size, threads;
-  bool train, vocab_size_given, eot_given;
+  bool train, vocab_size_given, eot_given, force, jsonl;
   Vec(char *) files; // owned
-  int64_t bytes;     // of all files
+  int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
+  int complaints;    // files that do not look like text
   // while it runs
   IndexedWriter writer;
   uint32_t end; // id after each document
@@ -53,19 +55,47 @@ static int read_list(Tokenize *job, Error *error) {
   return failed ? error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read", job->files_from) : PLAIT_OK;
 }
 
+static int check_file(Tokenize *job, const char *path, Error *error) {
+  struct stat st;
+  if (stat(path, &st) < 0) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+  if (S_ISDIR(st.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "%s: is a folder; name the files in it", path);
+  if (access(path, R_OK) < 0)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+  if (!S_ISREG(st.st_mode) || text_stream_packed_name(path)) job->bytes = -1;
+  else if (job->bytes >= 0) job->bytes += st.st_size;
+  return PLAIT_OK;
+}
+
 // Looks at every file before work begins: a wrong name at the end of a list should not cost an hour.
 static int check_files(Tokenize *job, Error *error) {
-  for (int i = 0; i < job->files.count; i++) {
-    const char *path = job->files.data[i];
-    struct stat st;
-    if (stat(path, &st) < 0) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "%s: not a regular file", path);
-    if (access(path, R_OK) < 0)
-      return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-    job->bytes += st.st_size;
+  int from_stdin = job->files_from && !strcmp(job->files_from, "-"), code = PLAIT_OK;
+  for (int i = 0; i < job->files.count && !code; i++) {
+    if (strcmp(job->files.data[i], "-")) code = check_file(job, job->files.data[i], error);
+    else if (from_stdin++)
+      code = error_set(error, PLAIT_BAD_INPUT, "- (the standard input) is given twice, it can be read only once");
+    else job->bytes = -1;
   }
-  if (job->files.count) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "no FILES are given: name them, or a list of them with --files-from");
+  if (code || job->files.count) return code;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "no FILES are given: name them (- is the standard input), or a list of them with --files-from");
+}
+
+static int check_vacant(const char *path, Error *error) {
+  if (!file_exists(path)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "--out: %s exists already; give another name, or --force to replace it",
+                   path);
+}
+
+// What is there is replaced only by order.
+static int check_out(const Tokenize *job, Error *error) {
+  if (job->force) return PLAIT_OK;
+  if (job->train) return check_vacant(job->out, error);
+  char *bin = xformat("%s.bin", job->out), *idx = xformat("%s.idx", job->out);
+  int code = check_vacant(bin, error);
+  if (!code) code = check_vacant(idx, error);
+  free(bin);
+  free(idx);
+  return code;
 }
 
 static int check_options(const Tokenize *job, Error *error) {
@@ -90,22 +120,47 @@ static int make_folder(const char *out, Error *error) {
 
 // ---- training ------------------------------------------------------------------------------------------------------
 
+// "" where the sizes of the files do not say how much text there is.
+static UnitText rate_of(double bytes, double seconds) {
+  UnitText text = {""};
+  if (bytes >= 0) snprintf(text.s, sizeof text.s, ", %.1f MB/s", bytes / 1e6 / seconds);
+  return text;
+}
+
+enum { COMPLAINTS = 10 }; // files that are named; of the others only their number is said
+
+static void complain(void *argument, const char *path, const TextCheck *check) {
+  Tokenize *job = argument;
+  char why[300];
+  if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
+  if (job->shown > 0) fputs("\r\033[K", stderr);
+  fprintf(stderr, "plait tokenize: warning: %s %s\n", path, why);
+}
+
+static void complain_of_more(const Tokenize *job) {
+  if (job->complaints > COMPLAINTS)
+    fprintf(stderr, "plait tokenize: warning: %d more files do not look like text\n", job->complaints - COMPLAINTS);
+}
+
 static int train(Tokenize *job, Error *error) {
   Tokenizer *t;
+  const CorpusFiles files = {(const char *const *)job->files.data, job->files.count, job->jsonl, complain, job};
   int code = make_folder(job->out, error);
-  if (code >= 0) code = tokenizer_train((const char *const *)job->files.data, job->files.count, (int)job->vocab_size,
-                             (int)job->threads, &t, error);
+  if (code >= 0) code = tokenizer_train_files(&files, (int)job->vocab_size, (int)job->threads, &t, error);
   if (code < 0) return code;
+  signals_install(NULL); // until here no file was open, and a signal ended it at once
   code = tokenizer_save(t, job->out, error);
   int size = tokenizer_vocab_size(t);
   tokenizer_destroy(t);
   if (code < 0) return code;
+  complain_of_more(job);
   if (size < job->vocab_size)
     fprintf(stderr, "plait tokenize: note: the text gives a vocabulary of %d only, no further pair occurs twice\n",
             size);
-  double seconds = clock_seconds() - job->started;
-  printf("%s: vocabulary %d from %d files, %s, %.1f MB/s, %.1f s\n", job->out, size, job->files.count,
-         units_bytes((double)job->bytes).s, (double)job->bytes / 1e6 / seconds, seconds);
+  double seconds = clock_seconds() - job->started, bytes = (double)job->bytes;
+  printf("%s: vocabulary %d from %d file%s%s%s%s, %.1f s\n", job->out, size, job->files.count,
+         job->files.count > 1 ? "s" : "", bytes >= 0 ? ", " : "", bytes >= 0 ? units_bytes(bytes).s : "",
+         rate_of(bytes, seconds).s, seconds);
   return code;
 }
 
@@ -126,9 +181,9 @@ static int show_progress(void *argument, const CorpusCounts *counts, Error *erro
     return error_set(error, PLAIT_INTERRUPTED, "stopped by %s, nothing was written", signals_name(signals_number()));
   if (!isatty(STDERR_FILENO) || t < job->shown + 0.5) return PLAIT_OK;
   job->shown = t;
-  fprintf(stderr, "\r\033[K%s of %s, %s tokens, %.1f MB/s", units_bytes((double)counts->bytes).s,
-          units_bytes((double)job->bytes).s, units_count((double)counts->tokens).s,
-          (double)counts->bytes / 1e6 / (t - job->started));
+  fprintf(stderr, "\r\033[K%s%s%s, %s tokens, %.1f MB/s", units_bytes((double)counts->bytes).s,
+          job->bytes >= 0 ? " of " : "", job->bytes >= 0 ? units_bytes((double)job->bytes).s : "",
+          units_count((double)counts->tokens).s, (double)counts->bytes / 1e6 / (t - job->started));
   return PLAIT_OK;
 }
 
@@ -149,6 +204,7 @@ static int choose_end(Tokenize *job, const Tokenizer *t, Error *error) {
 static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64_t tokens) {
   double seconds = clock_seconds() - job->started, bytes = (double)counts->bytes;
   if (job->shown > 0) fputs("\r\033[K", stderr);
+  complain_of_more(job);
   if (counts->empty)
     fprintf(stderr, "plait tokenize: note: %lld empty documents were left out\n", (long long)counts->empty);
   printf("%s: %lld documents, %lld tokens, %lld bytes, %.3f bytes a token, %.1f MB/s, %.1f s\n", job->out,
@@ -157,8 +213,12 @@ static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64
 }
 
 static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
-  CorpusOptions options = {
-      .threads = (int)job->threads, .write = write_ids, .progress = show_progress, .argument = job};
+  CorpusOptions options = {.threads = (int)job->threads,
+                           .write = write_ids,
+                           .progress = show_progress,
+                           .argument = job,
+                           .lines = job->jsonl,
+                           .checked = complain};
   CorpusCounts counts;
   int code = choose_end(job, t, error);
   if (code >= 0) code = make_folder(job->out, error);
@@ -166,7 +226,8 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
   if (code < 0) return code;
   code = corpus_encode(t, (const char *const *)job->files.data, job->files.count, &options, &counts, error);
   if (code >= 0 && !counts.documents)
-    code = error_set(error, PLAIT_BAD_INPUT, "%s%s: no text, only empty documents", job->files.data[0],
+    code = error_set(error, PLAIT_BAD_INPUT, "%s%s: no text, only empty documents",
+                     text_stream_name(job->files.data[0]),
                      job->files.count > 1 ? " …" : "");
   if (code >= 0) {
     int64_t tokens = job->writer.tokens;
@@ -191,9 +252,10 @@ static int run(Tokenize *job, Operands operands, Error *error) {
   for (int i = 0; i < operands.count; i++) vec_push(&job->files, xstrdup(operands.words[i]));
   if (code >= 0 && job->files_from) code = read_list(job, error);
   if (code >= 0) code = check_files(job, error);
+  if (code >= 0) code = check_out(job, error);
   if (code < 0) return code;
   if (!job->threads) job->threads = usable_cores();
-  if (!job->train) signals_install(NULL); // training holds no file open: a signal may end it at once
+  if (!job->train) signals_install(NULL); // train() does it later
   job->started = clock_seconds();
   return job->train ? train(job, error) : tokenize(job, error);
 }
@@ -205,10 +267,13 @@ int cmd_tokenize(int argc, char **argv) {
        .required = false},
       {"out", OPTION_TEXT, &job.out, "PREFIX", "writes PREFIX.bin and PREFIX.idx; with --train the tokenizer.json",
        .required = true},
+      {"force", OPTION_FLAG, &job.force, NULL, "replace what --out names, if it exists", .required = false},
       {"train", OPTION_FLAG, &job.train, NULL, "train a byte-level BPE tokenizer on FILES", .required = false},
       {"vocab-size", OPTION_INTEGER, &job.vocab_size, "N", "entries of the vocabulary, with --train", .least = 257,
        .most = 1 << 20, .given = &job.vocab_size_given},
       {"files-from", OPTION_TEXT, &job.files_from, "LIST", "more FILES, one path a line; - is the standard input",
+       .required = false},
+      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names (for pipes)",
        .required = false},
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
        "the token after each document instead of the tokenizer's end-of-text, or none", .given = &job.eot_given},
@@ -218,14 +283,14 @@ int cmd_tokenize(int argc, char **argv) {
   const CommandHelp help = {
       "tokenize", "[options] FILES…",
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer.\n"
-      "A .jsonl holds a document a line, its text under the key \"text\"; any other file is one document. An "
-      "end-of-text\n"
-      "token follows each document. A special token that is spelled out in a text becomes that token. Bytes that are "
-      "not\n"
+      "FILES are UTF-8 text, plain or packed (.gz, .zst), pipes, or - for the standard input. A .jsonl holds one\n"
+      "document per line, its text under the key \"text\"; any other file is one document. An end-of-text token\n"
+      "follows each document. A special token that is spelled out in a text becomes that token. Bytes that are not\n"
       "UTF-8 are kept. Empty documents are left out.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
-      "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl\n"
-      "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"};
+      "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
+      "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"
+      "  unpack archive | plait tokenize --tokenizer data/tokenizer.json --out data/archive --jsonl -\n"};
   Operands operands;
   Error error = {0};
   int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);

@@ -9,54 +9,94 @@
 
 enum { SLICE_LIMIT = 4096, FINISHED_LIMIT = 2048 }; // of one batch; every finished file is a map of the kernel's
 
-static int is_lines(const char *path) {
-  size_t n = strlen(path);
-  return n > 6 && !strcmp(path + n - 6, ".jsonl");
+enum { BLOCK_BYTES = 4 << 20 };
+
+static void free_block(CorpusBlock *block) {
+  file_unmap(&block->map);
+  free(block->memory);
+  *block = (CorpusBlock){0};
 }
 
 static void release(Corpus *c) {
-  for (int i = 0; i < c->finished.count; i++) file_unmap(&c->finished.data[i]);
+  for (int i = 0; i < c->finished.count; i++) free_block(&c->finished.data[i]);
   c->finished.count = c->slices.count = 0;
   // What is behind in a file that goes on need not stay resident.
   size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = c->done / page * page;
-  if (c->open && behind) madvise((void *)(uintptr_t)c->map.data, behind, MADV_DONTNEED);
+  if (c->open && c->block.map.data && behind) madvise((void *)(uintptr_t)c->data, behind, MADV_DONTNEED);
 }
 
-static size_t take_slice(Corpus *c) {
-  const char *path = c->paths[c->next - 1], *data = (const char *)c->map.data + c->done;
-  size_t left = c->map.size - c->done, bytes = left;
-  CorpusSlice slice = {path, data, 0, is_lines(path), c->done == 0, 0};
-  if (left > c->slice_bytes) {
-    if (slice.lines) {
-      const char *end = memchr(data + c->slice_bytes, '\n', left - c->slice_bytes);
-      if (end) bytes = (size_t)(end - data) + 1;
-    } else bytes = split_cut(data, left, c->slice_bytes, c->cuts);
+static int open_file(Corpus *c, Error *error) {
+  const char *path = c->files.paths[c->next];
+  int streamed = text_stream_open(&c->stream, path, error);
+  int code = streamed ? streamed : file_map(path, &c->block.map, error);
+  if (code < 0) return code;
+  c->data = (const char *)c->block.map.data;
+  c->size = c->block.map.size;
+  c->done = 0;
+  c->open = 1;
+  c->begun = 0;
+  c->next++;
+  return PLAIT_OK;
+}
+
+// Reads a stream on into a new block, which begins with what no slice has of the old one.
+static int read_on(Corpus *c, Error *error) {
+  size_t kept = c->size - c->done, room = kept > BLOCK_BYTES ? kept : BLOCK_BYTES, got;
+  char *memory = xcalloc(kept + room, 1);
+  if (kept) memcpy(memory, c->data + c->done, kept);
+  if (c->done) vec_push(&c->finished, c->block); // slices point into it
+  else free_block(&c->block);
+  c->block = (CorpusBlock){.memory = memory};
+  c->data = memory;
+  c->done = 0;
+  int code = text_stream_read(c->stream, memory + kept, room, &got, error);
+  c->size = kept + got;
+  if (code || got < room) {
+    text_stream_close(c->stream);
+    c->stream = NULL;
   }
-  slice.bytes = bytes;
-  slice.ends = bytes == left;
+  return code;
+}
+
+// Where the next slice ends, from its beginning; all that is there where it holds no cut.
+static size_t find_cut(const Corpus *c, int lines) {
+  const char *data = c->data + c->done;
+  size_t left = c->size - c->done;
+  if (left <= c->slice_bytes) return left;
+  if (!lines) return split_cut(data, left, c->slice_bytes, c->cuts);
+  const char *end = memchr(data + c->slice_bytes, '\n', left - c->slice_bytes);
+  return end ? (size_t)(end - data) + 1 : left;
+}
+
+static int take_slice(Corpus *c, size_t *taken, Error *error) {
+  const char *path = c->files.paths[c->next - 1];
+  int lines = c->files.lines || text_stream_holds_lines(path), code = PLAIT_OK;
+  size_t bytes;
+  while ((bytes = find_cut(c, lines)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
+  if (code) return code;
+  CorpusSlice slice = {text_stream_name(path), c->data + c->done, bytes, lines, !c->begun, bytes == c->size - c->done};
   vec_push(&c->slices, slice);
+  c->begun = 1;
   c->done += bytes;
+  *taken = bytes;
   if (slice.ends) {
-    vec_push(&c->finished, c->map);
-    c->map = (FileMap){0};
+    vec_push(&c->finished, c->block);
+    c->block = (CorpusBlock){0};
     c->open = 0;
   }
-  return bytes;
+  return PLAIT_OK;
 }
 
 int corpus_next(Corpus *c, Error *error) {
   size_t bytes = 0;
   release(c);
   while (bytes < c->batch_bytes && c->slices.count < SLICE_LIMIT && c->finished.count < FINISHED_LIMIT) {
-    if (!c->open) {
-      if (c->next == c->count) break;
-      int code = file_map(c->paths[c->next], &c->map, error);
-      if (code < 0) return code;
-      c->open = 1;
-      c->done = 0;
-      c->next++;
-    }
-    bytes += take_slice(c);
+    if (!c->open && c->next == c->files.count) break;
+    size_t taken = 0;
+    int code = c->open ? PLAIT_OK : open_file(c, error);
+    if (!code) code = take_slice(c, &taken, error);
+    if (code) return code;
+    bytes += taken;
   }
   return c->slices.count > 0;
 }
@@ -64,7 +104,9 @@ int corpus_next(Corpus *c, Error *error) {
 void corpus_close(Corpus *c) {
   c->done = 0;
   release(c);
-  file_unmap(&c->map);
+  free_block(&c->block);
+  text_stream_close(c->stream);
+  c->stream = NULL;
   vec_free(&c->finished);
   vec_free(&c->slices);
 }
@@ -107,6 +149,7 @@ int corpus_line_text(const char *line, size_t bytes, json_t **holder, const char
 typedef struct SliceResult {
   IdVector ids, ends; // ends[k]: ids up to the end of the slice's document k
   int64_t lines, empty, bytes;
+  TextCheck check;
   Error error;
 } SliceResult;
 
@@ -142,6 +185,7 @@ static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line,
   if (!text_bytes) result->empty++;
   else {
     result->bytes += (int64_t)text_bytes;
+    text_check_scan(&result->check, text, text_bytes, false);
     code = tokenizer_encode_with(e->t, scratch, text, text_bytes, 0, &result->ids, &result->error);
     vec_push(&result->ends, result->ids.count);
   }
@@ -165,6 +209,7 @@ static void encode_document(Encoding *e, TokenizerScratch *scratch, const Corpus
     result->empty = 1;
     return;
   }
+  text_check_scan(&result->check, slice->data, slice->bytes, slice->begins);
   tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes, slice->begins ? 0 : ENCODE_CONTINUES, &result->ids,
                         &result->error);
   if (slice->ends) vec_push(&result->ends, result->ids.count);
@@ -176,19 +221,26 @@ static void encode_slice(void *argument, int i) {
   TokenizerScratch *scratch = borrow_scratch(e);
   result->ids.count = result->ends.count = 0;
   result->lines = result->empty = result->bytes = 0;
+  result->check = (TextCheck){0};
   result->error = (Error){0};
   (e->slices[i].lines ? encode_lines : encode_document)(e, scratch, &e->slices[i], result);
   return_scratch(e, scratch);
+  result->check.tokens = result->ids.count;
+  for (int k = 0; k < result->ids.count && e->t->bpe.unk >= 0; k++)
+    result->check.unknown += result->ids.data[k] == e->t->bpe.unk;
 }
 
-// Hands the ids of a slice on; *line counts the lines of its file so far.
-static int write_slice(const CorpusSlice *slice, const SliceResult *result, const CorpusOptions *options, int64_t *line,
+// What is known of the file that the slices are of, up to one of them.
+typedef struct SoFar { int64_t lines; TextCheck check; } SoFar;
+
+// Hands the ids of a slice on.
+static int write_slice(const CorpusSlice *slice, const SliceResult *result, const CorpusOptions *options, SoFar *file,
                        CorpusCounts *counts, Error *error) {
-  if (slice->begins) *line = 0;
+  if (slice->begins) *file = (SoFar){0};
   if (result->error.code < 0) {
     if (slice->lines)
-      return error_set(error, result->error.code, "%s: line %lld: %s", slice->path, (long long)(*line + result->lines),
-                       result->error.message);
+      return error_set(error, result->error.code, "%s: line %lld: %s", slice->path,
+                       (long long)(file->lines + result->lines), result->error.message);
     return error_set(error, result->error.code, "%s: %s", slice->path, result->error.message);
   }
   int start = 0, code = PLAIT_OK;
@@ -198,7 +250,9 @@ static int write_slice(const CorpusSlice *slice, const SliceResult *result, cons
   }
   if (code >= 0 && result->ids.count > start)
     code = options->write(options->argument, result->ids.data + start, result->ids.count - start, 0, error);
-  *line += result->lines;
+  file->lines += result->lines;
+  text_check_add(&file->check, &result->check);
+  if (code >= 0 && slice->ends && options->checked) options->checked(options->argument, slice->path, &file->check);
   counts->documents += result->ends.count;
   counts->empty += result->empty;
   counts->tokens += result->ids.count;
@@ -209,12 +263,12 @@ static int write_slice(const CorpusSlice *slice, const SliceResult *result, cons
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error) {
   int threads = options->threads > 1 ? options->threads : 1, results = 0;
-  Corpus corpus = {.paths = paths, .count = count, .cuts = t->cuttable};
+  Corpus corpus = {.files = {.paths = paths, .count = count, .lines = options->lines}, .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
   Encoding e = {.t = t, .lock = PTHREAD_MUTEX_INITIALIZER};
   Team *team;
-  int64_t line = 0;
+  SoFar file = {0};
   *counts = (CorpusCounts){0};
   int code = team_create(threads, &team, error);
   while (code >= 0 && (code = corpus_next(&corpus, error)) > 0) {
@@ -227,7 +281,7 @@ int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const
     e.slices = corpus.slices.data;
     team_run(team, n, encode_slice, &e);
     for (int i = 0; i < n; i++) {
-      if (code >= 0) code = write_slice(&corpus.slices.data[i], &e.results[i], options, &line, counts, error);
+      if (code >= 0) code = write_slice(&corpus.slices.data[i], &e.results[i], options, &file, counts, error);
       if (e.results[i].ids.capacity > 64 << 10) vec_free(&e.results[i].ids); // many results, few of them large
     }
     if (code >= 0 && options->progress) code = options->progress(options->argument, counts, error);

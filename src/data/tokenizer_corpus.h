@@ -2,30 +2,49 @@
 // order.
 #pragma once
 #include "base/file.h"
+#include "data/text_check.h"
+#include "data/text_stream.h"
 #include "data/tokenizer.h"
 
-// A piece of a mapped file: whole lines of a .jsonl, or a document or a part of one.
+// The files of a corpus: plain text, .jsonl, either of them packed with gzip or zstd, pipes, and "-", the standard
+// input.
+typedef struct CorpusFiles {
+  const char *const *paths; // (count)
+  int count;
+  bool lines; // each of them is .jsonl, whatever its name
+  // Called at the end of each file, in order, with what text_check.h counts; may be NULL.
+  void (*checked)(void *argument, const char *path, const TextCheck *check);
+  void *argument;
+} CorpusFiles;
+
+// A piece of a file: whole lines of a .jsonl, or a document or a part of one.
 typedef struct CorpusSlice {
   const char *path, *data;
   size_t bytes;
   int lines;        // of JSON
-  int begins, ends; // the document does (not for lines)
+  int begins, ends; // the file does
 } CorpusSlice;
 
+// What slices point into: a mapped file, or memory that a part of a stream was read into.
+typedef struct CorpusBlock { FileMap map; char *memory; } CorpusBlock;
+
 typedef struct Corpus {
-  const char *const *paths; // (count)
-  int count, next;
+  CorpusFiles files;
+  int next;
   size_t slice_bytes, batch_bytes;
   int cuts; // where documents may be cut, as split_cut takes it
-  FileMap map;
-  size_t done; // of the map; the file is open while next > 0 and it is not at its end
-  int open;
-  Vec(FileMap) finished;    // maps that the slices of the last batch point into
-  Vec(CorpusSlice) slices;  // of the last batch
+  // The file that is open, if `open`: the block, or the last one that was read of a stream
+  CorpusBlock block;
+  const char *data;
+  size_t size, done;
+  TextStream *stream; // NULL: the block is all, or its last one
+  int open, begun;
+  Vec(CorpusBlock) finished; // blocks that the slices of the last batch point into
+  Vec(CorpusSlice) slices;   // of the last batch
 } Corpus;
 
 // The next slices in order, valid until the next call: 1 there are some, 0 none are left, negative: a file is
-// unreadable. What a batch holds depends on batch_bytes and slice_bytes only.
+// unreadable. What a batch holds depends on batch_bytes and slice_bytes only, not on whether a file is mapped or read.
 int corpus_next(Corpus *corpus, Error *error);
 void corpus_close(Corpus *corpus);
 
@@ -47,6 +66,8 @@ typedef struct CorpusOptions {
   // Called after each batch; a negative code stops. May be NULL.
   int (*progress)(void *argument, const CorpusCounts *counts, Error *error);
   void *argument;
+  bool lines; // as in CorpusFiles
+  void (*checked)(void *argument, const char *path, const TextCheck *check);
 } CorpusOptions;
 
 // Encodes files without special tokens around the texts. Empty documents are left out and counted. Memory: a batch of
@@ -54,3 +75,6 @@ typedef struct CorpusOptions {
 // the file, and the line in a .jsonl.
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error);
+
+// tokenizer_train on such files.
+int tokenizer_train_files(const CorpusFiles *files, int vocab_size, int threads, Tokenizer **t, Error *error);

@@ -14,6 +14,7 @@ typedef struct Counting {
   WordTable *tables;
   Error *errors;
   int64_t *lines; // of the slice until its end or error
+  TextCheck *checks;
 } Counting;
 
 static void count_word(void *argument, const char *text, size_t bytes) {
@@ -46,6 +47,7 @@ static int count_lines(const Counting *c, SplitScratch *scratch, int i) {
     if (corpus_blank(line, bytes)) continue;
     code = corpus_line_text(line, bytes, &holder, &text, &text_bytes, &c->errors[i]);
     if (code < 0) break;
+    text_check_scan(&c->checks[i], text, text_bytes, false);
     code = count_text(c, scratch, &c->tables[i], text, text_bytes, &c->errors[i]);
     json_decref(holder);
   }
@@ -57,56 +59,72 @@ static void count_slice(void *argument, int i) {
   SplitScratch scratch = {0};
   c->errors[i] = (Error){0};
   c->lines[i] = 0;
-  if (c->slices[i].lines) count_lines(c, &scratch, i);
-  else count_text(c, &scratch, &c->tables[i], c->slices[i].data, c->slices[i].bytes, &c->errors[i]);
+  const CorpusSlice *slice = &c->slices[i];
+  if (slice->lines) count_lines(c, &scratch, i);
+  else {
+    text_check_scan(&c->checks[i], slice->data, slice->bytes, slice->begins);
+    count_text(c, &scratch, &c->tables[i], slice->data, slice->bytes, &c->errors[i]);
+  }
   split_scratch_free(&scratch);
 }
 
-// Adds a slice's words up; *line counts the lines of its file so far.
-static int add_up(const Counting *c, int i, int64_t *line, WordTable *all, Error *error) {
+// What is known of the file that the slices are of, up to one of them.
+typedef struct SoFar {
+  int64_t lines;
+  TextCheck check;
+  const CorpusFiles *files;
+} SoFar;
+
+// Adds a slice's words up.
+static int add_up(const Counting *c, int i, SoFar *file, WordTable *all, Error *error) {
   const CorpusSlice *slice = &c->slices[i];
   WordTable *table = &c->tables[i];
-  if (slice->begins) *line = 0;
-  *line += c->lines[i];
+  if (slice->begins) *file = (SoFar){.files = file->files};
+  file->lines += c->lines[i];
+  text_check_add(&file->check, &c->checks[i]);
   if (c->errors[i].code < 0 && slice->lines)
-    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)*line,
+    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)file->lines,
                      c->errors[i].message);
   if (c->errors[i].code < 0) return error_set(error, c->errors[i].code, "%s: %s", slice->path, c->errors[i].message);
   for (int k = 0; k < table->count; k++)
     word_table_add(all, table->text + table->words[k].start, table->words[k].bytes, table->words[k].count);
+  if (slice->ends && file->files->checked)
+    file->files->checked(file->files->argument, slice->path, &file->check);
   if (all->count > WORDS_KEPT || all->text_bytes > TEXT_KEPT) word_table_prune(all, WORDS_KEPT / 2);
   return PLAIT_OK;
 }
 
-static int count_batch(Counting *c, Team *team, int n, int64_t *line, WordTable *all, Error *error) {
+static int count_batch(Counting *c, Team *team, int n, SoFar *file, WordTable *all, Error *error) {
   int code = PLAIT_OK;
   c->tables = xcalloc((size_t)n, sizeof *c->tables);
   c->errors = xcalloc((size_t)n, sizeof *c->errors);
   c->lines = xcalloc((size_t)n, sizeof *c->lines);
+  c->checks = xcalloc((size_t)n, sizeof *c->checks);
   team_run(team, n, count_slice, c);
   for (int i = 0; i < n; i++) {
-    if (code >= 0) code = add_up(c, i, line, all, error);
+    if (code >= 0) code = add_up(c, i, file, all, error);
     word_table_free(&c->tables[i]);
   }
   free(c->tables);
   free(c->errors);
   free(c->lines);
+  free(c->checks);
   return code;
 }
 
 // Slices and batches have fixed sizes, so the order in which words are met (and dropped) is that of one thread.
-static int count_files(const char *const *files, int count, int threads, WordTable *all, Error *error) {
-  Corpus corpus = {.paths = files, .count = count, .slice_bytes = 256 << 10, .batch_bytes = 16 << 20,
+static int count_files(const CorpusFiles *files, int threads, WordTable *all, Error *error) {
+  Corpus corpus = {.files = *files, .slice_bytes = 256 << 10, .batch_bytes = 16 << 20,
                    .cuts = CUT_SPACES | CUT_LINES};
   Counting counting = {0};
-  int64_t line = 0;
+  SoFar file = {.files = files};
   int code = split_compile(&counting.split, SPLIT_GPT2, strlen(SPLIT_GPT2), error);
   if (code < 0) return code;
   Team *team;
   code = team_create(threads, &team, error);
   while (code >= 0 && (code = corpus_next(&corpus, error)) > 0) {
     counting.slices = corpus.slices.data;
-    code = count_batch(&counting, team, corpus.slices.count, &line, all, error);
+    code = count_batch(&counting, team, corpus.slices.count, &file, all, error);
   }
   team_destroy(team);
   corpus_close(&corpus);
@@ -166,13 +184,17 @@ static char *tokenizer_text(const BpeLearned *learned) {
 }
 
 int tokenizer_train(const char *const *files, int count, int vocab_size, int threads, Tokenizer **t, Error *error) {
+  return tokenizer_train_files(&(CorpusFiles){.paths = files, .count = count}, vocab_size, threads, t, error);
+}
+
+int tokenizer_train_files(const CorpusFiles *files, int vocab_size, int threads, Tokenizer **t, Error *error) {
   WordTable words = {0};
   BpeLearned learned;
   *t = NULL;
   if (vocab_size < 257 || vocab_size > 1 << 20)
     return error_set(error, PLAIT_BAD_INPUT, "vocabulary size %d: allowed are 257 (the bytes and <|endoftext|>) to %d",
                      vocab_size, 1 << 20);
-  int code = count_files(files, count, threads, &words, error);
+  int code = count_files(files, threads, &words, error);
   if (code >= 0) {
     bpe_learn(&words, 1, vocab_size - 1, &learned);
     char *text = tokenizer_text(&learned);

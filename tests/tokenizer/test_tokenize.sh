@@ -31,7 +31,7 @@ sort -r list | "$PLAIT" tokenize --tokenizer t.json --out piped --files-from - >
 [ "$(wc -c <all.bin)" -eq "$(wc -c <piped.bin)" ] || fail "a list from a pipe has other ids"
 expect 0 '1 empty documents' --tokenizer t.json --out with-empty a.txt empty.txt
 expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --out l2 a.txt
-expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --eot '<pad>' --out l2 a.txt
+expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --eot '<pad>' --out l2 --force a.txt
 expect 0 '1 documents' --tokenizer t.json --eot none --out without a.txt
 [ $(($(wc -c <without.bin) + 2)) -eq "$(wc -c <with-empty.bin)" ] || fail "--eot none writes an end"
 
@@ -42,7 +42,7 @@ expect 2 'takes no --tokenizer' --train --tokenizer t.json --out x a.txt
 expect 2 '--vocab-size' --tokenizer t.json --vocab-size 300 --out x a.txt
 expect 2 '257' --train --vocab-size 10 --out x a.txt
 expect 2 'nosuch.txt' --tokenizer t.json --out x a.txt nosuch.txt
-expect 2 'not a regular file' --tokenizer t.json --out x "$folder"
+expect 2 'is a folder; name the files in it' --tokenizer t.json --out x "$folder"
 expect 2 'no text' --tokenizer t.json --out x empty.txt
 expect 2 'no such token' --tokenizer t.json --eot '<nope>' --out x a.txt
 expect 2 'nosuch.json' --tokenizer nosuch.json --out x a.txt

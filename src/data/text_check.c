@@ -1,0 +1,57 @@
+// Counting what does not belong into text.
+#include "data/text_check.h"
+#include "data/bpe.h"
+#include <stdio.h>
+#include <string.h>
+
+void text_check_scan(TextCheck *c, const char *text, size_t bytes, bool begins) {
+  if (begins && bytes >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2))) c->utf16 = true;
+  for (size_t i = 0; i < bytes; c->characters++) {
+    uint8_t byte = (uint8_t)text[i];
+    if (byte < 0x80) {
+      if (byte < 0x20 && !strchr("\b\t\n\v\f\r\033", byte)) c->control++;
+      else if (!byte) c->nul++; // strchr finds the end of its text, too
+      i++;
+      continue;
+    }
+    uint32_t code;
+    int n = utf8_get(text + i, bytes - i, &code);
+    if (!n) c->invalid++;
+    else if (code == 0xFFFD) c->replaced++;
+    i += n ? (size_t)n : 1;
+  }
+}
+
+void text_check_add(TextCheck *sum, const TextCheck *part) {
+  sum->characters += part->characters;
+  sum->invalid += part->invalid;
+  sum->replaced += part->replaced;
+  sum->nul += part->nul;
+  sum->control += part->control;
+  sum->utf16 |= part->utf16;
+  sum->tokens += part->tokens;
+  sum->unknown += part->unknown;
+}
+
+static double percent(int64_t part, int64_t whole) { return 100.0 * (double)part / (double)(whole ? whole : 1); }
+
+bool text_check_complaint(const TextCheck *c, char *text, size_t size) {
+  if (c->utf16) {
+    snprintf(text, size, "is UTF-16; plait reads UTF-8. Convert it: iconv -f UTF-16 -t UTF-8");
+  } else if (c->nul || c->control * 100 > c->characters) {
+    snprintf(text, size, "looks like a binary file and not like text: it holds %lld NUL bytes and %lld other control "
+                         "characters",
+             (long long)c->nul, (long long)c->control);
+  } else if ((c->invalid + c->replaced) * 20 > c->characters) {
+    snprintf(text, size,
+             "%.0f%% of its characters are not UTF-8 or are U+FFFD (a character that was lost before). If it has "
+             "another encoding, convert it, for instance: iconv -f LATIN1 -t UTF-8",
+             percent(c->invalid + c->replaced, c->characters));
+  } else if (c->unknown * 20 > c->tokens) {
+    snprintf(text, size, "%.0f%% of its tokens are the unknown token: the tokenizer's vocabulary lacks its characters",
+             percent(c->unknown, c->tokens));
+  } else {
+    return false;
+  }
+  return true;
+}

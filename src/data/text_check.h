@@ -1,0 +1,21 @@
+// Does a file look like text? Counts of what text does not hold, and a sentence where there is too much of it.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct TextCheck {
+  int64_t characters; // a byte that is not UTF-8 counts as one
+  int64_t invalid;    // bytes that are not UTF-8
+  int64_t replaced;   // U+FFFD: what an earlier program put where it could not read a character
+  int64_t nul, control; // bytes 0; other control characters that text does not hold
+  bool utf16;         // begins with a byte order mark of UTF-16
+  int64_t tokens, unknown; // where it is encoded: its tokens, and how many of them are the unknown token
+} TextCheck;
+
+// Adds the counts of a piece of a text, which must not end within a character; begins: it is the file's first one.
+void text_check_scan(TextCheck *check, const char *text, size_t bytes, bool begins);
+void text_check_add(TextCheck *sum, const TextCheck *part);
+// Writes why the file is probably not text that a tokenizer should read, as the end of a sentence that begins with the
+// file's name: binary, another encoding, more than 5% of its characters replaced or unknown. false: nothing is wrong.
+bool text_check_complaint(const TextCheck *check, char *text, size_t size);
