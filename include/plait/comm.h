@@ -85,6 +85,36 @@ int plait_world_rank(const PlaitWorld *world);       // of this process; -1: all
 // Fails the world with this sentence; the first one stays. From any thread.
 void plait_world_abort(PlaitWorld *world, const char *message);
 
+// Running ranks -----------------------------------------------------------------------------------------------------
+
+// What a rank does. `comm` is its handle to the communicator of all ranks, borrowed. Returns 0 (or more) when all went
+// well, else a negative code, of plait/error.h or of your own; it may say why in `error`, which is never NULL.
+typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *error);
+
+// Runs the function on `ranks` ranks and returns when all of them have returned. This is all that a program of
+// collectives needs; what is above it is for programs that start their threads themselves.
+//
+//   static int add(PlaitComm *comm, void *argument, PlaitError *error) {
+//     double x = plait_comm_rank(comm);
+//     int code = plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_FP64, PLAIT_SUM, NULL, NULL);
+//     if (!code && plait_comm_rank(comm) == 0) printf("%g\n", x);
+//     return code;
+//   }
+//   if (plait_world_run(4, add, NULL, &error)) fprintf(stderr, "%s\n", error.message); // prints 6
+//
+// Started by hand, the ranks are threads of this process. Started by mpirun or srun, each process is one rank, and
+// `ranks` must be as many as were started (one process: its threads). 0 stands for as many as were started, which is 1
+// without a launcher. All ranks of a process get the same `argument`; threads that write to it must write to different
+// places.
+//
+// Returns 0, or the first failure: its code, and in `error` the sentence with the rank before it, as in "rank 2: the
+// disk is full". A rank that fails makes the world fail, so that no other rank waits for it; so does a rank that has
+// returned while another still waits for it. A rank that returns a code and no sentence has the world's (see
+// plait_comm_error). Where ranks are processes a failure ends all of them: the sentence is on stderr, and the call does
+// not return. PLAIT_BAD_INPUT: another number of processes, or a launcher without an MPI in plait. Not from within the
+// function; under a launcher once in a process, unless the program itself initialises MPI.
+int plait_world_run(int ranks, PlaitRankFunction function, void *argument, PlaitError *error);
+
 // Communicators -----------------------------------------------------------------------------------------------------
 
 // This rank's handle to the communicator of all ranks; once per rank. Does not wait.

@@ -307,7 +307,12 @@ static const CommBackend mpi_backend = {
 };
 
 static int initialise(int *here, Error *error) {
-  int done = 0, provided = 0;
+  int done = 0, left = 0, provided = 0;
+  MPI_Finalized(&left);
+  if (left)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "this process has left MPI, which it cannot enter again: a program joins the world of mpirun or "
+                     "srun once, unless it calls MPI_Init_thread and MPI_Finalize itself");
   MPI_Initialized(&done);
   *here = !done;
   if (done) MPI_Query_thread(&provided);

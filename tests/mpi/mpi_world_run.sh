@@ -1,0 +1,28 @@
+#!/bin/bash
+# plait_world_run (plait/comm.h) where mpirun has started processes: they are the ranks; another number of them, a second call and a rank
+# that fails are told in a sentence.
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
+failures=0 log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# expect PROCESSES STATUS WORDS ARGUMENTS…
+expect() {
+  local n=$1 status=$2 words=$3 got
+  shift 3
+  ranks "$n" "$FOLDER/mpi_world_run" "$@" >"$log" 2>&1
+  got=$?
+  [ "$got" -eq "$status" ] && grep -q -- "$words" "$log" && return
+  printf 'FAILED: %s processes, %s: status %s, without "%s"\n' "$n" "$*" "$got" "$words"
+  cat "$log"
+  failures=$((failures + 1))
+}
+
+expect 3 0 '^3 ranks: 6$' 3
+expect 3 0 '^3 ranks: 6$' 0
+expect 2 0 'again: .*this process has left MPI, which it cannot enter again' 2
+expect 2 2 'plait_world_run: 3 ranks are asked for, but the launcher started 2 processes; start 3 (as in mpirun -n 3)' 3
+expect 2 2 'plait_world_run: 1 rank is asked for, but the launcher started 2 processes; start 1 ' 1
+expect 1 0 '^4 ranks: 10$' 4
+expect 3 1 'plait: rank 2 on .*: rank 2: the disk is full' 3 fail
+echo "$failures failures"
+[ "$failures" -eq 0 ]
