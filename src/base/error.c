@@ -39,6 +39,17 @@ int error_prefix(Error *error, const char *format, ...) {
   return error->code;
 }
 
+int error_append(Error *error, const char *format, ...) {
+  if (!error || !error->code) return PLAIT_OK;
+  size_t n = strlen(error->message);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error->message + n, sizeof error->message - n, format, arguments);
+  va_end(arguments);
+  make_printable(error->message);
+  return error->code;
+}
+
 int error_exit_status(int code) {
   if (code >= 0 || code == PLAIT_INTERRUPTED) return 0;
   return code == PLAIT_BAD_INPUT || code == PLAIT_INFEASIBLE ? 2 : 1;

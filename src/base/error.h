@@ -14,6 +14,9 @@ int error_set(Error *error, int code, const char *format, ...) __attribute__((fo
 // Puts "prefix: " before the message that is already there; returns its code.
 int error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// Puts more words behind the message that is already there; returns its code.
+int error_append(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 // Process exit status for a code: 0, 1 or 2.
 int error_exit_status(int code);
 

@@ -42,6 +42,14 @@ static const char *place(Loader *loader, const YamlNode *node) {
   return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
 }
 
+// What a message about a key begins with, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
+// nothing where the override is KEY=VALUE itself, since the message names the key and the value.
+static const char *before(Loader *loader, const char *path, const YamlNode *value) {
+  size_t n = strlen(path);
+  if (!loader->positions && !strncmp(loader->name, path, n) && loader->name[n] == '=') return "";
+  return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
+}
+
 static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
@@ -53,20 +61,20 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
     const char *nearest = nearest_word(node->text, names, count);
     if (nearest) hint = arena_format(&loader->arena, "; did you mean %s?", nearest);
   } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s%s", place(loader, node), key->path,
-                   allowed, shown(loader, node), hint);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, not %s%s", before(loader, key->path, node),
+                   key->path, allowed, shown(loader, node), hint);
 }
 
 static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but %s is in it", place(loader, item), key->path,
-                   allowed, shown(loader, item));
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, but %s is in it", before(loader, key->path, item),
+                   key->path, allowed, shown(loader, item));
 }
 
 static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: %s is not built yet; %s", place(loader, node), key->path,
-                   node->kind == YAML_SCALAR ? node->text : "this key", allowed);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: %s is not built yet; %s", before(loader, key->path, node),
+                   key->path, node->kind == YAML_SCALAR ? node->text : "this key", allowed);
 }
 
 // --- values ----------------------------------------------------------------------------------------------------------
@@ -126,8 +134,8 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
   if (node->kind == YAML_LIST && node->count > RECIPE_MAX_INTS)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s has %d numbers, but at most %d are allowed",
-                     place(loader, node), key->path, node->count, RECIPE_MAX_INTS);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s has %d numbers, but at most %d are allowed",
+                     before(loader, key->path, node), key->path, node->count, RECIPE_MAX_INTS);
   if (node->kind != YAML_LIST || node->count < 1) return wrong(loader, key, node);
   for (int i = 0; i < node->count; i++) {
     int64_t value;
@@ -144,12 +152,12 @@ static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
     return error_set(
         loader->error, PLAIT_BAD_INPUT,
-        "%s: %s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
-        place(loader, item), key->path);
+        "%s%s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
+        before(loader, key->path, item), key->path);
   return error_set(loader->error, PLAIT_BAD_INPUT,
-                   "%s: %s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s", place(loader, item),
-                   key->path, shown(loader, item), nearest ? "; did you mean " : "", nearest ? nearest : "",
-                   nearest ? "?" : "");
+                   "%s%s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
+                   before(loader, key->path, item), key->path, shown(loader, item), nearest ? "; did you mean " : "",
+                   nearest ? nearest : "", nearest ? "?" : "");
 }
 
 // "auto", or [tp]: names of axes, each once.
@@ -164,8 +172,8 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
     while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
     for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
     if (twice)
-      return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s names %s twice; an axis cuts a dim once",
-                       place(loader, item), key->path, item->text);
+      return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s names %s twice; an axis cuts a dim once",
+                       before(loader, key->path, item), key->path, item->text);
     if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
     list.axis[list.count++] = recipe_axis_names[axis];
   }
@@ -221,12 +229,12 @@ static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
   if (recipe_word(key, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
   if (!strncmp(node->text, "~/", 2))
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: ~ is not expanded here; write the whole path",
-                     place(loader, node), key->path);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: ~ is not expanded here; write the whole path",
+                     before(loader, key->path, node), key->path);
   *field = absolute_path(&loader->recipe->arena, loader->folder, node->text);
   if (strlen(*field) < PATH_MAX) return PLAIT_OK;
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: the path is longer than %d bytes", place(loader, node),
-                   key->path, PATH_MAX - 1);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: the path is longer than %d bytes",
+                   before(loader, key->path, node), key->path, PATH_MAX - 1);
 }
 
 static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
@@ -237,15 +245,16 @@ static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node
     int code = PLAIT_OK;
     if (!strcmp(name->text, "prefix")) code = set_path(loader, key, value, &corpus->prefix);
     else if (strcmp(name->text, "weight"))
-      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: unknown key %s; allowed are prefix and weight",
-                       place(loader, name), key->path, shown(loader, name));
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: unknown key %s; allowed are prefix and weight",
+                       before(loader, key->path, name), key->path, shown(loader, name));
     else if (!read_real(value, &corpus->weight) || !(corpus->weight > 0))
-      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: weight must be a number above 0, not %s",
-                       place(loader, value), key->path, shown(loader, value));
+      code = error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: weight must be a number above 0, not %s",
+                       before(loader, key->path, value), key->path, shown(loader, value));
     if (code < 0) return code;
   }
   if (corpus->prefix) return PLAIT_OK;
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: this entry has no prefix", place(loader, node), key->path);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: this entry has no prefix", before(loader, key->path, node),
+                   key->path);
 }
 
 static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpora *field) {
@@ -253,8 +262,8 @@ static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *nod
   int count = list ? node->count : 1;
   if (count < 1 || node->kind == YAML_MAP) return wrong(loader, key, node);
   if (count > MAX_CORPORA)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s: at most %d entries are allowed, not %d",
-                     place(loader, node), key->path, MAX_CORPORA, count);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: at most %d entries are allowed, not %d",
+                     before(loader, key->path, node), key->path, MAX_CORPORA, count);
   RecipeCorpora corpora = {arena_array(&loader->recipe->arena, RecipeCorpus, count), count};
   for (int i = 0; i < count; i++) {
     int code = set_corpus(loader, key, list ? node->items[i] : node, &corpora.items[i]);
@@ -280,8 +289,8 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_CORPORA: return set_corpora(loader, key, node, field);
   case RECIPE_LATER: break;
   }
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is not built yet; leave it out", place(loader, node),
-                   key->path);
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s is not built yet; leave it out",
+                   before(loader, key->path, node), key->path);
 }
 
 // --- keys ------------------------------------------------------------------------------------------------------------
@@ -322,13 +331,6 @@ static const char *nearest_key(const char *path) {
   return nearest_word(path, names, count);
 }
 
-// What recipe_where gives. The override KEY=VALUE is no place of its own: messages name both.
-static const char *begin_of_messages(Loader *loader, const char *path, const YamlNode *value) {
-  size_t n = strlen(path);
-  if (!loader->positions && !strncmp(loader->name, path, n) && loader->name[n] == '=') return "";
-  return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
-}
-
 static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value);
 
 // The value of a key by its old name: set as the new one, and a note says so.
@@ -359,18 +361,18 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
   if (key && yaml_is_null(value)) return set_default(loader, key);
   if (key) {
     if (loader->positions && loader->recipe->where[key - recipe_keys]) return given_twice(loader, key, at);
-    loader->recipe->where[key - recipe_keys] = begin_of_messages(loader, path, value);
+    loader->recipe->where[key - recipe_keys] = before(loader, path, value);
     return set_value(loader, key, value);
   }
   if (!recipe_section_exists(path)) {
     const char *nearest = nearest_key(path);
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %.100s: unknown key%s%s%s", place(loader, at), path,
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%.100s: unknown key%s%s%s", before(loader, path, at), path,
                      nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
   }
   if (yaml_is_null(value)) return PLAIT_OK;
   if (value->kind != YAML_MAP)
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s must hold keys, as in %s: {key: value}, not %s",
-                     place(loader, value), path, path, shown(loader, value));
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must hold keys, as in %s: {key: value}, not %s",
+                     before(loader, path, value), path, path, shown(loader, value));
   for (int i = 0; i < value->count; i++) {
     const char *child = arena_join(&loader->arena, path, value->keys[i]->text);
     int code = apply(loader, child, value->keys[i], value->items[i]);

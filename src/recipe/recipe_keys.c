@@ -82,20 +82,21 @@ enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
 
 const RecipeKey recipe_keys[] = {
-    KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .doc = config_doc),
+    KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .another_run = true,
+        .doc = config_doc),
     KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
-        .doc = "Where the weights start: `random`, or a Hugging Face folder."),
+        .another_run = true, .doc = "Where the weights start: `random`, or a Hugging Face folder."),
 
-    KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/train",
+    KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/train", .another_run = true,
         .doc = "Token files to train on, by their prefix (`PREFIX.bin` and `PREFIX.idx`); or a list of "
                "`{prefix, weight}`, blended by weight."),
-    KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/valid",
+    KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/valid", .another_run = true,
         .doc = "Token files to evaluate on; written as `data.train`. Without it nothing is evaluated."),
-    KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json",
+    KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json", .another_run = true,
         .doc = "The Hugging Face `tokenizer.json` that made the token files; it goes into checkpoints and exports."),
     KEY("data.seq_len", RECIPE_INT, data.seq_len, "1024", .least = 1, .most = MANY, .example = "256",
-        .doc = "Tokens of a sample."),
-    KEY("data.document_mask", RECIPE_BOOL, data.document_mask, "true", .example = "true",
+        .another_run = true, .doc = "Tokens of a sample."),
+    KEY("data.document_mask", RECIPE_BOOL, data.document_mask, "true", .example = "true", .another_run = true,
         .doc = "Attention and positions restart at each document, and a document's last token has no target. "
                "`false`: documents run into one another."),
     KEY("data.prefetch", RECIPE_INT, data.prefetch, "4", .least = 1, .most = 1024,
@@ -220,6 +221,7 @@ const RecipeKey recipe_keys[] = {
     KEY("checkpoint.keep", RECIPE_INT, checkpoint.keep, "3", .least = 0, .most = INT_MAX, .example = "3",
         .doc = "How many of the newest stay; 0: all."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
+        .of_this_start = true,
         .doc = "`auto` goes on from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a "
                "folder goes on from that checkpoint."),
 
@@ -239,9 +241,9 @@ const RecipeKey recipe_keys[] = {
     KEY("watchdog.checkpoint", RECIPE_REAL, watchdog.checkpoint, "1800", .least = 0, .most = 1e9,
         .doc = "Seconds that saving a checkpoint may take."),
 
-    KEY("run.dir", RECIPE_PATH, run.dir, .required = true, .example = "runs/demo",
+    KEY("run.dir", RECIPE_PATH, run.dir, .required = true, .example = "runs/demo", .of_this_start = true,
         .doc = "The run's folder: the effective recipe, `metrics.jsonl`, `checkpoints/`. Locked while in use."),
-    KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234",
+    KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234", .another_run = true,
         .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
         .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or "

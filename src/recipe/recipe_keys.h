@@ -37,6 +37,8 @@ typedef struct RecipeKey {
   const RecipeWord *words;
   const char *(*meaning)(int value); // of a word, for docs/recipes.md; NULL: `doc` has it
   bool inference;      // also for plait eval and generate
+  bool another_run;    // a run that resumes with another value would be another run: refused without --force
+  bool of_this_start;  // says where this start reads and writes, nothing about the run
   const char *example; // in YAML, for the recipe that docs/recipes.md starts with; NULL: not shown there
   const char *doc;     // one sentence or two
 } RecipeKey;
@@ -65,7 +67,7 @@ const RecipeWord *recipe_word(const RecipeKey *key, const char *name); // one of
 // one of its keys, "reads KEY".
 bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *condition);
 bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
-// A value as the effective recipe has it, or "not given"; the caller frees it.
+// A value as the effective recipe has it, on one line, or "not given"; the caller frees it.
 char *recipe_value_text(const Recipe *recipe, const char *path);
 
 // What is allowed, as words after "must be": "an integer of at least 1".

@@ -42,18 +42,20 @@ static bool is_list(const Recipe *recipe, const RecipeKey *key) {
   return key->kind == RECIPE_CORPORA && !is_single((const RecipeCorpora *)((const char *)recipe + key->offset));
 }
 
-static void print_corpora(const RecipeCorpora *corpora, FILE *out) {
+// A blend as a list of lines, or between brackets on one line.
+static void print_corpora(const RecipeCorpora *corpora, bool one_line, FILE *out) {
   if (is_single(corpora)) {
     print_text(corpora->items[0].prefix, out);
     return;
   }
   for (int i = 0; i < corpora->count; i++) {
-    fputs("\n    - {prefix: ", out);
+    fputs(!one_line ? "\n    - {prefix: " : i ? ", {prefix: " : "[{prefix: ", out);
     print_text(corpora->items[i].prefix, out);
     fputs(", weight: ", out);
     print_real(corpora->items[i].weight, out);
     fputc('}', out);
   }
+  if (one_line) fputc(']', out);
 }
 
 static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
@@ -121,7 +123,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
       break;
     } // fall through
   case RECIPE_PATH: print_text(*(char *const *)field, out); break;
-  case RECIPE_CORPORA: print_corpora(field, out); break;
+  case RECIPE_CORPORA: print_corpora(field, false, out); break;
   case RECIPE_LATER: break;
   }
 }
@@ -168,7 +170,8 @@ char *recipe_value_text(const Recipe *recipe, const char *path) {
   size_t size;
   FILE *out = open_memstream(&text, &size);
   CHECK(out, "no memory");
-  print_value(recipe, key, out);
+  if (key->kind == RECIPE_CORPORA) print_corpora((const void *)((const char *)recipe + key->offset), true, out);
+  else print_value(recipe, key, out);
   fclose(out);
   return text;
 }
@@ -259,6 +262,7 @@ static void print_row(const RecipeKey *key, FILE *out) {
   for (const RecipeWord *word = key->words; key->meaning && word->name; word++)
     fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
   if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
+  if (key->another_run) fputs(" *Fixed.*", out);
   fputs(" |\n", out);
 }
 
@@ -277,7 +281,9 @@ void recipe_print_docs(FILE *out) {
         "  are refused, with line and column, before anything is read or allocated. Anchors, aliases and tags of\n"
         "  YAML are not used.\n"
         "- `plait recipe RECIPE` checks a recipe and prints the effective one: every default filled in, paths\n"
-        "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n",
+        "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n"
+        "- A run that resumes prints every key whose value is not what it was. *Fixed* keys make another run of it:\n"
+        "  a resume that changes one of them, or the contents of its files, is refused without `--force`.\n",
         out);
   const RecipeKey *before = NULL;
   for (int i = 0; i < recipe_key_count; i++) {

@@ -1,6 +1,7 @@
 // Drawing of the progress line: fields in a fixed order, the least important ones left out where the width is short.
 #include "train/progress.h"
 #include "base/clock.h"
+#include "base/locale_utf8.h"
 #include "base/units.h"
 #include "comm/launcher.h"
 #include <math.h>
@@ -22,15 +23,6 @@ typedef struct Field {
   int columns;  // on the screen, of text
   int priority; // 0 stays longest
 } Field;
-
-static bool locale_is_utf8(void) {
-  const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-  for (int i = 0; i < 3; i++) {
-    const char *value = getenv(names[i]);
-    if (value && *value) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
-  }
-  return false;
-}
 
 // Is this the terminal of the person who started plait, for sure? mpirun gives a process a pseudo-terminal as stdout,
 // wherever its own goes; it is not the controlling one, as a rule, and other processes could not know of a line that is

@@ -22,6 +22,7 @@ void save_extra_free(SaveExtra *extra) {
   free(extra->recipe);
   free(extra->config);
   json_decref(extra->dtypes);
+  json_decref(extra->facts);
   *extra = (SaveExtra){0};
 }
 
@@ -30,6 +31,7 @@ static json_t *as_json(const SaveExtra *e) {
                         "config", e->config);
   CHECK(o);
   if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
+  if (e->facts) json_object_set(o, "facts", e->facts);
   return o;
 }
 
@@ -78,6 +80,12 @@ int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
   char list[256] = "";
   Recipe before;
   Error ignored = {0};
+  if (recipe->checkpoint.resume[0] == '/')
+    error_append(error, "; to resume from it, take the model and optimizer of its run, or else leave out "
+                        "checkpoint.resume");
+  else
+    error_append(error, "; to train this model, choose another run.dir; to resume the run, take its own recipe: "
+                        "plait train %s/recipe.yaml", recipe->run.dir);
   if (!text || recipe_parse("recipe", text, strlen(text), "/", 0, NULL, &before, &ignored)) return error->code;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     char *a = recipe_value_text(&before, keys[i]), *b = recipe_value_text(recipe, keys[i]);

@@ -10,6 +10,7 @@ typedef struct SaveExtra {
   double tokens;        // target tokens trained on so far
   char *recipe, *config; // texts of the effective recipe and of config.json; owned
   json_t *dtypes;       // of the Hugging Face folder that the run started from, or NULL; owned
+  json_t *facts;        // of the files that the recipe names (train/changes.h), or NULL; owned
 } SaveExtra;
 
 int save_extra_create(const Recipe *recipe, const ModelConfig *config, SaveExtra *out, Error *error);
@@ -22,7 +23,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
 // After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they
-// were.
+// were, and behind it what to do.
 int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error);
 // Fills the rank's Variables from a checkpoint that save_compare has passed.
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error);

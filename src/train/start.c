@@ -104,6 +104,49 @@ int trainer_due_evaluation(const Trainer *t, int64_t step) {
          trainer_due(t->recipe->eval.every, step, t->recipe->schedule.steps);
 }
 
+// Of its own run: a checkpoint that another run.dir names is where a new run begins, which may well be another one.
+static bool resumes_itself(const Trainer *t) {
+  size_t n = strlen(t->checkpoints);
+  const char *path = t->resume ? checkpoint_path(t->resume) : "";
+  return !strncmp(path, t->checkpoints, n) && path[n] == '/';
+}
+
+// What has changed since the checkpoint. By rank 0, which will tell.
+static int check_changes(Trainer *t, Error *error) {
+  t->extra.facts = changes_facts(t->recipe);
+  if (!t->resume) return PLAIT_OK;
+  int code = changes_find(t->recipe, &t->config, t->extra.facts, t->resume, &t->changes, error);
+  if (code || !t->changes.refused || t->force || !resumes_itself(t)) return code;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s holds a run at step %lld that differs in what makes it this run: %.600s; choose another run.dir "
+                   "for a new run, or resume all the same with --force",
+                   t->recipe->run.dir, (long long)checkpoint_step(t->resume), t->changes.refused);
+}
+
+void trainer_tell_changes(const Trainer *t) {
+  const Recipe *r = t->recipe;
+  if (!t->resume) return;
+  if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
+  if (t->changes.refused && resumes_itself(t))
+    fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
+            (long long)t->first_step + 1, t->changes.refused);
+  if (r->model.init[0] == '/')
+    fprintf(t->out, "note: %smodel.init is %s, but a run that resumes has its weights from its checkpoint and does not "
+            "read it again\n", recipe_where(r, "model.init"), r->model.init);
+}
+
+bool trainer_is_over(const Trainer *t) {
+  const char *dir = t->recipe->run.dir;
+  int64_t steps = t->recipe->schedule.steps, done = t->first_step;
+  if (done < steps) return false;
+  if (done == steps) fprintf(t->out, "%s: all %lld steps are done", dir, (long long)steps);
+  else
+    fprintf(t->out, "%s: nothing to do: the run has done %lld steps, and schedule.steps is %lld", dir, (long long)done,
+            (long long)steps);
+  fprintf(t->out, "; to train longer: plait train %s/recipe.yaml schedule.steps=%lld\n", dir, (long long)done * 2);
+  return true;
+}
+
 // Rank 0 opens the run folder and chooses where to start; the other processes are told.
 static int open_folder(Trainer *t, Error *error) {
   int code = PLAIT_OK;
@@ -137,6 +180,7 @@ int trainer_prepare(Trainer *t, Error *error) {
     code = huggingface_load(recipe->model.init, &t->config, NULL, 0, error);
   if (code) return code;
   code = save_extra_create(recipe, &t->config, &t->extra, error);
+  if (!code) code = launch_agree(t->launch, speaks(t) ? check_changes(t, error) : PLAIT_OK, error);
   if (t->resume) {
     json_t *extra = checkpoint_extra(t->resume);
     t->first_step = checkpoint_step(t->resume);

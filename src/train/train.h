@@ -10,4 +10,5 @@
 int train_run(const Recipe *recipe, FILE *out, Error *error);
 
 // The same for a caller who has joined the launcher's world already (runtime/launch.h; NULL: ranks are threads).
-int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error);
+// `force`: resumes although the recipe is another run's than the checkpoint's (train/changes.h), which is else refused.
+int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error);

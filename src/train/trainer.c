@@ -172,6 +172,7 @@ static int run_ranks(Trainer *t, Error *error) {
 
 static int run(Trainer *t, Error *error) {
   trainer_announce(t);
+  trainer_tell_changes(t);
   trainer_measure_peak(t);
   signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
@@ -189,6 +190,7 @@ static void trainer_free(Trainer *t) {
   metrics_close(&t->metrics);
   events_close(&t->events);
   checkpoint_close(t->resume);
+  changes_free(&t->changes);
   save_extra_free(&t->extra);
   free(t->checkpoints);
   job_destroy(t->job);
@@ -196,19 +198,24 @@ static void trainer_free(Trainer *t) {
   model_config_free(&t->config);
 }
 
-int train_run_launched(const Recipe *recipe, const Launch *launch, FILE *out, Error *error) {
+int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error) {
   // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
-  Trainer t = {.recipe = recipe, .launch = launch, .out = nowhere ? nowhere : out, .metrics.fd = -1, .folder.lock = -1};
+  Trainer t = {.recipe = recipe,
+               .launch = launch,
+               .out = nowhere ? nowhere : out,
+               .force = force,
+               .metrics.fd = -1,
+               .folder.lock = -1};
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
-  if (!code) code = trainer_begin_writing(&t, error);
-  if (!code && t.first_step >= recipe->schedule.steps)
-    fprintf(t.out, "%s: all %lld steps are done\n", recipe->run.dir, (long long)recipe->schedule.steps);
-  else if (!code) code = run(&t, error);
+  if (!code && !trainer_is_over(&t)) {
+    code = trainer_begin_writing(&t, error);
+    if (!code) code = run(&t, error);
+  }
   trainer_free(&t);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);
@@ -219,7 +226,7 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
   int code = launch_begin(&launch, error);
   if (!code) code = launch_agree(&launch, setup_launch(&launch, recipe, error), error);
-  if (!code) code = train_run_launched(recipe, &launch, out, error);
+  if (!code) code = train_run_launched(recipe, &launch, false, out, error);
   launch_end(&launch);
   return code;
 }

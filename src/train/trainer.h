@@ -4,6 +4,7 @@
 #include "checkpoint/checkpoint.h"
 #include "runtime/launch.h"
 #include "runtime/session.h"
+#include "train/changes.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/progress.h"
@@ -14,12 +15,14 @@ typedef struct Trainer {
   const Recipe *recipe;
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
+  bool force;             // resume although it is another run
   ModelConfig config;
   Job *job;
   Watchdog *watchdog;     // of this process, where ranks are processes; else the session has its own
   RunFolder folder;
   char *checkpoints;      // folder
   Checkpoint *resume;     // NULL: from init
+  Changes changes;        // since that checkpoint
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
   Events events;          // what the metrics say, for TensorBoard
@@ -41,6 +44,10 @@ static inline int speaks(const Trainer *t) { return !is_process(t) || t->launch-
 // Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes
 // nothing in the folder.
 int trainer_prepare(Trainer *t, Error *error);
+// Whether there is nothing left to train; says so, and what to do.
+bool trainer_is_over(const Trainer *t);
+// Says what is not as it was when the run was saved.
+void trainer_tell_changes(const Trainer *t);
 // From here on the run folder is changed: all that could be refused has been.
 int trainer_begin_writing(Trainer *t, Error *error);
 static inline int trainer_due(int64_t every, int64_t step, int64_t last) {

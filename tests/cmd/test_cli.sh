@@ -63,7 +63,10 @@ expect 0 "dir: $work/here" "$PLAIT" recipe folder/r.yaml run.dir=here
 "$PLAIT" recipe folder/r.yaml batch.micro=2 optimizer.lr=0.30000000000000004 >effective.yaml
 "$PLAIT" recipe effective.yaml >again.yaml
 cmp effective.yaml again.yaml || failures=$((failures + 1))
-refuse 2 'batch.mikro=2: batch.mikro: unknown key; did you mean batch.micro\?' "$PLAIT" recipe folder/r.yaml batch.mikro=2
+refuse 2 'recipe: batch.mikro: unknown key; did you mean batch.micro\?' "$PLAIT" recipe folder/r.yaml batch.mikro=2
+refuse 2 '^plait recipe: layout.batch: pp cuts layers' "$PLAIT" recipe folder/r.yaml 'layout.batch=[pp]' # the key once
+refuse 2 '^plait recipe: layout=\{batch: \[pp\]\}: layout.batch: pp cuts layers' "$PLAIT" recipe folder/r.yaml 'layout={batch: [pp]}'
+refuse 2 '^plait recipe: mesh.tp must be an integer .*, not "0"' "$PLAIT" recipe folder/r.yaml mesh.tp=0
 refuse 2 'nowhere.yaml: cannot be read' "$PLAIT" recipe nowhere.yaml
 refuse 2 'give either a recipe or --docs' "$PLAIT" recipe
 "$PLAIT" recipe --docs | cmp - "$SOURCE/docs/recipes.md" || failures=$((failures + 1))

@@ -1,0 +1,187 @@
+// Comparing a run with what its checkpoint has recorded.
+#include "train/changes.h"
+#include "base/file.h"
+#include "base/locale_utf8.h"
+#include "checkpoint/checksum.h"
+#include "recipe/recipe_keys.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { EDGE = 4 << 20, MOST_SHOWN = 160 };
+
+// Contents ------------------------------------------------------------------------------------------------------------
+
+static int add_file(Checksum *sum, const char *path) {
+  FileMap map;
+  Error ignored = {0};
+  if (file_map(path, &map, &ignored)) return 0;
+  uint64_t size = map.size;
+  size_t edge = map.size < EDGE ? map.size : EDGE;
+  checksum_feed(sum, &size, sizeof size);
+  checksum_feed(sum, map.data, edge);
+  checksum_feed(sum, (const char *)map.data + map.size - edge, edge);
+  file_unmap(&map);
+  return 1;
+}
+
+// Of up to two files, as 16 digits; null where one cannot be read.
+static json_t *fingerprint(const char *prefix, const char *const *ends, int count) {
+  Checksum sum;
+  int read = 1;
+  checksum_begin(&sum);
+  for (int i = 0; i < count; i++) {
+    char *path = xformat("%s%s", prefix, ends[i]);
+    read &= add_file(&sum, path);
+    free(path);
+  }
+  char text[32];
+  snprintf(text, sizeof text, "%016llx", (unsigned long long)checksum_value(&sum));
+  return read ? json_string(text) : json_null();
+}
+
+json_t *changes_facts(const Recipe *recipe) {
+  const struct { const char *key; const RecipeCorpora *list; } corpora[] = {{"data.train", &recipe->data.train},
+                                                                            {"data.valid", &recipe->data.valid}};
+  json_t *facts = json_object();
+  for (int k = 0; k < 2; k++) {
+    json_t *list = json_array();
+    for (int i = 0; i < corpora[k].list->count; i++)
+      json_array_append_new(list, fingerprint(corpora[k].list->items[i].prefix, (const char *[]){".idx", ".bin"}, 2));
+    json_object_set_new(facts, corpora[k].key, list);
+  }
+  if (recipe->data.tokenizer)
+    json_object_set_new(facts, "data.tokenizer", fingerprint(recipe->data.tokenizer, (const char *[]){""}, 1));
+  return facts;
+}
+
+static int has_null(const json_t *value) {
+  size_t i;
+  const json_t *item;
+  if (!value || json_is_null(value)) return 1;
+  json_array_foreach((json_t *)value, i, item) if (json_is_null(item)) return 1;
+  return 0;
+}
+
+// Lists ---------------------------------------------------------------------------------------------------------------
+
+__attribute__((format(printf, 2, 3))) static void add(char **list, const char *format, ...) {
+  char *item, *old = *list;
+  va_list arguments;
+  va_start(arguments, format);
+  if (vasprintf(&item, format, arguments) < 0) CHECK(0, "no memory");
+  va_end(arguments);
+  *list = old ? xformat("%s, %s", old, item) : xstrdup(item);
+  free(item);
+  free(old);
+}
+
+static void note(Changes *c, int refused, const char *what, const char *before, const char *after, const char *why) {
+  char *text = xformat("%s %.*s%s %s %.*s%s%s", what, MOST_SHOWN, before, strlen(before) > MOST_SHOWN ? "..." : "",
+                       locale_arrow(), MOST_SHOWN, after, strlen(after) > MOST_SHOWN ? "..." : "", why);
+  add(&c->listed, "%s", text);
+  if (refused) add(&c->refused, "%s", text);
+  free(text);
+}
+
+// The model -----------------------------------------------------------------------------------------------------------
+
+static char *json_text(const json_t *value) {
+  char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+  return text ? text : xstrdup("not given");
+}
+
+static void compare_json(Changes *c, int refused, const char *path, const json_t *before, const json_t *after) {
+  const char *key;
+  const json_t *value;
+  json_t *keys = json_object();
+  json_object_update(keys, (json_t *)before);
+  json_object_update(keys, (json_t *)after);
+  json_object_foreach(keys, key, value) {
+    const json_t *was = json_object_get(before, key), *is = json_object_get(after, key);
+    if (was && is && json_equal(was, is)) continue;
+    char *what = xformat("model.config: %s of %s", key, path), *a = json_text(was), *b = json_text(is);
+    note(c, refused, what, a, b, "");
+    free(what);
+    free(a);
+    free(b);
+  }
+  json_decref(keys);
+}
+
+// 1: the file of now describes the same model, number for number; -1: not known.
+static int compare_config(Changes *c, const ModelConfig *config, const json_t *extra) {
+  const json_t *stored = json_object_get(extra, "config");
+  const char *text = json_string_value(stored);
+  ModelConfig before = {0};
+  Error ignored = {0};
+  int same = -1;
+  if (text && !model_config_parse(&before, text, strlen(text), "config.json", &ignored)) {
+    same = model_config_equal(&before, config);
+    compare_json(c, !same, config->path, before.json, config->json);
+  }
+  model_config_free(&before);
+  return same;
+}
+
+// The recipe ----------------------------------------------------------------------------------------------------------
+
+// Whether a key's files hold what they held: 1 yes, 0 no, -1 not known.
+static int same_contents(const char *key, const json_t *before, const json_t *after) {
+  const json_t *was = json_object_get(before, key), *is = json_object_get(after, key);
+  return has_null(was) || has_null(is) ? -1 : json_equal(was, is);
+}
+
+static bool same_weights(const RecipeCorpora *a, const RecipeCorpora *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) same = a->items[i].weight == b->items[i].weight;
+  return same;
+}
+
+static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, const Recipe *is, int contents) {
+  bool equal = recipe_value_equal(key, was, is), files = contents >= 0;
+  if (key->of_this_start || (equal && contents != 0)) return;
+  char *a = recipe_value_text(was, key->path), *b = recipe_value_text(is, key->path);
+  if (equal) {
+    char *text = xformat("%s (the contents of %s)", key->path, b);
+    add(&c->listed, "%s", text);
+    add(&c->refused, "%s", text);
+    free(text);
+  } else {
+    bool moved = files && contents == 1;
+    if (moved && key->kind == RECIPE_CORPORA)
+      moved =
+          same_weights((const void *)((const char *)was + key->offset), (const void *)((const char *)is + key->offset));
+    note(c, key->another_run && !moved, key->path, a, b, moved ? " (the same contents)" : "");
+  }
+  free(a);
+  free(b);
+}
+
+int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
+                 Changes *changes, Error *error) {
+  *changes = (Changes){0};
+  json_t *extra = checkpoint_extra(checkpoint);
+  const char *text = json_string_value(json_object_get(extra, "recipe"));
+  const json_t *before = json_object_get(extra, "facts");
+  Recipe was;
+  if (!text) return PLAIT_OK;
+  char *name = xformat("%s/checkpoint.json, key recipe", checkpoint_path(checkpoint));
+  int code = recipe_parse(name, text, strlen(text), "/", 0, NULL, &was, error);
+  free(name);
+  if (code) return code;
+  int same_model = compare_config(changes, config, extra);
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeKey *key = &recipe_keys[i];
+    int contents = same_contents(key->path, before, facts);
+    if (!strcmp(key->path, "model.config")) contents = same_model == 1 ? 1 : -1; // keys that differ are in the list
+    compare_key(changes, key, &was, recipe, contents);
+  }
+  recipe_free(&was);
+  return PLAIT_OK;
+}
+
+void changes_free(Changes *changes) {
+  free(changes->listed);
+  free(changes->refused);
+  *changes = (Changes){0};
+}

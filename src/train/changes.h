@@ -1,0 +1,20 @@
+// What is not as it was when a run resumes: keys of the recipe, and the contents of the files that they name.
+#pragma once
+#include "checkpoint/checkpoint.h"
+#include "recipe/recipe.h"
+
+// The contents of corpora and tokenizer as fingerprints, {"data.train": ["…", …], …}, for a checkpoint's `extra`:
+// of each file its size and a checksum of its first and last megabytes. A file that cannot be read has none.
+json_t *changes_facts(const Recipe *recipe);
+
+typedef struct Changes {
+  char *listed;  // "schedule.steps 300 → 600, optimizer.lr 0.0003 → 0.0001"; NULL: none
+  char *refused; // of these, what makes it another run; NULL: nothing
+} Changes;
+
+// The recipe, config.json and contents that a checkpoint has recorded, against those of now. What was not recorded
+// (checkpoints of earlier versions) is not compared. A recipe that this version cannot read is PLAIT_BAD_INPUT.
+// `facts` is borrowed. The caller frees *changes.
+int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
+                 Changes *changes, Error *error);
+void changes_free(Changes *changes); // also safe twice
