@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
+#include "cmd/explain.h"
 #include "cmd/options.h"
 #include "program/tensor_picture.h"
 #include "sharding/mesh_print.h"
@@ -26,7 +27,17 @@ static int check_pass(const char *after, Error *error) {
                    nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "", list);
 }
 
-static int explain_graph(const Recipe *recipe, const ModelConfig *config, const char *after, Error *error) {
+static int nothing_matches(const char *option, const char *names, const char *what, Error *error) {
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "--%s %.100s: no %s has a name that matches; `plait explain RECIPE --after zero` lists them all, and "
+      "a pattern is written as for file names, in quotes: '*.ffn.down*'",
+      option, names, what);
+}
+
+// only (NULL: everything): names_match.
+static int explain_graph(const Recipe *recipe, const ModelConfig *config, const char *after, const char *only,
+                         Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
   int code = setup_compile_options(recipe, config, &options, error);
@@ -35,23 +46,40 @@ static int explain_graph(const Recipe *recipe, const ModelConfig *config, const 
   if (code) return code;
   printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}\n",
          after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp);
-  graph_print(graph, stdout, placement_printer, &options.parallel.mesh);
+  if (!only) graph_print(graph, stdout, placement_printer, &options.parallel.mesh);
+  else if (!graph_print_only(graph, only, stdout, placement_printer, &options.parallel.mesh))
+    code = nothing_matches("only", only, "node and no Variable", error);
   graph_destroy(graph);
-  return PLAIT_OK;
+  return code;
+}
+
+static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, const char *names, Error *error) {
+  CompileOptions options;
+  Graph *graph = NULL;
+  int code = setup_compile_options(recipe, config, &options, error);
+  options.after = "zero";
+  if (!code) code = compile_graph(config, &options, &graph, error);
+  if (!code && !explain_shards(graph, &options.parallel.mesh, names, stdout))
+    code = nothing_matches("shards", names, "Variable", error);
+  graph_destroy(graph);
+  return code;
 }
 
 // coordinate -1: the Programs of all pipeline ranks.
-static int explain_programs(const Recipe *recipe, const ModelConfig *config, int coordinate, Error *error) {
+static int explain_programs(const Recipe *recipe, const ModelConfig *config, int coordinate, const char *only,
+                            Error *error) {
   Job *job = NULL;
+  int printed = 0;
   if (coordinate >= recipe->mesh.pp)
     return error_set(error, PLAIT_BAD_INPUT, "--rank-coordinate is %d, but with mesh.pp %d it must be from 0 to %d",
                      coordinate, recipe->mesh.pp, recipe->mesh.pp - 1);
   int code = setup_job(recipe, config, &job, error);
   if (code) return code;
   for (int c = 0; c < recipe->mesh.pp; c++)
-    if (coordinate < 0 || c == coordinate) program_print(job->train.program[c], stdout);
+    if (coordinate < 0 || c == coordinate) printed += program_print(job->train.program[c], only, stdout);
   job_destroy(job);
-  return PLAIT_OK;
+  return printed || !only ? PLAIT_OK
+                          : nothing_matches("only", only, "instruction and no Variable that one uses", error);
 }
 
 // ---- the schedule --------------------------------------------------------------------------------------------------
@@ -236,7 +264,7 @@ static int explain_tensor(const Recipe *recipe, const ModelConfig *config, const
 // ---- entry ---------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
-  const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL;
+  const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL, *only = NULL, *shards = NULL;
   bool mesh = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
@@ -246,6 +274,17 @@ int cmd_explain(int argc, char **argv) {
        .value = &after,
        .argument = "PASS",
        .help = "the graph as this pass leaves it: autodiff, stage, …, in their order"},
+      {.name = "only",
+       .kind = OPTION_TEXT,
+       .value = &only,
+       .argument = "NAMES",
+       .help = "only nodes and Variables with these names, one operand a line: patterns as of file names, separated by "
+               "commas"},
+      {.name = "shards",
+       .kind = OPTION_TEXT,
+       .value = &shards,
+       .argument = "NAMES",
+       .help = "draw which ranks hold which part of the Variables with these names: parameters, gradients, moments"},
       {.name = "rank-coordinate",
        .kind = OPTION_INTEGER,
        .value = &coordinate,
@@ -279,6 +318,8 @@ int cmd_explain(int argc, char **argv) {
                             "  plait explain recipes/demo.yaml --after autodiff\n"
                             "  plait explain recipes/demo.yaml mesh.tp=3 --after partition | grep all_reduce\n"
                             "  plait explain recipes/demo.yaml mesh.tp=2 'layout.ffn=[]' --after place\n"
+                            "  plait explain recipes/step.yaml --after place --only '*layer.0.ffn.down*'\n"
+                            "  plait explain recipes/step.yaml --shards layer.0.ffn.down.weight\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
                             "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
@@ -293,21 +334,27 @@ int cmd_explain(int argc, char **argv) {
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
-  if (!code && (after != NULL) + (timeline != NULL) + mesh + coordinate_given + (picture != NULL) > 1)
-    code = error_set(
-        &error, PLAIT_BAD_INPUT,
-        "--after, --timeline, --mesh, --picture and --rank-coordinate show different things; give one of them");
+  int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + mesh + coordinate_given;
+  if (!code && shown > 1)
+    code = error_set(&error, PLAIT_BAD_INPUT,
+                     "--after, --timeline, --mesh, --shards, --picture and --rank-coordinate show different things; give "
+                     "one of them");
+  if (!code && only && (timeline || mesh || shards || picture))
+    code = error_set(&error, PLAIT_BAD_INPUT,
+                     "--only chooses from a graph (--after) or a Program; it does not go with --timeline, --mesh, "
+                     "--shards or --picture");
   if (!code && (tensor != NULL) != (picture != NULL))
     code = error_set(&error, PLAIT_BAD_INPUT, "--tensor NAME and --picture FILE.svg go together: which parameter is "
                                               "drawn, and where to");
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code)
-    code = after      ? explain_graph(&recipe, &config, after, &error)
+    code = after      ? explain_graph(&recipe, &config, after, only, &error)
+           : shards   ? explain_shards_of(&recipe, &config, shards, &error)
            : timeline ? explain_timeline(&recipe, &config, timeline, &error)
            : mesh     ? explain_mesh(&recipe, &config, &error)
            : picture  ? explain_tensor(&recipe, &config, tensor, picture, &error)
-                      : explain_programs(&recipe, &config, (int)coordinate, &error);
+                      : explain_programs(&recipe, &config, (int)coordinate, only, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   model_config_free(&config);
   recipe_free(&recipe);

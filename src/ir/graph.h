@@ -273,6 +273,18 @@ static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
 }
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 
-// Readable listing. `placement` (may be NULL) prints a placement into text.
-typedef void (*PlacementPrinter)(const void *context, const Placement *placement, char *text, size_t size);
+// Readable listing. `placement` (may be NULL) prints the placement of a tensor of this shape into text.
+typedef void (*PlacementPrinter)(const void *context, const Placement *placement, const Shape *shape, char *text,
+                                 size_t size);
 void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const void *context);
+// Only what `names` selects, one operand a line: Variables whose name matches, and nodes that graph_node_matches.
+// Returns how many Variables and nodes these are.
+int graph_print_only(const Graph *g, const char *names, FILE *out, PlacementPrinter placement, const void *context);
+
+// `names`: patterns as of file names (* ? []), separated by commas. 1: one of them is this name's.
+int names_match(const char *names, const char *name);
+// 1: the node's name matches, or that of a Variable which it reads or writes.
+int graph_node_matches(const Graph *g, const Node *n, const char *names);
+// 1: a listing of what `names` selects leaves this operand (a tensor, or -1) of the node out, because the node has very
+// many (a bucket) and the name of the operand's Variable does not match.
+int graph_operand_hidden(const Graph *g, const Node *n, int tensor, const char *names);

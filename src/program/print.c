@@ -32,23 +32,33 @@ static void print_group(const Program *p, const Node *n, FILE *out) {
   if (node_attr(n, CommAttr)->maximum) fprintf(out, " (max)");
 }
 
-static void print_body(const Program *p, const char *title, const Body *b, FILE *out) {
-  if (!b->count) return;
-  fprintf(out, "%s\n", title);
+static void print_operands(const Program *p, const Node *n, const int *tensor, int count, const char *only, FILE *out) {
+  int hidden = 0;
+  for (int k = 0; k < count; k++)
+    if (only && graph_operand_hidden(p->graph, n, tensor[k], only)) hidden++;
+    else print_place(p, tensor[k], out);
+  if (hidden) fprintf(out, " … %d more", hidden);
+}
+
+static int print_body(const Program *p, const char *title, const Body *b, const char *only, FILE *out) {
+  int count = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
+    if (only && !graph_node_matches(p->graph, n, only)) continue;
+    if (!count++) fprintf(out, "%s\n", title);
     fprintf(out, "  %4d ", i);
-    for (int k = 0; k < n->noutput; k++) print_place(p, n->output[k], out);
+    print_operands(p, n, n->output, n->noutput, only, out);
     fprintf(out, " = %s", op_name(n->op));
     print_group(p, n, out);
-    for (int k = 0; k < n->ninput; k++) print_place(p, n->input[k], out);
+    print_operands(p, n, n->input, n->ninput, only, out);
     if (b->instruction[i].wait) fprintf(out, " until %d", b->instruction[i].wait);
     if (node_by_reference(p->graph, n, p->device)) fprintf(out, " (reference kernel)");
     fprintf(out, "   # %s\n", n->name);
   }
+  return count;
 }
 
-void program_print(const Program *p, FILE *out) {
+int program_print(const Program *p, const char *only, FILE *out) {
   fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->coordinates);
   for EACH_PROGRAM_STAGE(s, p)
   fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "",
@@ -58,12 +68,12 @@ void program_print(const Program *p, FILE *out) {
   fprintf(out, "actions\n");
   WalkPlan walk = program_walk(p);
   schedule_print(&walk, p->graph, out);
-  print_body(p, "body BEGIN", &p->begin, out);
+  int count = print_body(p, "body BEGIN", &p->begin, only, out);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       char title[64];
       snprintf(title, sizeof title, "body %s stage %d", phase_letter((Phase)phase), s);
-      print_body(p, title, &p->micro[s][phase], out);
+      count += print_body(p, title, &p->micro[s][phase], only, out);
     }
-  print_body(p, "body END", &p->end, out);
+  return count + print_body(p, "body END", &p->end, only, out);
 }

@@ -102,7 +102,9 @@ typedef struct ProgramOptions {
 // PLAIT_INFEASIBLE: the device has no kernel for an op, which the sentence names.
 int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *options, Program **out, Error *error);
 void program_destroy(Program *p);
-void program_print(const Program *p, FILE *out);
+// `only` (NULL: everything): the instructions of nodes that graph_node_matches selects, and the actions. Returns how
+// many instructions were printed.
+int program_print(const Program *p, const char *only, FILE *out);
 WalkPlan program_walk(const Program *p); // along p->actions
 
 // Fills the operands of a node as this rank sees them (sizes and IndexMaps; data NULL).

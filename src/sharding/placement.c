@@ -120,6 +120,6 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
   append(text, size, used, "=", owner);
 }
 
-void placement_printer(const void *mesh, const Placement *p, char *text, size_t size) {
-  placement_text(mesh, p, NULL, text, size);
+void placement_printer(const void *mesh, const Placement *p, const Shape *shape, char *text, size_t size) {
+  placement_text(mesh, p, shape, text, size);
 }

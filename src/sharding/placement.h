@@ -45,5 +45,5 @@ int placement_primary(const Mesh *mesh, const Placement *p, int rank, const Stag
 
 // "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1"; nothing for a replicated tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
-// As PlacementPrinter of ir/graph.h; context is the Mesh. Dims by number.
-void placement_printer(const void *mesh, const Placement *p, char *text, size_t size);
+// The same, as PlacementPrinter of ir/graph.h; context is the Mesh.
+void placement_printer(const void *mesh, const Placement *p, const Shape *shape, char *text, size_t size);

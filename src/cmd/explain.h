@@ -1,0 +1,8 @@
+// The parts of plait explain that have files of their own.
+#pragma once
+#include "ir/graph.h"
+#include "sharding/mesh.h"
+
+// Draws which ranks hold which part of every Variable whose name matches (names_match): its storage and its Copies.
+// Returns how many Variables there are. The graph is that which zero leaves.
+int explain_shards(const Graph *g, const Mesh *mesh, const char *names, FILE *out);
