@@ -336,9 +336,10 @@ int cmd_explain(int argc, char **argv) {
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
   int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + mesh + coordinate_given;
   if (!code && shown > 1)
-    code = error_set(&error, PLAIT_BAD_INPUT,
-                     "--after, --timeline, --mesh, --shards, --picture and --rank-coordinate show different things; give "
-                     "one of them");
+    code =
+        error_set(&error, PLAIT_BAD_INPUT,
+                  "--after, --timeline, --mesh, --shards, --picture and --rank-coordinate show different things; give "
+                  "one of them");
   if (!code && only && (timeline || mesh || shards || picture))
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--only chooses from a graph (--after) or a Program; it does not go with --timeline, --mesh, "

@@ -173,7 +173,7 @@ static void find_lines(Picture *p, const Program *program) {
   size_t size = 0;
   FILE *memory = open_memstream(&text, &size);
   CHECK(memory, "open_memstream");
-  program_print(program, memory);
+  program_print(program, NULL, memory);
   fclose(memory);
   const char *name = p->graph->variable.data[p->parameter].name, *heading = NULL;
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
