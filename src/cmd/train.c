@@ -38,6 +38,7 @@ int cmd_train(int argc, char **argv) {
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
+  setvbuf(stdout, NULL, _IOLBF, 0); // to a pipe, too, each line comes when it is true
   Error error = {0};
   Recipe recipe = {0};
   Launch launch;

@@ -172,8 +172,9 @@ void events_scalar(Events *e, const char *tag, double value) {
 }
 
 int events_end(Events *e, Error *error) {
-  if (!e->path || !e->open || e->empty) return PLAIT_OK;
+  bool wanted = e->path && e->open && !e->empty;
   e->open = false;
+  if (!wanted) return PLAIT_OK;
   int size = e->length - e->summary - 2;
   CHECK(size < 1 << 14);
   e->record[e->summary] = (uint8_t)((size & 127) | 128);

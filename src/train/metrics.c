@@ -88,9 +88,14 @@ void metrics_integer(Metrics *metrics, const char *key, int64_t value) {
 void metrics_real(Metrics *metrics, const char *key, double value) {
   mirror(metrics, key, value);
   add_key(metrics, key);
-  if (isnan(value)) add(metrics, "\"nan\"");
+  if (isnan(value)) add(metrics, "null");
   else if (isinf(value)) add(metrics, value > 0 ? "\"inf\"" : "\"-inf\"");
   else add(metrics, "%.17g", value);
+}
+
+void metrics_unknown(Metrics *metrics, const char *key) {
+  add_key(metrics, key);
+  add(metrics, "null");
 }
 
 void metrics_text(Metrics *metrics, const char *key, const char *value) {
@@ -169,9 +174,10 @@ int metrics_truncate_after(const char *path, int64_t step, Error *error) {
 
 static bool read_value(const json_t *value, double *out) {
   if (json_is_number(value)) return *out = json_number_value(value), true;
+  if (json_is_null(value)) return *out = NAN, true;
   const char *text = json_string_value(value);
   if (!text) return false;
-  if (!strcmp(text, "nan")) *out = NAN;
+  if (!strcmp(text, "nan")) *out = NAN; // as older runs wrote it
   else if (!strcmp(text, "inf")) *out = INFINITY;
   else if (!strcmp(text, "-inf")) *out = -INFINITY;
   else return false;
@@ -186,6 +192,7 @@ int metrics_read(const char *path, const char *key, MetricsSeries *series, Error
   bool whole;
   for (size_t at = 0, size; at < map.size; at += size + 1) {
     size = line_length(&map, at, &whole);
+    if (!memmem(map.data + at, size, key, strlen(key))) continue; // most lines, in the file of a long run
     json_t *object = parse_line(map.data + at, size);
     const json_t *step = object ? json_object_get(object, "step") : NULL;
     double value;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 // Writing allocates nothing. Keys appear in the order given; doubles carry 17 significant digits and read back to the
-// same bits, non-finite ones are the strings "nan", "inf", "-inf".
+// same bits; what is not a number is null, infinite ones are the strings "inf" and "-inf".
 //   metrics_begin(&m); metrics_integer(&m, "step", 3); metrics_real(&m, "loss", 2.5); code = metrics_end(&m, error);
 typedef struct Metrics {
   int fd;
@@ -22,6 +22,7 @@ void metrics_close(Metrics *metrics);                               // safe on a
 void metrics_begin(Metrics *metrics);
 void metrics_integer(Metrics *metrics, const char *key, int64_t value);
 void metrics_real(Metrics *metrics, const char *key, double value);
+void metrics_unknown(Metrics *metrics, const char *key); // null
 void metrics_text(Metrics *metrics, const char *key, const char *value);
 int metrics_end(Metrics *metrics, Error *error); // writes the line; a full disk leaves no half line, PLAIT_FAILED
 

@@ -92,6 +92,15 @@ int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const J
   return row[ROW_TOTAL];
 }
 
+int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
+  int64_t most = 0;
+  for (int c = 0; c < recipe->mesh.pp; c++) {
+    int64_t bytes = plan_rank_bytes(recipe, config, job, c);
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
 static void print_cell(const Plan *plan, int64_t bytes) {
   if (plan->exact) fprintf(plan->out, " %16lld", (long long)bytes);
   else fprintf(plan->out, " %12s", units_bytes((double)bytes).s);

@@ -10,3 +10,5 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error);
 
 // Bytes that a rank of a pipeline coordinate takes by this plan, the total of its column.
 int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate);
+// Of the rank that takes the most.
+int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job);

@@ -1,4 +1,4 @@
-// Drawing of the progress line: fields in a fixed order, the least important ones left out where the width is short.
+// Drawing of progress lines: fields in a fixed order, the least important ones left out where the width is short.
 #include "train/progress.h"
 #include "base/clock.h"
 #include "base/locale_utf8.h"
@@ -39,7 +39,7 @@ void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total,
   progress->out = out;
   progress->terminal = is_users_terminal(out);
   progress->utf8 = locale_is_utf8();
-  progress->colour = progress->terminal && !getenv("NO_COLOR");
+  progress->colour = progress->terminal && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
   progress->first = first;
   progress->total = total;
   progress->log_every = log_every > 0 ? log_every : 1;
@@ -97,13 +97,13 @@ static void draw_bar(const Progress *progress, double done, char *text, size_t s
     strncat(text, i < full ? (progress->utf8 ? "█" : "#") : (progress->utf8 ? "░" : "."), size - strlen(text) - 1);
 }
 
-static int fill_fields(const Progress *progress, const ProgressStep *step, Field *fields) {
+static int fill_fields(const Progress *progress, const ProgressStep *step, bool with_bar, Field *fields) {
   double done = progress->total > 0 ? (double)step->step / (double)progress->total : 1;
   double rest = progress->seconds_per_step * (double)(progress->total - step->step);
   char total[24];
   int n = 0, digits = snprintf(total, sizeof total, "%lld", (long long)progress->total);
   n = add_field(fields, n, 0, "step", "%*lld/%s", digits, (long long)step->step, total);
-  if (progress->terminal) {
+  if (with_bar) {
     char bar[BAR * 3 + 1];
     draw_bar(progress, done < 0 ? 0 : done > 1 ? 1 : done, bar, sizeof bar);
     n = add_field(fields, n, 8, "", "%s", bar);
@@ -114,8 +114,7 @@ static int fill_fields(const Progress *progress, const ProgressStep *step, Field
   n = add_field(fields, n, 4, "lr", "%.2e", step->lr);
   n = add_field(fields, n, 2, "tok/s", "%5s", units_count(progress->tokens_per_second).s);
   double mfu = progress_mfu(progress, step);
-  if (isnan(mfu)) n = add_field(fields, n, 6, "MFU", "n/a");
-  else n = add_field(fields, n, 6, "MFU", "%.1f%%", 100 * mfu);
+  if (!isnan(mfu)) n = add_field(fields, n, 6, "MFU", "%.1f%%", 100 * mfu);
   if (step->memory > 0) n = add_field(fields, n, 7, "mem", "%s", units_bytes((double)step->memory).s);
   if (step->step < progress->total)
     n = add_field(fields, n, 3, "ETA", "%s%s", units_duration(rest).s, step->loader_waited ? " (data)" : "");
@@ -155,25 +154,37 @@ static void print_fields(const Progress *progress, const Field *fields, int coun
   }
 }
 
-void progress_step(Progress *progress, const ProgressStep *step) {
-  measure(progress, step);
-  bool last = step->step >= progress->total;
+// A line that stays: over the live one, if there is one.
+static void print_line(Progress *progress, const ProgressStep *step) {
   Field fields[FIELDS];
-  if (!progress->terminal) {
-    if (step->step % progress->log_every && step->step != progress->first + 1 && !last) return;
-    print_fields(progress, fields, fill_fields(progress, step, fields));
-    fputc('\n', progress->out);
-    fflush(progress->out);
-    return;
-  }
-  if (progress->last_step - progress->last_draw < REDRAW && !last) return;
+  int count = fill_fields(progress, step, false, fields);
+  if (progress->terminal) count = fit(fields, count, screen_width(progress));
+  if (progress->terminal) fputc('\r', progress->out);
+  print_fields(progress, fields, count);
+  fputs(progress->terminal ? "\033[K\n" : "\n", progress->out);
+  fflush(progress->out);
+  progress->live = false;
+}
+
+// The line of the steps between, rewritten in place.
+static void draw_live(Progress *progress, const ProgressStep *step) {
+  if (progress->last_step - progress->last_draw < REDRAW) return;
   progress->last_draw = progress->last_step;
-  int count = fit(fields, fill_fields(progress, step, fields), screen_width(progress));
+  Field fields[FIELDS];
+  int count = fit(fields, fill_fields(progress, step, true, fields), screen_width(progress));
   fputc('\r', progress->out);
   print_fields(progress, fields, count);
   fputs("\033[K", progress->out);
   fflush(progress->out);
   progress->live = true;
+}
+
+void progress_step(Progress *progress, const ProgressStep *step) {
+  measure(progress, step);
+  bool stays = step->step % progress->log_every == 0 || step->step == progress->first + 1 ||
+               step->step >= progress->total;
+  if (stays) print_line(progress, step);
+  else if (progress->terminal) draw_live(progress, step);
 }
 
 static void clear_live(Progress *progress) {

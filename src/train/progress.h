@@ -1,5 +1,5 @@
-// The progress line: rewritten in place on the user's own terminal, a plain line every so many steps elsewhere, without
-// colours.
+// Progress lines: one every so many steps, which stays; on the user's own terminal also a live line of the steps
+// between, rewritten in place, and colours (unless NO_COLOR is set).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef struct Progress {
   bool live;                            // a live line is on the screen
 } Progress;
 
-// What a step shows. NAN means not known: the field then says n/a (mfu) or is left out.
+// What a step shows. NAN means not known: what follows from it is left out.
 typedef struct ProgressStep {
   int64_t step;  // steps done, so that the last is `total`
   int64_t tokens; // of this step, all ranks
@@ -27,7 +27,7 @@ typedef struct ProgressStep {
   bool loader_waited;     // the data loader was the bottleneck
 } ProgressStep;
 
-// first: steps done before this run; total: schedule.steps; log_every: plain lines when not the user's terminal (>= 1).
+// first: steps done before this run; total: schedule.steps; log_every: steps between lines that stay (>= 1).
 void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every);
 void progress_step(Progress *progress, const ProgressStep *step);
 // Evaluation line, stays on the screen. bits_per_byte may be NAN (left out).

@@ -4,16 +4,13 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "recipe/setup.h"
+#include "train/plan_print.h"
 #include <malloc.h>
 #include <math.h>
 
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
-  int64_t bytes = 0;
-  for (int c = 0; c < r->mesh.pp; c++) {
-    int64_t b = job_program(t->job, c)->state_bytes + t->job->work_bytes[c];
-    bytes = b > bytes ? b : bytes;
-  }
+  int64_t bytes = plan_most_bytes(r, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, parallel, sizeof parallel);
   setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
@@ -30,6 +27,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   if (t->resume) fprintf(t->out, "going on from %s\n", checkpoint_path(t->resume));
+  fflush(t->out); // at once, to a pipe as well
 }
 
 void trainer_measure_peak(Trainer *t) {
@@ -55,7 +53,9 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_integer(m, "tokens", p->tokens);
   metrics_real(m, "target_tokens", s->tokens);
   metrics_real(m, "tokens_per_s", (double)p->tokens / seconds);
-  metrics_real(m, "mfu", p->peak_flops > 0 ? (double)p->tokens / seconds * p->flops_per_token / p->peak_flops : NAN);
+  if (p->peak_flops > 0)
+    metrics_real(m, "mfu", (double)p->tokens / seconds * p->flops_per_token / p->peak_flops);
+  else metrics_unknown(m, "mfu");
   metrics_real(m, "step_seconds", seconds);
   metrics_real(m, "compute_seconds", s->computed); // these four make up step_seconds
   metrics_real(m, "comm_seconds", s->communicated);
@@ -87,6 +87,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
                     .loader_waited = s->waited > 0.1 * s->seconds};
   t->extra.step = step;
   t->extra.tokens += s->tokens;
+  t->last_loss = s->loss;
   int code = write_metrics(t, r, &p, s, error);
   progress_step(&t->progress, &p);
   char text[640];

@@ -178,12 +178,18 @@ static int run(Trainer *t, Error *error) {
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
   t->memory_before = memory_usage_anonymous();
   progress_start(&t->progress, t->out, t->first_step, t->recipe->schedule.steps, t->recipe->run.log_every);
+  t->started = clock_seconds();
   int code = run_ranks(t, error);
   progress_finish(&t->progress);
-  if (code || !t->stopped) return code;
-  fprintf(t->out, "stopped by signal %d after step %lld, which is saved; the same command goes on from there\n",
-          signals_number(), (long long)t->extra.step);
-  return PLAIT_INTERRUPTED;
+  if (code) return code;
+  char how[64] = "finished";
+  if (t->stopped) {
+    snprintf(how, sizeof how, "stopped by %s", signals_name(signals_number()));
+    fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
+            (long long)t->extra.step);
+  }
+  code = speaks(t) ? trainer_summarise(t, how, error) : PLAIT_OK;
+  return code || !t->stopped ? code : PLAIT_INTERRUPTED;
 }
 
 static void trainer_free(Trainer *t) {

@@ -29,6 +29,8 @@ typedef struct Trainer {
   Progress progress;
   double peak_flops, flops_per_token;
   int64_t first_step;     // steps done before this run
+  double last_loss;       // of the last step
+  double started;         // clock_seconds before the ranks start
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
   int evaluate_first;     // the run was stopped before the evaluation of first_step
   int64_t saving;         // step of the checkpoint being written; 0: none
@@ -64,3 +66,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
 int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error);
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);
 void trainer_report_save(Trainer *t, int64_t step);
+
+// The end of a run (summary.c): what came of it and where that is, for people and as the last line of metrics.jsonl.
+// `how`: "finished", "stopped by SIGINT".
+int trainer_summarise(Trainer *t, const char *how, Error *error);

@@ -60,7 +60,7 @@ wait "$running"
 status=$?
 running=
 [ "$status" -eq 143 ] || { cat log; fail "SIGTERM to one process: status $status"; }
-grep -q 'stopped by signal 15 after step' log || { cat log; fail "SIGTERM to one process"; }
+grep -q 'stopped by SIGTERM after step' log || { cat log; fail "SIGTERM to one process"; }
 # shellcheck disable=SC2086
 ranks 2 "$PLAIT" train recipe.yaml $slow mesh.dp=1 mesh.tp=2 parallel.zero=0 run.dir=stopped checkpoint.every=0 >log 2>&1 ||
   { cat log; fail "going on under tp 2"; }
@@ -78,7 +78,7 @@ if open_mpi; then
   wait "$running"
   status=$?
   running=
-  [ "$status" -eq 138 ] && [ "$(grep -c 'plait: SIGUSR1: stopping after this step' log)" -eq 1 ] && grep -q 'stopped by signal 10 after step .*, which is saved' log ||
+  [ "$status" -eq 138 ] && [ "$(grep -c 'plait: SIGUSR1: stopping after this step' log)" -eq 1 ] && grep -q 'stopped by SIGUSR1 after step .*, which is saved' log ||
     { cat log; fail "SIGUSR1 to the launcher: status $status"; }
 fi
 

@@ -49,8 +49,8 @@ refuse() {
   [ "$(grep -c '^plait' "$work/output")" -eq 1 ] || fail "not one sentence: $(tail -3 "$work/output")"
 }
 
-# What a run must repeat to the bit: all lines, without what a clock or the system says.
-steady() { sed 's/, "tokens_per_s".*/}/' "$1/metrics.jsonl"; }
+# What a run must repeat to the bit: all lines of steps, without what a clock or the system says.
+steady() { sed '/^{"summary"/d; s/, "tokens_per_s".*/}/' "$1/metrics.jsonl"; }
 
 # same_run A B: every metrics line, and every file of tensors of the checkpoints that B holds
 same_run() {

@@ -61,7 +61,7 @@ wait "$running"
 status=$?
 running=
 [ "$status" -eq 143 ] || { cat log; fail "SIGTERM gives status $status"; }
-step=$(sed -n 's/^stopped by signal [0-9]* after step \([0-9]*\), which is saved.*/\1/p' log)
+step=$(sed -n 's/^stopped by SIG[A-Z0-9]* after step \([0-9]*\), which is saved.*/\1/p' log)
 expect 0 "going on from .*step-$step" "$PLAIT" train recipe.yaml run.dir=stopped "${common[@]}" schedule.steps=$((step + 3))
 
 # A rank that fails while the others wait for it: an id beyond the vocabulary, which some sample of the fourth step holds

@@ -58,7 +58,7 @@ static void test_exact_text(void **state) {
   metrics_real(&m, "c", -INFINITY);
   metrics_text(&m, "note", "say \"hi\"\\\n");
   assert_int_equal(metrics_end(&m, &error), PLAIT_OK);
-  assert_holds(s->path, "{\"step\": 3, \"loss\": 0.10000000000000001, \"a\": \"nan\", \"b\": \"inf\", \"c\": \"-inf\", "
+  assert_holds(s->path, "{\"step\": 3, \"loss\": 0.10000000000000001, \"a\": null, \"b\": \"inf\", \"c\": \"-inf\", "
                         "\"note\": \"say \\\"hi\\\"\\\\\\u000a\"}\n"); // there before the file is closed
   metrics_close(&m);
   metrics_close(&m);

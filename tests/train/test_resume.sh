@@ -119,8 +119,8 @@ expect 0 'step 40' "$PLAIT" train recipe.yaml run.dir=fp64 $doubles
 
 # close A B STEPS: losses and gradient norms of the steps of B, to 1e-9
 close() {
-  local pattern='s/.*"step": ([0-9]+), "loss": ([^,]*), "grad_norm": ([^,]*),.*/\1 \2 \3/'
-  join <(sed -E "$pattern" "$1/metrics.jsonl" | sort) <(sed -E "$pattern" "$2/metrics.jsonl" | sort) >joined
+  local pattern='s/.*"step": ([0-9]+), "loss": ([^,]*), "grad_norm": ([^,]*),.*/\1 \2 \3/p'
+  join <(sed -nE "$pattern" "$1/metrics.jsonl" | sort) <(sed -nE "$pattern" "$2/metrics.jsonl" | sort) >joined
   awk 'function far(a, b) { d = a - b; return (d < 0 ? -d : d) > 1e-9 * a } far($2, $4) || far($3, $5) { print; bad = 1 }
     END { exit bad || NR != '"$3"' }' joined || fail "$2: the losses are not those of $1"
 }

@@ -58,7 +58,7 @@ for signal in TERM INT HUP USR1 USR2 XCPU; do
   [ "$status" -eq 0 ] && break # the last step was done already
   [ "$status" -eq $((128 + $(kill -l $signal))) ] || { cat log; die "SIG$signal gives status $status"; }
   [ "$(said $signal step)" -eq 1 ] || { cat log; fail "SIG$signal: not one line"; }
-  step=$(sed -n 's/^stopped by signal [0-9]* after step \([0-9]*\), which is saved.*/\1/p' log)
+  step=$(sed -n 's/^stopped by SIG[A-Z0-9]* after step \([0-9]*\), which is saved.*/\1/p' log)
   [ -f "stopped/checkpoints/step-$step/checkpoint.json" ] || die "stopped after step $step, which is not saved"
   [ "$(tail -1 stopped/metrics.jsonl | sed 's/.*"step": \([0-9]*\),.*/\1/')" -eq "$step" ] || die "lines beyond step $step"
   stops=$((stops + 1))
@@ -98,7 +98,7 @@ grep -q 'after step 1, which is saved' log && [ -f repeated/checkpoints/step-1/c
 
 launch bash -c 'ulimit -S -t 2 && exec "$@"' bash "$PLAIT" train recipe.yaml run.dir=time schedule.steps=1000000 checkpoint.every=0 eval.every=0
 ended 152 "a limit on CPU time"
-grep -q '^stopped by signal 24 after step .*, which is saved' log || { cat log; fail "a limit on CPU time: not saved"; }
+grep -q '^stopped by SIGXCPU after step .*, which is saved; the same command resumes from there' log || { cat log; fail "a limit on CPU time: not saved"; }
 
 # ---- inherited as ignored: stays ignored ----
 

@@ -1,0 +1,92 @@
+// The end of a run: what came of it, where that is, and what to type next.
+#include "base/clock.h"
+#include "base/units.h"
+#include "train/trainer.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Summary {
+  int64_t steps;      // of this run
+  double tokens, seconds;
+  double best, last;  // held-out losses of the whole run; NAN: none
+  int64_t best_step, last_step;
+} Summary;
+
+// A path as the user would type it here: without the current folder before it.
+static const char *shown(const char *path) {
+  static const char *const none = "";
+  char *here = getcwd(NULL, 0);
+  size_t n = here ? strlen(here) : 0;
+  int inside = n > 1 && !strncmp(path, here, n) && path[n] == '/';
+  free(here);
+  return path ? path + (inside ? n + 1 : 0) : none;
+}
+
+// Evaluations before this run were written to the same file.
+static void find_held_out(const char *metrics, Summary *s) {
+  MetricsSeries series = {0};
+  Error ignored = {0};
+  s->best = s->last = NAN;
+  if (metrics_read(metrics, "eval_loss", &series, &ignored)) return;
+  for (int i = 0; i < series.count; i++) {
+    s->last = series.value[i];
+    s->last_step = series.step[i];
+    if (isfinite(s->last) && !(s->best <= s->last)) s->best = s->last, s->best_step = s->last_step;
+  }
+  metrics_series_free(&series);
+}
+
+static int write_metrics(Trainer *t, const char *how, const Summary *s, const char *checkpoint, Error *error) {
+  Metrics *m = &t->metrics;
+  metrics_begin(m);
+  metrics_text(m, "summary", how);
+  metrics_integer(m, "step", t->extra.step);
+  metrics_integer(m, "run_steps", s->steps);
+  metrics_real(m, "run_tokens", s->tokens);
+  metrics_real(m, "run_seconds", s->seconds);
+  metrics_real(m, "run_tokens_per_s", s->seconds > 0 ? s->tokens / s->seconds : NAN);
+  metrics_real(m, "final_loss", s->steps ? t->last_loss : NAN);
+  metrics_real(m, "best_eval_loss", s->best);
+  if (s->best_step) metrics_integer(m, "best_eval_step", s->best_step);
+  metrics_text(m, "checkpoint", checkpoint);
+  return metrics_end(m, error);
+}
+
+static void print_next(const Trainer *t) {
+  const Recipe *r = t->recipe;
+  const char *dir = shown(r->run.dir);
+  const char *quote = strpbrk(dir, " ()&;'\"$*?") ? "\"" : ""; // as far as that helps
+  fprintf(t->out, "next         plait eval %s%s%s%s\n", quote, dir, quote,
+          r->data.valid.count ? "" : " --data PREFIX   # of text that it was not trained on");
+  if (r->data.tokenizer) fprintf(t->out, "             plait generate %s%s%s --prompt 'Once'\n", quote, dir, quote);
+}
+
+static void print(const Trainer *t, const char *how, const Summary *s, const char *checkpoint) {
+  fprintf(t->out, "%s at step %lld of %lld: %lld step%s in %s, %s tokens, %s tokens/s\n", how,
+          (long long)t->extra.step, (long long)t->recipe->schedule.steps, (long long)s->steps, s->steps == 1 ? "" : "s",
+          units_duration(s->seconds).s, units_count(s->tokens).s,
+          units_count(s->seconds > 0 ? s->tokens / s->seconds : 0).s);
+  if (s->steps) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
+  if (s->best_step == s->last_step && s->best_step)
+    fprintf(t->out, "held-out     %.4f at step %lld, the best\n", s->best, (long long)s->best_step);
+  else if (s->best_step)
+    fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
+            (long long)s->last_step, s->best, (long long)s->best_step);
+  fprintf(t->out, "checkpoint   %s\n", shown(checkpoint));
+  fprintf(t->out, "metrics      %s\n", shown(t->metrics.path));
+  print_next(t);
+  fflush(t->out);
+}
+
+int trainer_summarise(Trainer *t, const char *how, Error *error) {
+  Summary s = {.steps = t->extra.step - t->first_step, .seconds = clock_seconds() - t->started};
+  s.tokens = (double)s.steps * t->recipe->batch.global * t->recipe->data.seq_len;
+  find_held_out(t->metrics.path, &s);
+  char *checkpoint = xformat("%s/step-%lld", t->checkpoints, (long long)t->extra.step);
+  print(t, how, &s, checkpoint);
+  int code = write_metrics(t, how, &s, checkpoint, error);
+  free(checkpoint);
+  return code;
+}
