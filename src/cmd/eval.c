@@ -45,18 +45,21 @@ static int open_tokenizer(Eval *e, Error *error) {
 
 static int find_data(Eval *e, Error *error) {
   const Recipe *recipe = e->source.has_recipe ? &e->source.recipe : NULL;
-  int count = e->data ? 1 : recipe ? recipe->data.valid.count : 0;
+  const RecipeCorpora *held_out = recipe ? recipe_corpora(recipe, true) : NULL;
+  int count = e->data ? 1 : recipe ? held_out->count : 0;
   if (!count)
     return error_set(error, PLAIT_BAD_INPUT, "%s does not say what to evaluate on%s; give --data PREFIX",
                      e->source.path, recipe ? " (its recipe has no data.valid)" : "");
   e->sources = xcalloc((size_t)count, sizeof *e->sources);
   for (int i = 0; i < count; i++)
-    e->sources[i] = (DataSource){e->data ? e->data : recipe->data.valid.items[i].prefix, 1};
+    e->sources[i] = (DataSource){e->data ? e->data : held_out->items[i].prefix, 1};
   e->loader = (LoaderConfig){.sources = e->sources,
                              .source_count = count,
                              .seq_len = (int)e->seq_len,
                              .document_mask = !e->across && (!recipe || recipe->data.document_mask),
                              .vocab_size = (int)e->source.config.vocab,
+                             .evaluation = 1,
+                             .split = recipe && !e->data ? recipe->data.split : 0,
                              .prefetch_steps = 2};
   return PLAIT_OK;
 }
@@ -64,7 +67,7 @@ static int find_data(Eval *e, Error *error) {
 // The corpus is opened once before the ranks start, so that what is wrong with it is said before.
 static int check_data(const Eval *e, Error *error) {
   const LoaderConfig *c = &e->loader;
-  SamplerConfig config = {c->sources, c->source_count, c->seq_len, c->document_mask, c->vocab_size, 1, c->seed};
+  SamplerConfig config = loader_sampler(c);
   Sampler sampler;
   int code = sampler_open(&sampler, &config, error);
   if (!code) sampler_close(&sampler);
@@ -176,7 +179,7 @@ int cmd_eval(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &e.data,
        .argument = "PREFIX",
-       .help = "a corpus, PREFIX.bin and PREFIX.idx; else data.valid of the checkpoint's recipe"},
+       .help = "a corpus, PREFIX.bin and PREFIX.idx; else what the run holds out (data.valid, data.split)"},
       {.name = "tokenizer",
        .kind = OPTION_TEXT,
        .value = &e.tokenizer_path,

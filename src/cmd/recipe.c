@@ -3,12 +3,17 @@
 #include "cmd/options.h"
 #include "recipe/setup.h"
 #include <limits.h>
+#include <stdlib.h>
 
-// The model is judged where it is there: a recipe may be written before it.
-static int check_model(const Recipe *recipe, Error *error) {
+// What the run would look at first: the model is one that plait has, the corpora open.
+static int check_contents(const Recipe *recipe, Error *error) {
   ModelConfig config = {0};
-  Error ignored = {0};
-  int code = setup_model_config(recipe, &config, &ignored) ? PLAIT_OK : setup_check_tokenizer(recipe, &config, error);
+  char *note = NULL;
+  int code = setup_model_config(recipe, &config, error);
+  if (!code) code = setup_check_tokenizer(recipe, &config, error);
+  if (!code) code = setup_check_data(recipe, &config, &note, error);
+  if (!code && note) fputs(note, stderr);
+  free(note);
   model_config_free(&config);
   return code;
 }
@@ -19,7 +24,9 @@ int cmd_recipe(int argc, char **argv) {
       {.name = "docs", .value = &docs, .help = "print the reference of all keys (docs/recipes.md)"}};
   const CommandHelp help = {
       "recipe", "RECIPE [key=value …]",
-      "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute.",
+      "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute. Then looks "
+      "for\n"
+      "the files that it names and opens them: the exit status is 2 where one is missing or cannot be used.",
       "  plait recipe recipes/demo.yaml\n"
       "  plait recipe recipes/demo.yaml mesh.dp=4 batch.micro=2\n"
       "  plait recipe --docs > docs/recipes.md\n"};
@@ -32,13 +39,14 @@ int cmd_recipe(int argc, char **argv) {
     return error_set(&error, PLAIT_BAD_INPUT, "give either a recipe or --docs"), command_fail("recipe", &error);
   Recipe recipe;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = check_model(&recipe, &error);
-  if (code < 0) {
-    recipe_free(&recipe);
-    return command_fail("recipe", &error);
+  int missing = code ? 0 : setup_check_files(&recipe, &error); // a recipe may be written before its files
+  if (!code && !missing) code = check_contents(&recipe, &error);
+  if (!code) {
+    if (recipe.notes) fputs(recipe.notes, stderr);
+    recipe_print(&recipe, stdout);
+    fflush(stdout);
+    code = missing;
   }
-  if (recipe.notes) fputs(recipe.notes, stderr);
-  recipe_print(&recipe, stdout);
   recipe_free(&recipe);
-  return 0;
+  return code ? command_fail("recipe", &error) : 0;
 }

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/thread.h"
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,15 +50,48 @@ static int check_config(const LoaderConfig *c, int64_t first_step, Error *error)
   return PLAIT_OK;
 }
 
+static int64_t steps_of(const Loader *l, int dataset) {
+  int64_t global = l->config.shares->global;
+  return l->sampler.windows[dataset] / global + (l->sampler.windows[dataset] % global > 0);
+}
+
+// Steps of an evaluation before its round `round`, in which every dataset that is left takes a turn.
+static int64_t steps_before(const Loader *l, int64_t round) {
+  int64_t steps = 0;
+  for (int k = 0; k < l->config.source_count; k++) steps += steps_of(l, k) < round ? steps_of(l, k) : round;
+  return steps;
+}
+
+// Of which dataset an evaluation's step is, and the how-manieth of it; false: the evaluation has no such step.
+static bool find_turn(const Loader *l, int64_t step, int *dataset, int64_t *turn) {
+  int64_t low = 0, high = step + 1; // steps_before(low) <= step < steps_before(high)
+  if (steps_before(l, high) <= step) return false;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (steps_before(l, middle) <= step) low = middle;
+    else high = middle;
+  }
+  int64_t nth = step - steps_before(l, low);
+  for (*dataset = 0; steps_of(l, *dataset) <= low || nth-- > 0;) ++*dataset;
+  *turn = low;
+  return true;
+}
+
 // Fills one step; PLAIT_OK, 1 when the evaluation has no such step, or an error. All ranks agree on the 1.
 static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
   const LoaderConfig *c = &loader->config;
-  int64_t global = c->shares->global;
-  if (step > (INT64_MAX - global) / global || step * global >= loader->sampler.total) return 1;
+  int64_t global = c->shares->global, first = step * global, end = loader->sampler.total, turn;
+  if (step > (INT64_MAX - global) / global) return 1;
   batch->step = step;
+  batch->source = -1;
+  if (c->evaluation) {
+    if (!find_turn(loader, step, &batch->source, &turn)) return 1;
+    first = sampler_first(&loader->sampler, batch->source) + turn * global;
+    end = sampler_first(&loader->sampler, batch->source + 1);
+  }
   for (int s = 0; s < batch->samples; s++) {
-    int64_t at = (int64_t)s * c->seq_len;
-    int code = sampler_read(&loader->sampler, step * global + batch->sample[s], batch->tokens + at,
+    int64_t at = (int64_t)s * c->seq_len, i = first + batch->sample[s];
+    int code = sampler_read(&loader->sampler, i < end ? i : loader->sampler.total, batch->tokens + at,
                             batch->targets + at, batch->positions + at, batch->documents + at, error);
     if (code < 0) return code;
   }
@@ -135,6 +169,11 @@ static void destroy(Loader *loader) {
   free(loader);
 }
 
+SamplerConfig loader_sampler(const LoaderConfig *c) {
+  return (SamplerConfig){c->sources,    c->source_count, c->seq_len, c->document_mask,
+                         c->vocab_size, c->evaluation,   c->seed,    c->split};
+}
+
 int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result, Error *error) {
   *result = NULL;
   int code = check_config(config, first_step, error);
@@ -146,8 +185,7 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   pthread_mutex_init(&loader->mutex, NULL);
   pthread_cond_init(&loader->filled, NULL);
   pthread_cond_init(&loader->freed, NULL);
-  SamplerConfig sampler = {config->sources,    config->source_count, config->seq_len, config->document_mask,
-                           config->vocab_size, config->evaluation,   config->seed};
+  SamplerConfig sampler = loader_sampler(config);
   code = sampler_open(&loader->sampler, &sampler, error);
   if (code == PLAIT_OK) {
     allocate_slots(loader);

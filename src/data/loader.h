@@ -4,6 +4,9 @@
 // these positions a data rank has in which microbatch. So what a step trains on depends on (seed, step) alone: resuming
 // is starting at first_step, and every layout sees the same global batch. A batch holds the rank's whole step, so its
 // target tokens can be counted before the first microbatch runs.
+//
+// The steps of an evaluation are each of one dataset, the datasets taking turns as long as they last: so whoever
+// evaluates a few batches has some of each, and a loss for each.
 #pragma once
 #include "base/error.h"
 #include "base/shares.h"
@@ -19,6 +22,7 @@ typedef struct LoaderConfig {
   int vocab_size; // an id at or above it is an error of loader_next; 0: not checked
   int evaluation; // in order, no shuffle, no weights, one pass, then loader_next returns 1
   uint64_t seed;
+  double split;   // see SamplerConfig
   const Shares *shares; // of a step; borrowed for as long as the loader is open
   int data_rank;
   int prefetch_steps; // steps kept ready beside the one in use, >= 1
@@ -28,6 +32,7 @@ typedef struct LoaderConfig {
 // loader_release.
 typedef struct Batch {
   int64_t step;
+  int source;                                        // the dataset that an evaluation's step is of; training: -1
   int samples;                                       // may be 0
   int32_t *tokens, *targets, *positions, *documents; // (samples, seq_len), as in sampler_read
   int64_t *sample;                                   // (samples) position in the global batch
@@ -42,6 +47,8 @@ typedef struct LoaderStats {
 } LoaderStats;
 
 typedef struct Loader Loader;
+
+SamplerConfig loader_sampler(const LoaderConfig *config); // what it reads by
 
 // Opens the datasets, allocates every buffer and starts the thread at first_step >= 0. On an error *loader is NULL.
 int loader_open(const LoaderConfig *config, int64_t first_step, Loader **loader, Error *error);

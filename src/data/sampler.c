@@ -4,15 +4,28 @@
 #include "data/permutation.h"
 #include <stdlib.h>
 
-// Windows of one epoch, or of the whole dataset in an evaluation.
-static int count_windows(const SamplerConfig *config, const IndexedDataset *d, int64_t *windows, Error *error) {
+// Windows of one epoch, or of the whole stream in an evaluation. What a split holds out of one dataset may be too
+// little.
+static int count_windows(const SamplerConfig *config, const Stream *d, int64_t *windows, Error *error) {
   int64_t needed = config->evaluation ? 2 : (int64_t)config->seq_len + 1;
+  if (d->tokens < needed && config->split > 0 && config->evaluation) return *windows = 0, PLAIT_OK;
   if (d->tokens < needed)
-    return error_set(error, PLAIT_BAD_INPUT, "%s.bin: too short: one window needs %lld tokens%s, the dataset has %lld",
-                     d->prefix, (long long)needed, config->evaluation ? "" : " (seq_len + 1)", (long long)d->tokens);
+    return error_set(error, PLAIT_BAD_INPUT, "%s.bin: too short: one window needs %lld tokens%s, the %s has %lld",
+                     d->dataset->prefix, (long long)needed, config->evaluation ? "" : " (seq_len + 1)",
+                     config->split > 0 ? "part that data.split leaves for training" : "dataset", (long long)d->tokens);
   *windows = (d->tokens - 1) / config->seq_len;
   if (config->evaluation && (d->tokens - 1) % config->seq_len) ++*windows;
   return PLAIT_OK;
+}
+
+static int open_dataset(Sampler *s, size_t k, const char *prefix, Error *error) {
+  const SamplerConfig *config = &s->config;
+  StreamPart part = !(config->split > 0) ? STREAM_ALL : config->evaluation ? STREAM_HELD_OUT : STREAM_KEPT;
+  int code = indexed_open(&s->datasets[k], prefix, error);
+  if (code == PLAIT_OK) code = stream_open(&s->streams[k], &s->datasets[k], config->split, part, error);
+  if (code == PLAIT_OK) code = count_windows(config, &s->streams[k], &s->windows[k], error);
+  s->total += s->windows[k];
+  return code;
 }
 
 int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error) {
@@ -23,16 +36,17 @@ int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error) {
   if (config->source_count < 1) return error_set(error, PLAIT_BAD_INPUT, "data: no dataset is named");
   size_t count = (size_t)config->source_count;
   sampler->datasets = xcalloc(count, sizeof *sampler->datasets);
+  sampler->streams = xcalloc(count, sizeof *sampler->streams);
   sampler->windows = xcalloc(count, sizeof *sampler->windows);
   sampler->ids = xcalloc((size_t)config->seq_len + 1, sizeof *sampler->ids);
   double *weights = xcalloc(count, sizeof *weights);
   int code = PLAIT_OK;
   for (size_t k = 0; k < count && code == PLAIT_OK; k++) {
-    code = indexed_open(&sampler->datasets[k], config->sources[k].prefix, error);
-    if (code == PLAIT_OK) code = count_windows(config, &sampler->datasets[k], &sampler->windows[k], error);
+    code = open_dataset(sampler, k, config->sources[k].prefix, error);
     weights[k] = config->evaluation ? 1 : config->sources[k].weight;
-    sampler->total += sampler->windows[k];
   }
+  if (code == PLAIT_OK && !sampler->total)
+    code = error_set(error, PLAIT_BAD_INPUT, "data.split holds out no document of at least 2 tokens");
   if (!config->evaluation) sampler->total = INT64_MAX;
   if (code == PLAIT_OK) code = blend_create(&sampler->blend, weights, config->source_count, config->seed, error);
   free(weights);
@@ -41,9 +55,13 @@ int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error) {
 }
 
 void sampler_close(Sampler *sampler) {
-  for (int k = 0; sampler->datasets && k < sampler->config.source_count; k++) indexed_close(&sampler->datasets[k]);
+  for (int k = 0; sampler->datasets && k < sampler->config.source_count; k++) {
+    stream_close(&sampler->streams[k]);
+    indexed_close(&sampler->datasets[k]);
+  }
   blend_destroy(&sampler->blend);
   free(sampler->datasets);
+  free(sampler->streams);
   free(sampler->windows);
   free(sampler->ids);
   *sampler = (Sampler){0};
@@ -61,7 +79,7 @@ SampleSite sampler_locate(const Sampler *sampler, int64_t i) {
   int64_t drawn;
   blend_pick(&sampler->blend, i, &site.dataset, &drawn);
   int64_t windows = sampler->windows[site.dataset],
-          slack = (sampler->datasets[site.dataset].tokens - 1) % config->seq_len;
+          slack = (sampler->streams[site.dataset].tokens - 1) % config->seq_len;
   site.epoch = drawn / windows;
   // Keys by the dataset's number in the list, not its path: a corpus may move and the run stays the same.
   uint64_t salt = (uint64_t)site.dataset;
@@ -69,6 +87,12 @@ SampleSite sampler_locate(const Sampler *sampler, int64_t i) {
   PhiloxKey shift = philox_key(config->seed, (uint64_t)site.epoch, philox_name("data.offset") + salt);
   site.position = permutation(order, windows, drawn % windows) * config->seq_len + permutation(shift, slack + 1, 0);
   return site;
+}
+
+int64_t sampler_first(const Sampler *sampler, int dataset) {
+  int64_t first = 0;
+  for (int k = 0; k < dataset; k++) first += sampler->windows[k];
+  return first;
 }
 
 // A sample, or the rest of one, that nothing is learned from. documents: the id that the fill gets.
@@ -84,20 +108,20 @@ static void fill_nothing(const SamplerConfig *config, int from, int document, in
 
 // Positions and documents of `count` tokens from a stream position on, and no target after a document's last token.
 // Returns the number of documents seen.
-static int mark_documents(const IndexedDataset *d, int64_t position, int count, int32_t *targets, int32_t *positions,
+static int mark_documents(const Stream *d, int64_t position, int count, int32_t *targets, int32_t *positions,
                           int32_t *documents) {
-  int64_t document = indexed_document_at(d, position), end = indexed_document_begin(d, document + 1);
+  StreamDocument document = stream_document_at(d, position);
   int local = 0;
   int32_t within = 0;
   for (int j = 0; j < count; j++, within++) {
-    if (position + j == end) {
-      while (end <= position + j) end = indexed_document_begin(d, ++document + 1); // empty ones are passed over
+    if (position + j == document.end) {
+      document = stream_document_after(d, document);
       local++;
       within = 0;
     }
     positions[j] = within;
     documents[j] = local;
-    if (position + j + 1 == end) targets[j] = FAULT(mask_last_token_of_document, -1, targets[j]);
+    if (position + j + 1 == document.end) targets[j] = FAULT(mask_last_token_of_document, -1, targets[j]);
   }
   return local + 1;
 }
@@ -111,10 +135,10 @@ int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets,
     return 1;
   }
   SampleSite site = sampler_locate(sampler, i);
-  const IndexedDataset *d = &sampler->datasets[site.dataset];
+  const Stream *d = &sampler->streams[site.dataset];
   int64_t left = d->tokens - 1 - site.position;
   int inputs = left < config->seq_len ? (int)left : config->seq_len;
-  int code = indexed_read(d, site.position, inputs + 1, config->vocab_size, sampler->ids, error);
+  int code = stream_read(d, site.position, inputs + 1, config->vocab_size, sampler->ids, error);
   if (code != PLAIT_OK) return code;
   for (int j = 0; j < inputs; j++) {
     tokens[j] = sampler->ids[j];

@@ -10,10 +10,13 @@
 // Evaluation: no shuffle, no weights, one pass: all windows of the first dataset from offset 0, then those of the
 // second … The last window of each dataset may be short; it is filled up with token 0 and no targets, so every token
 // but the first is a target exactly once.
+//
+// With a split, training reads the documents that it keeps and an evaluation those that it holds out, as if the others
+// were not there (data/stream.h).
 #pragma once
 #include "base/error.h"
 #include "data/blend.h"
-#include "data/indexed.h"
+#include "data/stream.h"
 
 typedef struct DataSource {
   const char *prefix; // of PREFIX.idx and PREFIX.bin
@@ -28,11 +31,13 @@ typedef struct SamplerConfig {
   int vocab_size;    // an id at or above it is an error when it is read; 0: not checked
   int evaluation;
   uint64_t seed;
+  double split;      // the fraction of the documents that is held out for evaluation; 0: none, both read all
 } SamplerConfig;
 
 typedef struct Sampler {
   SamplerConfig config;
   IndexedDataset *datasets; // (source_count)
+  Stream *streams;          // (source_count) of these
   int64_t *windows;         // (source_count) windows of an epoch
   int64_t total;            // evaluation: windows of all datasets; training: INT64_MAX
   Blend blend;
@@ -40,7 +45,8 @@ typedef struct Sampler {
 } Sampler;
 
 // A dataset without one whole window (training) or with fewer than 2 tokens (evaluation) is PLAIT_BAD_INPUT, as is
-// everything that indexed_open and blend_create refuse.
+// everything that indexed_open, stream_open and blend_create refuse. Of what a split holds out, one dataset must have
+// 2 tokens.
 int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error);
 void sampler_close(Sampler *sampler); // also safe after a failed open and twice
 
@@ -50,6 +56,8 @@ typedef struct SampleSite {
   int64_t epoch, position;
 } SampleSite;
 SampleSite sampler_locate(const Sampler *sampler, int64_t i);
+// Evaluation: the number of a dataset's first sample; that of dataset source_count is `total`.
+int64_t sampler_first(const Sampler *sampler, int dataset);
 
 // Fills one sample, each array (seq_len):
 //   tokens     input ids

@@ -43,6 +43,7 @@ typedef struct Recipe {
   } model;
   struct {
     RecipeCorpora train, valid; // valid.count may be 0
+    double split;               // of train's documents, held out for evaluation; 0: none
     char *tokenizer;            // may be NULL
     int seq_len;                // tokens of a sample that are predicted
     bool document_mask;
@@ -146,6 +147,9 @@ bool recipe_equal(const Recipe *a, const Recipe *b);
 // What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the
 // file where it was not given; "" where it was given as batch.micro=4, which the message says itself.
 const char *recipe_where(const Recipe *recipe, const char *path);
+
+// What is trained on, or evaluated on: data.valid, or data.train where data.split holds a part of it out. May be empty.
+const RecipeCorpora *recipe_corpora(const Recipe *recipe, bool evaluation);
 
 bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override
 

@@ -13,6 +13,10 @@ const char *recipe_where(const Recipe *recipe, const char *path) {
   return where ? where : recipe->place ? recipe->place : "the recipe: ";
 }
 
+const RecipeCorpora *recipe_corpora(const Recipe *r, bool evaluation) {
+  return evaluation && !(r->data.split > 0) ? &r->data.valid : &r->data.train;
+}
+
 enum { MOST_RANKS = 1 << 24 };
 
 static const char *const layout_keys[] = {
@@ -186,9 +190,15 @@ static void set_betas(Recipe *r, const Recipe *defaults) {
 }
 
 static int check_eval(Recipe *r, Error *error) {
-  if (r->data.valid.count || !r->eval.every) return PLAIT_OK;
+  if (r->data.split > 0 && r->data.valid.count)
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%sdata.split is %.15g, but data.valid is given as well; evaluation uses one of them: leave one out",
+        recipe_where(r, "data.split"), r->data.split);
+  if (recipe_corpora(r, true)->count || !r->eval.every) return PLAIT_OK;
   if (recipe_is_given(r, "eval.every"))
-    return error_set(error, PLAIT_BAD_INPUT, "%seval.every is %lld, but data.valid is not given",
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%seval.every is %lld, but there is nothing to evaluate on: give data.valid or data.split",
                      recipe_where(r, "eval.every"), (long long)r->eval.every);
   r->eval.every = 0; // the default means: where there is something to evaluate on
   return PLAIT_OK;

@@ -91,7 +91,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "Token files to train on, by their prefix (`PREFIX.bin` and `PREFIX.idx`); or a list of "
                "`{prefix, weight}`, blended by weight."),
     KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/valid", .another_run = true,
-        .doc = "Token files to evaluate on; written as `data.train`. Without it nothing is evaluated."),
+        .doc = "Token files to evaluate on; written as `data.train`. Without it and data.split nothing is evaluated."),
+    KEY("data.split", RECIPE_REAL, data.split, "0", .least = 0, .most = 0.5, .another_run = true,
+        .doc = "Holds out this fraction of the documents of data.train and evaluates on them, in place of data.valid; "
+               "`0.05` is usual. Which documents depends on their place in each corpus alone. Training never sees "
+               "them."),
     KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json", .another_run = true,
         .doc = "The Hugging Face `tokenizer.json` that made the token files; it goes into checkpoints and exports."),
     KEY("data.seq_len", RECIPE_INT, data.seq_len, "1024", .least = 1, .most = MANY, .example = "256",
@@ -363,6 +367,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (key->kind == RECIPE_CHOICE) return is_word(key, text, *(const int *)field) != negated;
   if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
+  if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
   if (key->kind != RECIPE_INT && key->kind != RECIPE_LONG) return false;
   int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field,

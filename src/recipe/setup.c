@@ -151,7 +151,7 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
                     .helpers = helpers,
                     .seed = (uint64_t)recipe->run.seed,
                     .check = recipe->run.desync_check,
-                    .evaluate_samples = recipe->data.valid.count ? recipe->batch.global : 0};
+                    .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
   int code = setup_compile_options(recipe, config, &options, error);
   if (code) return code;
   options.mode = mode;
@@ -174,17 +174,4 @@ int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
   return launch_choose(launch, comm[r->run.comm], recipe_rank_count(r), mesh, error);
-}
-
-LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
-  const RecipeCorpora *list = validation ? &recipe->data.valid : &recipe->data.train;
-  for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
-  return (LoaderConfig){.sources = sources,
-                        .source_count = list->count,
-                        .seq_len = recipe->data.seq_len,
-                        .document_mask = recipe->data.document_mask,
-                        .vocab_size = (int)config->vocab,
-                        .evaluation = validation,
-                        .seed = (uint64_t)recipe->run.seed,
-                        .prefetch_steps = recipe->data.prefetch};
 }

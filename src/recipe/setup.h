@@ -39,7 +39,14 @@ WatchdogLimits setup_watchdog(const Recipe *recipe);
 // launch_choose, by run.comm and the mesh.
 int setup_launch(Launch *launch, const Recipe *recipe, Error *error);
 
-// The loader of data.train, or of data.valid (one pass, in order) when `validation`. `sources` has room for as many
-// items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for
+// The loader of data.train, or of what is evaluated on (one pass, in order) when `validation`. `sources` has room for
+// as many items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for
 // rank_open_data and rank_open_evaluation to fill in.
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources);
+
+// All files that the recipe names and that do not exist, in one sentence: PLAIT_BAD_INPUT.
+int setup_check_files(const Recipe *recipe, Error *error);
+// Opens the corpora once, so that what is wrong with them, or with the part that data.split holds out, is said before a
+// run; evaluation must have something to predict. *note (`note` may be NULL): a line about data.split, or NULL; the
+// caller frees it.
+int setup_check_data(const Recipe *recipe, const ModelConfig *config, char **note, Error *error);

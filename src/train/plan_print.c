@@ -23,7 +23,7 @@ typedef struct Plan {
 static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const Job *job) {
   int64_t bytes = 0;
   for (int validation = 0; validation < 2; validation++) {
-    const RecipeCorpora *list = validation ? &r->data.valid : &r->data.train;
+    const RecipeCorpora *list = recipe_corpora(r, validation);
     if (!list->count) continue;
     DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
     LoaderConfig c = setup_loader(r, config, validation, sources);

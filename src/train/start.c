@@ -62,25 +62,11 @@ static int check_tokenizer(const Trainer *t, Error *error) {
                    recipe_where(t->recipe, "data.tokenizer"), path);
 }
 
-// The corpora are opened once before anything is allocated: evaluation would meet its own only after many steps.
-static int check_data(const Trainer *t, Error *error) {
-  const Recipe *r = t->recipe;
+// Before anything is allocated: evaluation would meet its own corpora only after many steps.
+static int check_data(Trainer *t, Error *error) {
   int code = PLAIT_OK;
-  if (r->data.tokenizer && speaks(t)) code = check_tokenizer(t, error);
-  for (int validation = 0; validation < 2 && !code; validation++) {
-    int count = validation ? r->data.valid.count : r->data.train.count;
-    if (!count) continue;
-    DataSource *sources = xcalloc((size_t)count, sizeof *sources);
-    LoaderConfig c = setup_loader(r, &t->config, validation, sources);
-    SamplerConfig config = {sources, count, c.seq_len, c.document_mask, c.vocab_size, validation, c.seed};
-    Sampler sampler;
-    code = sampler_open(&sampler, &config, error);
-    const char *key = validation ? "data.valid" : "data.train";
-    if (code) error_prefix(error, "%s%s", recipe_where(r, key), key);
-    else sampler_close(&sampler);
-    free(sources);
-  }
-  return code;
+  if (t->recipe->data.tokenizer && speaks(t)) code = check_tokenizer(t, error);
+  return code ? code : setup_check_data(t->recipe, &t->config, &t->split, error);
 }
 
 // Resident memory that the ranks will take, against what the machine has: the system would end the process without a
@@ -125,6 +111,7 @@ static int check_changes(Trainer *t, Error *error) {
 
 void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
+  if (t->split) fputs(t->split, t->out);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.refused && resumes_itself(t))

@@ -9,6 +9,7 @@
 #include "runtime/state_tensors.h"
 #include "train/train.h"
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ static int start_trace(const Trainer *t, Rank *r, Error *error) {
 }
 
 static int open_evaluation(Trainer *t, Rank *r, Error *error) {
-  DataSource sources[t->recipe->data.valid.count];
+  DataSource sources[recipe_corpora(t->recipe, true)->count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 1, sources);
   return rank_open_evaluation(r, &data, error);
 }
@@ -44,7 +45,7 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
   DataSource sources[t->recipe->data.train.count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 0, sources);
   code = rank_open_data(r, &data, t->first_step, error);
-  if (!code && t->recipe->data.valid.count) code = open_evaluation(t, r, error);
+  if (!code && recipe_corpora(t->recipe, true)->count) code = open_evaluation(t, r, error);
   if (!code) code = rank_barrier(r, error);
   return code ? code : start_trace(t, r, error);
 }
@@ -197,6 +198,7 @@ static void trainer_free(Trainer *t) {
   events_close(&t->events);
   checkpoint_close(t->resume);
   changes_free(&t->changes);
+  free(t->split);
   save_extra_free(&t->extra);
   free(t->checkpoints);
   job_destroy(t->job);

@@ -23,6 +23,7 @@ typedef struct Trainer {
   char *checkpoints;      // folder
   Checkpoint *resume;     // NULL: from init
   Changes changes;        // since that checkpoint
+  char *split;            // a line about what data.split holds out, or NULL
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
   Events events;          // what the metrics say, for TensorBoard

@@ -128,7 +128,8 @@ sed 's/"vocab_size": 300/"vocab_size": 299/' config.json >few.json
 for command in recipe plan train; do
   refuse 2 "^plait $command: recipe.yaml:2:47: data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299" "$PLAIT" $command recipe.yaml model.config=few.json
 done
-expect 0 'no-such.json' "$PLAIT" recipe recipe.yaml model.config=no-such.json
+expect 2 'recipe.yaml names files that do not exist: .*no-such.json \(model.config\)$' "$PLAIT" recipe recipe.yaml model.config=no-such.json
+expect 0 '^model:' "$PLAIT" recipe recipe.yaml
 result='^loss [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}  bits per byte [0-9]+\.[0-9]{3}  \([0-9]+ tokens, [0-9]+ bytes, [0-9]+\.[0-9] s\)$'
 expect 0 "$result" "$PLAIT" eval run
 numbers() { sed -E 's/, [0-9.]+ s\)//' <<<"$1"; } # without the time

@@ -228,6 +228,106 @@ static void test_evaluation(void **state) {
   sampler_close(&s);
 }
 
+// ---- data.split ----
+
+enum { DOCUMENTS = 700 }; // more than a block of the stream's table
+
+// Documents 0 … count-1 of ragged lengths, some empty; every token of one is its number.
+static void write_numbered(const char *prefix, int count) {
+  Error error = {0};
+  IndexedWriter w;
+  assert_int_equal(indexed_writer_begin(&w, prefix, INDEXED_UINT16, &error), 0);
+  for (int d = 0; d < count; d++) {
+    uint32_t ids[40];
+    for (int i = 0; i < 40; i++) ids[i] = (uint32_t)d;
+    assert_int_equal(indexed_writer_add_document(&w, ids, d * 7 % 40, &error), 0);
+  }
+  assert_int_equal(indexed_writer_commit(&w, &error), 0);
+}
+
+// Which documents of dataset `which` the samples show, seen (DOCUMENTS); tokens must be those of the dataset in order.
+static void see(SamplerConfig config, int which, int64_t samples, char *seen) {
+  Error error = {0};
+  Sampler s;
+  assert_int_equal(sampler_open(&s, &config, &error), 0);
+  memset(seen, 0, DOCUMENTS);
+  if (config.evaluation) samples = s.total;
+  for (int64_t i = 0; i < samples; i++) {
+    Sample sample;
+    assert_int_equal(read_sample(&s, i, &sample, &error), 0);
+    if (sampler_locate(&s, i).dataset != which) continue;
+    for (int j = 0; j < config.seq_len; j++) {
+      if (sample.targets[j] < 0 && !config.document_mask) continue; // filled up
+      if (sample.targets[j] >= 0 && config.document_mask) assert_int_equal(sample.targets[j], sample.tokens[j]);
+      if (sample.targets[j] >= 0) seen[sample.tokens[j]] = seen[sample.targets[j]] = 1;
+      if (j && sample.targets[j - 1] >= 0 && sample.targets[j] >= 0)
+        assert_true(sample.tokens[j] >= sample.tokens[j - 1]);
+    }
+  }
+  sampler_close(&s);
+}
+
+// Training and evaluation share no document and leave none out, whatever the seed, the blend and the documents after
+// them.
+static void test_split(void **state) {
+  char *numbered = scratch_path(folder, "numbered"), *longer = scratch_path(folder, "longer");
+  write_numbered(numbered, DOCUMENTS - 100);
+  write_numbered(longer, DOCUMENTS);
+  DataSource sources[] = {{numbered, 1}, {second, 1}}, other[] = {{second, 3}, {numbered, 1}}, more = {longer, 1};
+  static char held[DOCUMENTS], kept[DOCUMENTS], again[DOCUMENTS];
+  for (int mask = 0; mask < 2; mask++) {
+    SamplerConfig config = {
+        .sources = sources, .source_count = 1, .seq_len = 9, .document_mask = mask, .evaluation = 1, .split = 0.1};
+    see(config, 0, 0, held);
+    config.evaluation = 0, config.seed = 1;
+    see(config, 0, 20000, kept); // several epochs
+    int held_out = 0;
+    for (int d = 0; d < DOCUMENTS - 100; d++) {
+      if (held[d] && kept[d]) fail_msg("document %d is trained on and held out", d);
+      if (!held[d] && !kept[d] && d * 7 % 40 > 1) fail_msg("document %d is nowhere", d);
+      held_out += held[d];
+    }
+    assert_true(held_out > 30 && held_out < 90); // of 600
+    config.seed = 2;
+    see(config, 0, 20000, again);
+    assert_memory_equal(kept, again, DOCUMENTS);
+    config.sources = other, config.source_count = 2, config.evaluation = 1;
+    see(config, 1, 0, again);
+    assert_memory_equal(held, again, DOCUMENTS);
+    config.sources = &more, config.source_count = 1;
+    see(config, 0, 0, again);
+    assert_memory_equal(held, again, DOCUMENTS - 100);
+  }
+  free(numbered);
+  free(longer);
+}
+
+static void test_split_of_few(void **state) {
+  Error error = {0};
+  char *prefix = scratch_path(folder, "few");
+  DataSource source = {prefix, 1};
+  SamplerConfig config = {.sources = &source, .source_count = 1, .seq_len = 4};
+  Sampler s;
+  write_documents(prefix, (int[]){20, 20}, 2); // one each, however small or large the fraction
+  for (int i = 0; i < 4; i++) {
+    config.split = i / 2 ? 0.5 : 1e-6, config.evaluation = i % 2;
+    assert_int_equal(sampler_open(&s, &config, &error), 0);
+    assert_int_equal(s.streams[0].documents, 1);
+    assert_int_equal(s.streams[0].all, 2);
+    sampler_close(&s);
+  }
+  write_documents(prefix, (int[]){20, 0}, 2);
+  assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "data.split holds out whole documents, but"));
+  assert_non_null(strstr(error.message, "few has only 1; make a corpus of several documents, or give data.valid"));
+  error = (Error){0};
+  write_documents(prefix, (int[]){3, 4}, 2);
+  config.evaluation = 0;
+  assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "the part that data.split leaves for training has"));
+  free(prefix);
+}
+
 static void test_refusals(void **state) {
   Error error = {0};
   char *prefix = scratch_path(folder, "short");
@@ -268,6 +368,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_blend_of_two, setup, teardown),
       cmocka_unit_test_setup_teardown(test_seed, setup, teardown),
       cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_split, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_split_of_few, setup, teardown),
       cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,6 +162,7 @@ static void test_resume(void **state) {
   loader_close(through);
 }
 
+// Every window once, each step of one dataset, the datasets in turns; what is left of a dataset's last step is empty.
 static void test_evaluation(void **state) {
   LoaderConfig config = base();
   config.evaluation = 1, config.shares = shares_of(GLOBAL, 2, 2);
@@ -169,8 +170,11 @@ static void test_evaluation(void **state) {
   Sampler sampler;
   SamplerConfig same = {.sources = sources, .source_count = 2, .seq_len = SEQ, .document_mask = 1, .evaluation = 1};
   assert_int_equal(sampler_open(&sampler, &same, &error), 0);
-  int64_t windows = sampler.total, steps = (windows + GLOBAL - 1) / GLOBAL;
-  assert_true(windows % GLOBAL); // a partial last batch is what is tested
+  int64_t windows = sampler.total, of[2] = {sampler.windows[0], sampler.windows[1]}, steps = 0;
+  for (int k = 0; k < 2; k++) {
+    assert_true(of[k] % GLOBAL && of[k] > GLOBAL); // partial last batches are what is tested
+    steps += of[k] / GLOBAL + 1;
+  }
   int64_t targets = 0, expected = 0;
   for (int64_t i = 0; i < windows; i++) {
     int32_t t[4][SEQ];
@@ -181,14 +185,18 @@ static void test_evaluation(void **state) {
   for (config.data_rank = 0; config.data_rank < 2; config.data_rank++) {
     Loader *loader = open_loader(&config, 0);
     Batch *batch;
+    int64_t had[2] = {0};
     for (int64_t step = 0; step < steps; step++) {
       batch = next(loader);
+      int k = batch->source;
+      assert_true(step > 1 || k == step);
       for (int s = 0; s < batch->samples; s++)
         for (int j = 0; j < SEQ; j++) {
           int32_t target = batch->targets[s * SEQ + j];
           targets += target >= 0;
-          if (step * GLOBAL + batch->sample[s] >= windows) assert_true(target == -1 && batch->tokens[s * SEQ + j] == 0);
+          if (had[k] + batch->sample[s] >= of[k]) assert_true(target == -1 && batch->tokens[s * SEQ + j] == 0);
         }
+      had[k] += GLOBAL;
       loader_release(loader, batch);
     }
     for (int again = 0; again < 2; again++) {

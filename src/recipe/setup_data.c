@@ -1,0 +1,106 @@
+// The files that a recipe names, looked at before a run: are they there, do they open, is there something to evaluate.
+#include "base/file.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "recipe/setup.h"
+#include <stdlib.h>
+#include <string.h>
+
+LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
+  const RecipeCorpora *list = recipe_corpora(recipe, validation);
+  for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
+  return (LoaderConfig){.sources = sources,
+                        .source_count = list->count,
+                        .seq_len = recipe->data.seq_len,
+                        .document_mask = recipe->data.document_mask,
+                        .vocab_size = (int)config->vocab,
+                        .evaluation = validation,
+                        .seed = (uint64_t)recipe->run.seed,
+                        .split = recipe->data.split,
+                        .prefetch_steps = recipe->data.prefetch};
+}
+
+// Files ---------------------------------------------------------------------------------------------------------------
+
+static void look_for(const char *key, const char *path, const char *end, char **missing) {
+  char *file = xformat("%s%s", path, end), *old = *missing;
+  if (!file_exists(file)) {
+    *missing = xformat("%s%s%s (%s)", old ? old : "", old ? ", " : "", file, key);
+    free(old);
+  }
+  free(file);
+}
+
+int setup_check_files(const Recipe *r, Error *error) {
+  char *missing = NULL;
+  look_for("model.config", r->model.config, "", &missing);
+  if (r->model.init[0] == '/') look_for("model.init", r->model.init, "", &missing);
+  for (int validation = 0; validation < 2; validation++) {
+    const RecipeCorpora *list = validation ? &r->data.valid : &r->data.train;
+    for (int i = 0; i < list->count; i++) {
+      look_for(validation ? "data.valid" : "data.train", list->items[i].prefix, ".bin", &missing);
+      look_for(validation ? "data.valid" : "data.train", list->items[i].prefix, ".idx", &missing);
+    }
+  }
+  if (r->data.tokenizer) look_for("data.tokenizer", r->data.tokenizer, "", &missing);
+  if (r->checkpoint.resume[0] == '/') look_for("checkpoint.resume", r->checkpoint.resume, "", &missing);
+  if (!missing) return PLAIT_OK;
+  int code = error_set(error, PLAIT_BAD_INPUT, "%s names files that do not exist: %.800s", r->name, missing);
+  free(missing);
+  return code;
+}
+
+// Corpora -------------------------------------------------------------------------------------------------------------
+
+// Is there a token to predict in what an evaluation reads? As a rule the first window has one.
+static int check_targets(const Recipe *r, Sampler *sampler, Error *error) {
+  int64_t most = (int64_t)r->eval.batches * r->batch.global, found = 0;
+  int32_t *fields = xcalloc((size_t)r->data.seq_len * 4, sizeof *fields), *part[4]; // (4, seq_len)
+  for (int k = 0; k < 4; k++) part[k] = fields + (size_t)k * (size_t)r->data.seq_len;
+  int code = PLAIT_OK;
+  for (int k = 0; k < sampler->config.source_count && !found && !code; k++) {
+    int64_t first = sampler_first(sampler, k), end = sampler_first(sampler, k + 1);
+    if (end - first > most) end = first + most;
+    for (int64_t i = first; i < end && !found && !code; i++) {
+      code = sampler_read(sampler, i, part[0], part[1], part[2], part[3], error);
+      for (int j = 0; j < r->data.seq_len; j++) found |= part[1][j] >= 0;
+    }
+  }
+  free(fields);
+  if (code || found) return code;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "no token to predict in the held-out text, so that it has no loss: its documents have one token each, "
+      "and with data.document_mask a document's first token is not predicted; give longer documents");
+}
+
+static char *describe_split(const Recipe *r, const Sampler *s) {
+  int64_t documents = 0, all = 0, tokens = 0, all_tokens = 0;
+  for (int k = 0; k < s->config.source_count; k++) {
+    documents += s->streams[k].documents, all += s->streams[k].all;
+    tokens += s->streams[k].tokens, all_tokens += s->datasets[k].tokens;
+  }
+  return xformat("data.split %.15g holds out %lld of %lld documents, %.3g%% of the tokens, for evaluation\n",
+                 r->data.split, (long long)documents, (long long)all, 100 * (double)tokens / (double)all_tokens);
+}
+
+int setup_check_data(const Recipe *r, const ModelConfig *config, char **note, Error *error) {
+  int code = PLAIT_OK;
+  if (note) *note = NULL;
+  for (int validation = 0; validation < 2 && !code; validation++) {
+    const RecipeCorpora *list = recipe_corpora(r, validation);
+    if (!list->count) continue;
+    DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
+    LoaderConfig loader = setup_loader(r, config, validation, sources);
+    SamplerConfig c = loader_sampler(&loader);
+    Sampler sampler;
+    code = sampler_open(&sampler, &c, error);
+    if (!code && validation && r->eval.every) code = check_targets(r, &sampler, error);
+    if (!code && validation && r->data.split > 0 && note) *note = describe_split(r, &sampler);
+    const char *key = list == &r->data.valid ? "data.valid" : "data.train";
+    if (code) error_prefix(error, "%s%s", recipe_where(r, key), key);
+    sampler_close(&sampler);
+    free(sources);
+  }
+  return code;
+}
