@@ -24,5 +24,13 @@ expect 2 2 'plait_world_run: 3 ranks are asked for, but the launcher started 2 p
 expect 2 2 'plait_world_run: 1 rank is asked for, but the launcher started 2 processes; start 1 ' 1
 expect 1 0 '^4 ranks: 10$' 4
 expect 3 1 'plait: rank 2 on .*: rank 2: the disk is full' 3 fail
+
+# the examples by hand, as processes
+for way in ddp zero3 tensor_parallel gpipe; do
+  losses=$(ranks 4 "$FOLDER/examples/by_hand_$way" 4 2>"$log") && [ "$losses" = "$("$FOLDER/examples/by_hand_one")" ] && continue
+  printf 'FAILED: by_hand_%s with 4 processes: %s\n' "$way" "$losses"
+  cat "$log"
+  failures=$((failures + 1))
+done
 echo "$failures failures"
 [ "$failures" -eq 0 ]

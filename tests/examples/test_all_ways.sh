@@ -1,0 +1,44 @@
+#!/bin/bash
+# One model in all ways (examples/by_hand_*.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
+# one device, to nine digits after the point.
+# PLAIT: the binary, whose folder is the build; SOURCE: the repository.
+set -u
+examples=$(dirname "$PLAIT")/examples
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+fail() {
+  printf 'FAILED: %s\n' "$*"
+  failures=$((failures + 1))
+}
+same() { # NAME: its losses are in the file `losses`
+  cmp -s losses one || fail "$1 is not one device: $(diff losses one)"
+}
+
+"$examples/by_hand_one" >one || fail by_hand_one
+[ "$(grep -c '^step .* loss [0-9.]*$' one)" -eq 5 ] || fail "by_hand_one prints: $(cat one)"
+[ "$(awk '{print $4 < 2}' one | paste -sd ' ')" = "0 0 0 0 1" ] || fail "it does not learn: $(cat one)"
+for way in ddp:1,2,4,8 zero3:1,2,4,8 tensor_parallel:1,2,4 gpipe:1,2,4; do
+  name=by_hand_${way%:*} ranks=${way#*:}
+  for n in ${ranks//,/ }; do
+    "$examples/$name" "$n" >losses 2>&1 || fail "$name $n: $(cat losses)"
+    same "$name $n"
+  done
+  "$examples/$name" 3 >losses 2>&1
+  [ $? -eq 2 ] && grep -q "usage: $name \[RANKS\], a divisor of" losses || fail "$name 3: $(cat losses)"
+done
+
+mkdir files && "$examples/by_hand_files" files || fail by_hand_files
+"$examples/by_hand_files" nowhere 2>losses && fail "by_hand_files nowhere"
+grep -q '^nowhere/config.json: No such file' losses || fail "by_hand_files nowhere: $(cat losses)"
+for mesh in "mesh.dp=4" "mesh.dp=4 parallel.zero=3" "mesh.tp=4" "mesh.pp=4 parallel.pipeline=gpipe" "mesh.dp=2 mesh.tp=2 parallel.zero=2"; do
+  rm -rf run
+  # shellcheck disable=SC2086 # words on purpose
+  "$PLAIT" train "$SOURCE/examples/by_recipe.yaml" model.init=files data.train=files/tokens run.dir=run $mesh >log 2>&1 || fail "$mesh: $(cat log)"
+  sed -nE 's/.*"step": *([0-9]+), *"loss": *([0-9.e+-]+).*/\1 \2/p' run/metrics.jsonl |
+    awk '$1 == 1 || $1 % 5 == 0 {printf "step %2d  loss %.9f\n", $1, $2}' >losses
+  same "by_recipe.yaml $mesh"
+done
+echo "$failures failures"
+[ "$failures" -eq 0 ]
