@@ -78,7 +78,7 @@ static void join_bias(Fuse *f, int id) {
   Node m = f->g->node.data[x->producer];
   if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
   if (m.region != n->region || m.phase != n->phase) return;
-  int k = op_def(m.op)->bias(&m);
+  int k = op_def(m.op)->bias(&m, b->shape.rank);
   if (k < 0 || m.output[k] != n->input[0]) return;
   f->joined[x->producer] = id;
   f->dropped[id] = 1;
@@ -189,7 +189,9 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   both.input[both.ninput++] = is_bias ? sum->input[1] : sum->input[0]; // b, or V
   both.output = arena_array(&h->arena, int, n->noutput);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
-  both.output[(is_bias ? op_def(n->op)->bias : op_def(n->op)->accumulate)(&both)] = sum->output[0];
+  int k = is_bias ? op_def(n->op)->bias(&both, graph_tensor(f->g, sum->input[1])->shape.rank)
+                  : op_def(n->op)->accumulate(&both);
+  both.output[k] = sum->output[0];
   emit(f, h, &both);
 }
 

@@ -128,6 +128,8 @@ static double forward_flops(const Operand *input, const Operand *output, const v
   return ((const AttentionAttr *)attr)->causal ? dense / 2 : dense;
 }
 
+static void evaluate(Node *node) { node_attr(node, AttentionAttr)->dropout = 0; }
+
 const OpDef op_def_attention = {
     .name = "attention",
     .meaning = "q (b, s, g, r, d), k, v (b, t, g, d), documents (b, s) → out = dropout(softmax(scale q kᵀ)) v (b, s, "
@@ -138,6 +140,7 @@ const OpDef op_def_attention = {
     .rule = forward_rule,
     .reference = forward_reference,
     .flops = forward_flops,
+    .evaluate = evaluate,
 };
 
 // q, k, v, documents, out, logsumexp, dout as above → dq, dk, dv

@@ -14,6 +14,14 @@ typedef struct MatmulAttr {
   int32_t bias;            // NT only: a third input (n…) is added to every row; by fuse
 } MatmulAttr;
 
+// Letters 0 … 25 of the dims of the inputs (0 and 1; rank[1] is 0 where there is one) and of the output (2). size, dim:
+// of the output's dims that no input has. wide: the gradient of a parameter
+enum { EINSUM_RANK = 8 };
+typedef struct EinsumAttr {
+  int8_t rank[3], wide, letter[3][EINSUM_RANK], dim[EINSUM_RANK];
+  int32_t size[EINSUM_RANK];
+} EinsumAttr;
+
 // EMBEDDING_GRAD: rows of the table, DimName of rows; accumulate: a third input (v, e…) is added, in place; by fuse
 typedef struct EmbeddingAttr { int64_t rows; int32_t dim, accumulate; } EmbeddingAttr;
 typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims

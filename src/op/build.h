@@ -5,6 +5,8 @@
 int op_embedding(Graph *g, const char *name, int table, int ids);            // (v, e…), (b, s) → (b, s, e…)
 int op_matmul(Graph *g, const char *name, int x, int w,
               int contracted); // (m…, k…), (n…, k…) → (m…, n…); `contracted` = dims of k
+// Σ a b over the letters that the output lacks, or of a alone (b -1); MATMUL where it is one with a parameter
+int op_einsum(Graph *g, const char *name, const EinsumAttr *attr, int a, int b);
 int op_bias(Graph *g, const char *name, int x, int bias);                    // (…, n…), (n…) → (…, n…)
 int op_reduce(Graph *g, const char *name, int x, int dims);                  // sum over the leading dims
 int op_layer_norm(Graph *g, const char *name, int x, int gain, int bias, double epsilon);
@@ -13,6 +15,7 @@ int op_rope(Graph *g, const char *name, int x, int positions,
             const RopeAttr *attr); // x (b, s, …heads, d), positions (b, s)
 // q (b, s, g, r, d), k and v (b, s, g, d), documents (b, s) → (b, s, g, r, d)
 int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, const AttentionAttr *attr);
+int op_softmax(Graph *g, const char *name, int x); // over the last dim
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
 int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind); // act(gate) * up
 int op_add(Graph *g, const char *name, const int *x, int n);
@@ -25,8 +28,12 @@ int op_dropout(Graph *g, const char *name, int x, double probability);       // 
 int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
 // x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`
 int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient);
+// logits (a…, v), target (a…) labels or (a…, v) probabilities, seed () → loss sum (), and as a further output dlogits.
+// The target must be data: it gets no gradient
+int op_cross_entropy(Graph *g, const char *name, int logits, int target, int seed);
 // y (a…), target (a…), seed () → Σ (y - target)² (), and as a further output dy
 int op_squared_error(Graph *g, const char *name, int y, int target, int seed);
+int op_output(Graph *g, const char *name, int x); // a copy for the host
 int op_count_targets(Graph *g, const char *name, int targets);               // (…) → ()
 int op_gradient_seed(Graph *g, const char *name, int count,
                      int loss_scale); // (), () or -1 → () = scale / max(count, 1)

@@ -48,6 +48,11 @@ static void reference(const KernelCall *call) {
       }
 }
 
+static void evaluate(Node *node) {
+  node->op = OP_IDENTITY;
+  memset(node->attr, 0, sizeof node->attr);
+}
+
 const OpDef op_def_dropout = {
     .name = "dropout",
     .meaning = "x (b, s, f…) → x / (1 - p) where kept, else 0; Philox at (sample, position, feature); in place",
@@ -55,6 +60,7 @@ const OpDef op_def_dropout = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
+    .evaluate = evaluate,
     .in_place = 1,
 };
 

@@ -160,6 +160,13 @@ static double loss_flops(const Operand *input, const Operand *output, const void
   return ((const CrossEntropyAttr *)attr)->gradient ? 3 * product : product;
 }
 
+// The loss alone.
+static void loss_evaluate(Node *node) {
+  node_attr(node, CrossEntropyAttr)->gradient = 0;
+  node->input[3] = -1;
+  node->noutput = 1;
+}
+
 static int append_all_reduce(Graph *g, const Node *node, const char *suffix, int x, uint32_t axes, int maximum) {
   CommAttr attr = {.axes = axes, .maximum = maximum};
   int n = graph_node(g, OP_ALL_REDUCE, op_derived_name(g, node, suffix), &x, 1, &attr, sizeof attr);
@@ -191,6 +198,7 @@ const OpDef op_def_linear_cross_entropy = {
     .gradient = loss_gradient,
     .rule = loss_rule,
     .lower = loss_lower,
+    .evaluate = loss_evaluate,
     .reference = loss_reference,
     .accumulate = loss_accumulate,
     .flops = loss_flops,

@@ -55,14 +55,16 @@ static int append_kind(Graph *g, const Node *node, const char *suffix, int kind,
   return g->node.data[n].output[0];
 }
 
-// Only the forward kind is differentiated: dx = dy w, dw = dyᵀ x.
+// NT, of which models are made: dx = dy w, dw = dyᵀ x. NN, y (m…, k…) = x (m…, n…) w (n…, k…): dx = dy wᵀ, dw = xᵀ dy.
 static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   Node node = op_node(g, id);
-  CHECK(node_attr(&node, MatmulAttr)->kind == MATMUL_NT);
+  int kind = node_attr(&node, MatmulAttr)->kind;
+  CHECK(kind != MATMUL_TN, "%s: the gradient of a gradient", node.name);
   dinput[0] = dinput[1] = -1;
   if (doutput[0] < 0) return;
-  dinput[0] = append_kind(g, &node, "dx", MATMUL_NN, doutput[0], node.input[1]);
-  dinput[1] = append_kind(g, &node, "dw", MATMUL_TN, doutput[0], node.input[0]);
+  dinput[0] = append_kind(g, &node, "dx", kind == MATMUL_NT ? MATMUL_NN : MATMUL_NT, doutput[0], node.input[1]);
+  dinput[1] = kind == MATMUL_NT ? append_kind(g, &node, "dw", MATMUL_TN, doutput[0], node.input[0])
+                                : append_kind(g, &node, "dw", MATMUL_TN, node.input[0], doutput[0]);
 }
 
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {
@@ -134,9 +136,9 @@ static int accumulate(Node *node) {
   return 0;
 }
 
-static int bias(Node *node) {
+static int bias(Node *node, int dims) {
   MatmulAttr *attr = node_attr(node, MatmulAttr);
-  if (attr->kind != MATMUL_NT || attr->bias) return -1;
+  if (attr->kind != MATMUL_NT || attr->bias || attr->n != dims) return -1;
   attr->bias = 1;
   return 0;
 }

@@ -110,9 +110,11 @@ typedef struct OpDef {
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
   // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);
-  // Turns a node into one that adds a further, last input to one of its outputs as BIAS does. Returns that output, or
-  // -1 when it cannot. For `fuse`. NULL: never.
-  int (*bias)(Node *node);
+  // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
+  // that output, or -1 when it cannot. For `fuse`. NULL: never.
+  int (*bias)(Node *node, int dims);
+  // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
+  void (*evaluate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   int minus_infinity; // −∞ is a proper value of its outputs: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
@@ -127,6 +129,7 @@ typedef struct OpDef {
   int adds_into;     // adds its second input to its first, a Variable, in place (ACCUMULATE); see `accumulate`
   int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
+  int for_host;      // the host reads its output while the graph runs (runtime/outputs.h)
   int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;
