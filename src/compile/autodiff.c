@@ -150,11 +150,11 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error 
 
 int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, o->microbatches * o->micro_samples, o->seq);
-  if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   UpdateOptions update = o->update;
   update.samples = o->microbatches * o->micro_samples;
   update.seq = o->seq;
+  if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, &update);
+  if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   update.one_microbatch = o->microbatches == 1;
   int code = differentiate(g, g->loss, &update, error);
   return code ? code : update_build(g, g->loss, &update, error);

@@ -37,8 +37,8 @@ static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, doub
   return counted;
 }
 
-void evaluation_build(Graph *g, int loss_sum, int64_t samples, int64_t seq) {
-  build_loss(g, loss_sum, samples, seq, 0);
+void evaluation_build(Graph *g, int loss_sum, const UpdateOptions *o) {
+  build_loss(g, loss_sum, o->samples, o->seq, o->count);
   enter(g, REGION_MICRO);
   g->scope = "";
 }

@@ -10,5 +10,5 @@ void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptio
 // BEGIN: counts target tokens of the whole step, sets the gradient seed, zeroes accumulators. END: mean loss, global
 // norm, clip factor, skip flag, update. `loss_sum` is MICRO's loss tensor.
 int update_build(Graph *g, int loss_sum, const UpdateOptions *options, Error *error);
-// The same for evaluation: count, and mean loss.
-void evaluation_build(Graph *g, int loss_sum, int64_t samples, int64_t seq);
+// The same for evaluation: count, and mean loss. Of the options samples, seq and count.
+void evaluation_build(Graph *g, int loss_sum, const UpdateOptions *options);

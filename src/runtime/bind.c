@@ -21,8 +21,11 @@ static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
 static const char *input_address(const Binding *b, int input, int microbatch) {
   const StepInput *in = &b->input[input];
   Rows rows = b->input_rows[input];
+  const Shares *shares = b->program->shares;
+  if (in->row && rows.count && b->program->graph->input.data[input].known == INPUT_OWN)
+    return (const char *)in->base + shares_first(shares, microbatch, rows.first) * in->row;
   int64_t offset = in->row && rows.count
-                       ? shares_rows_before(b->program->shares, microbatch, rows.first, rows.count) * in->row
+                       ? shares_rows_before(shares, microbatch, rows.first, rows.count) * in->row
                        : microbatch * in->stride;
   return (const char *)in->base + offset;
 }

@@ -43,7 +43,7 @@ typedef Vec(Group) GroupList;
 
 // Memory of a graph input for one step, the host's. Microbatch m reads base + m × stride bytes (stride 0 in BEGIN and
 // END); or, where `row` is given, the bytes of a row of the batch, what is there are the rows that this rank has of the
-// step, one microbatch's after the other's.
+// step, one microbatch's after the other's; of the user's own inputs it is all ranks' rows of the step, in their order.
 typedef struct StepInput { const void *base; int64_t stride, row; } StepInput;
 // What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
 typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;

@@ -55,6 +55,24 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
   return finish(j, code, out);
 }
 
+// Forward alone would be cut differently, but Variables live where training has them.
+static CompileOptions evaluation_of(const Job *j, const CompileOptions *training) {
+  CompileOptions o = *training;
+  Pipeline *pipeline = &o.parallel.pipeline;
+  o.mode = MODEL_EVALUATE;
+  pipeline->cut_given = 1;
+  for (int s = 0; s < pipeline->stages; s++)
+    pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+  return o;
+}
+
+int job_add_evaluation(Job *j, Graph *g, int loss_sum, Error *error) {
+  CompileOptions o = evaluation_of(j, &j->options);
+  j->evaluate.shares = j->train.shares;
+  int code = compile_built(g, loss_sum, &o, &j->evaluate.graph, error);
+  return code ? code : create_programs(j, &j->evaluate, &schedule_forward, error);
+}
+
 int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
                Error *error) {
   Job *j = job_new(options, run);
@@ -65,12 +83,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
     code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
   else code = create_compiled(j, config, options, options->parallel.pipeline.schedule, &j->train, error);
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
-    CompileOptions o = *options;
-    o.mode = MODEL_EVALUATE;
-    Pipeline *pipeline = &o.parallel.pipeline;
-    pipeline->cut_given = 1; // forward alone would be cut differently, but Variables live where training has them
-    for (int s = 0; s < pipeline->stages; s++)
-      pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+    CompileOptions o = evaluation_of(j, options);
     compile_set_batch(&o, run->evaluate_samples, o.micro);
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }

@@ -35,6 +35,9 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
 // The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
                      Error *error);
+// Adds an evaluation to a job of a graph of the user's own that has none: a graph of the same parameters with its loss,
+// over as many samples. What is divided by is as in training. The graph is consumed, also when it fails.
+int job_add_evaluation(Job *job, Graph *g, int loss_sum, Error *error);
 void job_destroy(Job *job); // NULL is fine
 
 int job_pipeline_ranks(const Job *job);
