@@ -18,10 +18,14 @@
 //
 // Errors. Building calls do not return codes: the first one that is wrong leaves its sentence in the graph and gives
 // -1, what is built from -1 is -1, and plait_training_create returns that error. plait_graph_error tells earlier. All
-// other calls return 0 or a negative code of plait/error.h; a PlaitError * may be NULL. After an error of a step the
-// training can only be destroyed.
+// other calls return 0 or a negative code of plait/error.h; a PlaitError * may be NULL. After an error of a step or of
+// plait_training_forward the training can only be destroyed, unless the error is PLAIT_BAD_INPUT: then nothing was
+// done.
 //
 // Ownership: names, shapes and data are copied or read before a call returns. Handles are for one thread at a time.
+//
+// Names: of inputs, parameters, outputs and ops are unique in a graph: 1 to 63 letters, digits, '_' and '-'. A
+// parameter's name is its name in files, and decides its first values; an op's name decides its dropout.
 #pragma once
 #include "plait/comm.h"
 #include <stdio.h>
@@ -45,15 +49,25 @@ const char *plait_graph_error(const PlaitGraph *graph); // what was wrong first;
 void plait_graph_layer(PlaitGraph *graph, int layer);
 
 // A value that each step gets anew: (samples, size…), rank sizes (0 … 6). In a step the inputs come in the order of
-// these calls. Names of inputs, parameters and ops are unique in a graph: 1 to 63 letters, digits, '_' and '-'.
+// these calls.
 PlaitTensor plait_graph_input(PlaitGraph *graph, const char *name, int rank, const int64_t *size);
+// The same of integers, int32_t: labels and tokens. They are for plait_graph_embedding, plait_graph_attention and the
+// losses.
+PlaitTensor plait_graph_integers(PlaitGraph *graph, const char *name, int rank, const int64_t *size);
 
 // What is trained: (size…), rank 1 … 7. Initialised with normal numbers of this standard deviation (0: zeros), which
 // depend on the seed, the name and the place in the whole tensor, and on nothing else.
 PlaitTensor plait_graph_parameter(PlaitGraph *graph, const char *name, int rank, const int64_t *size, double deviation);
+// The same where every element is `value` at first, as 1 for the gain of a norm.
+PlaitTensor plait_graph_parameter_filled(PlaitGraph *graph, const char *name, int rank, const int64_t *size,
+                                         double value);
 
-// y (samples, …, out) = x (samples, …, in) w (out, in)ᵀ + bias (out); bias may be -1.
+// y (samples, …, out) = x (samples, …, in) w (out, in)ᵀ + bias (out); w and bias are parameters, bias may be -1.
 PlaitTensor plait_graph_linear(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitTensor w, PlaitTensor bias);
+
+// Rows of a table by number: table (rows, size…), a parameter, ids (samples, …) integers → (samples, …, size…). Ids are
+// 0 … rows - 1; an id of -1 gives zeros, and another one is refused by the step that gives it.
+PlaitTensor plait_graph_embedding(PlaitGraph *graph, const char *name, PlaitTensor table, PlaitTensor ids);
 
 typedef enum PlaitActivation {
   PLAIT_GELU,
@@ -63,14 +77,58 @@ typedef enum PlaitActivation {
   PLAIT_ACTIVATION_COUNT
 } PlaitActivation;
 PlaitTensor plait_graph_activation(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitActivation kind);
-PlaitTensor plait_graph_add(PlaitGraph *graph, const char *name, PlaitTensor a, PlaitTensor b); // of one shape
-PlaitTensor plait_graph_multiply(PlaitGraph *graph, const char *name, PlaitTensor a,
-                                 PlaitTensor b); // element by element
+// Element by element. a and b are of one shape, or the dims of b, which has no samples then, are the last of a: a
+// parameter (size…) is added to every (…, size…).
+PlaitTensor plait_graph_add(PlaitGraph *graph, const char *name, PlaitTensor a, PlaitTensor b);
+PlaitTensor plait_graph_multiply(PlaitGraph *graph, const char *name, PlaitTensor a, PlaitTensor b);
 PlaitTensor plait_graph_scale(PlaitGraph *graph, const char *name, PlaitTensor x, double factor);
 
-// The loss, once a graph: the mean of (y - target)² over all elements of the step. y and target (samples, …) of one
-// shape.
+// Over the last dim of x (…, e), which has samples. gain and bias (e) are parameters; gain begins at 1
+// (plait_graph_parameter_filled), bias at 0, and may be -1. epsilon: above 0, usually 1e-5.
+PlaitTensor plait_graph_layer_norm(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitTensor gain,
+                                   PlaitTensor bias, double epsilon);
+PlaitTensor plait_graph_rms_norm(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitTensor gain, double epsilon);
+PlaitTensor plait_graph_softmax(PlaitGraph *graph, const char *name, PlaitTensor x); // over the last dim
+
+// Zeroes elements with this probability (0 to below 1) and scales the others by 1 / (1 - probability), in steps; in
+// plait_training_forward it does nothing. Which elements depends on the seed, the step, the name and the element's
+// place in the step's batch, so that it is the same on any mesh. x (samples, size…).
+PlaitTensor plait_graph_dropout(PlaitGraph *graph, const char *name, PlaitTensor x, double probability);
+
+// softmax(q kᵀ / √d) v, head by head: q (samples, s, heads, d), k and v (samples, s, heads, d) → as q. With grouped
+// heads q is (samples, s, kv_heads, group, d), k and v (samples, s, kv_heads, d). causal: a position sees none behind
+// it. documents (samples, s) integers, or -1: positions see those only that have the same number. dropout: of the
+// probabilities, as above.
+PlaitTensor plait_graph_attention(PlaitGraph *graph, const char *name, PlaitTensor q, PlaitTensor k, PlaitTensor v,
+                                  PlaitTensor documents, int causal, double dropout);
+
+// The product of a and b (or a alone, b -1), summed over the dims that the result lacks. text names each dim with a
+// small letter, blanks do not count: "b s d, d f -> b s f" is a linear layer, "b s d -> b d" a sum over s, "b s t, b t
+// d
+// -> b s d" a product sample by sample, "b s d -> b d s" transposes, "b d -> b s=16 d" repeats what it has 16 times. No
+// letter stands twice in an operand. Where an operand has samples, their letter is the first in it, in the other
+// operand if that has samples too, and in the result: sums over samples are for losses. A product with a parameter that
+// plait_graph_linear could do, or could with the parameter transposed, is as fast; others run on a plain kernel. Any
+// dim may be cut by any axis; a sum over a cut dim is completed when needed.
+PlaitTensor plait_graph_einsum(PlaitGraph *graph, const char *name, const char *text, PlaitTensor a, PlaitTensor b);
+// The sum, or with `mean` the mean, over dim `dim` (not the samples), which goes away.
+PlaitTensor plait_graph_reduce(PlaitGraph *graph, const char *name, PlaitTensor x, int dim, int mean);
+// x repeated `size` times along a new dim at place `dim` (with samples 1 and more).
+PlaitTensor plait_graph_broadcast(PlaitGraph *graph, const char *name, PlaitTensor x, int dim, int64_t size);
+
+// Losses: a graph has one of these ------------------------------------------------------------------------------------
+
+// The mean of (y - target)² over all elements of the step. y and target (samples, …) of one shape.
 void plait_graph_squared_error(PlaitGraph *graph, PlaitTensor y, PlaitTensor target);
+// The mean of -log softmax(logits)[target], logits (samples, …, classes). target is an input: integers (samples, …)
+// from 0 to classes - 1, and -1 where there is none, which the mean leaves out; or probabilities (samples, …, classes).
+void plait_graph_cross_entropy(PlaitGraph *graph, PlaitTensor logits, PlaitTensor target);
+// The same of logits x wᵀ, x (samples, s, e), w (classes, e) a parameter, labels (samples, s) integers, without ever
+// holding all logits: for vocabularies. w may be cut along its classes.
+void plait_graph_linear_cross_entropy(PlaitGraph *graph, PlaitTensor x, PlaitTensor w, PlaitTensor labels);
+
+// plait_training_forward gives a copy of this tensor (samples, …), as many and in the order of these calls.
+void plait_graph_output(PlaitGraph *graph, const char *name, PlaitTensor tensor);
 
 // Placements --------------------------------------------------------------------------------------------------------
 
@@ -90,16 +148,17 @@ void plait_graph_replicate(PlaitGraph *graph, PlaitTensor tensor);
 
 typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   const char *mesh; // axes and sizes, as "pp=2 dp=2 tp=2", the last on neighbouring ranks; NULL: one rank. "pp" is for
-                    // stages, "dp" for the samples, other names (small letters) are for plait_graph_shard
+                    // stages, "dp" for the samples; others (small letters) are those that plait_graph_shard names, and
+                    // an axis of several ranks that nothing names is refused
   PlaitComm *comm;  // this rank's handle to the communicator of all ranks of its world (plait_comm_world), as many as
                     // the mesh has; borrowed. NULL: ranks are threads of this process, which the training makes
-  int microbatches; // parts of a step's samples that are computed one after the other; 0: 1. The step does not depend
-                    // on it; samples must divide by microbatches · dp
+  int microbatches; // parts of a step's samples that are computed one after the other, at most so many; 0: 1. The step
+                    // does not depend on it. Samples need not divide: of a microbatch ranks of dp differ by one at most
   const char
       *schedule; // of a pipeline, one of parallel.pipeline in docs/recipes.md that runs one stage a rank; NULL: "1f1b"
   int zero;              // ZeRO stage over dp: 0 … 3
   int threads;           // of each rank; 0: 1
-  uint64_t seed;         // of the initial parameters
+  uint64_t seed;         // of the initial parameters and of dropout
   const char *optimizer; // one of optimizer.name in docs/recipes.md, with its authors' betas (adamw: 0.9 and 0.999) and
                          // epsilon 1e-8; NULL: "sgd"
   double momentum;       // of sgd, 0 … 1
@@ -121,10 +180,21 @@ typedef struct PlaitStepResult {
   int skipped;          // 1: the norm was not finite, nothing was updated
 } PlaitStepResult;
 
-// One step. inputs[i] is input i of the whole step, (samples, size…), row-major, fp64 in an fp64 graph and else fp32;
-// who calls for one rank passes all of it too: ranks read their parts. result may be NULL.
+// One step. inputs[i] is input i of the whole step, (samples, size…), row-major: int32_t where it is of integers, else
+// fp64 in an fp64 graph and fp32 in others; who calls for one rank passes all of it too: ranks read their parts. result
+// may be NULL. PLAIT_BAD_INPUT, with nothing done: an input that is NULL, or an integer that is no row of its table and
+// no class.
 int plait_training_step(PlaitTraining *training, const void *const *inputs, double learning_rate,
                         PlaitStepResult *result, PlaitError *error);
+
+// The graph on these inputs as in a step, but forward only, without dropout, and nothing is updated. outputs[i], of the
+// i-th plait_graph_output, is filled: (samples, …), row-major, fp64 in an fp64 graph and else fp32; NULL: it is not
+// wanted. outputs may be NULL, as loss. An input that the loss alone reads may be NULL: then there is no loss (NaN).
+int plait_training_forward(PlaitTraining *training, const void *const *inputs, void *const *outputs, double *loss,
+                           PlaitError *error);
+
+// Steps that have updated the parameters: those before a plait_training_load too.
+int64_t plait_training_steps(const PlaitTraining *training);
 
 // A parameter as a whole, row-major, fp64 in an fp64 graph and else fp32, wherever its parts lie; size: bytes of
 // `data`, which must be the parameter's. Between steps.
@@ -134,5 +204,22 @@ int plait_training_write(PlaitTraining *training, const char *parameter, const v
 
 // Prints the compiled step of one rank: nodes with shapes and placements, collectives among them.
 void plait_training_print(const PlaitTraining *training, FILE *out);
+
+// Files -------------------------------------------------------------------------------------------------------------
+
+// A checkpoint: parameters, the optimizer's state and the number of steps, in the folder FOLDER/step-N. It is complete
+// or does not exist, and holds no ranks: a training of the same graph and optimizer on any mesh loads it, and goes on
+// as this one would (bit by bit on the same mesh). Every rank must see the folder. PLAIT_FAILED: the disk; the training
+// goes on.
+int plait_training_save(PlaitTraining *training, const char *folder, PlaitError *error);
+// Loads such a checkpoint by its path FOLDER/step-N, or the newest valid one of FOLDER. PLAIT_BAD_INPUT, with nothing
+// changed: there is none, it is damaged, or it is of another graph, optimizer or, with dropout, seed.
+int plait_training_load(PlaitTraining *training, const char *path, PlaitError *error);
+
+// The parameters alone as one safetensors file, under their names, which other programs read; and back, from a file
+// that has at least all parameters of the graph in their shapes, in any floating-point type. The number of steps and
+// the optimizer's state stay as they are.
+int plait_training_save_parameters(PlaitTraining *training, const char *path, PlaitError *error);
+int plait_training_load_parameters(PlaitTraining *training, const char *path, PlaitError *error);
 
 PLAIT_API_END

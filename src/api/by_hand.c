@@ -1,12 +1,12 @@
-// Half by hand: building a graph, with the first error kept. See plait/graph.h.
+// Half by hand: building a graph, with the first error kept. See plait/graph.h. by_hand_ops.c, by_hand_einsum.c and
+// by_hand_loss.c have the ops.
 #include "api/by_hand.h"
 #include "op/build.h"
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-static PlaitTensor wrong(PlaitGraph *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static PlaitTensor wrong(PlaitGraph *h, const char *format, ...) {
+int by_hand_wrong(PlaitGraph *h, const char *format, ...) {
   char text[512];
   va_list arguments;
   va_start(arguments, format);
@@ -15,13 +15,14 @@ static PlaitTensor wrong(PlaitGraph *h, const char *format, ...) {
   error_set(&h->error, PLAIT_BAD_INPUT, "%s", text);
   return -1;
 }
+#define wrong by_hand_wrong
 
 PlaitGraph *plait_graph_create(int64_t samples, PlaitDtype dtype) {
   PlaitGraph *h = xcalloc(1, sizeof *h);
   h->g = graph_create();
   h->g->layer = 0;
   h->g->layers = 1;
-  h->loss = -1;
+  h->loss = (ByHandLoss){.tensor = -1, .labels = -1};
   h->samples = samples;
   h->dtype = (Dtype)dtype;
   if (samples < 1 || samples > 1 << 30)
@@ -37,6 +38,7 @@ void plait_graph_destroy(PlaitGraph *h) {
   for (int i = 0; i < h->name.count; i++) free(h->name.data[i]);
   vec_free(&h->name);
   vec_free(&h->annotation);
+  vec_free(&h->output);
   free(h);
 }
 
@@ -54,7 +56,7 @@ void plait_graph_layer(PlaitGraph *h, int layer) {
 // Checks -------------------------------------------------------------------------------------------------------------
 
 // Takes a name: 1 when it may be used and nothing was wrong so far.
-static int take_name(PlaitGraph *h, const char *name) {
+int by_hand_take_name(PlaitGraph *h, const char *name) {
   size_t n = name ? strlen(name) : 0;
   if (h->error.code) return 0;
   int fits = n > 0 && n < BY_HAND_NAME;
@@ -94,7 +96,7 @@ static Shape shape_from(PlaitGraph *h, const char *name, int rank, const int64_t
   return s;
 }
 
-static const char *shape_text(const Shape *s, char *text, size_t size) {
+const char *by_hand_shape_text(const Shape *s, char *text, size_t size) {
   size_t at = (size_t)snprintf(text, size, "(");
   for (int d = 0; d < s->rank && at < size; d++)
     at += (size_t)snprintf(text + at, size - at, "%s%lld", d ? ", " : "", (long long)s->size[d]);
@@ -103,122 +105,139 @@ static const char *shape_text(const Shape *s, char *text, size_t size) {
 }
 
 // A tensor that an op of the current layer may read; -1 is wrong too, when nothing else was.
-static int readable(PlaitGraph *h, const char *reader, PlaitTensor x) {
+int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers) {
   if (h->error.code) return 0;
   if (x < 0 || x >= h->g->tensor.count) {
     wrong(h, "%s reads tensor %d, which does not exist", reader, x);
     return 0;
   }
-  int producer = graph_tensor(h->g, x)->producer;
-  int layer = producer >= 0 ? h->g->node.data[producer].layer : 0; // data and parameters are everywhere
-  if (layer <= h->g->layer) return 1;
-  wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, graph_tensor(h->g, x)->name,
-        layer);
-  return 0;
+  const Tensor *t = graph_tensor(h->g, x);
+  int layer = t->producer >= 0 ? h->g->node.data[t->producer].layer : 0; // data and parameters are everywhere
+  if (layer > h->g->layer)
+    wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, t->name, layer);
+  else if (dtype_is_float(t->dtype) == integers)
+    wrong(h, integers ? "%s reads %s as integers, which it is not; allowed: what plait_graph_integers gave"
+                      : "%s reads %s, which is of integers; allowed: floating-point numbers",
+          reader, t->name);
+  return !h->error.code;
 }
 
-static int same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTensor b) {
-  if (!readable(h, reader, a) || !readable(h, reader, b)) return 0;
+int by_hand_same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTensor b) {
+  if (!by_hand_readable(h, reader, a, 0) || !by_hand_readable(h, reader, b, 0)) return 0;
   char first[128], second[128];
   const Shape *x = &graph_tensor(h->g, a)->shape, *y = &graph_tensor(h->g, b)->shape;
   if (op_same_sizes(h->g, a, b) && x->dim[0] == y->dim[0]) return 1;
-  wrong(h, "%s takes tensors of one shape, not %s%s and %s%s", reader, shape_text(x, first, sizeof first),
-        x->dim[0] == DIM_BATCH ? "" : " without samples", shape_text(y, second, sizeof second),
-        y->dim[0] == DIM_BATCH ? "" : " without samples");
+  wrong(h, "%s takes tensors of one shape, not %s%s and %s%s", reader, by_hand_shape_text(x, first, sizeof first),
+        by_hand_samples(h, a) ? "" : " without samples", by_hand_shape_text(y, second, sizeof second),
+        by_hand_samples(h, b) ? "" : " without samples");
   return 0;
 }
 
+int by_hand_parameter(PlaitGraph *h, const char *reader, const char *what, PlaitTensor p, int rank,
+                      const int64_t *size) {
+  if (!by_hand_readable(h, reader, p, 0)) return 0;
+  const Tensor *t = graph_tensor(h->g, p);
+  char allowed[160] = "a parameter", text[128];
+  int fits = rank < 0 || t->shape.rank == rank, any = 0;
+  Shape s = {.rank = rank < 0 ? 0 : rank};
+  for (int d = 0; d < s.rank; d++) {
+    any |= !size[d];
+    fits = fits && (!size[d] || t->shape.size[d] == size[d]);
+    s.size[d] = size[d];
+  }
+  if (any) snprintf(allowed, sizeof allowed, "a parameter of %d dims", rank);
+  else if (rank >= 0) snprintf(allowed, sizeof allowed, "a parameter %s", by_hand_shape_text(&s, text, sizeof text));
+  if (t->variable < 0)
+    wrong(h, "%s of %s is %s and no parameter; allowed: %s", what, reader,
+          t->producer >= 0 ? "the result of an op" : "an input", allowed);
+  else if (!fits)
+    wrong(h, "%s of %s is %s; allowed: %s", what, reader, by_hand_shape_text(&t->shape, text, sizeof text), allowed);
+  return !h->error.code;
+}
+
+int by_hand_samples(const PlaitGraph *h, PlaitTensor x) {
+  const Shape *s = &graph_tensor(h->g, x)->shape;
+  return s->rank > 0 && s->dim[0] == DIM_BATCH;
+}
+
+ByHandInput *by_hand_input(PlaitGraph *h, PlaitTensor x) {
+  int i = graph_tensor(h->g, x)->input;
+  return i < 0 ? NULL : &h->input[h->g->input.data[i].own];
+}
+
 // The tensor as ops compute with it: data of a bf16 graph are fp32 until here.
-static int operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
-  if (graph_tensor(h->g, x)->input < 0) return x;
+int by_hand_operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
+  ByHandInput *in = by_hand_input(h, x);
+  if (!in) return x;
+  in->computed = 1;
   return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
 }
 
-// Building -----------------------------------------------------------------------------------------------------------
+// Inputs and parameters --------------------------------------------------------------------------------------------
 
-PlaitTensor plait_graph_input(PlaitGraph *h, const char *name, int rank, const int64_t *size) {
-  if (!take_name(h, name)) return -1;
+static PlaitTensor add_input(PlaitGraph *h, const char *name, int rank, const int64_t *size, Dtype dtype) {
+  if (!by_hand_take_name(h, name)) return -1;
   Shape s = shape_from(h, name, rank, size, 1);
   if (h->error.code) return -1;
   if (h->inputs == BY_HAND_INPUTS) return wrong(h, "more than %d inputs", BY_HAND_INPUTS);
-  h->inputs++;
-  return graph_input(h->g, name, by_hand_storage(h->dtype), s);
+  h->input[h->inputs++] = (ByHandInput){.user = h->user_inputs++};
+  return graph_input(h->g, name, dtype, s);
 }
 
-PlaitTensor plait_graph_parameter(PlaitGraph *h, const char *name, int rank, const int64_t *size, double deviation) {
-  if (!take_name(h, name)) return -1;
+PlaitTensor plait_graph_input(PlaitGraph *h, const char *name, int rank, const int64_t *size) {
+  return add_input(h, name, rank, size, by_hand_storage(h->dtype));
+}
+
+PlaitTensor plait_graph_integers(PlaitGraph *h, const char *name, int rank, const int64_t *size) {
+  return add_input(h, name, rank, size, DTYPE_I32);
+}
+
+int by_hand_zeros(PlaitGraph *h, int rank, const int64_t *size) {
+  Shape s = shape_of(1, &h->samples, (DimName[]){DIM_BATCH});
+  for (int d = 0; d < rank; d++) s.size[s.rank++] = size[d];
+  for (int i = 0; i < h->g->input.count; i++) {
+    const GraphInput *in = &h->g->input.data[i];
+    const Shape *have = &graph_tensor(h->g, in->tensor)->shape;
+    if (in->known != INPUT_OWN || h->input[in->own].user >= 0 || have->rank != s.rank) continue;
+    if (!memcmp(have->size, s.size, sizeof *s.size * (size_t)s.rank)) return in->tensor;
+  }
+  if (h->inputs == BY_HAND_INPUTS) return wrong(h, "more than %d inputs", BY_HAND_INPUTS);
+  const char *name = arena_format(&h->g->arena, "zeros.%d", h->inputs); // no user's name: these have no dot
+  h->input[h->inputs++] = (ByHandInput){.user = -1};
+  return graph_input(h->g, name, DTYPE_I32, s);
+}
+
+static PlaitTensor add_parameter(PlaitGraph *h, const char *name, int rank, const int64_t *size, Init init) {
+  if (!by_hand_take_name(h, name)) return -1;
   Shape s = shape_from(h, name, rank, size, 0);
   if (h->error.code) return -1;
-  if (!(deviation >= 0 && deviation < 1e30))
-    return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, deviation);
-  Init init = {deviation > 0 ? INIT_NORMAL : INIT_ZERO, deviation};
+  if (init.kind == INIT_NORMAL && !(init.value >= 0 && init.value < 1e30))
+    return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, init.value);
+  if (!isfinite(init.value)) return wrong(h, "the value of %s is not finite", name);
+  if (init.value == 0) init.kind = INIT_ZERO;
   int v = graph_variable(h->g, arena_format(&h->g->arena, BY_HAND_PARAMETER "%s", name), VARIABLE_PARAMETER,
                          by_hand_storage(h->dtype), s, init);
   h->g->variable.data[v].weight_decay = h->g->variable.data[v].narrow_copy = s.rank >= 2;
   return graph_read(h->g, v);
 }
 
-static const char *no_parameter(const Tensor *t) {
-  return t->producer >= 0 ? "the result of an op and no parameter" : "an input and no parameter";
+PlaitTensor plait_graph_parameter(PlaitGraph *h, const char *name, int rank, const int64_t *size, double deviation) {
+  return add_parameter(h, name, rank, size, (Init){INIT_NORMAL, deviation});
 }
 
-PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor w, PlaitTensor bias) {
-  if (!take_name(h, name) || !readable(h, name, x) || !readable(h, name, w)) return -1;
-  char text[128];
-  const Tensor *tx = graph_tensor(h->g, x), *tw = graph_tensor(h->g, w);
-  if (tw->variable < 0) return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, no_parameter(tw));
-  if (tw->shape.rank != 2)
-    return wrong(h, "w of %s is %s; allowed: a parameter (out, in)", name, shape_text(&tw->shape, text, sizeof text));
-  int64_t out = tw->shape.size[0], in = tw->shape.size[1];
-  if (tx->shape.dim[0] != DIM_BATCH || tx->shape.rank < 2 || tx->shape.size[tx->shape.rank - 1] != in)
-    return wrong(h, "x of %s is %s; allowed with w (%lld, %lld): (samples, …, %lld)", name,
-                 shape_text(&tx->shape, text, sizeof text), (long long)out, (long long)in, (long long)in);
-  int y = op_matmul(h->g, name, operand(h, name, x), w, 1);
-  if (bias == -1) return y;
-  if (!readable(h, name, bias)) return -1;
-  const Tensor *tb = graph_tensor(h->g, bias);
-  if (tb->variable < 0)
-    return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, no_parameter(tb), (long long)out);
-  if (tb->shape.rank != 1 || tb->shape.size[0] != out)
-    return wrong(h, "bias of %s is %s; allowed: a parameter (%lld)", name, shape_text(&tb->shape, text, sizeof text),
-                 (long long)out);
-  return op_bias(h->g, arena_format(&h->g->arena, "%s.bias", name), y, bias);
+PlaitTensor plait_graph_parameter_filled(PlaitGraph *h, const char *name, int rank, const int64_t *size,
+                                         double value) {
+  return add_parameter(h, name, rank, size, (Init){INIT_CONSTANT, value});
 }
 
-PlaitTensor plait_graph_activation(PlaitGraph *h, const char *name, PlaitTensor x, PlaitActivation kind) {
-  if (!take_name(h, name) || !readable(h, name, x)) return -1;
-  if ((int)kind < 0 || kind >= PLAIT_ACTIVATION_COUNT)
-    return wrong(h, "activation %d of %s; allowed: those of PlaitActivation", (int)kind, name);
-  return op_activation(h->g, name, operand(h, name, x), (ActivationKind)kind);
-}
-
-PlaitTensor plait_graph_add(PlaitGraph *h, const char *name, PlaitTensor a, PlaitTensor b) {
-  if (!take_name(h, name) || !same_shape(h, name, a, b)) return -1;
-  return op_add(h->g, name, (int[]){operand(h, name, a), operand(h, name, b)}, 2);
-}
-
-PlaitTensor plait_graph_multiply(PlaitGraph *h, const char *name, PlaitTensor a, PlaitTensor b) {
-  if (!take_name(h, name) || !same_shape(h, name, a, b)) return -1;
-  return op_mul(h->g, name, operand(h, name, a), operand(h, name, b));
-}
-
-PlaitTensor plait_graph_scale(PlaitGraph *h, const char *name, PlaitTensor x, double factor) {
-  if (!take_name(h, name) || !readable(h, name, x)) return -1;
-  if (!isfinite(factor)) return wrong(h, "the factor of %s is not finite", name);
-  return op_scale(h->g, name, operand(h, name, x), factor);
-}
-
-void plait_graph_squared_error(PlaitGraph *h, PlaitTensor y, PlaitTensor target) {
-  if (h->loss >= 0) wrong(h, "a second loss; a graph has one");
-  h->g->layer = h->g->layers - 1;
-  if (!same_shape(h, "the squared error", y, target)) return;
-  const Shape *s = &graph_tensor(h->g, y)->shape;
-  if (s->dim[0] != DIM_BATCH) {
-    wrong(h, "the squared error of a tensor without samples");
-    return;
-  }
-  h->elements = (double)shape_elements(s);
-  h->loss = op_squared_error(h->g, "loss", y, target, graph_read(h->g, graph_known(h->g, KNOWN_GRADIENT_SEED)));
+void plait_graph_output(PlaitGraph *h, const char *name, PlaitTensor tensor) {
+  int layer = h->g->layer;
+  h->g->layer = h->g->layers - 1; // any may be read
+  if (by_hand_take_name(h, name) && by_hand_readable(h, name, tensor, 0) && !by_hand_samples(h, tensor))
+    wrong(h, "the output %s has no samples; allowed: what is computed from an input", name);
+  h->g->layer = layer;
+  if (!h->error.code)
+    vec_push(&h->output, ((ByHandOutput){.name = h->name.data[h->name.count - 1], .tensor = tensor}));
 }
 
 // Placements ---------------------------------------------------------------------------------------------------------

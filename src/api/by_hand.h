@@ -1,31 +1,89 @@
-// Half by hand: what is behind a PlaitGraph of plait/graph.h. by_hand.c builds it, by_hand_training.c trains it.
+// Half by hand: what is behind a PlaitGraph and a PlaitTraining of plait/graph.h. by_hand*.c build the graph,
+// by_hand_training.c compiles it, by_hand_step.c runs it, by_hand_files.c reads and writes its parameters.
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
 #include "plait/graph.h"
+#include "runtime/session.h"
 
 // Names of the graph's Variables and tensors cannot be taken for plait's own: users' have no dot.
 #define BY_HAND_PARAMETER "parameter."
 
 enum {
   BY_HAND_NAME = 64,
-  BY_HAND_INPUTS = 12,
+  BY_HAND_INPUTS = 32,
   BY_HAND_ANNOTATIONS = MAX_AXES_PER_DIM - 2
 }; // bytes of a name; annotations: of one tensor
 
 typedef struct ByHandAnnotation { int tensor, dim; char axis[BY_HAND_NAME]; } ByHandAnnotation; // dim -1: whole
+typedef struct ByHandOutput { const char *name; int tensor; } ByHandOutput;                     // name: of the graph's
+
+// An input of the graph.
+typedef struct ByHandInput {
+  int user;      // its number among the user's inputs; -1: zeros, which nobody gives
+  int computed;  // an op reads it, not the loss alone
+  int64_t limit; // of integers that are numbers of rows or classes: -1 … limit - 1; 0: any
+} ByHandInput;
+
+// What the loss of a step is divided by.
+typedef struct ByHandLoss {
+  int tensor;      // of the graph, or -1
+  double elements; // a number that is known,
+  int labels;      // or, where this is not -1, how many of this input's labels are not negative
+} ByHandLoss;
 
 struct PlaitGraph {
   Graph *g;        // forward; its batch is the whole step's
   int64_t samples;
   Dtype dtype;     // of computing
-  int loss;        // tensor, or -1
-  double elements; // of the loss: what its sum is divided by
+  ByHandLoss loss;
   Vec(char *) name;
-  int inputs;      // graph inputs 0, 1, …
+  int inputs, user_inputs;           // graph inputs 0, 1, …, and those of them that the user gives
+  ByHandInput input[BY_HAND_INPUTS]; // (inputs)
+  int dropout;                       // something depends on the seed in every step
+  Vec(ByHandOutput) output;
   Vec(ByHandAnnotation) annotation;
   Error error;     // the first
 };
 
+struct PlaitTraining {
+  Mesh mesh;
+  char axis[MAX_AXES][BY_HAND_NAME];
+  Dtype storage;         // of inputs and parameters
+  int64_t samples;
+  int inputs, dp;        // dp: axis
+  ByHandInput input[BY_HAND_INPUTS];
+  int labels;            // the input whose labels are counted, or -1
+  int32_t *zeros;        // for inputs that nobody gives
+  void *none;            // for targets that are not given: labels -1
+  int outputs;
+  char **output;         // (outputs) names of their nodes
+  int64_t *output_width; // (outputs) elements of a sample
+  int dropout;
+  uint64_t seed;
+  Job *job;
+  PlaitComm *comm;       // the user's: this process is one rank; NULL: ranks are threads
+  Session *session;
+  int failed;            // outside of the session
+};
+
 // The dtype of inputs, parameters and their state as users see them.
 static inline Dtype by_hand_storage(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
+
+// Building. What is wrong leaves its sentence in the graph, unless there is one already, and returns -1 (wrong) or 0.
+int by_hand_wrong(PlaitGraph *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int by_hand_take_name(PlaitGraph *h, const char *name); // once a name; 0 also where something was wrong before
+int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers);
+int by_hand_same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTensor b);
+// A parameter of this shape; size 0: any. rank -1: of any shape.
+int by_hand_parameter(PlaitGraph *h, const char *reader, const char *what, PlaitTensor p, int rank,
+                      const int64_t *size);
+const char *by_hand_shape_text(const Shape *s, char *text, size_t size); // "(24, 6)"
+int by_hand_samples(const PlaitGraph *h, PlaitTensor x);                 // has it samples?
+ByHandInput *by_hand_input(PlaitGraph *h, PlaitTensor x);                // NULL: it is no input
+int by_hand_operand(PlaitGraph *h, const char *reader, PlaitTensor x);   // x in the dtype of computing
+int by_hand_zeros(PlaitGraph *h, int rank, const int64_t *size);         // integers (samples, size…), all 0
+
+// A rank and a training at work.
+int by_hand_usable(const PlaitTraining *t, Error *error); // PLAIT_BAD_INPUT after a failure
+Rank *by_hand_rank(const PlaitTraining *t);               // the first rank of this process

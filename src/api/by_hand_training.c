@@ -1,26 +1,15 @@
-// Half by hand: compiling a user's graph for a mesh, its steps, and parameters as wholes. See plait/graph.h.
+// Half by hand: compiling a user's graph for a mesh, to train on it and to run it forward. See plait/graph.h.
+#include "op/build.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "runtime/launch.h"
-#include "runtime/session.h"
 #include "api/by_hand.h"
-#include "runtime/gather.h"
-#include "runtime/state_tensors.h"
+#include "base/nearest.h"
+#include "base/shares.h"
 #include <math.h>
 #include <string.h>
 
-enum { MOST_MICROBATCHES = 1 << 16 };
-
-struct PlaitTraining {
-  Mesh mesh;
-  char axis[MAX_AXES][BY_HAND_NAME];
-  Dtype storage;         // of inputs and parameters
-  int inputs, dp;        // dp: axis
-  Job *job;
-  PlaitComm *comm;       // the user's: this process is one rank; NULL: ranks are threads
-  Session *session;
-  int failed;            // outside of the session
-};
+enum { MOST_MICROBATCHES = 1 << 16, MOST_NAMES = 64 };
 
 // Options ------------------------------------------------------------------------------------------------------------
 
@@ -60,21 +49,82 @@ static int parse_mesh(PlaitTraining *t, const char *text, Error *error) {
   return code;
 }
 
-static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, const Mesh *mesh, int microbatches,
-                         Error *error) {
-  int64_t unit = (int64_t)microbatches * mesh->axis[mesh_axis(mesh, "dp")].size, below = h->samples / unit * unit;
-  if (o->microbatches < 0 || microbatches > MOST_MICROBATCHES)
-    return error_set(error, PLAIT_BAD_INPUT, "microbatches is %d; allowed: 1 to %d", o->microbatches,
-                     MOST_MICROBATCHES);
-  if (h->samples % unit) {
-    char nearest[64];
-    if (below) snprintf(nearest, sizeof nearest, "%lld or %lld", (long long)below, (long long)(below + unit));
-    else snprintf(nearest, sizeof nearest, "%lld", (long long)unit);
+// Axes that mean something to the graph, each once; returns their count.
+static int axes_of(const PlaitGraph *h, const char *names[MOST_NAMES], char *list, size_t size) {
+  int n = 0;
+  names[n++] = "dp";
+  names[n++] = "pp";
+  for (int i = 0; i < h->annotation.count && n < MOST_NAMES; i++) {
+    const ByHandAnnotation *a = &h->annotation.data[i];
+    int seen = a->dim < 0;
+    for (int k = 0; k < n; k++) seen |= !strcmp(names[k], a->axis);
+    if (!seen) names[n++] = a->axis;
+  }
+  size_t at = 0;
+  for (int k = 0; k < n && at < size; k++)
+    at += (size_t)snprintf(list + at, size - at, "%s%s", k ? ", " : "", names[k]);
+  return n;
+}
+
+// Ranks of an axis that nothing names would all do the same.
+static int check_axes(const PlaitGraph *h, const Mesh *mesh, Error *error) {
+  const char *names[MOST_NAMES];
+  char list[256];
+  int n = axes_of(h, names, list, sizeof list);
+  for (int a = 0; a < mesh->naxis; a++) {
+    const char *axis = mesh->axis[a].name, *near;
+    int known = mesh->axis[a].size == 1;
+    for (int k = 0; k < n; k++) known |= !strcmp(names[k], axis);
+    if (known) continue;
+    near = nearest_word(axis, names, n);
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "mesh: no plait_graph_shard of the graph names the axis \"%s\", so that its %d ranks would all "
+                     "compute the same; %s%s%sallowed: %s",
+                     axis, mesh->axis[a].size, near ? "did you mean \"" : "", near ? near : "", near ? "\"? " : "",
+                     list);
+  }
+  return PLAIT_OK;
+}
+
+// A tensor whose samples are cut by an annotation, or NULL: shares that differ from rank to rank are those of dp.
+static const char *cuts_samples(const PlaitGraph *h, const Mesh *mesh) {
+  for (int i = 0; i < h->annotation.count; i++) {
+    const ByHandAnnotation *a = &h->annotation.data[i];
+    int axis = a->dim == 0 && by_hand_samples(h, a->tensor) ? mesh_axis(mesh, a->axis) : -1;
+    if (axis >= 0 && mesh->axis[axis].size > 1) return graph_tensor(h->g, a->tensor)->name;
+  }
+  return NULL;
+}
+
+// The samples of a step among ranks of dp and microbatches.
+static int check_shares(const PlaitGraph *h, const Mesh *mesh, int asked, int microbatches, Error *error) {
+  int dp = mesh->axis[mesh_axis(mesh, "dp")].size;
+  int64_t unit = (int64_t)microbatches * dp, below = h->samples / unit * unit, most = (h->samples + dp - 1) / dp;
+  const char *tensor = h->samples % unit ? cuts_samples(h, mesh) : NULL;
+  if (asked < 0 || microbatches > MOST_MICROBATCHES)
+    return error_set(error, PLAIT_BAD_INPUT, "microbatches is %d; allowed: 1 to %d", asked, MOST_MICROBATCHES);
+  if (microbatches > most)
     return error_set(
         error, PLAIT_BAD_INPUT,
-        "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d); the nearest is %s",
-        (long long)h->samples, microbatches, mesh->axis[mesh_axis(mesh, "dp")].size, nearest);
-  }
+        "microbatches is %d, but of the graph's %lld samples a rank of dp (%d) has %lld at most; allowed: 1 "
+        "to %lld",
+        microbatches, (long long)h->samples, dp, (long long)most, (long long)most);
+  if (!tensor) return PLAIT_OK;
+  char nearest[64];
+  if (below) snprintf(nearest, sizeof nearest, "%lld or %lld", (long long)below, (long long)(below + unit));
+  else snprintf(nearest, sizeof nearest, "%lld", (long long)unit);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "the graph has %lld samples, which must be a multiple of microbatches (%d) · dp (%d) where a placement "
+      "cuts the samples of a tensor, as of %s; the nearest is %s",
+      (long long)h->samples, microbatches, dp, tensor, nearest);
+}
+
+static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, const Mesh *mesh, int microbatches,
+                         Error *error) {
+  int code = check_axes(h, mesh, error);
+  if (!code) code = check_shares(h, mesh, o->microbatches, microbatches, error);
+  if (code) return code;
   const ScheduleGenerator *schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b");
   if (!schedule || !schedule_can_run(schedule, 1)) {
     char names[256];
@@ -114,7 +164,7 @@ static int check_comm(const PlaitTraining *t, Error *error) {
 static int check_graph(const PlaitGraph *h, Error *error) {
   const Graph *g = h->g;
   if (h->error.code) return error_set(error, h->error.code, "%s", h->error.message);
-  if (h->loss < 0) return error_set(error, PLAIT_BAD_INPUT, "the graph has no loss");
+  if (h->loss.tensor < 0) return error_set(error, PLAIT_BAD_INPUT, "the graph has no loss");
   for (int v = 0; v < g->variable.count; v++) {
     int read = g->variable.data[v].kind != VARIABLE_PARAMETER;
     for (int i = 0; i < g->node.count; i++)
@@ -136,7 +186,23 @@ static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
     Shape *s = &g->tensor.data[i].shape;
     if (s->rank && s->dim[0] == DIM_BATCH) s->size[0] = samples;
   }
-  g->node.data[graph_tensor(g, h->loss)->producer].layer = g->layers - 1;
+  g->node.data[graph_tensor(g, h->loss.tensor)->producer].layer = g->layers - 1;
+  return g;
+}
+
+// The same without what only training does, and with the outputs.
+static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
+  Graph *g = micro_graph(h, samples);
+  for (int i = 0; i < g->node.count; i++) {
+    const OpDef *def = op_def(g->node.data[i].op);
+    if (def->evaluate) def->evaluate(&g->node.data[i]);
+  }
+  for (int i = 0; i < h->output.count; i++) {
+    const ByHandOutput *o = &h->output.data[i];
+    int producer = graph_tensor(g, o->tensor)->producer;
+    g->layer = producer < 0 ? 0 : g->node.data[producer].layer;
+    op_output(g, o->name, o->tensor);
+  }
   return g;
 }
 
@@ -149,6 +215,20 @@ static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *
     if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
   return n;
+}
+
+// The most samples that a rank of dp has of a microbatch.
+static int64_t micro_of(const PlaitGraph *h, int dp, int microbatches) {
+  int64_t most = (h->samples + dp - 1) / dp;
+  return (most + microbatches - 1) / microbatches;
+}
+
+// Of a sample: labels, or 1 where there are none.
+static int64_t labels_of(const PlaitGraph *h) {
+  for (int i = 0; i < h->g->input.count && h->loss.labels >= 0; i++)
+    if (h->g->input.data[i].own == h->loss.labels)
+      return shape_elements(&graph_tensor(h->g, h->g->input.data[i].tensor)->shape) / h->samples;
+  return 1;
 }
 
 static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches,
@@ -170,7 +250,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   Workload workload = {.model = "the graph",
                        .layers = layers,
                        .samples = h->samples,
-                       .micro = h->samples / microbatches / t->mesh.axis[t->dp].size,
+                       .micro = micro_of(h, t->mesh.axis[t->dp].size, microbatches),
                        .seq = 1};
   ParallelProblem problem;
   int code = parallel_check(&parallel, &workload, &problem);
@@ -181,6 +261,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
   if (!code) {
     CompileOptions options = {
         .mode = MODEL_TRAIN,
+        .seq = labels_of(h),
         .device = device_cpu(),
         .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
         .parallel = parallel_create(&parallel, &workload),
@@ -191,10 +272,12 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                    .decay = o->weight_decay,
                    .momentum = o->momentum,
                    .clip = o->clip,
-                   .count = h->elements}};
+                   .count = h->loss.labels < 0 ? h->loss.elements : 0}};
     JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};
     compile_set_batch(&options, h->samples, workload.micro);
-    code = job_create_built(micro_graph(h, options.micro_samples), h->loss, &options, &run, &t->job, error);
+    code = job_create_built(micro_graph(h, options.micro_samples), h->loss.tensor, &options, &run, &t->job, error);
+    if (!code)
+      code = job_add_evaluation(t->job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
   if (t->job) t->job->options.parallel.layout.annotation = NULL;
   free(annotation);
@@ -215,9 +298,41 @@ static int start(PlaitTraining *t, Error *error) {
   return code ? code : session_run(t->session, start_rank, t, error);
 }
 
-// The first rank of this process.
-static Rank *own_rank(const PlaitTraining *t) {
+Rank *by_hand_rank(const PlaitTraining *t) {
   return session_rank(t->session, t->comm ? plait_comm_rank(t->comm) : 0);
+}
+
+int by_hand_usable(const PlaitTraining *t, Error *error) {
+  return t->failed || session_culprit(t->session) >= 0
+             ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed")
+             : PLAIT_OK;
+}
+
+// What steps need of the graph, and memory for inputs that nobody gives.
+static void keep(PlaitTraining *t, const PlaitGraph *h) {
+  int64_t bytes = 8, zeros = 1;
+  t->storage = by_hand_storage(h->dtype);
+  t->samples = h->samples;
+  t->inputs = h->inputs;
+  t->labels = h->loss.labels;
+  t->dropout = h->dropout;
+  memcpy(t->input, h->input, sizeof t->input);
+  for (int i = 0; i < h->g->input.count; i++) {
+    const Tensor *x = graph_tensor(h->g, h->g->input.data[i].tensor);
+    int64_t n = shape_elements(&x->shape);
+    const ByHandInput *in = &h->input[h->g->input.data[i].own];
+    if (in->user < 0 && n > zeros) zeros = n;
+    if (!in->computed && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
+  }
+  t->zeros = xcalloc((size_t)zeros, sizeof *t->zeros);
+  t->none = memset(xcalloc((size_t)bytes, 1), 0xff, (size_t)bytes); // labels -1, and numbers that are none
+  t->output = xcalloc((size_t)h->output.count + 1, sizeof *t->output);
+  t->output_width = xcalloc((size_t)h->output.count + 1, sizeof *t->output_width);
+  for (t->outputs = 0; t->outputs < h->output.count; t->outputs++) {
+    const ByHandOutput *o = &h->output.data[t->outputs];
+    t->output[t->outputs] = xstrdup(o->name);
+    t->output_width[t->outputs] = shape_elements(&graph_tensor(h->g, o->tensor)->shape) / h->samples;
+  }
 }
 
 int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *options, PlaitTraining **training,
@@ -232,8 +347,8 @@ int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *optio
   if (!code) code = parse_mesh(t, o.mesh, error);
   if (!code) code = check_options(h, &o, &t->mesh, microbatches, error);
   t->comm = o.comm;
-  t->storage = by_hand_storage(h->dtype);
-  t->inputs = h->inputs;
+  t->seed = o.seed;
+  if (!code) keep(t, h);
   if (!code) code = check_comm(t, error);
   if (!code) code = compile(t, h, &o, microbatches, error);
   if (!code) code = start(t, error);
@@ -246,131 +361,12 @@ void plait_training_destroy(PlaitTraining *t) {
   if (!t) return;
   session_close(t->session);
   job_destroy(t->job);
+  for (int i = 0; i < t->outputs; i++) free(t->output[i]);
+  free(t->output);
+  free(t->output_width);
+  free(t->zeros);
+  free(t->none);
   free(t);
-}
-
-// Steps --------------------------------------------------------------------------------------------------------------
-
-typedef struct Step { const PlaitTraining *t; const void *const *inputs; double learning_rate; uint64_t number; } Step;
-
-// Microbatch m of data rank r is the samples m · M + r · M / dp … of the step, M being those of a microbatch.
-static void find_samples(const Step *s, int rank, StepInput *own) {
-  const PlaitTraining *t = s->t;
-  const Graph *g = t->job->train.graph;
-  int64_t local = t->job->options.micro_samples / t->mesh.axis[t->dp].size,
-          first = mesh_coordinate(&t->mesh, rank, t->dp) * local;
-  for (int i = 0; i < g->input.count; i++) {
-    const GraphInput *in = &g->input.data[i];
-    if (in->known != INPUT_OWN) continue;
-    const Tensor *x = graph_tensor(g, in->tensor);
-    int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
-    own[in->own] = (StepInput){(const char *)s->inputs[in->own] + first * row, t->job->options.micro_samples * row, 0};
-  }
-}
-
-static int step_rank(Rank *r, void *step, Error *error) {
-  const Step *s = step;
-  StepInput own[BY_HAND_INPUTS];
-  find_samples(s, r->rank, own);
-  StepInputs inputs = {
-      .known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = s->t->inputs};
-  return executor_run(r->train, s->number, &inputs, error);
-}
-
-static int usable(const PlaitTraining *t, Error *error) {
-  return t->failed || session_culprit(t->session) >= 0
-             ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed")
-             : PLAIT_OK;
-}
-
-int plait_training_step(PlaitTraining *t, const void *const *inputs, double learning_rate, PlaitStepResult *result,
-                        PlaitError *error) {
-  int code = usable(t, error);
-  if (code) return code;
-  const Graph *g = t->job->train.graph;
-  for (int i = 0; i < g->input.count; i++)
-    if (g->input.data[i].known == INPUT_OWN && !inputs[g->input.data[i].own])
-      return error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", g->input.data[i].name);
-  if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
-  const State *state = own_rank(t)->state;
-  Step s = {t, inputs, learning_rate, (uint64_t)state_scalar(state, KNOWN_OPTIMIZER_STEP) + 1};
-  if ((code = session_run(t->session, step_rank, &s, error))) return code;
-  if (result)
-    *result = (PlaitStepResult){.loss = state_scalar(state, KNOWN_LOSS),
-                                .gradient_norm = state_scalar(state, KNOWN_GRAD_NORM),
-                                .skipped = state_scalar(state, KNOWN_SKIP) != 0};
-  return PLAIT_OK;
-}
-
-// Parameters ---------------------------------------------------------------------------------------------------------
-
-static const Variable *find_parameter(const PlaitTraining *t, const char *name, size_t size, Error *error) {
-  const Graph *g = t->job->train.graph;
-  for (int v = 0; v < g->variable.count; v++) {
-    const Variable *p = &g->variable.data[v];
-    if (p->kind != VARIABLE_PARAMETER || strcmp(p->name + strlen(BY_HAND_PARAMETER), name)) continue;
-    size_t bytes = (size_t)shape_elements(&p->shape) * dtype_size(p->dtype);
-    if (bytes == size) return p;
-    error_set(error, PLAIT_BAD_INPUT, "%s has %zu bytes, not %zu", name, bytes, size);
-    return NULL;
-  }
-  error_set(error, PLAIT_BAD_INPUT, "there is no parameter \"%.80s\"", name);
-  return NULL;
-}
-
-// Copies the pieces of a parameter to the whole tensor, or its elements back to them. Replicas are written, but not
-// read.
-static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable *p, void *whole, int write) {
-  for (int i = 0; i < count; i++) {
-    if (write) checkpoint_tensor_from_whole(&boxes[i], whole, p->dtype);
-    else if (boxes[i].primary) checkpoint_tensor_to_whole(&boxes[i], whole, p->dtype);
-  }
-}
-
-static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, int write) {
-  for (int i = 0; i < t->mesh.ranks; i++) {
-    const Rank *r = session_rank(t->session, i);
-    if (!r) continue;
-    CheckpointTensor *boxes;
-    int n = state_tensor(r->state, p->id, &boxes);
-    copy_boxes(boxes, n, p, whole, write);
-    free(boxes);
-  }
-}
-
-static int gather_whole(PlaitTraining *t, const Variable *p, void *whole, size_t size, Error *error) {
-  CheckpointTensor *boxes;
-  Gathered all = {0};
-  int n = state_tensor(own_rank(t)->state, p->id, &boxes);
-  int code = gather_boxes(t->comm, boxes, n, &all, error);
-  free(boxes);
-  if (!code && plait_comm_rank(t->comm) == 0) copy_boxes(all.boxes, all.count, p, whole, 0);
-  gather_free(&all);
-  if (!code && plait_broadcast(t->comm, &(PlaitBuffer){whole, whole, size}, 1, PLAIT_UINT8, 0, NULL, NULL))
-    code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(t->comm));
-  if (code) t->failed = 1;
-  return code;
-}
-
-int plait_training_read(PlaitTraining *t, const char *parameter, void *data, size_t size, PlaitError *error) {
-  Error own = {0};
-  if (!error) error = &own;
-  int code = usable(t, error);
-  const Variable *p = code ? NULL : find_parameter(t, parameter, size, error);
-  if (!p) return error->code;
-  if (t->comm) return gather_whole(t, p, data, size, error);
-  copy_local(t, p, data, 0);
-  return PLAIT_OK;
-}
-
-int plait_training_write(PlaitTraining *t, const char *parameter, const void *data, size_t size, PlaitError *error) {
-  Error own = {0};
-  if (!error) error = &own;
-  int code = usable(t, error);
-  const Variable *p = code ? NULL : find_parameter(t, parameter, size, error);
-  if (!p) return error->code;
-  copy_local(t, p, (void *)(uintptr_t)data, 1);
-  return PLAIT_OK;
 }
 
 void plait_training_print(const PlaitTraining *t, FILE *out) {

@@ -126,7 +126,37 @@ static const PlaitTrainingOptions layouts[] = {
     {.mesh = "dp=2 tp=2", .zero = 1},
     {.mesh = "dp=2 tp=2", .zero = 2, .microbatches = 3},
     {.mesh = "pp=2 dp=2 more=2", .zero = 3, .microbatches = 3},
+    // 24 samples that do not divide: ranks and microbatches differ by one, and a rank may have none of a microbatch
+    {.mesh = "dp=5"},
+    {.mesh = "tp=2 dp=2", .microbatches = 7, .zero = 2},
+    {.mesh = "pp=2 dp=5", .microbatches = 3},
+    {.mesh = "dp=16 tp=2", .microbatches = 2, .zero = 3},
 };
+
+// What is refused of these, by a word of the sentence; NULL: nothing. A mesh has no axis that nothing names, and where
+// a placement cuts samples these divide.
+static const char *refused(Ask ask, const PlaitTrainingOptions *o) {
+  int tp = ask != NOTHING, more = ask == TWICE || ask == OUTPUT, dp = 1;
+  if (!tp && strstr(o->mesh, "tp=")) return "axis \"tp\"";
+  if (!more && strstr(o->mesh, "more=")) return "axis \"more\"";
+  if (strstr(o->mesh, "dp=")) dp = atoi(strstr(o->mesh, "dp=") + 3);
+  if (ask == OUTPUT && strstr(o->mesh, "tp=") && SAMPLES % (dp * (o->microbatches ? o->microbatches : 1)))
+    return "must be a multiple";
+  if (ask == DATA_AXIS && HIDDEN % dp) return "cannot be cut into"; // w1 is cut over dp
+  return NULL;
+}
+
+static int is_refused(PlaitDtype dtype, Ask ask, const PlaitTrainingOptions *o) {
+  const char *words = refused(ask, o);
+  if (!words) return 0;
+  PlaitGraph *g = build(dtype, ask);
+  PlaitTraining *t;
+  PlaitError error = {0};
+  assert_true(plait_training_create(g, o, &t, &error) < 0);
+  if (!strstr(error.message, words)) fail_msg("\"%s\" does not say \"%s\"", error.message, words);
+  plait_graph_destroy(g);
+  return 1;
+}
 
 static void every_layout_is_one_rank(void **state) {
   static const struct {
@@ -142,6 +172,7 @@ static void every_layout_is_one_rank(void **state) {
         o.seed = 7;
         o.optimizer = updates[u].optimizer, o.momentum = updates[u].momentum, o.weight_decay = updates[u].decay,
         o.clip = updates[u].clip;
+        if (is_refused(PLAIT_FP64, (Ask)ask, &o)) continue;
         Run r = run(PLAIT_FP64, (Ask)ask, &o);
         if (ask == NOTHING && i == 0) {
           one = r;
@@ -191,6 +222,7 @@ static void narrower_types_are_near(void **state) {
   for (int i = 0; i < (int)(sizeof layouts / sizeof *layouts); i++) {
     PlaitTrainingOptions o = layouts[i];
     o.seed = 7;
+    if (is_refused(PLAIT_FP32, COLUMNS, &o)) continue;
     Run fp32 = run(PLAIT_FP32, COLUMNS, &o), bf16 = run(PLAIT_BF16, COLUMNS, &o);
     if (!(largest_difference(&fp32, &wide) < 1e-5))
       fail_msg("fp32, mesh %s: off by %g", o.mesh, largest_difference(&fp32, &wide));
@@ -273,9 +305,6 @@ static void one_annotation_is_enough(void **state) {
   assert_int_equal(count(text, "= all_reduce"), 1);
   assert_int_equal(count(text, "= all_gather"), 0);
   assert_non_null(strstr(text, "down.all_reduce"));
-  free(text);
-  text = listing(NOTHING, "tp=2");
-  assert_int_equal(count(text, "= all_reduce"), 0);
   free(text);
 }
 
@@ -393,16 +422,22 @@ static int create_with(const PlaitTrainingOptions *o, Ask ask, PlaitError *error
 }
 
 static void wrong_options_say_what_is_allowed(void **state) {
-  static const struct { PlaitTrainingOptions o; Ask ask; int code; const char *words; } cases[] = {
+  static const struct { PlaitTrainingOptions o; Ask ask; int code; const char *words;
+  } cases[] = {
       {{.mesh = "dp"}, NOTHING, PLAIT_BAD_INPUT, "\"dp\""},
       {{.mesh = "dp=2x"}, NOTHING, PLAIT_BAD_INPUT, "dp=2x"},
       {{.mesh = "dp=0"}, NOTHING, PLAIT_BAD_INPUT, "dp=0"},
       {{.mesh = "dp=-2"}, NOTHING, PLAIT_BAD_INPUT, "dp=-2"},
       {{.mesh = "dp=2 dp=2"}, NOTHING, PLAIT_BAD_INPUT, "twice"},
       {{.mesh = "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1"}, NOTHING, PLAIT_BAD_INPUT, "axes"},
-      {{.mesh = "x=2048"}, NOTHING, PLAIT_BAD_INPUT, "1024"},
-      {{.mesh = "dp=5"}, NOTHING, PLAIT_BAD_INPUT, "20 or 25"},
-      {{.mesh = "dp=2", .microbatches = 20}, NOTHING, PLAIT_BAD_INPUT, "the nearest is 40"},
+      {{.mesh = "dp=2048"}, NOTHING, PLAIT_BAD_INPUT, "1024"},
+      {{.mesh = "dp=5 tp=2"}, OUTPUT, PLAIT_BAD_INPUT, "the nearest is 20 or 25"},
+      {{.mesh = "dp=2", .microbatches = 20}, NOTHING, PLAIT_BAD_INPUT, "has 12 at most; allowed: 1 to 12"},
+      {{.mesh = "dp=2 foo=4"},
+       COLUMNS,
+       PLAIT_BAD_INPUT,
+       "axis \"foo\", so that its 4 ranks would all compute the same"},
+      {{.mesh = "dp=2 tq=2"}, COLUMNS, PLAIT_BAD_INPUT, "did you mean \"tp\"? allowed: dp, pp, tp"},
       {{.mesh = "pp=4"}, NOTHING, PLAIT_INFEASIBLE, "3 layers"},
       {{.mesh = "tp=5"}, COLUMNS, PLAIT_INFEASIBLE, "cannot be cut into 5"},
       {{.schedule = "forward"}, NOTHING, PLAIT_BAD_INPUT, "schedule is \"forward\"; allowed: naive, gpipe"},
