@@ -22,3 +22,15 @@ string(REGEX REPLACE "/$" "" PLAIT_PC_PREFIX "${PLAIT_PC_PREFIX}")
 list(JOIN MPI_C_LIBRARIES " " PLAIT_PC_MPI)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/plait.pc.in plait.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/plait.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Man pages and shell completion, made by the command itself. bash-completion, zsh and fish look for them below share.
+if(TARGET plait AND NOT CMAKE_CROSSCOMPILING)
+  set(PLAIT_SHARE ${CMAKE_CURRENT_BINARY_DIR}/share)
+  add_custom_command(OUTPUT ${PLAIT_SHARE}/made COMMAND plait docs write ${PLAIT_SHARE}
+    COMMAND ${CMAKE_COMMAND} -E touch ${PLAIT_SHARE}/made DEPENDS plait COMMENT "man pages and shell completion")
+  add_custom_target(manuals ALL DEPENDS ${PLAIT_SHARE}/made)
+  install(DIRECTORY ${PLAIT_SHARE}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+  foreach(folder bash-completion zsh fish)
+    install(DIRECTORY ${PLAIT_SHARE}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR})
+  endforeach()
+endif()

@@ -38,7 +38,7 @@ static int parse_size(const char *option, const char *word, size_t *size, Error 
   const char *prefix = *end ? strchr(prefixes, *end) : NULL;
   int shift = prefix ? 10 * (int)(prefix - prefixes + 1) : 0;
   if (*word < '0' || *word > '9' || errno || (*end && (!prefix || end[1])) || value < 1 || value > LARGEST >> shift)
-    return error_set(error, PLAIT_BAD_INPUT, "--%s: \"%.40s\" is no size: allowed are 1 to 1G bytes, as in 8, 64K, 1M",
+    return error_set(error, PLAIT_BAD_INPUT, "--%s: \"%.40s\" is not a size from 1 to 1G bytes, such as 8, 64K or 1M",
                      option, word);
   *size = (size_t)value << shift;
   return PLAIT_OK;
@@ -74,17 +74,9 @@ static int add_size(Plan *plan, const char *word, Error *error) {
 }
 
 static int choose(Plan *plan, const char *kinds, const char *sizes, const char *most, const char *dtype, Error *error) {
-  const char *names[PLAIT_DTYPE_COUNT];
   size_t largest = 0;
-  int code = PLAIT_OK, found = -1;
-  for (int i = 0; i < (int)PLAIT_DTYPE_COUNT; i++)
-    if (!strcmp(names[i] = dtype_name((Dtype)i), dtype)) found = i;
-  if (found < 0) {
-    const char *nearest = nearest_word(dtype, names, PLAIT_DTYPE_COUNT);
-    return error_set(error, PLAIT_BAD_INPUT, "--dtype: there is no \"%.40s\"%s%s%s", dtype,
-                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
-  }
-  plan->dtype = (PlaitDtype)found;
+  int code = PLAIT_OK;
+  plan->dtype = (PlaitDtype)dtype_from_name(dtype);
   if (kinds) code = each_word("collectives", kinds, MOST_KINDS, add_kind, plan, error);
   else
     for (int i = 0; i < bench_kind_count; i++) plan->kinds[plan->kind_count++] = &bench_kinds[i];
@@ -280,48 +272,53 @@ int cmd_bench(int argc, char **argv) {
   int64_t ranks = 2, repeat = 20;
   bool ranks_given = false;
   const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
+  static const char *const benchmarks[] = {"comm", NULL}, *const comms[] = {"auto", "local", "mpi", NULL};
+  const char *dtypes[PLAIT_DTYPE_COUNT + 1] = {NULL};
+  for (int i = 0; i < (int)PLAIT_DTYPE_COUNT; i++) dtypes[i] = dtype_name((Dtype)i);
   const Option options[] = {
-      {"ranks", OPTION_INTEGER, &ranks, "N", "threads to measure between; under mpirun the processes count", .least = 1,
-       .most = 256, .given = &ranks_given},
+      {"ranks", OPTION_INTEGER, &ranks, "N", "how many threads communicate; under mpirun, the number of processes",
+       .least = 1, .most = 256, .given = &ranks_given},
       {.name = "comm",
        .kind = OPTION_TEXT,
        .value = &comm,
        .argument = "WORD",
-       .help = "auto: mpi under mpirun or srun, else local; local; mpi"},
+       .help = "local: threads; mpi: processes; auto: mpi under mpirun or srun, else local",
+       .words = comms},
       {.name = "dtype",
        .kind = OPTION_TEXT,
        .value = &dtype,
        .argument = "DTYPE",
-       .help = "fp64, fp32, bf16, fp16, int64, int32, uint16 or uint8"},
+       .help = "the number format: fp64, fp32, bf16, fp16, int64, int32, uint16 or uint8",
+       .words = dtypes},
       {.name = "collectives",
        .kind = OPTION_TEXT,
        .value = &kinds,
        .argument = "LIST",
-       .help = "only these, as in all_reduce,all_gather"},
+       .help = "measure only these, for example all_reduce,all_gather"},
       {.name = "sizes",
        .kind = OPTION_TEXT,
        .value = &sizes,
        .argument = "LIST",
-       .help = "bytes of a rank, as in 8,64K,1M (K, M, G: powers of 1024)"},
+       .help = "bytes of a rank, for example 8,64K,1M (K, M, G: powers of 1024)"},
       {.name = "to",
        .kind = OPTION_TEXT,
        .value = &most,
        .argument = "SIZE",
-       .help = "without --sizes: 8 bytes, then from 64 on four times more, up to this"},
-      {"repeat", OPTION_INTEGER, &repeat, "N", "samples of which the median is printed", .least = 1, .most = 100000},
+       .help = "without --sizes: the largest size; the others are 8 bytes, then 64 and always four times as many"},
+      {"repeat", OPTION_INTEGER, &repeat, "N", "samples; their median is printed", .least = 1, .most = 100000},
   };
   const CommandHelp help = {
-      "bench", "comm [options]",
-      "Measures every collective of plait/comm.h between threads (local) or processes (mpi), and beside the latter the "
-      "plain MPI call\n"
-      "of the same name. One line per collective and size: bytes of a rank (all its parts), microseconds that the "
-      "slowest rank takes,\n"
-      "and bytes by time. send_recv is one message each way; its time is that of one. Ranks meet between samples; a "
-      "sample of a\n"
-      "short call is the mean of up to 50 calls in a row. The memory is warm.",
+      "bench", "[options] comm",
+      "Measures the collectives of plait/comm.h between threads (local) or processes (mpi). For processes it also "
+      "measures the plain MPI call of the same name.\n"
+      "It prints one line per collective and size: the bytes of one rank (all its parts), the microseconds of the "
+      "slowest rank, and bytes per second. Ranks synchronize between samples; a sample of a short call is the "
+      "mean of up to 50 calls in a row. The memory is warm. send_recv sends one message each way and counts the "
+      "time of one.",
       "  plait bench comm\n"
       "  plait bench comm --ranks 4 --dtype bf16 --collectives all_reduce,reduce_scatter --sizes 1M,64M\n"
-      "  mpirun -n 2 plait bench comm --to 256M\n"};
+      "  mpirun -n 2 plait bench comm --to 256M\n",
+      .first = benchmarks};
   Operands operands;
   Error error = {0};
   Plan plan = {0};

@@ -252,10 +252,12 @@ static void tell_tools(void) {
 int cmd_doctor(int argc, char **argv) {
   const CommandHelp help = {
       "doctor", "",
-      "Prints what this machine and this build of plait have: ok means in use, -- that a part is missing, with what it "
-      "would enable and how to get it, !! that something deserves a look. The exit status is 0 whatever is missing.",
+      "Shows what plait uses of this machine and what it was built with. \"ok\": plait uses it. \"--\": it is "
+      "missing; the lines below say what it is good for and how to get it. \"!!\": worth a look. The exit status is "
+      "0 in every case.",
       "  plait doctor\n"
-      "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n"};
+      "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n",
+      .takes = TAKES_NOTHING};
   Operands operands;
   int status = options_parse(&help, NULL, 0, 0, 0, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

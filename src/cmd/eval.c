@@ -179,45 +179,47 @@ int cmd_eval(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &e.data,
        .argument = "PREFIX",
-       .help = "a corpus, PREFIX.bin and PREFIX.idx; else what the run holds out (data.valid, data.split)"},
+       .help = "the corpus, PREFIX.bin and PREFIX.idx; without it, the data that the run holds out (data.valid, "
+               "data.split)"},
       {.name = "tokenizer",
        .kind = OPTION_TEXT,
        .value = &e.tokenizer_path,
        .argument = "FILE",
-       .help = "tokenizer.json, to count bytes; else the model's own"},
+       .help = "the tokenizer.json that counts bytes; without it, the model's own"},
       {.name = "seq-len",
        .kind = OPTION_INTEGER,
        .value = &e.seq_len,
        .argument = "N",
-       .help = "tokens of a window; 0: as trained, or at most 1024",
+       .help = "tokens per window; 0: as in training, or at most 1024",
        .least = 0,
        .most = 1 << 24},
       {.name = "across-documents",
        .kind = OPTION_FLAG,
        .value = &e.across,
-       .help = "predict from the document before, too (no document mask)"},
+       .help = "let tokens see the documents before theirs (no document mask)"},
       {.name = "threads",
        .kind = OPTION_INTEGER,
        .value = &e.threads,
        .argument = "N",
-       .help = "threads of all ranks of this machine together",
+       .help = "threads of all ranks on this machine together",
+       .shown = "all cores",
        .least = 1,
        .most = 4096},
   };
-  const CommandHelp help = {"eval", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",
-                            "Evaluates a checkpoint, the newest checkpoint of a run, or a Hugging Face folder on a "
-                            "corpus, in fp32 on all cores\n"
-                            "as one rank. Keys of a recipe choose another mesh, Layout or precision, with the same "
-                            "loss to rounding.\n"
-                            "Bits per byte are the bits of the predicted tokens over the bytes of these tokens' text: "
-                            "with a document mask the\n"
-                            "first token of a document is not predicted, and neither its bits nor its bytes count; the "
-                            "end of a text costs bits\n"
-                            "and has no bytes.",
-                            "  plait eval runs/demo\n"
-                            "  plait eval runs/demo/checkpoints/step-3400 --data data/demo/valid\n"
-                            "  plait eval SmolLM-135M --data data/smol-valid --seq-len 512\n"
-                            "  plait eval runs/demo mesh.dp=2 precision=bf16\n"};
+  const CommandHelp help = {
+      "eval", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",
+      "Computes loss, perplexity and bits per byte of a model on a corpus. The model is a checkpoint, a run (its "
+      "newest checkpoint) or a Hugging Face folder.\n"
+      "It computes in fp32, as one rank on all cores. Recipe keys after the model choose another mesh, Layout or "
+      "precision; the loss is the same up to rounding.\n"
+      "Bits per byte are the bits of the predicted tokens divided by the bytes of their text. With a document "
+      "mask, the first token of a document is not predicted: neither its bits nor its bytes count. The end of a "
+      "text counts as bits, but has no bytes.",
+      "  plait eval runs/demo\n"
+      "  plait eval runs/demo/checkpoints/step-3400 --data data/demo/valid\n"
+      "  plait eval SmolLM-135M --data data/smol-valid --seq-len 512\n"
+      "  plait eval runs/demo mesh.dp=2 precision=bf16\n",
+      .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

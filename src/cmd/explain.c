@@ -1,7 +1,6 @@
 // plait explain: the graph of a training step after any pass, the Programs that ranks run, the pipeline's schedule and
 // the mesh.
 #include "base/file.h"
-#include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
 #include "cmd/options.h"
@@ -12,20 +11,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-static int check_pass(const char *after, Error *error) {
-  const char *const *passes = compile_passes();
-  char list[256] = "";
-  int count = 0;
-  for (; passes[count]; count++) {
-    if (!strcmp(passes[count], after)) return PLAIT_OK;
-    size_t n = strlen(list);
-    snprintf(list + n, sizeof list - n, "%s%s", count ? ", " : "", passes[count]);
-  }
-  const char *nearest = nearest_word(after, passes, count);
-  return error_set(error, PLAIT_BAD_INPUT, "--after %.100s: there is no such pass%s%s%s; the passes are %s", after,
-                   nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "", list);
-}
 
 static int nothing_matches(const char *option, const char *names, const char *what, Error *error) {
   return error_set(
@@ -229,12 +214,12 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   return PLAIT_OK;
 }
 
-// What is shipped is not written down here.
-static const char description[] = "Prints the training step that a recipe compiles to: with --after the graph as that "
-                                  "pass leaves it, with --timeline its "
-                                  "schedule, with --mesh its ranks, without these the final Program of each pipeline "
-                                  "rank. Nothing is allocated and no data is "
-                                  "read. Layouts that ship with plait, for the recipe's layout.name:"
+// The shipped Layouts come from their table.
+static const char description[] =
+    "Prints the training step that a recipe compiles to: the final Program of each pipeline rank, or, with an "
+    "option, the graph after a compiler pass, the pipeline's schedule, the mesh, or the shards of one parameter. "
+    "It reads no data and allocates nothing of the model's size.\n"
+    "Layouts that come with plait, for the key layout.name:"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " " name " (" meaning ")."
 #include "sharding/layout_rows.def"
     ;
@@ -261,6 +246,12 @@ static int explain_tensor(const Recipe *recipe, const ModelConfig *config, const
   return code;
 }
 
+static void describe_passes(char *text, size_t size) {
+  size_t n = (size_t)snprintf(text, size, "print the graph after this pass; in their order:");
+  for (const char *const *pass = compile_passes(); *pass && n < size; pass++)
+    n += (size_t)snprintf(text + n, size - n, "%s %s", pass == compile_passes() ? "" : ",", *pass);
+}
+
 // ---- entry ---------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
@@ -268,18 +259,21 @@ int cmd_explain(int argc, char **argv) {
   bool mesh = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
+  char passes[512];
+  describe_passes(passes, sizeof passes);
   const Option options[] = {
       {.name = "after",
        .kind = OPTION_TEXT,
        .value = &after,
        .argument = "PASS",
-       .help = "the graph as this pass leaves it: autodiff, stage, …, in their order"},
+       .help = passes,
+       .words = compile_passes()},
       {.name = "only",
        .kind = OPTION_TEXT,
        .value = &only,
        .argument = "NAMES",
-       .help = "only nodes and Variables with these names, one operand a line: patterns as of file names, separated by "
-               "commas"},
+       .help = "print only nodes and Variables with these names, one operand per line; NAMES are patterns as for file "
+               "names, separated by commas"},
       {.name = "shards",
        .kind = OPTION_TEXT,
        .value = &shards,
@@ -289,7 +283,7 @@ int cmd_explain(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &coordinate,
        .argument = "N",
-       .help = "only the Program of this pipeline rank; -1: of all",
+       .help = "print only the Program of this pipeline rank; -1: all",
        .least = -1,
        .most = MAX_STAGES - 1,
        .given = &coordinate_given},
@@ -297,40 +291,42 @@ int cmd_explain(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &timeline,
        .argument = "FILE",
-       .help = "draw the pipeline's schedule: FILE.svg is a picture, FILE.json a trace for ui.perfetto.dev"},
+       .help = "draw the pipeline's schedule: a picture (FILE.svg), or a trace for ui.perfetto.dev (FILE.json)"},
       {.name = "mesh",
        .kind = OPTION_FLAG,
        .value = &mesh,
-       .help = "which rank has which coordinates, and who is in which group"},
+       .help = "print each rank's coordinates, and the groups that communicate"},
       {.name = "tensor",
        .kind = OPTION_TEXT,
        .value = &tensor,
        .argument = "NAME",
-       .help = "with --picture: the parameter to draw, as layer.0.ffn.up.weight"},
+       .help = "with --picture: the parameter to draw, such as layer.0.ffn.up.weight"},
       {.name = "picture",
        .kind = OPTION_TEXT,
        .value = &picture,
        .argument = "FILE.svg",
-       .help = "draw what each rank holds of one parameter, beside the lines of the Program that touch it"},
+       .help = "draw which part of a parameter each rank holds, and the lines of the Program that use it"},
   };
-  const CommandHelp help = {"explain", "[options] RECIPE [key=value …]",
-                            description,
-                            "  plait explain recipes/demo.yaml --after autodiff\n"
-                            "  plait explain recipes/demo.yaml mesh.tp=3 --after partition | grep all_reduce\n"
-                            "  plait explain recipes/demo.yaml mesh.tp=2 'layout.ffn=[]' --after place\n"
-                            "  plait explain recipes/step.yaml --after place --only '*layer.0.ffn.down*'\n"
-                            "  plait explain recipes/step.yaml --shards layer.0.ffn.down.weight\n"
-                            "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
-                            "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
-                            "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
-                            "  plait explain recipes/demo.yaml --tensor layer.0.ffn.up.weight --picture up.svg\n"};
+  const CommandHelp help = {
+      "explain", "[options] RECIPE [key=value …]",
+      description,
+      "  plait explain recipes/demo.yaml --after autodiff\n"
+      "  plait explain recipes/demo.yaml mesh.tp=3 --after partition | grep all_reduce\n"
+      "  plait explain recipes/demo.yaml mesh.tp=2 'layout.ffn=[]' --after place\n"
+      "  plait explain recipes/step.yaml --after place --only '*layer.0.ffn.down*'\n"
+      "  plait explain recipes/step.yaml --shards layer.0.ffn.down.weight\n"
+      "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
+      "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
+      "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
+      "  plait explain recipes/demo.yaml --tensor layer.0.ffn.up.weight --picture up.svg\n",
+      .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   Recipe recipe = {0};
   ModelConfig config = {0};
-  int code = after ? check_pass(after, &error) : PLAIT_OK;
+  int code = PLAIT_OK;
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");

@@ -70,31 +70,34 @@ static int export(Export *e, const char *path, Error *error) {
 
 int cmd_export(int argc, char **argv) {
   Export e = {0};
+  static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
   const Option options[] = {
       {.name = "out",
        .kind = OPTION_TEXT,
        .value = &e.out,
        .argument = "FOLDER",
-       .help = "where to write; must not exist",
+       .help = "the new folder; it must not exist",
        .required = true},
       {.name = "dtype",
        .kind = OPTION_TEXT,
        .value = &e.dtype,
        .argument = "NAME",
-       .help = "fp32, bf16 or fp16; else as the model came, or fp32"},
+       .help = "fp32, bf16 or fp16; without it, as the model came, or fp32",
+       .words = dtypes},
       {.name = "tokenizer",
        .kind = OPTION_TEXT,
        .value = &e.tokenizer_path,
        .argument = "FILE",
-       .help = "tokenizer.json to put in; else the model's own"},
+       .help = "the tokenizer.json to include; without it, the model's own"},
   };
   const CommandHelp help = {
-      "export", "CHECKPOINT|RUN|FOLDER --out FOLDER",
-      "Writes a checkpoint, or the newest checkpoint of a run, as a Hugging Face folder (config.json, "
-      "model.safetensors,\n"
-      "tokenizer.json), opens it again and compares every element. The folder is complete or does not exist.",
+      "export", "[options] CHECKPOINT|RUN|FOLDER --out FOLDER",
+      "Writes a model as a Hugging Face folder (config.json, model.safetensors, tokenizer.json), then reads the "
+      "folder again and compares every element. The model is a checkpoint, a run (its newest checkpoint) or "
+      "another Hugging Face folder. The new folder is complete, or it does not exist.",
       "  plait export runs/demo --out exports/demo\n"
-      "  plait export runs/demo/checkpoints/step-3400 --out exports/demo-bf16 --dtype bf16\n"};
+      "  plait export runs/demo/checkpoints/step-3400 --out exports/demo-bf16 --dtype bf16\n",
+      .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

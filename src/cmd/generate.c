@@ -136,7 +136,7 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &g.prompt,
        .argument = "TEXT",
-       .help = "what to continue",
+       .help = "the text to continue",
        .required = true},
       {.name = "max-tokens",
        .kind = OPTION_INTEGER,
@@ -149,21 +149,21 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_REAL,
        .value = &g.temperature,
        .argument = "T",
-       .help = "0: always the most likely token",
+       .help = "how random the choice of tokens is; 0: always the most likely token",
        .least = 0,
        .most = 100},
       {.name = "top-k",
        .kind = OPTION_INTEGER,
        .value = &g.top_k,
        .argument = "K",
-       .help = "draw from the K most likely tokens; 0: from all",
+       .help = "choose among the K most likely tokens; 0: among all",
        .least = 0,
        .most = 2147483647.0},
       {.name = "top-p",
        .kind = OPTION_REAL,
        .value = &g.top_p,
        .argument = "P",
-       .help = "draw from the fewest tokens that together have this probability",
+       .help = "choose among the fewest tokens whose probabilities add up to P",
        .least = 1e-9,
        .most = 1},
       {.name = "seed",
@@ -176,36 +176,39 @@ int cmd_generate(int argc, char **argv) {
       {.name = "stop-at-end",
        .kind = OPTION_FLAG,
        .value = &g.stop_at_end,
-       .help = "stop where the model ends the text"},
+       .help = "stop at the model's end-of-text token"},
       {.name = "window",
        .kind = OPTION_INTEGER,
        .value = &g.window,
        .argument = "N",
-       .help = "tokens to look back on; 0: as trained, at most 512",
+       .help = "tokens that the model looks back on; 0: as in training, at most 512",
        .least = 0,
        .most = 1 << 24},
       {.name = "tokenizer",
        .kind = OPTION_TEXT,
        .value = &g.tokenizer_path,
        .argument = "FILE",
-       .help = "tokenizer.json; else the model's own"},
+       .help = "the tokenizer.json to use; without it, the model's own"},
       {.name = "threads",
        .kind = OPTION_INTEGER,
        .value = &g.threads,
        .argument = "N",
-       .help = "threads of all ranks of this machine together",
+       .help = "threads of all ranks on this machine together",
+       .shown = "all cores",
        .least = 1,
        .most = 4096},
   };
   const CommandHelp help = {
       "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT [key=value …]",
-      "Continues a text with a checkpoint, the newest checkpoint of a run, or a Hugging Face folder, in fp32 on all "
-      "cores as one rank. Keys of a recipe choose another mesh, Layout or precision, with the same text but for "
-      "rounding; ranks of mesh.dp compute the same text and can share the weights (parallel.zero=3).",
+      "Continues a text with a model: a checkpoint, a run (its newest checkpoint) or a Hugging Face folder.\n"
+      "It computes in fp32, as one rank on all cores. Recipe keys after the model choose another mesh, Layout or "
+      "precision; the text is the same up to rounding. Ranks of mesh.dp all compute the same text, but can share "
+      "the weights (parallel.zero=3).",
       "  plait generate runs/demo --prompt 'struct '\n"
       "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"
-      "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n"};
+      "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n",
+      .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

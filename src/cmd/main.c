@@ -4,36 +4,46 @@
 #include "base/map_guard.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cmd/manual.h"
+#include "cmd/wrap.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-typedef struct Command { const char *name; int (*run)(int argc, char **argv); const char *summary; } Command;
-
-static const Command commands[] = {
+const Command commands[] = {
 #define COMMAND(name, function, summary) {name, function, summary},
 #include "cmd/commands.def"
 #undef COMMAND
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
+const int command_count = COMMANDS;
 
 static int print_help(FILE *out) {
   fputs("plait trains transformers: one recipe, any number of ranks.\n\n"
         "usage: plait COMMAND [options] …\n\ncommands:\n", out);
   for (int i = 0; i < COMMANDS; i++)
-    if (*commands[i].summary) fprintf(out, "  %-10s  %s\n", commands[i].name, commands[i].summary);
+    if (*commands[i].summary) {
+      int at = fprintf(out, "  %-10s  ", commands[i].name);
+      wrap_text(out, commands[i].summary, at, at, wrap_columns(out));
+    }
   fputs("\nplait COMMAND --help   what the command does, its options and examples\n"
         "plait --version        plait's version\n", out);
   return 0;
 }
 
-static const Command *find(const char *name) {
+const Command *command_find(const char *name) {
   for (int i = 0; i < COMMANDS; i++)
     if (!strcmp(commands[i].name, name)) return &commands[i];
   return NULL;
+}
+
+void command_print(const Command *command, const char *format) {
+  char option[32];
+  snprintf(option, sizeof option, "--help=%s", format);
+  char *arguments[] = {(char *)command->name, option, NULL};
+  command->run(2, arguments);
 }
 
 static int unknown(const char *name) {
@@ -46,7 +56,7 @@ static int unknown(const char *name) {
 }
 
 static int help_of(const char *name) {
-  const Command *command = find(name);
+  const Command *command = command_find(name);
   char *arguments[] = {(char *)name, "--help", NULL};
   return command ? command->run(2, arguments) : unknown(name);
 }
@@ -67,7 +77,8 @@ static int check_space(void) {
   return 2;
 }
 
-// A wish that cannot be granted is said; one that means nothing ends the command. The doctor tells in his own way.
+// PLAIT_SIMD: a level that this CPU lacks is reported, a name that does not exist ends the command. `plait doctor`
+// reports both itself.
 static int check_simd(const Command *command) {
   char text[160];
   CpuWish wish = command->run == cmd_doctor ? CPU_WISH_FINE : cpu_simd_wish(text, sizeof text);
@@ -83,7 +94,7 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "--version") || !strcmp(name, "version")) return finish((printf("plait %s\n", PLAIT_VERSION), 0));
   if (!strcmp(name, "--help") || !strcmp(name, "-h")) return finish(print_help(stdout));
   if (!strcmp(name, "help")) return finish(argc > 2 ? help_of(argv[2]) : print_help(stdout));
-  const Command *command = find(name);
+  const Command *command = command_find(name);
   map_guard_install(); // here, not in the library: an application's signals are its own
   int status = command ? check_simd(command) : 0;
   if (!status) status = check_space();

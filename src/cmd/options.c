@@ -1,7 +1,9 @@
-// The option parser that the subcommands share, and their --help.
+// The option parser that the subcommands share.
 #include "cmd/options.h"
 #include "base/nearest.h"
 #include "base/signals.h"
+#include "cmd/help.h"
+#include "recipe/recipe_keys.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,30 +30,13 @@ static int wrong(const Parse *parse, const char *format, ...) {
   return 2;
 }
 
-static void print_option(const Option *option, int width) {
-  char left[64];
-  snprintf(left, sizeof left, "--%s%s%s", option->name, option->argument ? " " : "",
-           option->argument ? option->argument : "");
-  printf("  %-*s  %s", width, left, option->help);
-  if (option->required) printf(" (must be given)");
-  else if (option->kind == OPTION_INTEGER) printf(" (default %lld)", (long long)*(int64_t *)option->value);
-  else if (option->kind == OPTION_REAL) printf(" (default %.15g)", *(double *)option->value);
-  else if (option->kind == OPTION_TEXT && *(const char **)option->value)
-    printf(" (default %s)", *(const char **)option->value);
-  putchar('\n');
-}
-
-static int print_help(const Parse *parse) {
-  int width = 9;
-  for (int i = 0; i < parse->count; i++) {
-    const Option *option = &parse->options[i];
-    int n = 2 + (int)strlen(option->name) + (option->argument ? 1 + (int)strlen(option->argument) : 0);
-    if (n > width) width = n;
-  }
-  printf("usage: plait %s %s\n\n%s\n\noptions:\n", parse->help->name, parse->help->operands, parse->help->summary);
-  for (int i = 0; i < parse->count; i++) print_option(&parse->options[i], width);
-  printf("  %-*s  print this and stop\n  %-*s  print plait's version and stop\n", width, "--help", width, "--version");
-  if (parse->help->examples) printf("\nexamples:\n%s", parse->help->examples);
+// --help, or --help=FORMAT.
+static int print_help(const Parse *parse, const char *format) {
+  const HelpFormat *f = help_formats;
+  while (f->name && *format && strcmp(f->name, format)) f++;
+  if (!f->name)
+    return wrong(parse, "--help=%.40s: there is no such format; it is text, man, bash, zsh or fish", format);
+  f->print(parse->help, parse->options, parse->count, stdout);
   if (fflush(stdout) == 0) return 0;
   fprintf(stderr, "plait: the help cannot be printed: %s\n", strerror(errno));
   return 1;
@@ -64,9 +49,19 @@ static int unknown(const Parse *parse, const char *name, int length) {
   for (int i = 0; i < parse->count; i++) names[i] = parse->options[i].name;
   names[parse->count] = "help";
   names[parse->count + 1] = "version";
+  if (help_takes_keys(parse->help) && recipe_key_find(word))
+    return wrong(parse, "keys of the recipe are written without dashes: %s=VALUE", word);
   const char *nearest = nearest_word(word, names, parse->count + 2);
   if (nearest) return wrong(parse, "unknown option --%s; did you mean --%s?", word, nearest);
   return wrong(parse, "unknown option --%s", word);
+}
+
+// "-threads", "-t 4"
+static int unknown_short(const Parse *parse, const char *word) {
+  for (int i = 0; i < parse->count; i++)
+    if (!strcmp(parse->options[i].name, word + 1))
+      return wrong(parse, "unknown option %.60s; did you mean -%.60s?", word, word);
+  return wrong(parse, "unknown option %.60s; options start with two dashes", word);
 }
 
 static bool in_range(const Option *option, double value) {
@@ -83,10 +78,29 @@ static int wrong_number(const Parse *parse, const Option *option, const char *te
                option->most, text);
 }
 
+static bool is_one_of(const char *const *words, const char *text) {
+  while (*words && strcmp(*words, text)) words++;
+  return *words != NULL;
+}
+
+static int wrong_word(const Parse *parse, const Option *option, const char *text) {
+  char list[512] = "";
+  int count = 0;
+  for (; option->words[count]; count++) {
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", !count ? "" : option->words[count + 1] ? ", " : " or ",
+             option->words[count]);
+  }
+  const char *nearest = nearest_word(text, option->words, count);
+  return wrong(parse, "--%s must be %s, not \"%.100s\"%s%s%s", option->name, list, text,
+               nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
 static int set_value(const Parse *parse, const Option *option, const char *text) {
   char *end;
   errno = 0;
   if (option->kind == OPTION_TEXT) {
+    if (option->words && !is_one_of(option->words, text)) return wrong_word(parse, option, text);
     *(const char **)option->value = text;
   } else if (option->kind == OPTION_INTEGER) {
     long long value = strtoll(text, &end, 10);
@@ -125,15 +139,33 @@ static int take_option(Parse *parse, int argc, char **argv, int *at) {
   return set_value(parse, option, argv[++*at]);
 }
 
+// The operand at `index` in a usage line such as "[options] RECIPE [key=value …]", where those in brackets and the
+// values of options ("--out FOLDER") are none.
+static void operand_name(const char *usage, int index, char *out, size_t size) {
+  int depth = 0, value = 0;
+  snprintf(out, size, "an argument");
+  for (const char *c = usage; *c; c += strspn(c, " ")) {
+    int n = (int)strcspn(c, " "), option = !strncmp(c, "--", 2);
+    int outside = !depth && *c != '[';
+    if (outside && !option && !value && !index--) snprintf(out, size, "%.*s", n, c);
+    for (int i = 0; i < n; i++) depth += (c[i] == '[') - (c[i] == ']');
+    value = option;
+    c += n;
+  }
+}
+
 static int check_given(const Parse *parse, const Operands *operands, int least, int most) {
   for (int i = 0; i < parse->count; i++)
     if (parse->options[i].required && !parse->seen[i])
       return wrong(parse, "--%s %s must be given", parse->options[i].name, parse->options[i].argument);
-  if (operands->count < least)
-    return wrong(parse, "too few words; the form is: plait %s %s", parse->help->name, parse->help->operands);
+  if (operands->count < least) {
+    char missing[64];
+    operand_name(parse->help->operands, operands->count, missing, sizeof missing);
+    return wrong(parse, "%s is missing; usage: plait %s %s", missing, parse->help->name, parse->help->operands);
+  }
   if (operands->count > most)
-    return wrong(parse, "\"%.100s\" is one word too many; the form is: plait %s %s", operands->words[most],
-                 parse->help->name, parse->help->operands);
+    return wrong(parse, "\"%.100s\" is one argument too many; usage: plait %s%s%s", operands->words[most],
+                 parse->help->name, *parse->help->operands ? " " : "", parse->help->operands);
   return OPTIONS_OK;
 }
 
@@ -144,7 +176,8 @@ int options_parse(const CommandHelp *help, const Option *options, int option_cou
   *operands = (Operands){argv + 1, 0};
   // --help wins over every mistake, and shows defaults, so it is looked for before any value is written.
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(&parse);
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(&parse, "");
+    if (!strncmp(argv[i], "--help=", 7)) return print_help(&parse, argv[i] + 7);
     if (!strcmp(argv[i], "--version")) return printf("plait %s\n", PLAIT_VERSION), 0;
   }
   bool ended = false;
@@ -155,7 +188,7 @@ int options_parse(const CommandHelp *help, const Option *options, int option_cou
       int status = take_option(&parse, argc, argv, &i);
       if (status != OPTIONS_OK) return status;
     } else if (!ended && argv[i][0] == '-' && argv[i][1]) {
-      return wrong(&parse, "unknown option %.100s; options start with two dashes", argv[i]);
+      return unknown_short(&parse, argv[i]);
     } else {
       operands->words[operands->count++] = argv[i];
     }

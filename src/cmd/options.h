@@ -6,7 +6,7 @@
 //     {"out", OPTION_TEXT, &out, "PREFIX", "where the files go", .required = true},
 //     {.name = "train", .kind = OPTION_FLAG, .value = &train, .help = "train a tokenizer"},
 //   };
-//   const CommandHelp help = {"tokenize", "[options] FILE…", "Tokenizes.", "  plait tokenize …\n"};
+//   const CommandHelp help = {"tokenize", "[options] FILE…", "Tokenizes.", "  plait tokenize …\n", TAKES_FILES};
 //   Operands operands;
 //   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
 //   if (status != OPTIONS_OK) return status;
@@ -33,22 +33,36 @@ typedef struct Option {
   const char *help;
   double least, most; // inclusive range of a number; both 0: any
   bool required;
-  bool *given; // set when the option was given; may be NULL
+  bool *given;              // set when the option was given; may be NULL
+  const char *const *words; // of a text: all that it may be, ended by NULL; NULL: anything
+  const char *shown;        // the default in words where the number in `value` says too little ("all cores")
 } Option;
+
+// What the operands are; shells complete them.
+typedef enum OperandKind {
+  TAKES_NOTHING,
+  TAKES_FILES,
+  TAKES_RECIPE, // a recipe, then key=value of any recipe key
+  TAKES_MODEL,  // a checkpoint, run or model folder, then key=value of the keys with `inference`, where the usage has
+                // them
+} OperandKind;
 
 typedef struct CommandHelp {
   const char *name;     // "tokenize"
-  const char *operands; // after the name in the usage line
-  const char *summary;  // a sentence or a few
+  const char *operands; // after the name in the usage line: words in capitals are operands
+  const char *summary;  // sentences; a newline ends a paragraph
   const char *examples; // lines, indented; ends with a newline
+  OperandKind takes;
+  const char *const *first; // the words that the first operand may be, ended by NULL; NULL: see `takes`
 } CommandHelp;
 
 typedef struct Operands { char **words; int count; } Operands; // sorted to the front of argv[1…], order kept
 
 enum { OPTIONS_OK = -1 };
 
-// argv[0] is the command's name. Returns OPTIONS_OK to go on, else the exit status: 0 after --help (printed on stdout),
-// 2 after a wrong command line (one sentence on stderr, with the nearest option). "--" ends the options.
+// argv[0] is the command's name. Returns OPTIONS_OK if the command is to run, else the exit status: 0 after --help
+// (printed on stdout), 2 after a wrong command line (one sentence on stderr, with the nearest option). "--" ends the
+// options. --help=man and --help=bash, zsh, fish print the command's part of what `plait docs` makes.
 int options_parse(const CommandHelp *help, const Option *options, int option_count, int least_operands,
                   int most_operands, int argc, char **argv, Operands *operands);
 

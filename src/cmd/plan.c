@@ -7,14 +7,14 @@
 int cmd_plan(int argc, char **argv) {
   bool exact = false;
   const Option options[] = {
-      {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in whole bytes"}};
+      {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in bytes instead of MiB and GiB"}};
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
-      "Prints what a recipe will take: memory of each rank by category, FLOPs, and communication. Nothing is "
-      "allocated and no data is read; "
-      "the corpus need not exist.",
+      "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, and "
+      "communication. It reads no data and allocates nothing of that size, so it works before the corpus exists.",
       "  plait plan recipes/demo.yaml\n"
-      "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"};
+      "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n",
+      .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

@@ -21,15 +21,16 @@ static int check_contents(const Recipe *recipe, Error *error) {
 int cmd_recipe(int argc, char **argv) {
   bool docs = false;
   const Option options[] = {
-      {.name = "docs", .value = &docs, .help = "print the reference of all keys (docs/recipes.md)"}};
+      {.name = "docs", .value = &docs, .help = "print the reference of all keys, docs/recipes.md"}};
   const CommandHelp help = {
-      "recipe", "RECIPE [key=value …]",
-      "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute. Then looks "
-      "for\n"
-      "the files that it names and opens them: the exit status is 2 where one is missing or cannot be used.",
+      "recipe", "[options] [RECIPE [key=value …]]",
+      "Checks a recipe and prints it as a run would use it: every default filled in, all paths absolute. Then it opens "
+      "the files that the recipe names; the exit status is 2 if one is missing or cannot be used. plait-recipe(5) and "
+      "docs/recipes.md explain the keys.",
       "  plait recipe recipes/demo.yaml\n"
       "  plait recipe recipes/demo.yaml mesh.dp=4 batch.micro=2\n"
-      "  plait recipe --docs > docs/recipes.md\n"};
+      "  plait recipe --docs > docs/recipes.md\n",
+      .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

@@ -263,34 +263,36 @@ static int run(Tokenize *job, Operands operands, Error *error) {
 int cmd_tokenize(int argc, char **argv) {
   Tokenize job = {.vocab_size = 32768};
   const Option options[] = {
-      {"tokenizer", OPTION_TEXT, &job.tokenizer, "FILE", "tokenizer.json (Hugging Face), or a folder that holds one",
+      {"tokenizer", OPTION_TEXT, &job.tokenizer, "FILE", "a tokenizer.json (Hugging Face), or a folder with one",
        .required = false},
-      {"out", OPTION_TEXT, &job.out, "PREFIX", "writes PREFIX.bin and PREFIX.idx; with --train the tokenizer.json",
+      {"out", OPTION_TEXT, &job.out, "PREFIX", "write PREFIX.bin and PREFIX.idx; with --train, the tokenizer.json",
        .required = true},
-      {"force", OPTION_FLAG, &job.force, NULL, "replace what --out names, if it exists", .required = false},
+      {"force", OPTION_FLAG, &job.force, NULL, "overwrite the files that --out names", .required = false},
       {"train", OPTION_FLAG, &job.train, NULL, "train a byte-level BPE tokenizer on FILES", .required = false},
-      {"vocab-size", OPTION_INTEGER, &job.vocab_size, "N", "entries of the vocabulary, with --train", .least = 257,
+      {"vocab-size", OPTION_INTEGER, &job.vocab_size, "N", "with --train: size of the vocabulary", .least = 257,
        .most = 1 << 20, .given = &job.vocab_size_given},
-      {"files-from", OPTION_TEXT, &job.files_from, "LIST", "more FILES, one path a line; - is the standard input",
-       .required = false},
-      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names (for pipes)",
+      {"files-from", OPTION_TEXT, &job.files_from, "LIST",
+       "a file with more FILES, one path per line; - is standard input", .required = false},
+      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names are (for pipes)",
        .required = false},
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
-       "the token after each document instead of the tokenizer's end-of-text, or none", .given = &job.eot_given},
-      {"threads", OPTION_INTEGER, &job.threads, "N", "threads; 0: all cores. The ids are the same for any number",
+       "the token to put after each document, or none; without it, the tokenizer's end-of-text token",
+       .given = &job.eot_given},
+      {"threads", OPTION_INTEGER, &job.threads, "N", "threads to use; 0: all cores. The ids do not depend on it",
        .least = 0, .most = 4096},
   };
   const CommandHelp help = {
       "tokenize", "[options] FILES…",
-      "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer.\n"
-      "FILES are UTF-8 text, plain or packed (.gz, .zst), pipes, or - for the standard input. A .jsonl holds one\n"
-      "document per line, its text under the key \"text\"; any other file is one document. An end-of-text token\n"
-      "follows each document. A special token that is spelled out in a text becomes that token. Bytes that are not\n"
-      "UTF-8 are kept. Empty documents are left out.",
+      "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer (--train).\n"
+      "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
+      "one document per line, with the text under the key \"text\"; any other file is one document. Each document "
+      "is followed by an end-of-text token, and empty documents are left out. If a text spells out a special "
+      "token, it becomes that token. Bytes that are not UTF-8 are kept.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
       "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"
-      "  unpack archive | plait tokenize --tokenizer data/tokenizer.json --out data/archive --jsonl -\n"};
+      "  unpack archive | plait tokenize --tokenizer data/tokenizer.json --out data/archive --jsonl -\n",
+      .takes = TAKES_FILES};
   Operands operands;
   Error error = {0};
   int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);

@@ -14,13 +14,12 @@ static void describe(char *text, size_t size) {
   signals_list(SIGNAL_REPEAT, repeat, sizeof repeat);
   snprintf(
       text, size,
-      "Trains a model as the recipe says, from the last checkpoint of its run folder where there is one. Keys\n"
-      "given after the recipe override it; docs/recipes.md lists them all.\n"
-      "Ctrl-C and other signals (%s, %s)\n"
-      "stop a run in order: it finishes the step, saves a checkpoint and ends with exit status 128 + the signal's\n"
-      "number. The same command then resumes from there, and prints each key that is not what it was. A second signal "
-      "ends the run at once, unless it is one\n"
-      "that the system repeats (%s).",
+      "Trains a model as the recipe says. If the run's folder has a checkpoint, training resumes from the "
+      "newest one and prints each key that has changed since. Keys after the recipe override it; "
+      "docs/recipes.md and plait-recipe(5) list them all.\n"
+      "Ctrl-C stops a run, and so do other signals (%s, %s): it finishes the step, saves a checkpoint and exits with "
+      "status 128 + the signal's number. The same command then resumes the run. A second signal ends the run at "
+      "once, unless it is one that the system may send twice (%s).",
       stop, repeat, repeat);
 }
 
@@ -28,13 +27,16 @@ int cmd_train(int argc, char **argv) {
   bool force = false;
   const Option options[] = {{.name = "force",
                              .value = &force,
-                             .help = "resume although seed, data, tokenizer or model are not what they were"}};
-  char summary[1000];
+                             .help = "resume although seed, data, tokenizer or model have changed"}};
+  char summary[1200];
   describe(summary, sizeof summary);
-  const CommandHelp help = {"train", "[options] RECIPE [key=value …]", summary,
-                            "  plait train recipes/demo.yaml\n"
-                            "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
-                            "  plait train runs/demo/recipe.yaml            # repeats a run\n"};
+  const CommandHelp help = {
+      "train", "[options] RECIPE [key=value …]",
+      summary,
+      "  plait train recipes/demo.yaml\n"
+      "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
+      "  plait train runs/demo/recipe.yaml            # repeats a run\n",
+      .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;

@@ -70,6 +70,9 @@ bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
 // A value as the effective recipe has it, on one line, or "not given"; the caller frees it.
 char *recipe_value_text(const Recipe *recipe, const char *path);
 
+// What a key is for: its doc, the meaning of its words, and which optimizers read it. Names stand in backticks.
+void recipe_key_describe(const RecipeKey *key, FILE *out);
+
 // What is allowed, as words after "must be": "an integer of at least 1".
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size);
 

@@ -249,6 +249,13 @@ static void print_readers(const char *leaf, FILE *out) {
   if (listed) fputs(".", out);
 }
 
+void recipe_key_describe(const RecipeKey *key, FILE *out) {
+  fputs(key->doc, out);
+  for (const RecipeWord *word = key->words; key->meaning && word->name; word++)
+    fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
+  if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
+}
+
 static void print_row(const RecipeKey *key, FILE *out) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
@@ -258,10 +265,14 @@ static void print_row(const RecipeKey *key, FILE *out) {
   if (key->required) fputs(" | must be given | ", out);
   else if (key->fallback) fprintf(out, " | `%s` | ", key->fallback);
   else fputs(" | none | ", out);
-  print_cell(key->doc, out);
-  for (const RecipeWord *word = key->words; key->meaning && word->name; word++)
-    fprintf(out, " `%s`: %s.", word->name, key->meaning(word->value));
-  if (key->path == strstr(key->path, "optimizer.")) print_readers(recipe_key_leaf(key), out);
+  char *text;
+  size_t size;
+  FILE *cell = open_memstream(&text, &size);
+  CHECK(cell, "no memory");
+  recipe_key_describe(key, cell);
+  fclose(cell);
+  print_cell(text, out);
+  free(text);
   if (key->another_run) fputs(" *Fixed.*", out);
   fputs(" |\n", out);
 }

@@ -41,14 +41,14 @@ done
 [ "$(awk '$1 == "all_reduce" {print $2 $3}' output | tr '\n' ' ')" = '8B 64B 256B 1KiB 4KiB 16KiB 64KiB ' ] || fail "the default sizes"
 
 refuse 'unknown benchmark "com"; allowed: comm' com
-refuse 'too few words' --ranks 2
+refuse 'comm is missing; usage: plait bench' --ranks 2
 refuse 'did you mean all_reduce?' comm --collectives barrier,all_reduc
 refuse '--collectives "" is a list of no words' comm --collectives ''
 refuse '--sizes "," is a list of no words' comm --sizes ,
-refuse '--sizes: "2G" is no size' comm --sizes 8,2G
-refuse '"1.5K" is no size' comm --sizes 1.5K
-refuse '--to: "0" is no size' comm --to 0
-refuse '"-8" is no size' comm --to=-8
+refuse '--sizes: "2G" is not a size' comm --sizes 8,2G
+refuse '"1.5K" is not a size' comm --sizes 1.5K
+refuse '--to: "0" is not a size' comm --to 0
+refuse '"-8" is not a size' comm --to=-8
 refuse 'too many words; allowed are 1 to 32' comm --sizes "$(seq -s, 1 33)"
 refuse 'did you mean fp32?' comm --dtype fp31
 refuse '--comm must be auto, local or mpi' comm --comm nccl

@@ -96,7 +96,7 @@ expect 0 'stage 1' "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=1 --after stag
 expect 0 '^Program of pipeline rank 1 of 2' "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=1
 expect 0 'reduce_scatter over dp' "$PLAIT" explain recipe.yaml
 same "Programs of one coordinate" "$("$PLAIT" explain recipe.yaml mesh.pp=2 --rank-coordinate 1 | grep -c '^Program')" 1
-refuse 2 'no such pass \(did you mean partition\?\); the passes are autodiff, stage,' "$PLAIT" explain recipe.yaml --after partion
+refuse 2 '--after must be autodiff, stage, .* not "partion"; did you mean partition\?' "$PLAIT" explain recipe.yaml --after partion
 refuse 2 'rank-coordinate is 2' "$PLAIT" explain recipe.yaml mesh.pp=2 --rank-coordinate 2
 
 # ---- Hugging Face folders

@@ -1,23 +1,41 @@
 // The option parser: values, defaults, operands, and the exit statuses of mistakes.
-#include "cmd/options.c" // not part of the library
+#include "cmd/completion.c" // the command's files are not part of the library
+#include "cmd/help.c"
+#include "cmd/manual.c"
+#include "cmd/options.c"
+#include "cmd/wrap.c"
 #include <limits.h>
 #include <setjmp.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-typedef struct Values { bool flag, given; const char *text; int64_t number; double real; Operands operands; } Values;
+const Command commands[] = {{"tokenize", NULL, "turn text into token files"}};
+const int command_count = 1;
+const Command *command_find(const char *name) { return strcmp(name, "tokenize") ? NULL : commands; }
+void command_print(const Command *command, const char *format) {}
+
+typedef struct Values {
+  bool flag, given;
+  const char *text, *dtype;
+  int64_t number;
+  double real;
+  Operands operands;
+} Values;
 
 static int parse(Values *v, bool required, int least, int most, char **argv) {
   int argc = 0;
   while (argv[argc]) argc++;
+  static const char *const formats[] = {"fp32", "bf16", NULL};
   const Option options[] = {
       {.name = "train", .kind = OPTION_FLAG, .value = &v->flag, .help = "train a tokenizer"},
       {"out", OPTION_TEXT, &v->text, "PREFIX", "where it goes", .required = required},
       {"vocab-size", OPTION_INTEGER, &v->number, "N", "entries", .least = 257, .most = 1000, .given = &v->given},
       {.name = "temperature", .kind = OPTION_REAL, .value = &v->real, .argument = "T", .help = "of sampling"},
+      {.name = "dtype", .kind = OPTION_TEXT, .value = &v->dtype, .argument = "D", .words = formats, .help = "a format"},
   };
-  const CommandHelp help = {"tokenize", "FILE…", "Tokenizes.", "  plait tokenize\n"};
+  const CommandHelp help = {"tokenize", "[options] FILE… [key=value …]", "Tokenizes.", "  plait tokenize\n",
+                            .takes = TAKES_RECIPE};
   return options_parse(&help, options, COUNT(options), least, most, argc, argv, &v->operands);
 }
 
@@ -83,8 +101,13 @@ static void test_bad(void **state) {
       {{"--temperature=nan"}, "--temperature must be a number, not \"nan\"", false, 0, 9},
       {{"--temperature=1x"}, "must be a number", false, 0, 9},
       {{"a"}, "--out PREFIX must be given", true, 0, 9},
-      {{NULL}, "too few words; the form is: plait tokenize FILE…", false, 1, 9},
-      {{"a", "b"}, "\"b\" is one word too many", false, 0, 1},
+      {{NULL}, "FILE… is missing; usage: plait tokenize [options] FILE… [key=value …] (see plait", false, 1, 9},
+      {{"a", "b"}, "\"b\" is one argument too many; usage: plait tokenize [options] FILE…", false, 0, 1},
+      {{"--dtype", "fp23"}, "--dtype must be fp32 or bf16, not \"fp23\"; did you mean fp32?", false, 0, 9},
+      {{"--batch.micro", "4"}, "keys of the recipe are written without dashes: batch.micro=VALUE", false, 0, 9},
+      {{"--mesh.dp=4"}, "keys of the recipe are written without dashes: mesh.dp=VALUE", false, 0, 9},
+      {{"-train"}, "unknown option -train; did you mean --train?", false, 0, 9},
+      {{"--help=html"}, "--help=html: there is no such format", false, 0, 9},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char *argv[6] = {"tokenize"};
@@ -96,10 +119,47 @@ static void test_bad(void **state) {
   }
 }
 
+// Each operand that is missing is named; values of options are none.
+static void test_operand_names(void **state) {
+  static const struct { const char *usage, *name; int index; } cases[] = {
+      {"RECIPE [key=value …]", "RECIPE", 0},
+      {"[options] CHECKPOINT|RUN|FOLDER --prompt TEXT [key=value …]", "CHECKPOINT|RUN|FOLDER", 0},
+      {"--out FOLDER A B", "B", 1},
+      {"[A [B …]] C", "C", 0},
+      {"[A]", "an argument", 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char name[64];
+    operand_name(cases[i].usage, cases[i].index, name, sizeof name);
+    assert_string_equal(name, cases[i].name);
+  }
+}
+
+static void expect_wrapped(const char *text, int at, int indent, int columns, const char *lines) {
+  char *got;
+  size_t size;
+  FILE *out = open_memstream(&got, &size);
+  wrap_text(out, text, at, indent, columns);
+  fclose(out);
+  assert_string_equal(got, lines);
+  free(got);
+}
+
+static void test_wrap(void **state) {
+  expect_wrapped("one two three", 0, 0, 80, "one two three\n");
+  expect_wrapped("one two three", 0, 2, 7, "one two\n  three\n");
+  expect_wrapped("one two three", 4, 4, 11, "one two\n    three\n");
+  expect_wrapped("one\ntwo", 2, 2, 80, "one\n  two\n");
+  expect_wrapped("one\n\ntwo", 0, 0, 80, "one\n\ntwo\n");
+  expect_wrapped("incomprehensibly a b", 0, 1, 6, "incomprehensibly\n a b\n");
+  expect_wrapped("é é é é", 0, 0, 7, "é é é é\n"); // characters, not bytes
+  expect_wrapped("", 0, 0, 80, "\n");
+}
+
 static void test_help(void **state) {
   char *argv[] = {"tokenize", "--nonsense", "--help", NULL}, printed[4096];
   assert_int_equal(parse_quietly(argv, true, 1, 1, printed, sizeof printed), 0);
-  assert_non_null(strstr(printed, "usage: plait tokenize FILE…\n"));
+  assert_non_null(strstr(printed, "usage: plait tokenize [options] FILE… [key=value …]\n"));
   assert_non_null(strstr(printed, "--vocab-size N   entries (default 300)\n"));
   assert_non_null(strstr(printed, "--out PREFIX     where it goes (must be given)\n"));
   assert_non_null(strstr(printed, "examples:\n  plait tokenize\n"));
@@ -113,6 +173,8 @@ int main(void) {
       cmocka_unit_test(test_good),
       cmocka_unit_test(test_defaults),
       cmocka_unit_test(test_bad),
+      cmocka_unit_test(test_operand_names),
+      cmocka_unit_test(test_wrap),
       cmocka_unit_test(test_help),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,11 @@ for header in "$SOURCE"/include/plait/*.h; do
   cmp -s "$header" "$prefix/include/plait/${header##*/}" || fail "${header##*/} is not installed"
 done
 
+for file in man/man1/plait.1 man/man1/plait-train.1 man/man5/plait-recipe.5 bash-completion/completions/plait zsh/site-functions/_plait \
+    fish/vendor_completions.d/plait.fish; do
+  [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
+done
+
 # words on purpose: what pkg-config prints
 # shellcheck disable=SC2046
 build_examples() { # FOLDER OPTION-OF-PKG-CONFIG LINK-OPTIONS…
