@@ -55,7 +55,11 @@ int checkpoint_write_part(const char *dir, int64_t step, int part, const Checkpo
 // On an error step-N.tmp stays until checkpoint_abandon or the next begin. Replaces an older step-N.
 int checkpoint_finish(const char *dir, int64_t step, int parts, json_t *extra, Error *error);
 void checkpoint_abandon(const char *dir, int64_t step); // removes step-N.tmp
-// Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one.
+// Lets DIR/best, a symbolic link, name step-N from now on; step <= 0: there is none. checkpoint_prune leaves it alone.
+int checkpoint_mark_best(const char *dir, int64_t step, Error *error);
+int64_t checkpoint_best(const char *dir); // the step that DIR/best names and that is there, or 0
+
+// Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one and the best.
 int checkpoint_prune(const char *dir, int keep, Error *error);
 
 // Reading. An open checkpoint may be used by several threads at once.

@@ -357,6 +357,29 @@ static int delete_step(const char *dir, int64_t step, Error *error) {
   return code;
 }
 
+int checkpoint_mark_best(const char *dir, int64_t step, Error *error) {
+  char *link = xformat("%s/best", dir), *temporary = xformat("%s/best.tmp", dir),
+       *name = xformat("step-%lld", (long long)step);
+  int failed = unlink(temporary) && errno != ENOENT;
+  if (step > 0) failed = failed || symlink(name, temporary) || rename(temporary, link);
+  else failed = failed || (unlink(link) && errno != ENOENT);
+  int code = failed ? error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", link, strerror(errno))
+                    : folder_sync(dir, error);
+  free(link);
+  free(temporary);
+  free(name);
+  return code;
+}
+
+int64_t checkpoint_best(const char *dir) {
+  char *link = xformat("%s/best", dir), *file = xformat("%s/best/checkpoint.json", dir), name[64] = "";
+  ssize_t n = readlink(link, name, sizeof name - 1);
+  int64_t step = n > 5 && !strncmp(name, "step-", 5) && file_exists(file) ? strtoll(name + 5, NULL, 10) : 0;
+  free(link);
+  free(file);
+  return step;
+}
+
 int checkpoint_prune(const char *dir, int keep, Error *error) {
   Steps steps = {0};
   int64_t valid = -1;
@@ -366,8 +389,9 @@ int checkpoint_prune(const char *dir, int keep, Error *error) {
     code = checkpoint_latest_valid(dir, &valid, NULL, NULL, error);
     int any = code > 0; // none is valid: then none is deleted, a person may still save something
     if (code > 0) code = PLAIT_OK;
+    int64_t best = checkpoint_best(dir);
     for (int i = keep; any && i < steps.count && !code; i++)
-      if (steps.data[i] != valid) code = delete_step(dir, steps.data[i], error);
+      if (steps.data[i] != valid && steps.data[i] != best) code = delete_step(dir, steps.data[i], error);
   }
   vec_free(&steps);
   return code;

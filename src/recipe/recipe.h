@@ -93,11 +93,13 @@ typedef struct Recipe {
   struct {
     int64_t every; // steps; 0: only at the end
     int keep;      // 0: all
+    bool best;     // keeps the one of the lowest held-out loss as well
     char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
   } checkpoint;
   struct {
     int64_t every; // steps; 0: never
     int batches;   // global batches of an evaluation
+    int64_t patience; // evaluations without improvement after which the run ends; 0: it does not
   } eval;
   struct {
     char *dir; // absolute

@@ -224,6 +224,9 @@ const RecipeKey recipe_keys[] = {
         .doc = "Steps between checkpoints; 0: only one, at the end. A signal saves one too."),
     KEY("checkpoint.keep", RECIPE_INT, checkpoint.keep, "3", .least = 0, .most = INT_MAX, .example = "3",
         .doc = "How many of the newest stay; 0: all."),
+    KEY("checkpoint.best", RECIPE_BOOL, checkpoint.best, "false",
+        .doc = "Saves a checkpoint whenever the held-out loss is the lowest so far, and keeps the best one besides the "
+               "newest: `RUN/checkpoints/best` is a link to it, which `plait eval`, `generate` and `export` take."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
         .doc = "`auto` goes on from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a "
@@ -232,7 +235,10 @@ const RecipeKey recipe_keys[] = {
     KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = STEPS, .example = "200",
         .doc = "Steps between evaluations on data.valid; 0: never."),
     KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
-        .doc = "Global batches of an evaluation."),
+        .doc = "Global batches of an evaluation; where there are several corpora to evaluate on, they take turns."),
+    KEY("eval.patience", RECIPE_LONG, eval.patience, "0", .least = 0, .most = STEPS,
+        .doc = "Ends the run early, with a checkpoint, after this many evaluations in a row that do not lower the best "
+               "held-out loss. Resuming it trains on only with another value. 0: never."),
 
     KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
         .doc = "Seconds that a rank may take to start: memory, weights, checkpoint. A rank that takes longer is named "

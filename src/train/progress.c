@@ -109,7 +109,8 @@ static int fill_fields(const Progress *progress, const ProgressStep *step, bool 
     n = add_field(fields, n, 8, "", "%s", bar);
     fields[n - 1].columns = columns_of(bar);
   }
-  n = add_field(fields, n, 1, "loss", "%-6.4f", step->loss);
+  if (isnan(step->loss)) n = add_field(fields, n, 1, "loss", "n/a");
+  else n = add_field(fields, n, 1, "loss", "%-6.4f", step->loss);
   n = add_field(fields, n, 5, "grad", "%-5.3g", isnan(step->grad_norm) ? NAN : step->grad_norm); // not "-nan"
   n = add_field(fields, n, 4, "lr", "%.2e", step->lr);
   n = add_field(fields, n, 2, "tok/s", "%5s", units_count(progress->tokens_per_second).s);

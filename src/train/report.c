@@ -87,24 +87,59 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
                     .loader_waited = s->waited > 0.1 * s->seconds};
   t->extra.step = step;
   t->extra.tokens += s->tokens;
-  t->last_loss = s->loss;
+  if (s->tokens > 0) t->last_loss = s->loss;
   int code = write_metrics(t, r, &p, s, error);
   progress_step(&t->progress, &p);
   char text[640];
   if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);
   if (s->skipped) progress_note(&t->progress, "%s", text);
+  if (!(s->tokens > 0))
+    progress_note(
+        &t->progress,
+        "step %lld: no token to predict, so there is no loss and nothing is learned: each of its documents has "
+        "one token",
+        (long long)step);
   return code;
 }
 
-int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error) {
+// "eval_loss/wiki" in metrics, "wiki 3.2100, code 2.1000" in a line.
+static void report_sources(Trainer *t, const HeldOut *h, char *line, size_t size) {
+  enum { MOST = 50 }; // of them are shown
+  size_t n = 0;
+  for (int k = 0; k < h->count && k < MOST; k++) {
+    char name[64], key[80], loss[32] = "n/a";
+    held_out_name(h, k, name, sizeof name);
+    snprintf(key, sizeof key, "eval_loss/%s", name);
+    metrics_real(&t->metrics, key, h->source_loss[k]);
+    if (!isnan(h->source_loss[k])) snprintf(loss, sizeof loss, "%.4f", h->source_loss[k]);
+    if (n < size) n += (size_t)snprintf(line + n, size - n, "%s%s %s", k ? ", " : "", name, loss);
+  }
+}
+
+int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *h, Error *error) {
+  char line[4096] = "";
   metrics_begin(&t->metrics);
   metrics_integer(&t->metrics, "step", step);
-  metrics_real(&t->metrics, "eval_loss", loss);
-  metrics_real(&t->metrics, "eval_tokens", tokens);
+  metrics_real(&t->metrics, "eval_loss", h->loss);
+  metrics_real(&t->metrics, "eval_tokens", h->tokens);
+  if (h->count > 1) report_sources(t, h, line, sizeof line);
   int code = metrics_end(&t->metrics, error);
-  progress_eval(&t->progress, step, loss, NAN);
+  progress_eval(&t->progress, step, h->loss, NAN);
+  if (h->count > 1) progress_note(&t->progress, "  of each source: %s", line);
   progress_resume_clock(&t->progress);
   return code;
+}
+
+int trainer_report_patience(Trainer *t, int64_t step, const BestLoss *best, Error *error) {
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_integer(&t->metrics, "ended_early", 1);
+  metrics_integer(&t->metrics, "best_eval_step", best->step);
+  progress_note(&t->progress,
+                "step %lld: the run ends early: the held-out loss was lowest at step %lld (%.4f), and %lld evaluations "
+                "since then were not better (eval.patience)",
+                (long long)step, (long long)best->step, best->loss, (long long)best->without);
+  return metrics_end(&t->metrics, error);
 }
 
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) {

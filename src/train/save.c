@@ -31,6 +31,7 @@ static json_t *as_json(const SaveExtra *e) {
                         "config", e->config);
   CHECK(o);
   if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
+  if (e->best.step || e->best.without) json_object_set_new(o, "best", best_to_json(&e->best));
   if (e->facts) json_object_set(o, "facts", e->facts);
   return o;
 }
@@ -49,6 +50,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
     json_t *object = as_json(extra);
     code = checkpoint_finish(dir, extra->step, r->job->options.parallel.mesh.ranks, object, error);
     json_decref(object);
+    if (!code && extra->is_best) code = checkpoint_mark_best(dir, extra->step, error);
     if (!code) code = checkpoint_prune(dir, keep, error);
   }
   return code ? code : rank_barrier(r, error);

@@ -3,11 +3,14 @@
 #include "checkpoint/checkpoint.h"
 #include "runtime/rank.h"
 #include "recipe/recipe.h"
+#include "train/held_out.h"
 
 // What a run keeps in the `extra` of its checkpoints.
 typedef struct SaveExtra {
   int64_t step;
   double tokens;        // target tokens trained on so far
+  BestLoss best;
+  bool is_best;         // and shall be known as such: DIR/best
   char *recipe, *config; // texts of the effective recipe and of config.json; owned
   json_t *dtypes;       // of the Hugging Face folder that the run started from, or NULL; owned
   json_t *facts;        // of the files that the recipe names (train/changes.h), or NULL; owned

@@ -122,10 +122,23 @@ void trainer_tell_changes(const Trainer *t) {
             "read it again\n", recipe_where(r, "model.init"), r->model.init);
 }
 
+static bool patience_is_over(const Trainer *t) {
+  const BestLoss *best = &t->extra.best;
+  int64_t patience = t->recipe->eval.patience;
+  if (!t->resume || !patience || best->without < patience) return false;
+  fprintf(
+      t->out,
+      "%s: the run ended early at step %lld: the held-out loss was lowest at step %lld (%.4f), and %lld evaluations "
+      "since then were not better; to train on all the same: plait train %s/recipe.yaml eval.patience=0\n",
+      t->recipe->run.dir, (long long)t->first_step, (long long)best->step, best->loss, (long long)best->without,
+      t->recipe->run.dir);
+  return true;
+}
+
 bool trainer_is_over(const Trainer *t) {
   const char *dir = t->recipe->run.dir;
   int64_t steps = t->recipe->schedule.steps, done = t->first_step;
-  if (done < steps) return false;
+  if (done < steps) return patience_is_over(t);
   if (done == steps) fprintf(t->out, "%s: all %lld steps are done", dir, (long long)steps);
   else
     fprintf(t->out, "%s: nothing to do: the run has done %lld steps, and schedule.steps is %lld", dir, (long long)done,
@@ -173,10 +186,26 @@ int trainer_prepare(Trainer *t, Error *error) {
     t->first_step = checkpoint_step(t->resume);
     t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
     t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
+    if (resumes_itself(t)) t->extra.best = best_from_json(json_object_get(extra, "best"));
   } else if (recipe->model.init[0] == '/' && !code) {
     code = huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error);
   }
   return code;
+}
+
+// checkpoints/best is what the checkpoint says: a run that was killed had no time to set it, and one that goes back to
+// an older checkpoint leaves what came after.
+static int mend_best(Trainer *t, Error *error) {
+  BestLoss *best = &t->extra.best;
+  if (t->changes.refused) *best = (BestLoss){0}; // other data, perhaps: losses cannot be compared
+  int64_t marked = checkpoint_best(t->checkpoints);
+  if (marked == best->step || (!marked && !t->recipe->checkpoint.best)) return PLAIT_OK;
+  char *path = xformat("%s/step-%lld/checkpoint.json", t->checkpoints, (long long)best->step);
+  bool there = best->step && file_exists(path);
+  free(path);
+  if (!there && t->recipe->checkpoint.best) best->step = 0; // not kept: the next one is the best that there is
+  return there || marked > t->first_step ? checkpoint_mark_best(t->checkpoints, there ? best->step : 0, error)
+                                         : PLAIT_OK;
 }
 
 // From here on the run folder is changed: all that could be refused has been.
@@ -184,6 +213,7 @@ static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
   MetricsSeries done = {0};
   int code = run_folder_write_recipe(&t->folder, t->recipe, error);
+  if (!code && t->resume) code = mend_best(t, error);
   if (!code) code = metrics_truncate_after(path, t->first_step, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
   if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
@@ -199,6 +229,18 @@ static int open_metrics(Trainer *t, Error *error) {
   return code;
 }
 
+// All processes must come to the same conclusions from it.
+static int tell_best(Trainer *t, Error *error) {
+  json_t *json = best_to_json(&t->extra.best);
+  char *text = json_dumps(json, 0);
+  json_decref(json);
+  int code = launch_tell(t->launch, &text, error);
+  if (!code && (json = json_loads(text, 0, NULL))) t->extra.best = best_from_json(json);
+  if (!code) json_decref(json);
+  free(text);
+  return code;
+}
+
 int trainer_begin_writing(Trainer *t, Error *error) {
   int code = speaks(t) ? open_metrics(t, error) : PLAIT_OK;
   code = launch_agree(t->launch, code, error);
@@ -206,6 +248,6 @@ int trainer_begin_writing(Trainer *t, Error *error) {
   if (!code) code = launch_tell(t->launch, &first, error);
   t->evaluate_first = first != NULL;
   free(first);
-  return code;
+  return code ? code : tell_best(t, error);
 }
 

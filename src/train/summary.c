@@ -59,7 +59,7 @@ static void print_next(const Trainer *t) {
   const char *dir = shown(r->run.dir);
   const char *quote = strpbrk(dir, " ()&;'\"$*?") ? "\"" : ""; // as far as that helps
   fprintf(t->out, "next         plait eval %s%s%s%s\n", quote, dir, quote,
-          r->data.valid.count ? "" : " --data PREFIX   # of text that it was not trained on");
+          recipe_corpora(r, true)->count ? "" : " --data PREFIX   # of text that it was not trained on");
   if (r->data.tokenizer) fprintf(t->out, "             plait generate %s%s%s --prompt 'Once'\n", quote, dir, quote);
 }
 
@@ -68,13 +68,15 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
           (long long)t->extra.step, (long long)t->recipe->schedule.steps, (long long)s->steps, s->steps == 1 ? "" : "s",
           units_duration(s->seconds).s, units_count(s->tokens).s,
           units_count(s->seconds > 0 ? s->tokens / s->seconds : 0).s);
-  if (s->steps) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
+  if (s->steps && !isnan(t->last_loss)) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
   if (s->best_step == s->last_step && s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld, the best\n", s->best, (long long)s->best_step);
   else if (s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
             (long long)s->last_step, s->best, (long long)s->best_step);
   fprintf(t->out, "checkpoint   %s\n", shown(checkpoint));
+  if (t->recipe->checkpoint.best && checkpoint_best(t->checkpoints))
+    fprintf(t->out, "best         %s/best\n", shown(t->checkpoints));
   fprintf(t->out, "metrics      %s\n", shown(t->metrics.path));
   print_next(t);
   fflush(t->out);

@@ -9,6 +9,7 @@
 #include "runtime/state_tensors.h"
 #include "train/train.h"
 #include <malloc.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,18 +53,26 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
 
 // Steps -------------------------------------------------------------------------------------------------------------
 
-static int evaluate(Trainer *t, Rank *r, int64_t step, Error *error) {
-  const Recipe *recipe = t->recipe;
-  double loss, tokens, begin = trace_begin(r->trace);
-  int code = rank_evaluate(r, recipe->eval.batches, NULL, NULL, &loss, &tokens, error);
+// *best is this rank's; all come to the same, since all have the same loss.
+static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *error) {
+  HeldOut held_out;
+  double begin = trace_begin(r->trace);
+  int code = held_out_evaluate(r, t->recipe, &held_out, error);
   trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
-  return code || r->rank ? code : trainer_report_evaluation(t, step, loss, tokens, error);
+  if (!code) best_update(best, step, held_out.loss);
+  if (!code && r->rank == 0) {
+    t->extra.best = *best;
+    code = trainer_report_evaluation(t, step, &held_out, error);
+  }
+  held_out_free(&held_out);
+  return code;
 }
 
 static int save(Trainer *t, Rank *r, int64_t step, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = t->extra;
   extra.step = step;
+  extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
   if (r->rank == 0) {
     t->saving = step;
     fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
@@ -105,6 +114,7 @@ static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, Error *error
   StepResult result = {0};
   double start = clock_seconds(), lr = learning_rate_at(t->recipe, step - 1);
   int code = rank_step(r, step, lr, &result, error);
+  if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
@@ -124,7 +134,11 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
   const Recipe *recipe = t->recipe;
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
-  int code = t->evaluate_first ? evaluate(t, r, t->first_step, error) : PLAIT_OK;
+  BestLoss best = t->extra.best;
+  int code = rank_barrier(r, error); // all have read it
+  if (!code && t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
+  if (!code && t->evaluate_first && recipe->checkpoint.best && best.step == t->first_step)
+    code = save(t, r, t->first_step, error);
   if (code) return code;
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     int stop = 0;
@@ -134,8 +148,11 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
     if (code) return code;
     if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
-    if ((!stop || step == last) && trainer_due_evaluation(t, step)) code = evaluate(t, r, step, error);
-    if (!code && (stop || trainer_due(recipe->checkpoint.every, step, last))) {
+    if ((!stop || step == last) && trainer_due_evaluation(t, step))
+      code = evaluate(t, r, step, &best, error);
+    bool is_best = recipe->checkpoint.best && best.step == step,
+         over = recipe->eval.patience && best.without >= recipe->eval.patience && step < last && !stop;
+    if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
       code = save(t, r, step, error);
       non_finite_saved(&recovery);
     }
@@ -143,6 +160,10 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
     if (stop && step < last) {
       if (r->rank == 0 || is_process(t)) t->stopped = 1;
       return PLAIT_OK;
+    }
+    if (over) {
+      if (r->rank == 0 || is_process(t)) t->patience_over = 1;
+      return r->rank ? PLAIT_OK : trainer_report_patience(t, step, &best, error);
     }
   }
   return PLAIT_OK;
@@ -184,6 +205,7 @@ static int run(Trainer *t, Error *error) {
   progress_finish(&t->progress);
   if (code) return code;
   char how[64] = "finished";
+  if (t->patience_over) snprintf(how, sizeof how, "ended early");
   if (t->stopped) {
     snprintf(how, sizeof how, "stopped by %s", signals_name(signals_number()));
     fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
@@ -214,6 +236,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
                .launch = launch,
                .out = nowhere ? nowhere : out,
                .force = force,
+               .last_loss = NAN,
                .metrics.fd = -1,
                .folder.lock = -1};
   WatchdogLimits limits = setup_watchdog(recipe);

@@ -37,6 +37,7 @@ typedef struct Trainer {
   int64_t saving;         // step of the checkpoint being written; 0: none
   int one_machine;        // all ranks read one clock
   int stopped;            // by a signal
+  int patience_over;      // eval.patience has ended the run
 } Trainer;
 
 static inline int is_process(const Trainer *t) { return t->launch && t->launch->world; }
@@ -64,7 +65,8 @@ void trainer_announce(const Trainer *t); // the header of a run
 void trainer_measure_peak(Trainer *t);   // by every process
 int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
                         Error *error);
-int trainer_report_evaluation(Trainer *t, int64_t step, double loss, double tokens, Error *error);
+int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *held_out, Error *error);
+int trainer_report_patience(Trainer *t, int64_t step, const BestLoss *best, Error *error);
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);
 void trainer_report_save(Trainer *t, int64_t step);
 

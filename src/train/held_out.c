@@ -1,0 +1,65 @@
+// Evaluations by data source, and the best of them.
+#include "train/held_out.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A batch of an evaluation is of one source (data/loader.h).
+static int add_batch(Rank *r, void *context, const Batch *batch, double loss, double tokens, Error *error) {
+  HeldOut *h = context;
+  if (!(tokens > 0)) return PLAIT_OK;
+  h->source_loss[batch->source] += loss * tokens;
+  h->source_tokens[batch->source] += tokens;
+  return PLAIT_OK;
+}
+
+int held_out_evaluate(Rank *r, const Recipe *recipe, HeldOut *h, Error *error) {
+  const RecipeCorpora *sources = recipe_corpora(recipe, true);
+  size_t n = (size_t)sources->count;
+  *h = (HeldOut){.count = sources->count,
+                 .sources = sources,
+                 .source_loss = xcalloc(n, sizeof *h->source_loss),
+                 .source_tokens = xcalloc(n, sizeof *h->source_tokens)};
+  int code = rank_evaluate(r, recipe->eval.batches, add_batch, h, &h->loss, &h->tokens, error);
+  for (size_t k = 0; k < n; k++)
+    h->source_loss[k] = h->source_tokens[k] > 0 ? h->source_loss[k] / h->source_tokens[k] : NAN;
+  return code;
+}
+
+void held_out_free(HeldOut *h) {
+  free(h->source_loss);
+  free(h->source_tokens);
+  *h = (HeldOut){0};
+}
+
+static const char *last_part(const char *prefix) {
+  const char *slash = strrchr(prefix, '/');
+  return slash ? slash + 1 : prefix;
+}
+
+void held_out_name(const HeldOut *h, int source, char *name, size_t size) {
+  const char *part = last_part(h->sources->items[source].prefix);
+  int same = 0;
+  for (int k = 0; k < h->count; k++) same += !strcmp(last_part(h->sources->items[k].prefix), part);
+  if (same > 1) snprintf(name, size, "%.40s_%d", part, source + 1);
+  else snprintf(name, size, "%.40s", part);
+  for (char *c = name; *c; c++)
+    if (!isalnum((unsigned char)*c) && !strchr("-_.", *c)) *c = '_';
+}
+
+bool best_update(BestLoss *best, int64_t step, double loss) {
+  if (isfinite(loss) && (!best->step || loss < best->loss)) return *best = (BestLoss){loss, step, 0}, true;
+  best->without++;
+  return false;
+}
+
+json_t *best_to_json(const BestLoss *best) {
+  return json_pack("{s:f, s:I, s:I}", "loss", best->loss, "step", (json_int_t)best->step, "without_improvement",
+                   (json_int_t)best->without);
+}
+
+BestLoss best_from_json(const json_t *json) {
+  return (BestLoss){json_number_value(json_object_get(json, "loss")), json_integer_value(json_object_get(json, "step")),
+                    json_integer_value(json_object_get(json, "without_improvement"))};
+}

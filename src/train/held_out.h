@@ -1,0 +1,28 @@
+// Held-out losses: of each data source, and the best of a run, by which a checkpoint is kept and a run ends early.
+#pragma once
+#include "recipe/recipe.h"
+#include "runtime/rank.h"
+
+typedef struct HeldOut {
+  double loss, tokens; // a mean over all target tokens, and how many
+  int count;           // sources
+  const RecipeCorpora *sources;
+  double *source_loss, *source_tokens; // (count) NAN where no token of it was predicted; owned
+} HeldOut;
+
+// Evaluates on eval.batches batches; collective. The caller frees *result, also after an error.
+int held_out_evaluate(Rank *r, const Recipe *recipe, HeldOut *result, Error *error);
+void held_out_free(HeldOut *result);
+// A source's name for people and for metrics, unlike that of the other sources: the last part of its prefix.
+void held_out_name(const HeldOut *h, int source, char *name, size_t size);
+
+// The best held-out loss so far. Zeroed: there is none.
+typedef struct BestLoss {
+  double loss;
+  int64_t step;    // 0: none
+  int64_t without; // evaluations since then, none of which was better
+} BestLoss;
+
+bool best_update(BestLoss *best, int64_t step, double loss); // whether it is the best now
+json_t *best_to_json(const BestLoss *best);
+BestLoss best_from_json(const json_t *json); // zeroed where there is none
