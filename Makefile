@@ -1,44 +1,60 @@
 # Entry points; the build itself is CMakeLists.txt. Missing packages are installed first (scripts/install-dependencies).
+# `make help` prints the text after ## of each target, and the lines below that begin with ##.
 BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_OPTIONS ?=
 TEST_OPTIONS ?=
+BENCH_OPTIONS ?=
 PREFIX ?= /usr/local
+DESTDIR ?=
 RUNS ?= 1000000
+##
+## Settings, as in `make test JOBS=4 TEST_OPTIONS='-R resume'`:
+##   BUILD=build            the folder to build in
+##   JOBS=N                 how many jobs at once (all cores)
+##   CMAKE_OPTIONS=         further options for cmake, as -DPLAIT_MPI=OFF
+##   TEST_OPTIONS=          further options for ctest, as -R NAME
+##   BENCH_OPTIONS=         --quick: a short run
+##   PREFIX=/usr/local      where make install puts things; DESTDIR goes before it
+##   RUNS=1000000           inputs for each fuzz target
+##   PARITY_ONLY=TEXT       only layouts with this text in their names (make parity)
+##   PARITY_SEED=N          which samples make parity takes (the date)
+## A first run of your own: README.md. All commands: build/plait --help.
 
-.PHONY: all configure test demo parity mutants fuzz bench clean install dependencies
+.PHONY: all help examples tests test demo parity mutants fuzz bench install clean configure dependencies
 
-all: configure
+all: configure       ## builds the command, build/plait: this is `make` alone
+	@cmake --build $(BUILD) -j $(JOBS) --target plait
+
+help:                ## lists targets and settings
+	@awk '/^[a-z]+:.*## / { name = $$1; sub(/:.*/, "", name); sub(/.*## /, ""); printf "make %-10s %s\n", name, $$0 } \
+	  /^##( |$$)/ { text = text substr($$0, 4) "\n" } END { printf "%s", text }' $(firstword $(MAKEFILE_LIST))
+
+examples: configure  ## builds the programs of examples/ into build/examples
+	@cmake --build $(BUILD) -j $(JOBS) --target examples
+
+tests: configure     ## builds everything: the command, libraries, examples, tests, fuzz targets
 	@cmake --build $(BUILD) -j $(JOBS)
 
-configure: dependencies
-	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \
-	  || { cat $(BUILD).configure.log; rm -f $(BUILD).configure.log; exit 1; }
-	@rm -f $(BUILD).configure.log
-
-dependencies:
-	@scripts/install-dependencies
-
-test: all
+test: tests          ## builds everything and runs all tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
 
-demo: configure
-	@cmake --build $(BUILD) -j $(JOBS) --target plait
+demo: all            ## trains a small GPT on C headers of this machine (two minutes)
 	@BUILD=$(BUILD) scripts/demo
 
 # Equality of every layout with one rank: the whole matrix, which writes docs/parity.md (and says there how long it takes), then the
-# other tests of it. PARITY_ONLY=TEXT: the layouts that have the text in their names. PARITY_SEED chooses the samples; the date, unless given.
+# other tests of it.
 parity: export PARITY_SEED := $(or $(PARITY_SEED),$(shell echo $$(($$(date +%s) / 86400))))
-parity: all
+parity: tests        ## compares every parallel configuration with one rank; writes docs/parity.md
 	@JOBS=$(JOBS) scripts/parity $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)
 
-# Switches on the faults of src/base/faults.def in turn; each must turn its test red. Builds in build-faults.
-mutants: dependencies
+# Builds in build-faults.
+mutants: dependencies ## switches on each fault of src/base/faults.def: its test must fail
 	@JOBS=$(JOBS) CMAKE_OPTIONS='$(CMAKE_OPTIONS)' scripts/mutants
 
-# RUNS inputs for each parser, under clang's libFuzzer, ASan and UBSan; without clang, mutated blindly by tests/fuzz/driver.c.
-fuzz: dependencies
+# Under clang's libFuzzer, ASan and UBSan; without clang, inputs are mutated blindly by tests/fuzz/driver.c. Builds in build-fuzz.
+fuzz: dependencies   ## gives random inputs to every parser, under sanitizers
 	@scripts/install-dependencies fuzz || true
 	@if echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' | \
 	    clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then options="-DCMAKE_C_COMPILER=clang -DPLAIT_FUZZ=ON"; \
@@ -48,14 +64,23 @@ fuzz: dependencies
 	@cmake --build build-fuzz -j $(JOBS) --target $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 	@JOBS=$(JOBS) scripts/fuzz build-fuzz $(RUNS)
 
-# Speed and memory, beside PyTorch's where it is installed; BENCH_OPTIONS=--quick for a short run. Wants an idle machine.
-bench: configure
+# Wants an idle machine.
+bench: configure     ## measures speed and memory, beside PyTorch where it is installed
 	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm bench_compile
 	@BUILD=$(BUILD) bench/run $(BENCH_OPTIONS)
 
-# The command, libplait (static and shared), include/plait and plait.pc, below $(DESTDIR)$(PREFIX).
-install: all
+# Tests are not needed for it. docs/library.md says what lies where.
+install: configure   ## installs command, libraries, headers, plait.pc, models, recipes, examples
+	@cmake --build $(BUILD) -j $(JOBS) --target installed
 	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
-clean:
+clean:               ## removes all that was built
 	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults
+
+configure: dependencies
+	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \
+	  || { cat $(BUILD).configure.log; rm -f $(BUILD).configure.log; exit 1; }
+	@rm -f $(BUILD).configure.log
+
+dependencies:
+	@scripts/install-dependencies
