@@ -1,7 +1,7 @@
-# What `make install` puts where: the command, libplait, public headers, plait.pc, models, recipes, examples.
+# What `make install` puts where: the command, libplait, public headers, plait.pc, models, recipes, examples, manuals.
 include(GNUInstallDirs)
 
-add_custom_target(installed DEPENDS plait_library) # make install builds this; a generator of installed files depends on it too
+add_custom_target(installed DEPENDS plait_library) # what `make install` builds
 install(TARGETS plait_library ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET plait)
   add_dependencies(installed plait)
