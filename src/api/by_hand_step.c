@@ -1,5 +1,6 @@
 // Half by hand: steps, and the graph forward. See plait/graph.h.
 #include "api/by_hand.h"
+#include "base/fault.h"
 #include "runtime/outputs.h"
 #include <math.h>
 #include <string.h>
@@ -34,7 +35,9 @@ static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INP
     if (in->known == INPUT_OWN) own[in->own] = find_input(s, in->own, graph_tensor(s->g, in->tensor));
   }
   if (t->labels < 0) return all;
-  int64_t before = shares_rows_before(s->shares, s->shares->microbatches, 0, mesh_coordinate(&t->mesh, rank, t->dp));
+  int64_t before =
+      FAULT(labels_of_one_rank,
+            shares_rows_before(s->shares, s->shares->microbatches, 0, mesh_coordinate(&t->mesh, rank, t->dp)), 0);
   StepInput *labels = &all.known[INPUT_STEP_TARGETS];
   *labels = own[t->labels];
   labels->base = (const char *)labels->base + before * labels->row;

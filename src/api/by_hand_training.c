@@ -4,6 +4,7 @@
 #include "schedule/schedule.h"
 #include "runtime/launch.h"
 #include "api/by_hand.h"
+#include "base/fault.h"
 #include "base/nearest.h"
 #include "base/shares.h"
 #include <math.h>
@@ -161,20 +162,38 @@ static int check_comm(const PlaitTraining *t, Error *error) {
   return PLAIT_OK;
 }
 
+// The nodes that some tensors depend on: 1 each; the caller frees it.
+static char *needed_for(const Graph *g, const int *tensor, int count) {
+  char *needed = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = 0; i < count; i++)
+    if (graph_tensor(g, tensor[i])->producer >= 0) needed[graph_tensor(g, tensor[i])->producer] = 1;
+  for (int i = g->node.count - 1; i >= 0; i--)
+    for (int k = 0; needed[i] && k < g->node.data[i].ninput; k++) {
+      int producer = g->node.data[i].input[k] < 0 ? -1 : graph_tensor(g, g->node.data[i].input[k])->producer;
+      if (producer >= 0) needed[producer] = 1;
+    }
+  return needed;
+}
+
 static int check_graph(const PlaitGraph *h, Error *error) {
   const Graph *g = h->g;
   if (h->error.code) return error_set(error, h->error.code, "%s", h->error.message);
   if (h->loss.tensor < 0) return error_set(error, PLAIT_BAD_INPUT, "the graph has no loss");
-  for (int v = 0; v < g->variable.count; v++) {
-    int read = g->variable.data[v].kind != VARIABLE_PARAMETER;
+  char *needed = needed_for(g, &h->loss.tensor, 1);
+  int code = PLAIT_OK;
+  for (int v = 0; v < g->variable.count && !code; v++) {
+    int read = 0, depends = g->variable.data[v].kind != VARIABLE_PARAMETER;
     for (int i = 0; i < g->node.count; i++)
       for (int k = 0; k < g->node.data[i].ninput; k++)
-        read |= g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v;
-    if (!read)
-      return error_set(error, PLAIT_BAD_INPUT, "no op reads the parameter %s",
-                       g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
+        if (g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v)
+          read = 1, depends |= needed[i];
+    if (!depends)
+      code = error_set(error, PLAIT_BAD_INPUT,
+                read ? "the loss does not depend on the parameter %s" : "no op reads the parameter %s",
+                g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
   }
-  return PLAIT_OK;
+  free(needed);
+  return code;
 }
 
 // Compiling ----------------------------------------------------------------------------------------------------------
@@ -190,12 +209,39 @@ static Graph *micro_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-// The same without what only training does, and with the outputs.
+// Leaves out what is computed for outputs alone.
+static void drop_others(Graph *g, const int *tensor, int tensors) {
+  char *needed = needed_for(g, tensor, tensors);
+  int count = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    Node n = g->node.data[i];
+    if (needed[i]) {
+      n.id = count;
+      g->node.data[count++] = n;
+    }
+    for (int k = 0; k < n.noutput; k++) graph_tensor(g, n.output[k])->producer = needed[i] ? n.id : -1;
+  }
+  g->node.count = count;
+  free(needed);
+}
+
+static Graph *training_graph(const PlaitGraph *h, int64_t samples) {
+  Graph *g = micro_graph(h, samples);
+  drop_others(g, &h->loss.tensor, 1);
+  return g;
+}
+
+// Without what only training does, and with the outputs.
 static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
   Graph *g = micro_graph(h, samples);
+  int *tensor = xcalloc((size_t)h->output.count + 1, sizeof *tensor);
+  tensor[0] = h->loss.tensor;
+  for (int i = 0; i < h->output.count; i++) tensor[i + 1] = h->output.data[i].tensor;
+  drop_others(g, tensor, h->output.count + 1);
+  free(tensor);
   for (int i = 0; i < g->node.count; i++) {
     const OpDef *def = op_def(g->node.data[i].op);
-    if (def->evaluate) def->evaluate(&g->node.data[i]);
+    if (FAULT(forward_drops_out, def->evaluate != NULL, 0)) def->evaluate(&g->node.data[i]);
   }
   for (int i = 0; i < h->output.count; i++) {
     const ByHandOutput *o = &h->output.data[i];
@@ -275,7 +321,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                    .count = h->loss.labels < 0 ? h->loss.elements : 0}};
     JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};
     compile_set_batch(&options, h->samples, workload.micro);
-    code = job_create_built(micro_graph(h, options.micro_samples), h->loss.tensor, &options, &run, &t->job, error);
+    code = job_create_built(training_graph(h, options.micro_samples), h->loss.tensor, &options, &run, &t->job, error);
     if (!code)
       code = job_add_evaluation(t->job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }

@@ -1,5 +1,6 @@
 // CROSS_ENTROPY of logits that are there, with labels or with probabilities, and its gradient in the same node, as the
 // seed of the gradient is known before. LINEAR_CROSS_ENTROPY never holds all logits, and can have them sharded.
+#include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
 
@@ -49,7 +50,8 @@ static void reference(const KernelCall *call) {
     }
     for (int64_t i = 0; i < width; i++) {
       double p = exp(operand_load(x, r * width + i) - logsumexp);
-      operand_store(dx, r * width + i, seed * (weight * p - target_of(target, r, width, i)));
+      operand_store(dx, r * width + i,
+                    seed * (FAULT(missing_label_has_a_gradient, weight, 1) * p - target_of(target, r, width, i)));
     }
   }
   operand_store(&call->output[0], 0, total);

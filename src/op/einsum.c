@@ -1,5 +1,6 @@
 // EINSUM: a product of one or two operands summed over some of their dims, said by one letter a dim: "bsd, df -> bsf".
 // Sums over dims, transposes and broadcasts are einsums of one operand, and gradients of einsums are einsums.
+#include "base/fault.h"
 #include "op/build.h"
 
 enum { LETTERS = 26 };
@@ -123,7 +124,7 @@ static Loops loops_of(const KernelCall *call) {
   for (int k = 0; k < call->ninput; k++)
     for (int d = 0; d < a->rank[k]; d++) {
       int letter = a->letter[k][d];
-      if (find(a, OUTPUT, letter) >= 0 || (k && find(a, 0, letter) >= 0)) continue;
+      if (find(a, OUTPUT, letter) >= 0 || FAULT(einsum_sums_twice, k && find(a, 0, letter) >= 0, 0)) continue;
       add_loop(&l, call, letter, call->input[k].size[d]);
       l.product *= call->input[k].size[d];
     }

@@ -1,4 +1,5 @@
 // MATMUL: y = x wᵀ with groups of dims, and its two gradients, all one op of three kinds.
+#include "base/fault.h"
 #include "op/build.h"
 
 // The three groups of dims and where they lie: operand 0 is (a…, b…), operand 1 (c…, d…), the output (e…, f…).
@@ -138,7 +139,7 @@ static int accumulate(Node *node) {
 
 static int bias(Node *node, int dims) {
   MatmulAttr *attr = node_attr(node, MatmulAttr);
-  if (attr->kind != MATMUL_NT || attr->bias || attr->n != dims) return -1;
+  if (attr->kind != MATMUL_NT || attr->bias || FAULT(bias_of_other_dims, attr->n != dims, 0)) return -1;
   attr->bias = 1;
   return 0;
 }

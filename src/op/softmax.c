@@ -1,4 +1,5 @@
 // SOFTMAX over the last dim, and its gradient.
+#include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
 
@@ -69,7 +70,7 @@ static void grad_reference(const KernelCall *call) {
     double dot = 0;
     for (int64_t i = r * width; i < (r + 1) * width; i++) dot += operand_load(y, i) * operand_load(dy, i);
     for (int64_t i = r * width; i < (r + 1) * width; i++)
-      operand_store(dx, i, operand_load(y, i) * (operand_load(dy, i) - dot));
+      operand_store(dx, i, operand_load(y, i) * (operand_load(dy, i) - FAULT(softmax_gradient, dot, 0)));
   }
 }
 

@@ -23,7 +23,8 @@ static const char *input_address(const Binding *b, int input, int microbatch) {
   Rows rows = b->input_rows[input];
   const Shares *shares = b->program->shares;
   if (in->row && rows.count && b->program->graph->input.data[input].known == INPUT_OWN)
-    return (const char *)in->base + shares_first(shares, microbatch, rows.first) * in->row;
+    return (const char *)in->base +
+           shares_first(shares, microbatch, FAULT(own_inputs_of_one_rank, rows.first, 0)) * in->row;
   int64_t offset = in->row && rows.count
                        ? shares_rows_before(shares, microbatch, rows.first, rows.count) * in->row
                        : microbatch * in->stride;

@@ -1,5 +1,6 @@
 // Copies outputs of a graph to the host.
 #include "runtime/outputs.h"
+#include "base/fault.h"
 #include "runtime/observer.h"
 #include <string.h>
 
@@ -10,7 +11,8 @@ static void copy_rows(const Outputs *o, const OutputCopy *to, const Observation 
   if (!n) return;
   char *copy = xcalloc((size_t)n, dtype_size(x->dtype));
   device_copy(seen->queue, DEVICE_TO_HOST, copy, x->data, n * (int64_t)dtype_size(x->dtype));
-  int64_t first = shares_first(o->shares, seen->microbatch, 0) + index_map(&x->map[0], 0);
+  int64_t first =
+      shares_first(o->shares, seen->microbatch, 0) + FAULT(outputs_of_one_rank, index_map(&x->map[0], 0), 0);
   if (!device_drain(seen->queue, NULL)) // else the run will say so
     for (int64_t i = 0; i < n; i++) dtype_store(to->data, to->dtype, first * width + i, dtype_load(copy, x->dtype, i));
   free(copy);

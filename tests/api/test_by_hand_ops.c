@@ -351,6 +351,38 @@ static void einsums_by_loops(void **state) {
   plait_training_destroy(t);
 }
 
+// A parameter of two dims behind a product is no bias of the product.
+static void a_parameter_is_added_to_the_last_dims(void **state) {
+  enum { N = 2, A = 3, B = 2 };
+  PlaitGraph *g = plait_graph_create(N, PLAIT_FP64);
+  PlaitTensor x = plait_graph_input(g, "x", SIZE(A, B)), w = plait_graph_parameter_filled(g, "w", SIZE(B, B), 1);
+  PlaitTensor shift = plait_graph_parameter(g, "shift", SIZE(A, B), 0);
+  PlaitTensor y = plait_graph_add(g, "y", plait_graph_linear(g, "product", x, w, -1), shift);
+  plait_graph_squared_error(g, y, x);
+  plait_graph_output(g, "y_out", y);
+  PlaitTraining *t;
+  PlaitError error = {0};
+  must(plait_training_create(g, NULL, &t, &error), &error, "");
+  plait_graph_destroy(g);
+  double xs[N][A][B], shifts[A][B], ys[N][A][B], after[A][B];
+  for (int i = 0; i < N * A * B; i++) (&xs[0][0][0])[i] = i;
+  for (int i = 0; i < A * B; i++) (&shifts[0][0])[i] = 100 * i;
+  must(plait_training_write(t, "shift", shifts, sizeof shifts, &error), &error, "");
+  must(plait_training_forward(t, (const void *[]){xs}, (void *[]){ys}, NULL, &error), &error, "");
+  must(plait_training_step(t, (const void *[]){xs}, 3, NULL, &error), &error, "");
+  must(plait_training_read(t, "shift", after, sizeof after, &error), &error, "");
+  for (int a = 0; a < A; a++)
+    for (int b = 0; b < B; b++) {
+      double gradient = 0;
+      for (int n = 0; n < N; n++) {
+        assert_true(ys[n][a][b] == xs[n][a][0] + xs[n][a][1] + shifts[a][b]);
+        gradient += 2 * (ys[n][a][b] - xs[n][a][b]) / (N * A * B);
+      }
+      assert_true(fabs(after[a][b] - (shifts[a][b] - 3 * gradient)) < 1e-11);
+    }
+  plait_training_destroy(t);
+}
+
 // A narrower type is near, and weights that were written are those that forward uses.
 static void bf16_is_near(void **state) {
   static const char *const meshes[] = {"dp=1", "pp=2 dp=2"};
@@ -468,12 +500,39 @@ static void wrong_inputs_say_where(void **state) {
   plait_training_destroy(t);
 }
 
+// What only outputs need is no part of a step, and the loss must depend on every parameter.
+static void steps_leave_outputs_out(void **state) {
+  PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP32);
+  PlaitTensor x = plait_graph_input(g, "x", SIZE(E)), w = plait_graph_parameter(g, "w", SIZE(E, E), 1);
+  PlaitTensor y = plait_graph_linear(g, "y", x, w, -1);
+  plait_graph_output(g, "o", plait_graph_softmax(g, "only_output", y));
+  plait_graph_squared_error(g, y, x);
+  PlaitTraining *t;
+  PlaitError error = {0};
+  must(plait_training_create(g, NULL, &t, &error), &error, "");
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  plait_training_print(t, out);
+  fclose(out);
+  assert_non_null(strstr(text, "matmul"));
+  assert_null(strstr(text, "only_output"));
+  free(text);
+  plait_training_destroy(t);
+  plait_graph_linear(g, "more", x, plait_graph_parameter(g, "v", SIZE(E, E), 1), -1);
+  assert_int_equal(plait_training_create(g, NULL, &t, &error), PLAIT_BAD_INPUT);
+  assert_string_equal(error.message, "the loss does not depend on the parameter v");
+  plait_graph_destroy(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_layout_is_one_rank), cmocka_unit_test(attention_is_what_it_says),
       cmocka_unit_test(cross_entropy_by_formula), cmocka_unit_test(dropout_is_off_forward),
       cmocka_unit_test(einsums_by_loops),         cmocka_unit_test(bf16_is_near),
       cmocka_unit_test(wrong_graphs_say_why),     cmocka_unit_test(wrong_inputs_say_where),
+      cmocka_unit_test(steps_leave_outputs_out),
+      cmocka_unit_test(a_parameter_is_added_to_the_last_dims),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
