@@ -1,14 +1,17 @@
 // Whole-file reads, maps and atomic writes.
 #include "base/file.h"
 #include "base/map_guard.h"
+#include "base/units.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Error *error) {
@@ -96,18 +99,6 @@ int file_open_standard(Error *error) {
   return PLAIT_OK;
 }
 
-int file_begin(AtomicFile *file, const char *path, Error *error) {
-  file->path = xstrdup(path);
-  file->temporary = xformat("%s.tmp.%ld", path, (long)getpid());
-  int fd = file_open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC);
-  file->stream = fd < 0 ? NULL : fdopen(fd, "wb");
-  if (file->stream) return PLAIT_OK;
-  int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
-  if (fd >= 0) close(fd);
-  file_abandon(file);
-  return code;
-}
-
 static char *parent_of(const char *path) {
   char *copy = xstrdup(path), *slash = strrchr(copy, '/');
   if (!slash) strcpy(copy, ".");
@@ -116,15 +107,63 @@ static char *parent_of(const char *path) {
   return copy;
 }
 
+// Where the file system of a folder begins: the highest folder above it that is still on the same one.
+static char *mount_point(const char *folder) {
+  struct stat here, above;
+  char *path = realpath(folder, NULL), *slash;
+  if (!path || stat(path, &here)) return path;
+  while ((slash = strrchr(path, '/')) && path[1]) {
+    char *parent = slash == path ? xstrdup("/") : xformat("%.*s", (int)(slash - path), path);
+    int same = !stat(parent, &above) && above.st_dev == here.st_dev;
+    if (same) strcpy(path, parent);
+    free(parent);
+    if (!same) break;
+  }
+  return path;
+}
+
+enum { NOTHING_LEFT = 1 << 16 }; // bytes: a file system with less is taken to be full where the reason was lost
+
+int file_write_failed(const char *path, int why, double bytes, Error *error) {
+  struct statvfs space;
+  struct stat st;
+  char *folder = parent_of(path), *mount = mount_point(folder), needs[64] = "";
+  int known = mount && !statvfs(folder, &space), device = !stat(path, &st) && !S_ISREG(st.st_mode);
+  double left = known ? (double)space.f_bavail * (double)space.f_frsize : INFINITY;
+  if (!why) why = left < NOTHING_LEFT ? ENOSPC : EIO;
+  if (bytes > 0) snprintf(needs, sizeof needs, "; the file needs at least %s", units_bytes(bytes).s);
+  if (known && !device && (why == ENOSPC || why == EDQUOT))
+    error_set(error, PLAIT_FAILED, "%s: cannot be written: %s; the file system at %s has %s free%s", path,
+              strerror(why), mount, units_bytes(left).s, needs);
+  else error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(why));
+  free(mount);
+  free(folder);
+  return PLAIT_FAILED;
+}
+
+int file_begin(AtomicFile *file, const char *path, Error *error) {
+  file->path = xstrdup(path);
+  file->temporary = xformat("%s.tmp.%ld", path, (long)getpid());
+  int fd = file_open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  file->stream = fd < 0 ? NULL : fdopen(fd, "wb");
+  if (file->stream) return PLAIT_OK;
+  int code = file_write_failed(path, errno, 0, error);
+  if (fd >= 0) close(fd);
+  file_abandon(file);
+  return code;
+}
+
 int file_commit(AtomicFile *file, Error *error) {
+  errno = 0; // of an earlier write that failed the reason is lost
   int bad = ferror(file->stream) | fflush(file->stream);
   if (!bad) bad = fsync(fileno(file->stream));
   int why = errno;
-  if (fclose(file->stream) && !bad) bad = 1, why = errno;
+  double bytes = (double)ftello(file->stream);
+  if (fclose(file->stream) && (!bad || !why)) bad = 1, why = errno;
   file->stream = NULL;
   if (!bad && rename(file->temporary, file->path)) bad = 1, why = errno;
   if (bad) {
-    error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", file->path, strerror(why ? why : EIO));
+    file_write_failed(file->path, why, bytes, error);
     file_abandon(file);
     return PLAIT_FAILED;
   }

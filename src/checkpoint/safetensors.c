@@ -365,7 +365,7 @@ int safetensors_write_data(SafetensorsWriter *w, const void *data, size_t bytes,
   errno = 0;
   if (fwrite(data, 1, bytes, w->file.stream) == bytes) return PLAIT_OK;
   int why = errno;
-  error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", w->file.path, strerror(why ? why : EIO));
+  file_write_failed(w->file.path, why, (double)w->total, error);
   safetensors_write_abandon(w);
   return PLAIT_FAILED;
 }

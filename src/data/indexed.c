@@ -224,7 +224,7 @@ int indexed_writer_begin(IndexedWriter *w, const char *prefix, IndexedType type,
 }
 
 static int write_failed(const AtomicFile *file, Error *error) {
-  return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", file->path, strerror(errno ? errno : EIO));
+  return file_write_failed(file->path, errno, (double)ftello(file->stream), error);
 }
 
 int indexed_writer_add_tokens(IndexedWriter *w, const uint32_t *ids, int64_t n, Error *error) {

@@ -2,6 +2,7 @@
 #include "data/tokenizer.h"
 #include "base/file.h"
 #include "data/tokenizer_added.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,8 +48,9 @@ int tokenizer_save(const Tokenizer *t, const char *path, Error *error) {
   int code = file_begin(&file, path, error);
   if (code < 0) return code;
   if (fwrite(t->json, 1, t->json_bytes, file.stream) != t->json_bytes) {
+    code = file_write_failed(path, errno, (double)t->json_bytes, error);
     file_abandon(&file);
-    return error_set(error, PLAIT_FAILED, "%s: cannot be written", path);
+    return code;
   }
   return file_commit(&file, error);
 }

@@ -165,6 +165,8 @@ WatchdogLimits setup_watchdog(const Recipe *r) {
   return (WatchdogLimits){.seconds = {[ACTIVITY_START] = r->watchdog.start,
                                       [ACTIVITY_DATA] = r->watchdog.data,
                                       [ACTIVITY_STEP] = r->watchdog.step,
+                                      [ACTIVITY_EVALUATION_DATA] = r->watchdog.data,
+                                      [ACTIVITY_EVALUATION] = r->watchdog.step,
                                       [ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint}};
 }
 

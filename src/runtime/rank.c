@@ -274,10 +274,10 @@ int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *conte
   for (int64_t i = 0; !code && (!batches || i < batches); i++) {
     Batch *batch;
     double l, n;
-    watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, i + 1);
+    watchdog_enter(r->watchdog, r->rank, ACTIVITY_EVALUATION_DATA, i + 1);
     code = loader_next(r->evaluation, &batch, NULL, error);
     if (code) break;
-    watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, i + 1);
+    watchdog_enter(r->watchdog, r->rank, ACTIVITY_EVALUATION, i + 1);
     code = evaluate_batch(r, batch, &l, &n, error);
     if (!code && n > 0) sum += l * n;
     if (!code) count += n;

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const struct { const char *key, *doing; } activities[] = {
-#define ACTIVITY(name, key, doing) {key, doing},
+static const struct { const char *key, *doing, *before, *after; } activities[] = {
+#define ACTIVITY(name, key, doing, before, after) {key, doing, before, after},
 #include "runtime/activities.def"
 #undef ACTIVITY
 };
@@ -105,36 +105,45 @@ static int more_to_blame(const Watchdog *w, int a, int b) {
   return since_of(x) < since_of(y);
 }
 
+// "computing step 35"
+static void describe_activity(const Seen *s, char *text, size_t size) {
+  int a = activity_of(s);
+  if (step_of(s) <= 0 || !*activities[a].before) snprintf(text, size, "%s", activities[a].doing);
+  else snprintf(text, size, "%s %lld%s", activities[a].before, (long long)step_of(s), activities[a].after);
+}
+
 static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   const Seen *s = &w->seen[rank];
   int64_t newest = 0;
-  char call[160];
+  double seconds = clock_seconds() - since_of(s);
+  char call[160], doing[80], further[64] = "";
   comm_last_describe(s->call, call, sizeof call);
+  describe_activity(s, doing, sizeof doing);
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && step_of(&w->seen[r]) > newest) newest = step_of(&w->seen[r]);
-  int n = snprintf(text, size, "rank %d on %s %s %.0f s after it began %s", rank, s->host,
-                   is_silent(w, rank) ? "sends no heartbeats" : "stands still", clock_seconds() - since_of(s),
-                   activities[activity_of(s)].doing);
-  int64_t step = step_of(s);
-  if (step > 0 && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, " %lld", (long long)step);
-  if (is_silent(w, rank) && newest > step && n > 0 &&
-      (size_t)n < size) // it may have come further after its last heartbeat
-    n += snprintf(text + n, size - (size_t)n, " (another rank is at step %lld)", (long long)newest);
+  if (newest > step_of(s)) // it may have come further after its last heartbeat
+    snprintf(further, sizeof further, " (another rank is at step %lld)", (long long)newest);
   char state = state_of(w, rank);
-  const char *stopped = state == 'D'                   ? "; its thread waits in the system, as for a disk"
-                        : state == 'T' || state == 't' ? "; its thread is stopped"
+  const char *stopped = state == 'D'                   ? "; its thread waits for the operating system, perhaps for a disk"
+                        : state == 'T' || state == 't' ? "; its thread has been stopped (SIGSTOP)"
                                                        : "";
-  if (n > 0 && (size_t)n < size) snprintf(text + n, size - (size_t)n, "%s; %s", stopped, call);
+  if (is_silent(w, rank))
+    snprintf(text, size, "rank %d on %s sends no heartbeats: %.0f s ago it began %s%s; %s", rank, s->host, seconds,
+             doing, further, call);
+  else
+    snprintf(text, size, "rank %d on %s is stuck: it has been %s for %.0f s%s; %s", rank, s->host, doing, seconds,
+             stopped, call);
 }
 
 static void end_run(Watchdog *w, int passed) {
-  char message[640], text[400];
+  char message[800], text[500];
   int culprit = passed;
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && activity_of(&w->seen[r]) != ACTIVITY_END && more_to_blame(w, r, culprit)) culprit = r;
   describe(w, culprit, text, sizeof text);
   int activity = activity_of(&w->seen[passed]);
-  snprintf(message, sizeof message, "%s (%s: %g s)", text, activities[activity].key, w->limit[activity]);
+  snprintf(message, sizeof message, "%s (limit %s: %g s; set it higher if this is normal)", text,
+           activities[activity].key, w->limit[activity]);
   world_end(w->world, 1, message);
 }
 

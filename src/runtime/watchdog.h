@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef enum Activity {
-#define ACTIVITY(name, key, doing) ACTIVITY_##name,
+#define ACTIVITY(name, ...) ACTIVITY_##name,
 #include "runtime/activities.def"
 #undef ACTIVITY
   ACTIVITY_COUNT
@@ -24,5 +24,5 @@ int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, 
                     Error *error);
 void watchdog_destroy(Watchdog *watchdog); // NULL is fine
 
-// A rank begins an activity, of this step; each call begins its time anew. From any thread; NULL is fine.
+// A rank begins an activity, of this step (of an evaluation: of this batch; 0: of none); each call begins its time anew. From any thread; NULL is fine.
 void watchdog_enter(Watchdog *watchdog, int rank, Activity activity, int64_t step);

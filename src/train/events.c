@@ -93,7 +93,7 @@ static int write_event(Events *e, Error *error) {
   if (wrote == end + TAIL) return PLAIT_OK;
   int why = wrote < 0 ? errno : ENOSPC;
   if (wrote > 0 && before >= 0 && ftruncate(e->fd, before)) why = errno; // no half record stays
-  return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", e->path, strerror(why));
+  return file_write_failed(e->path, why, 0, error);
 }
 
 // Files ---------------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ int events_open(Events *e, const char *folder, int64_t first_step, double wall_t
                     (long)getpid());
   e->fd = file_open(e->path, O_WRONLY | O_CREAT | O_EXCL);
   if (e->fd < 0) {
-    int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", e->path, strerror(errno));
+    int code = file_write_failed(e->path, errno, 0, error);
     free(e->path);
     e->path = NULL;
     return code;

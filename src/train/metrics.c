@@ -17,7 +17,7 @@ int metrics_open(Metrics *metrics, const char *path, Error *error) {
   memset(metrics, 0, sizeof *metrics);
   metrics->fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND);
   if (metrics->fd < 0) {
-    int code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+    int code = file_write_failed(path, errno, 0, error);
     metrics->fd = 0;
     return code;
   }
@@ -113,7 +113,7 @@ int metrics_end(Metrics *metrics, Error *error) {
   if (wrote == metrics->length) return metrics->events ? events_end(metrics->events, error) : PLAIT_OK;
   int why = wrote < 0 ? errno : ENOSPC;
   if (wrote > 0 && before >= 0 && ftruncate(metrics->fd, before)) why = errno; // no half line stays
-  return error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", metrics->path, strerror(why));
+  return file_write_failed(metrics->path, why, 0, error);
 }
 
 // --- reading ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ static int take_lock(RunFolder *folder, Error *error) {
   char *name = run_folder_file(folder, "lock");
   int code = PLAIT_OK;
   folder->lock = file_open(name, O_RDWR | O_CREAT);
-  if (folder->lock < 0) code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", name, strerror(errno));
+  if (folder->lock < 0) code = file_write_failed(name, errno, 0, error);
   else if (flock(folder->lock, LOCK_EX | LOCK_NB)) {
     code = errno == EWOULDBLOCK ? in_use(folder->path, folder->lock, error)
                                 : error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
@@ -35,7 +35,7 @@ static int take_lock(RunFolder *folder, Error *error) {
     char text[32];
     int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     if (ftruncate(folder->lock, 0) || pwrite(folder->lock, text, (size_t)n, 0) != n)
-      code = error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", name, strerror(errno ? errno : ENOSPC));
+      code = file_write_failed(name, errno ? errno : ENOSPC, 0, error);
   }
   free(name);
   return code;

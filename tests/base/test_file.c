@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -117,6 +118,44 @@ static void full_disk(void **state) {
   assert_int_equal(WEXITSTATUS(status), 0);
   assert_content(in("a"), "old");
   assert_int_equal(entries(folder), 1);
+}
+
+// A full file system is named, with what is free and what the file needs, also where the reason of the failed write was lost.
+static void full_file_system(void **state) {
+  char *disk = strdup(in("disk")), sentence[300];
+  Error error = {0};
+  AtomicFile file;
+  assert_int_equal(folder_create(disk, &error), PLAIT_OK);
+  if (mount("tmpfs", disk, "tmpfs", 0, "size=64k")) {
+    printf("  skipped: no right to mount a small tmpfs (%s)\n", strerror(errno));
+    free(disk);
+    skip();
+  }
+  char *deeper = xformat("%s/a/b", disk), *path = xformat("%s/file", deeper), *real = realpath(disk, NULL);
+  assert_int_equal(folder_create(deeper, &error), PLAIT_OK);
+  assert_int_equal(file_begin(&file, path, &error), PLAIT_OK);
+  for (int i = 0; i < 200000; i++) fputc('x', file.stream);
+  errno = 0;
+  assert_int_equal(file_commit(&file, &error), PLAIT_FAILED);
+  snprintf(sentence, sizeof sentence, "%s: cannot be written: No space left on device; the file system at %s has ", path,
+           real);
+  if (strncmp(error.message, sentence, strlen(sentence)) || !strstr(error.message, " free; the file needs at least "))
+    fail_msg("%s", error.message);
+  error = (Error){0};
+  assert_int_equal(file_write_failed(path, EDQUOT, 3e6, &error), PLAIT_FAILED);
+  assert_non_null(strstr(error.message, "Disk quota exceeded; the file system at "));
+  assert_non_null(strstr(error.message, "; the file needs at least 3.00 MB"));
+  error = (Error){0};
+  file_write_failed(path, EACCES, 3e6, &error);
+  assert_null(strstr(error.message, "file system"));
+  assert_int_equal(umount(disk), 0);
+  error = (Error){0};
+  file_write_failed(path, 0, 0, &error); // a file system with space, and no reason
+  assert_non_null(strstr(error.message, "Input/output error"));
+  free(disk);
+  free(deeper);
+  free(path);
+  free(real);
 }
 
 // A reader beside a writer sees one of the contents, never a mixture or nothing.
@@ -271,6 +310,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {TEST(commit_and_abandon),
                                      TEST(killed),
                                      TEST(full_disk),
+      TEST(full_file_system),
                                      TEST(reader_beside_writer),
                                      TEST(read_limits),
                                      TEST(maps),

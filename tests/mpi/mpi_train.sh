@@ -123,10 +123,10 @@ for victim in 0 1; do
   status=$?
   running=
   [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - began)) -lt 100 ] || fail "rank $victim was stopped: status $status after $((SECONDS - began)) s"
-  grep -q "^plait: rank $victim on .* sends no heartbeats .*; its last collective.*, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
+  grep -q "^plait: rank $victim on .* sends no heartbeats: [0-9]* s ago it began .*; its last collective.*, .* (call [0-9]* of" log || { fail "rank $victim is not named"; grep -a plait log; }
   # The step is of its last heartbeat, not of one long ago; where others are further the sentence says so.
   last=$(sed -n 's/^{"step": \([0-9]*\), "loss".*/\1/p' "still$victim/metrics.jsonl" | tail -1)
-  named=$(grep -ao 'computing a step [0-9]*' log | head -1 | grep -o '[0-9]*$') others=$(grep -ao 'another rank is at step [0-9]*' log | head -1 | grep -o '[0-9]*$')
+  named=$(grep -ao 'computing step [0-9]*' log | head -1 | grep -o '[0-9]*$') others=$(grep -ao 'another rank is at step [0-9]*' log | head -1 | grep -o '[0-9]*$')
   [ "${named:-0}" -ge $((last - 20)) ] && { [ "$named" -ge "$last" ] || [ "${others:-0}" -ge "$last" ]; } ||
     fail "rank $victim was stopped at step $last: named are step ${named:-none}, and of others ${others:-none}"
   wait_for none "still$victim" || fail "processes are left over"

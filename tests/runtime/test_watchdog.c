@@ -154,8 +154,8 @@ static void test_names_the_rank(void **state) {
   for (int lazy = 0; lazy < RANKS; lazy++) {
     assert_int_equal(watched(&limits, lazy, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
     snprintf(named, sizeof named, "plait: rank %d on ", lazy);
-    const char *const words[] = {named, "stands still", "waiting for data 3",
-                                 "barrier (call 2 of a communicator of 3 ranks), is done", "watchdog.data: 0.3 s"};
+    const char *const words[] = {named, "is stuck: it has been waiting for the data of step 3 for ",
+                                 "barrier (call 2 of a communicator of 3 ranks), is done", "(limit watchdog.data: 0.3 s; set it higher if this is normal)"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       if (!strstr(text, words[i])) fail_msg("\"%s\" lacks \"%s\"", text, words[i]);
   }
@@ -166,7 +166,7 @@ static void test_blames_who_does_not_wait(void **state) {
   char text[1024];
   WatchdogLimits limits = {{[ACTIVITY_STEP] = 0.3}};
   assert_int_equal(watched(&limits, 1, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
-  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for data 3") || !strstr(text, "watchdog.step: 0.3 s"))
+  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for the data of step 3") || !strstr(text, "watchdog.step: 0.3 s"))
     fail_msg("%s", text);
 }
 
@@ -184,7 +184,7 @@ static void test_names_who_computes(void **state) {
       snprintf(named, sizeof named, "plait: rank %d on ", lazy);
       const char *did = how == FROZEN_IN_CALL ? "barrier (call 3 of a communicator of 3 ranks), is under way"
                                               : "barrier (call 2 of a communicator of 3 ranks), is done";
-      const char *const words[] = {named, "stands still", "computing a step 3", did};
+      const char *const words[] = {named, "is stuck: it has been computing step 3 for ", did};
       for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strstr(text, words[i])) fail_msg("others wait in way %d: \"%s\" lacks \"%s\"", how, text, words[i]);
     }

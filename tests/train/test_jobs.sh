@@ -73,6 +73,6 @@ refuse 2 '^plait train: rank [0-3]: .*bad.bin.*32767.*0 to 299' "$PLAIT" train r
 [ "$(grep -c '"loss"' failing/metrics.jsonl)" -eq 3 ] || fail "the bad sample is not in the fourth step"
 
 # A step that takes too long for the watchdog
-expect 1 'plait: rank [01] on .* stands still .*watchdog.step: 0.1 s' "$PLAIT" train recipe.yaml run.dir=late "${common[@]}" "${pipeline[@]}" \
+expect 1 'plait: rank [01] on .* is stuck: it has been computing step [0-9]+ for 0 s.*watchdog.step: 0.1 s' "$PLAIT" train recipe.yaml run.dir=late "${common[@]}" "${pipeline[@]}" \
   batch.global=16384 batch.micro=64 data.prefetch=1 watchdog.step=0.1
 finish
