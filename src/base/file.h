@@ -27,9 +27,9 @@ int file_begin(AtomicFile *file, const char *path, Error *error);
 int file_commit(AtomicFile *file, Error *error);
 void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
 
-// PLAIT_FAILED and "PATH: cannot be written: WHY". `why` is an errno, 0 where it was lost. Where the file system is full,
-// or a quota is used up, the sentence says which one, how much is free, and that the file needs at least `bytes` (0: not
-// known).
+// PLAIT_FAILED and "PATH: cannot be written: WHY". `why` is an errno, 0 where it was lost. Where the file system is
+// full, or a quota is used up, the sentence says which one, how much is free, and that the file needs at least `bytes`
+// (0: not known).
 int file_write_failed(const char *path, int why, double bytes, Error *error);
 
 int file_exists(const char *path);

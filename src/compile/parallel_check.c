@@ -341,6 +341,19 @@ static const char *cut_text(const Question *q, const char *axis, char *text, siz
   return text;
 }
 
+// "layout.heads and layout.ffn": the keys of these rows.
+static const char *cut_keys(const Question *q, const char *axis, char *text, size_t size) {
+  int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
+  size_t n = 0;
+  for (int i = 0; i < WEIGHT_ROWS; i++)
+    left += wrong[i] = parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, ranks);
+  for (int i = 0; i < WEIGHT_ROWS && n < size; i++)
+    if (wrong[i])
+      n += (size_t)snprintf(text + n, size - n, "%s%s", !n ? "" : --left > 1 ? ", " : " and ",
+                            row_keys[weight_rows[i].row]);
+  return text;
+}
+
 static const char *axis_key(const char *axis) {
   static const char *const keys[] = {"mesh.dp", "mesh.cp", "mesh.tp"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -367,11 +380,12 @@ static int check_weights(const Question *q) {
     if (axis_fits(q, axis->name, axis->size)) continue;
     int below = fitting(q, axis, -1, 0), above = fitting(q, axis, 1, 8 * axis->size);
     if (!below && !above) continue;
-    char cut[300], text[64];
+    char cut[300], keys[160], text[64];
     nearest(q, below, above, text);
     return refuse(q, axis_key(axis->name),
-                  "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s", axis->name, axis->size,
-                  cut_text(q, axis->name, cut, sizeof cut), q->w->model, text);
+                  "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s, or take %s out of %s",
+                  axis->name, axis->size, cut_text(q, axis->name, cut, sizeof cut), q->w->model, text, axis->name,
+                  cut_keys(q, axis->name, keys, sizeof keys));
   }
   for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
     char list[64];

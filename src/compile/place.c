@@ -5,18 +5,46 @@
 #include "compile/place_node.h"
 #include <string.h>
 
+// The recipe key whose axes cut a dim, ", by the key layout.embed"; "" for a dim of a user's own graph.
+static const char *key_of(DimName dim) {
+  switch (dim) {
+  case DIM_BATCH: return ", by the key layout.batch";
+  case DIM_SEQ: return ", by the key layout.seq";
+  case DIM_EMBED: return ", by the key layout.embed";
+  case DIM_KV_HEADS:
+  case DIM_GROUP: return ", by the key layout.heads";
+  case DIM_HEAD_DIM: return ", by the key layout.head_dim";
+  case DIM_FFN: return ", by the key layout.ffn";
+  case DIM_POSITION: return ", by the key layout.position";
+  default: return "";
+  }
+}
+
+// "dp × tp"
+static const char *axes_text(const Mesh *mesh, const AxisList *list, char *text, size_t size) {
+  size_t n = 0;
+  for (int i = 0; i < list->n && n < size; i++)
+    n += (size_t)snprintf(text + n, size - n, "%s%s", i ? " × " : "", mesh->axis[list->axis[i]].name);
+  return text;
+}
+
 static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, const char *what, Error *error) {
   for (int d = 0; d < s->rank; d++) {
     int shards = axis_list_shards(mesh, &p->dim[d]);
     if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
-    int below = shards;
-    char number[16];
+    int below = shards, above = shards;
+    char number[16], axes[128], nearest[64];
     snprintf(number, sizeof number, "dim %d", d);
     while (below > 1 && s->size[d] % below) below--;
-    return error_set(
-        error, PLAIT_INFEASIBLE,
-        "mesh: %s = %lld of %s cannot be cut into %d equal shards; the nearest number below that can is %d",
-        s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), (long long)s->size[d], what, shards, below);
+    while (above < s->size[d] && s->size[d] % above) above++;
+    if (above > s->size[d] || s->size[d] % above) snprintf(nearest, sizeof nearest, "%d", below);
+    else snprintf(nearest, sizeof nearest, "%d or %d", below, above);
+    return error_set(error, PLAIT_INFEASIBLE,
+                     "mesh: %s of %s (size %lld) is sharded over %s%s, but %lld cannot be cut into %d equal shards; "
+                     "the nearest number of ranks that fits is %s",
+                     s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), what, (long long)s->size[d],
+                     axes_text(mesh, &p->dim[d], axes, sizeof axes), key_of(s->dim[d]), (long long)s->size[d], shards,
+                     nearest);
   }
   return PLAIT_OK;
 }

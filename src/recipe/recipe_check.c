@@ -153,13 +153,19 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
 static int check_rollback(const Recipe *r, Error *error) {
   if (r->run.non_finite != RECIPE_ROLLBACK || r->checkpoint.resume[0] == '/') return PLAIT_OK;
   if (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) return PLAIT_OK;
-  char limit[64] = "";
-  if (r->checkpoint.every) snprintf(limit, sizeof limit, " and schedule.steps %lld", (long long)r->schedule.steps);
+  const char *where = recipe_where(r, "run.non_finite");
+  long long every = r->checkpoint.every, steps = r->schedule.steps;
+  if (!every)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%srun.non_finite is rollback, but checkpoint.every is 0: without checkpoints there is nothing to "
+                     "roll back to; set checkpoint.every to a number of steps below schedule.steps (%lld), or "
+                     "run.non_finite to skip or stop",
+                     where, steps);
   return error_set(
       error, PLAIT_BAD_INPUT,
-      "%srun.non_finite is rollback, but checkpoint.every is %lld%s, so that there is no checkpoint to roll back to "
-      "before the end; take a smaller checkpoint.every above 0, or skip or stop",
-      recipe_where(r, "run.non_finite"), (long long)r->checkpoint.every, limit);
+      "%srun.non_finite is rollback, but checkpoint.every is %lld and the run has %lld steps: no checkpoint "
+      "would be there before the end; set checkpoint.every below %lld, or run.non_finite to skip or stop",
+      where, every, steps, steps);
 }
 
 // ---- the rest ------------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ static void describe(const Watchdog *w, int rank, char *text, size_t size) {
   if (newest > step_of(s)) // it may have come further after its last heartbeat
     snprintf(further, sizeof further, " (another rank is at step %lld)", (long long)newest);
   char state = state_of(w, rank);
-  const char *stopped = state == 'D'                   ? "; its thread waits for the operating system, perhaps for a disk"
+  const char *stopped = state == 'D' ? "; its thread waits for the operating system, perhaps for a disk"
                         : state == 'T' || state == 't' ? "; its thread has been stopped (SIGSTOP)"
                                                        : "";
   if (is_silent(w, rank))

@@ -24,5 +24,6 @@ int watchdog_create(const WatchdogLimits *limits, PlaitWorld *world, int first, 
                     Error *error);
 void watchdog_destroy(Watchdog *watchdog); // NULL is fine
 
-// A rank begins an activity, of this step (of an evaluation: of this batch; 0: of none); each call begins its time anew. From any thread; NULL is fine.
+// A rank begins an activity, of this step (of an evaluation: of this batch; 0: of none); each call begins its time
+// anew. From any thread; NULL is fine.
 void watchdog_enter(Watchdog *watchdog, int rank, Activity activity, int64_t step);

@@ -120,7 +120,8 @@ static void full_disk(void **state) {
   assert_int_equal(entries(folder), 1);
 }
 
-// A full file system is named, with what is free and what the file needs, also where the reason of the failed write was lost.
+// A full file system is named, with what is free and what the file needs, also where the reason of the failed write was
+// lost.
 static void full_file_system(void **state) {
   char *disk = strdup(in("disk")), sentence[300];
   Error error = {0};
@@ -137,8 +138,8 @@ static void full_file_system(void **state) {
   for (int i = 0; i < 200000; i++) fputc('x', file.stream);
   errno = 0;
   assert_int_equal(file_commit(&file, &error), PLAIT_FAILED);
-  snprintf(sentence, sizeof sentence, "%s: cannot be written: No space left on device; the file system at %s has ", path,
-           real);
+  snprintf(sentence, sizeof sentence, "%s: cannot be written: No space left on device; the file system at %s has ",
+           path, real);
   if (strncmp(error.message, sentence, strlen(sentence)) || !strstr(error.message, " free; the file needs at least "))
     fail_msg("%s", error.message);
   error = (Error){0};

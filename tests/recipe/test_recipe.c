@@ -90,10 +90,11 @@ static const Bad bad[] = {
     {BASE "parallel: {reshard: false}\n", NULL,
      "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
     {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
-     "run.non_finite is rollback, but checkpoint.every is 0, so that there is no checkpoint to roll back to before the "
-     "end"},
+     "run.non_finite is rollback, but checkpoint.every is 0: without checkpoints there is nothing to roll back to; set "
+     "checkpoint.every to a number of steps below schedule.steps (1000), or run.non_finite to skip or stop"},
     {BASE "schedule: {steps: 500}\n", "run.non_finite=rollback",
-     "but checkpoint.every is 500 and schedule.steps 500, so that"},
+     "but checkpoint.every is 500 and the run has 500 steps: no checkpoint would be there before the end; set "
+     "checkpoint.every below 500, or run.non_finite to skip or stop"},
     {BASE "parallel: {layers: []}\n", NULL,
      "x.yaml:4:20: parallel.layers must be a list of 1 to 1024 integers of at least 0, not an empty list"},
     {BASE "parallel: {layers: 4}\n", NULL, "must be a list of 1 to 1024 integers of at least 0, not \"4\""},

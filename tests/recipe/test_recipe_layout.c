@@ -105,7 +105,7 @@ static void wrong_layouts_are_refused(void **state) {
       {BASE "mesh: {tp: 3}\nlayout: {name: data, seq: [tp]}\n", "the nearest data.seq_len is 15 or 18"},
       {BASE "mesh: {tp: 3}\n",
        "x.yaml:5:12: mesh.tp is 3, which does not divide the heads (8, with 2 key and value heads) of the "
-       "model of m.json evenly; the nearest is 2 or 4"},
+       "model of m.json evenly; the nearest is 2 or 4, or take tp out of layout.heads"},
       {BASE "mesh: {tp: 16}\n", "the nearest is 8"},
       {BASE "mesh: {pp: 2}\nparallel: {layers: [1, 2]}\n",
        "x.yaml:6:20: parallel.layers adds up to 3, but the model of m.json has 2 layers"},
@@ -118,7 +118,8 @@ static void wrong_layouts_are_refused(void **state) {
        "x.yaml:6:20: layout.position is given, but the llama model has no learned positions"},
       {BASE "mesh: {tp: 5}\nlayout: {name: data, embed: [tp]}\n",
        "mesh.tp is 5, which does not divide the embedding width (32) of the model of m.json evenly; the nearest is 4 "
-       "or 8"},
+       "or "
+       "8, or take tp out of layout.embed"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Error error = {0};

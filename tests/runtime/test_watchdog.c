@@ -155,7 +155,8 @@ static void test_names_the_rank(void **state) {
     assert_int_equal(watched(&limits, lazy, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
     snprintf(named, sizeof named, "plait: rank %d on ", lazy);
     const char *const words[] = {named, "is stuck: it has been waiting for the data of step 3 for ",
-                                 "barrier (call 2 of a communicator of 3 ranks), is done", "(limit watchdog.data: 0.3 s; set it higher if this is normal)"};
+                                 "barrier (call 2 of a communicator of 3 ranks), is done",
+                                 "(limit watchdog.data: 0.3 s; set it higher if this is normal)"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       if (!strstr(text, words[i])) fail_msg("\"%s\" lacks \"%s\"", text, words[i]);
   }
@@ -166,7 +167,8 @@ static void test_blames_who_does_not_wait(void **state) {
   char text[1024];
   WatchdogLimits limits = {{[ACTIVITY_STEP] = 0.3}};
   assert_int_equal(watched(&limits, 1, IN_BARRIER, MOST_SECONDS, text, sizeof text), 1);
-  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for the data of step 3") || !strstr(text, "watchdog.step: 0.3 s"))
+  if (!strstr(text, "rank 1 on ") || !strstr(text, "waiting for the data of step 3") ||
+      !strstr(text, "watchdog.step: 0.3 s"))
     fail_msg("%s", text);
 }
 
