@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include <stdbool.h>
 
 // Fills the boxes of `wanted` (names are Variables; dtype, strides and data as in checkpoint.h) from FOLDER's
 // model.safetensors or its shards; F32, BF16, F16 and F64 are converted to the wanted dtype. The whole folder is
@@ -20,8 +21,11 @@ int huggingface_load(const char *folder, const ModelConfig *config, const Checkp
 int huggingface_dtypes(const char *folder, const ModelConfig *config, json_t **dtypes, Error *error);
 
 typedef struct HuggingfaceSave {
-  const char *folder;     // created; must not exist, or be empty
+  const char *folder;     // created; must not exist, or be empty, but for `replace`
   const char *tokenizer;  // tokenizer.json to copy, or NULL
+  const json_t *files;    // small files to write, as huggingface_files.h has them; borrowed, may be NULL
+  int64_t shard_bytes;    // most tensor bytes of a file: beyond it there are several, and an index; 0: no limit
+  bool replace;           // a folder that holds a config.json may be there, and is replaced
   int dtype;              // Dtype of all tensors, or -1: as `dtypes` says
   const json_t *dtypes;   // borrowed, may be NULL: fp32
   // Reads a box of the Variable `name`, row-major, as fp32 into out. 0 or an error code.
@@ -29,10 +33,11 @@ typedef struct HuggingfaceSave {
   void *context;
 } HuggingfaceSave;
 
-// Writes config.json, model.safetensors (byte for byte what transformers writes of the same weights) and tokenizer.json
-// into a temporary folder beside `folder`, verifies it (huggingface_verify) and renames it: the folder is complete or
-// does not exist.
+// Writes config.json, model.safetensors (byte for byte what transformers writes of the same weights) or its shards with
+// model.safetensors.index.json, tokenizer.json and `files` into a temporary folder beside `folder`, verifies it
+// (huggingface_verify) and renames it: the folder is complete or does not exist. A number that is too large for the
+// dtype of its tensor is PLAIT_BAD_INPUT with the tensor's name.
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error);
 // Opens `folder` again and compares: the config says the same, the tensors are those of the model, and every element
-// equals what `read` gives, rounded to the file's dtype; the tokenizer is the same file.
+// equals what `read` gives, rounded to the file's dtype; the tokenizer and `files` are the same files.
 int huggingface_verify(const HuggingfaceSave *save, const char *folder, const ModelConfig *config, Error *error);

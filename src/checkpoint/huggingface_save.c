@@ -1,7 +1,10 @@
 // Export of Hugging Face folders, and what verifies it.
+#include "checkpoint/huggingface_files.h"
 #include "checkpoint/huggingface_folder.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,18 @@ static SafetensorsEntry entry_of(const HuggingfaceSave *save, const HuggingfaceT
   return e;
 }
 
+// A finite number that the dtype would turn into infinity.
+static int check_range(const char *tensor, const float *values, int64_t count, Dtype dtype, Error *error) {
+  float limit = dtype == DTYPE_F16 ? 65520 : dtype == DTYPE_BF16 ? 0x1.ffp127f : INFINITY;
+  for (int64_t i = 0; i < count && dtype_size(dtype) < 4; i++)
+    if (fabsf(values[i]) >= limit && isfinite(values[i]))
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "tensor %s holds %g, which is too large for %s (at most %s); take --dtype %sfp32", tensor,
+                       (double)values[i], dtype_name(dtype), dtype == DTYPE_F16 ? "65504" : "3.39e38",
+                       dtype == DTYPE_F16 ? "bf16 or " : "");
+  return PLAIT_OK;
+}
+
 // Assembles one tensor of the folder, as it is in the file, from its pieces.
 static int assemble(const HuggingfaceSave *save, const HuggingfaceViews *views, const HuggingfaceTensor *t, Dtype dtype,
                     char *tensor, Error *error) {
@@ -34,6 +49,7 @@ static int assemble(const HuggingfaceSave *save, const HuggingfaceViews *views, 
     int64_t plain[BOX_MAX_RANK];
     box_strides(&p->box, plain);
     code = save->read(save->context, views->graph->variable.data[p->variable].name, &p->box, values, error);
+    if (!code) code = check_range(t->name, values, box_elements(&p->box), dtype, error);
     if (!code) box_copy(&p->box, target, &p->box, p->stride, dtype, values, &p->box, plain, DTYPE_F32);
     free(values);
   }
@@ -43,11 +59,14 @@ static int assemble(const HuggingfaceSave *save, const HuggingfaceViews *views, 
 typedef struct Written {
   SafetensorsEntry entry;
   const HuggingfaceTensor *tensor;
+  int shard; // the file that it is in
 } Written;
 
-// The order of transformers' files: wide dtypes first, bf16 before fp16, and then by name.
+// The order of transformers' files: shard by shard wide dtypes first, bf16 before fp16, and then by name.
 static int in_file_order(const void *a, const void *b) {
   const SafetensorsEntry *x = &((const Written *)a)->entry, *y = &((const Written *)b)->entry;
+  int difference = ((const Written *)a)->shard - ((const Written *)b)->shard;
+  if (difference) return difference;
   size_t wide_x = dtype_size((Dtype)x->dtype), wide_y = dtype_size((Dtype)y->dtype);
   if (wide_x != wide_y) return wide_x > wide_y ? -1 : 1;
   if (x->dtype != y->dtype) return x->dtype == DTYPE_BF16 ? -1 : 1;
@@ -67,25 +86,80 @@ static int write_data(const HuggingfaceSave *save, const HuggingfaceViews *views
   return code;
 }
 
-static int write_tensors(const HuggingfaceSave *save, const char *folder, const ModelConfig *c, Error *error) {
-  static const char *const metadata[] = {"format", "pt", NULL};
-  HuggingfaceViews views;
-  huggingface_views_of(&views, c);
-  int count = views.tensor.count;
-  Written *all = xcalloc((size_t)count, sizeof *all);
-  SafetensorsEntry *entries = xcalloc((size_t)count, sizeof *entries);
-  for (int i = 0; i < count; i++) all[i] = (Written){entry_of(save, &views.tensor.data[i]), &views.tensor.data[i]};
-  qsort(all, (size_t)count, sizeof *all, in_file_order);
-  for (int i = 0; i < count; i++) entries[i] = all[i].entry;
+// Fills files up in the order of the model, each to the limit at most, but for a tensor that is larger alone. How many.
+static int choose_shards(const HuggingfaceSave *save, Written *all, int count) {
+  int shard = 0;
+  int64_t bytes = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t more = (int64_t)all[i].entry.bytes;
+    if (save->shard_bytes && bytes && bytes + more > save->shard_bytes) shard++, bytes = 0;
+    bytes += more;
+    all[i].shard = shard;
+  }
+  return shard + 1;
+}
 
-  char *path = xformat("%s/model.safetensors", folder);
+static char *shard_name(int shard, int shards) {
+  return shards > 1 ? xformat("model-%05d-of-%05d.safetensors", shard + 1, shards) : xstrdup("model.safetensors");
+}
+
+// all: the tensors of the file.
+static int write_file(const HuggingfaceSave *save, const HuggingfaceViews *views, const char *path, const Written *all,
+                      int count, Error *error) {
+  static const char *const metadata[] = {"format", "pt", NULL};
+  SafetensorsEntry *entries = xcalloc((size_t)count, sizeof *entries);
+  for (int i = 0; i < count; i++) entries[i] = all[i].entry;
   SafetensorsWriter writer = {0};
   int code = safetensors_write_begin(&writer, path, entries, count, metadata, error);
-  if (!code) code = write_data(save, &views, all, count, &writer, error);
+  if (!code) code = write_data(save, views, all, count, &writer, error);
   if (!code) code = safetensors_write_finish(&writer, error);
   safetensors_write_abandon(&writer);
-  free(path);
   free(entries);
+  return code;
+}
+
+// Which file has which tensor, as transformers writes it.
+static int write_index(const char *folder, const Written *all, int count, int shards, Error *error) {
+  json_int_t bytes = 0, elements = 0;
+  json_t *map = json_object();
+  for (int i = 0; i < count; i++) {
+    char *name = shard_name(all[i].shard, shards);
+    json_object_set_new(map, all[i].entry.name, json_string(name));
+    bytes += (json_int_t)all[i].entry.bytes;
+    elements += safetensors_elements(&all[i].entry);
+    free(name);
+  }
+  json_t *index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", elements, "total_size", bytes,
+                            "weight_map", map);
+  char *path = xformat("%s/model.safetensors.index.json", folder);
+  AtomicFile file;
+  int code = file_begin(&file, path, error);
+  if (!code) {
+    json_dumpf(index, file.stream, JSON_INDENT(2) | JSON_SORT_KEYS); // commit sees an error
+    fputc('\n', file.stream);
+    code = file_commit(&file, error);
+  }
+  free(path);
+  json_decref(index);
+  return code;
+}
+
+static int write_tensors(const HuggingfaceSave *save, const char *folder, const ModelConfig *c, Error *error) {
+  HuggingfaceViews views;
+  huggingface_views_of(&views, c);
+  int count = views.tensor.count, code = PLAIT_OK;
+  Written *all = xcalloc((size_t)count, sizeof *all);
+  for (int i = 0; i < count; i++) all[i] = (Written){entry_of(save, &views.tensor.data[i]), &views.tensor.data[i], 0};
+  int shards = choose_shards(save, all, count);
+  qsort(all, (size_t)count, sizeof *all, in_file_order);
+  for (int from = 0, to; from < count && !code; from = to) {
+    for (to = from + 1; to < count && all[to].shard == all[from].shard;) to++;
+    char *name = shard_name(all[from].shard, shards), *path = xformat("%s/%s", folder, name);
+    code = write_file(save, &views, path, all + from, to - from, error);
+    free(path);
+    free(name);
+  }
+  if (!code && shards > 1) code = write_index(folder, all, count, shards, error);
   free(all);
   huggingface_views_free(&views);
   return code;
@@ -155,7 +229,7 @@ int huggingface_verify(const HuggingfaceSave *save, const char *folder, const Mo
   model_config_free(&written);
   if (!code) code = verify_tensors(save, folder, config, error);
   if (!code && save->tokenizer) code = verify_tokenizer(save->tokenizer, folder, error);
-  return code;
+  return code ? code : huggingface_files_verify(save->files, folder, error);
 }
 
 // 1 when the folder does not exist or holds nothing.
@@ -168,10 +242,20 @@ static int is_vacant(const char *folder) {
   return vacant;
 }
 
-static int rename_synced(const char *from, const char *to, Error *error) {
+// Puts the new folder where the old one was, and the old one where the new one was.
+static int exchange(const char *from, const char *to, Error *error) {
+  if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) return PLAIT_OK;
+  char *aside = xformat("%s.old.%ld", to, (long)getpid()); // a file system that cannot do it in one step
+  int bad = rename(to, aside) || rename(from, to) || rename(aside, from);
+  free(aside);
+  return bad ? error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno)) : PLAIT_OK;
+}
+
+static int rename_synced(const char *from, const char *to, bool replace, Error *error) {
   int code = folder_sync(from, error);
+  if (!code && replace) code = exchange(from, to, error);
   if (code) return code;
-  if (rename(from, to))
+  if (!replace && rename(from, to))
     return error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno));
   char *parent = xstrdup(to), *slash = strrchr(parent, '/');
   if (slash) slash[slash == parent] = 0;
@@ -180,21 +264,34 @@ static int rename_synced(const char *from, const char *to, Error *error) {
   return code;
 }
 
+// Only what looks like such a folder: a wrong name must not cost anything else.
+static int check_replaceable(const char *folder, Error *error) {
+  char *config = xformat("%s/config.json", folder);
+  int exists = file_exists(config);
+  free(config);
+  if (exists) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: exists and has no config.json, so it is not an exported model; remove it yourself", folder);
+}
+
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error) {
-  if (!is_vacant(save->folder))
+  bool vacant = is_vacant(save->folder);
+  if (!vacant && !save->replace)
     return error_set(error, PLAIT_BAD_INPUT, "%s: exists already; allowed: a folder that does not exist or is empty",
                      save->folder);
   char *folder = xstrdup(save->folder);
   for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--) folder[n - 1] = 0;
   char *temporary = xformat("%s.tmp.%ld", folder, (long)getpid());
-  int code = folder_remove(temporary, error);
+  int code = vacant ? PLAIT_OK : check_replaceable(folder, error);
+  if (!code) code = folder_remove(temporary, error);
   if (!code) code = folder_create(temporary, error);
   if (!code) code = write_config(save, temporary, config, error);
   if (!code) code = write_tensors(save, temporary, config, error);
   if (!code && save->tokenizer) code = write_tokenizer(save->tokenizer, temporary, error);
+  if (!code) code = huggingface_files_write(save->files, temporary, error);
   if (!code) code = huggingface_verify(save, temporary, config, error);
-  if (!code) code = rename_synced(temporary, folder, error);
-  if (code) folder_remove(temporary, NULL);
+  if (!code) code = rename_synced(temporary, folder, !vacant, error);
+  if (code || !vacant) folder_remove(temporary, NULL); // what it holds now: half of the new, or all of the old
   free(temporary);
   free(folder);
   return code;

@@ -1,4 +1,5 @@
 // plait generate: continues a prompt, token by token.
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/signals.h"
 #include "cmd/cmd.h"
@@ -6,6 +7,7 @@
 #include "cmd/options.h"
 #include "data/tokenizer.h"
 #include "infer/generator.h"
+#include "infer/text_setup.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +19,11 @@ typedef struct Generate {
   const char *prompt, *tokenizer_path;
   int64_t max_tokens, window, seed, top_k, threads;
   double temperature, top_p;
-  bool stop_at_end;
+  bool ignore_eos, stop_at_end, verbose;
   FILE *out; // of rank 0; the others have none to write to
   ModelSource source;
   Tokenizer *tokenizer;
+  TextSetup text;
   Generator generator;
   uint8_t *allowed; // (vocab) ids that stand for something
 } Generate;
@@ -31,6 +34,8 @@ static int open_tokenizer(Generate *g, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
   int code = tokenizer_load(path, &g->tokenizer, error);
   if (code) return code;
+  if (g->tokenizer_path) model_source_set_tokenizer(&g->source, path);
+  text_setup(&g->text, &g->source, g->tokenizer);
   g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
   for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
     g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;
@@ -45,13 +50,13 @@ static int choose_window(Generate *g, Error *error) {
   return PLAIT_OK;
 }
 
-// The prompt's ids, behind what the tokenizer puts before a text (BOS); an empty one starts behind an end of text.
+// The prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
 static int push_prompt(Generate *g, TokenizerStream *stream, Error *error) {
   IdVector ids = {0};
   ByteVector unused = {0};
-  for (int i = 0; i < g->tokenizer->before.count; i++) vec_push(&ids, g->tokenizer->before.data[i]);
+  for (int i = 0; i < g->text.before.count; i++) vec_push(&ids, g->text.before.data[i]);
   int code = tokenizer_encode(g->tokenizer, g->prompt, strlen(g->prompt), 0, &ids, error);
-  if (!code && !ids.count && tokenizer_eot(g->tokenizer) >= 0) vec_push(&ids, tokenizer_eot(g->tokenizer));
+  if (!code && !ids.count && g->text.bos >= 0) vec_push(&ids, g->text.bos);
   if (!code && !ids.count)
     code = error_set(error, PLAIT_BAD_INPUT,
                      "--prompt is empty, and the tokenizer has no end-of-text token to start from");
@@ -84,19 +89,34 @@ static int wants_to_stop(const Generate *g, const Launch *launch, int *stop, Err
   return code;
 }
 
+static bool ends_text(const Generate *g, int32_t id) {
+  for (int i = 0; i < g->text.ends.count && !g->ignore_eos; i++)
+    if (g->text.ends.data[i] == id) return true;
+  return false;
+}
+
+// On stderr: the text alone is the output.
+static void print_speed(const Generate *g, int64_t tokens, double seconds, bool ended) {
+  fprintf(stderr, "%lld tokens in %.2f s: %.1f tokens/s%s\n", (long long)tokens, seconds,
+          seconds > 0 ? (double)tokens / seconds : 0.0, ended ? ", then the end of the text" : "");
+}
+
 static int run(Generate *g, const Launch *launch, Error *error) {
   TokenizerStream stream;
   ByteVector text = {0};
   int stop = 0;
+  bool ended = false;
+  int64_t i = 0;
   tokenizer_stream_begin(&stream, g->tokenizer, 0);
   int code = launch_agree(launch, push_prompt(g, &stream, error), error);
   if (!code) fputs(g->prompt, g->out), fflush(g->out);
-  for (int64_t i = 0; !code && i < g->max_tokens; i++) {
+  double started = clock_seconds();
+  for (; !code && i < g->max_tokens; i++) {
     int32_t id;
     code = wants_to_stop(g, launch, &stop, error);
     if (code || stop) break;
     code = generator_next(&g->generator, &id, error);
-    if (code || (g->stop_at_end && id == tokenizer_eot(g->tokenizer))) break;
+    if (code || (ended = ends_text(g, id))) break;
     tokenizer_stream_push(&stream, id, &text);
     put(g, &text);
   }
@@ -104,6 +124,7 @@ static int run(Generate *g, const Launch *launch, Error *error) {
   put(g, &text);
   if (g->generator.count) fputc('\n', g->out);
   vec_free(&text);
+  if (!code && g->verbose && !launch->rank) print_speed(g, i, clock_seconds() - started, ended);
   return code;
 }
 
@@ -123,6 +144,7 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   g->generator.allowed = g->allowed;
   if (!code) code = run(g, launch, error);
   generator_destroy(&g->generator);
+  text_setup_free(&g->text);
   tokenizer_destroy(g->tokenizer);
   model_source_close(&g->source);
   free(g->allowed);
@@ -173,10 +195,15 @@ int cmd_generate(int argc, char **argv) {
        .help = "the same seed gives the same text",
        .least = 0,
        .most = 9007199254740992.0},
+      {.name = "ignore-eos",
+       .kind = OPTION_FLAG,
+       .value = &g.ignore_eos,
+       .help = "continue past the end of text, instead of stopping there"},
       {.name = "stop-at-end",
        .kind = OPTION_FLAG,
        .value = &g.stop_at_end,
-       .help = "stop at the model's end-of-text token"},
+       .help = "has no effect any more: generation stops at the end of text by default"},
+      {.name = "verbose", .kind = OPTION_FLAG, .value = &g.verbose, .help = "print tokens/s at the end, on stderr"},
       {.name = "window",
        .kind = OPTION_INTEGER,
        .value = &g.window,
@@ -201,12 +228,14 @@ int cmd_generate(int argc, char **argv) {
   const CommandHelp help = {
       "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT [key=value …]",
       "Continues a text with a model: a checkpoint, a run (its newest checkpoint) or a Hugging Face folder.\n"
+      "It stops where the model ends the text: at the end-of-text token of generation_config.json, of config.json, or "
+      "of the documents that the model was trained on.\n"
       "It computes in fp32, as one rank on all cores. Recipe keys after the model choose another mesh, Layout or "
       "precision; the text is the same up to rounding. Ranks of mesh.dp all compute the same text, but can share "
       "the weights (parallel.zero=3).",
       "  plait generate runs/demo --prompt 'struct '\n"
       "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
-      "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --stop-at-end\n"
+      "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --verbose\n"
       "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n",
       .takes = TAKES_MODEL};
   Operands operands;

@@ -2,6 +2,7 @@
 #include "infer/model_source.h"
 #include "base/file.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface_files.h"
 #include "model/model.h"
 #include "runtime/state_tensors.h"
 #include <dirent.h>
@@ -54,19 +55,32 @@ static int read_recipe(ModelSource *s, Error *error) {
   return code;
 }
 
-// The run may have moved or its tokenizer may lie beside it: the checkpoint, the run, then the recipe's path.
+// The checkpoint, the run, which has a copy of the one that it was trained with, then the recipe's path.
 static char *find_tokenizer(const ModelSource *s) {
   char *path = if_exists(xformat("%s/tokenizer.json", s->path));
+  if (!path) path = if_exists(xformat("%s/../../tokenizer.json", s->path));
   if (!path && s->has_recipe && s->recipe.data.tokenizer) path = if_exists(xstrdup(s->recipe.data.tokenizer));
-  return path ? path : if_exists(xformat("%s/../../tokenizer.json", s->path));
+  return path;
+}
+
+// What the run has kept; a checkpoint of an earlier plait has nothing of it.
+static void read_text(ModelSource *s) {
+  const json_t *extra = checkpoint_extra(s->checkpoint), *end = json_object_get(extra, "document_end");
+  const char *init = s->has_recipe && s->recipe.model.init[0] == '/' ? s->recipe.model.init : NULL;
+  json_t *files = json_object_get(extra, "huggingface_files");
+  s->files = json_is_object(files) ? json_copy(files) : huggingface_files_collect(init, s->tokenizer);
+  s->from_huggingface = init || json_object_get(extra, "huggingface_dtypes");
+  if (json_is_integer(end)) s->document_end = (int32_t)json_integer_value(end);
 }
 
 static int open_checkpoint(ModelSource *s, Error *error) {
   int code = s->checkpoint ? PLAIT_OK : checkpoint_open(&s->checkpoint, s->path, error);
   if (!code) code = read_config(s, error);
   if (!code) code = read_recipe(s, error);
-  if (!code) s->tokenizer = find_tokenizer(s);
-  return code;
+  if (code) return code;
+  s->tokenizer = find_tokenizer(s);
+  read_text(s);
+  return PLAIT_OK;
 }
 
 // 1 when the folder has checkpoints (step-N) in it.
@@ -95,11 +109,13 @@ static int open_newest(ModelSource *s, const char *folder, Error *error) {
 
 static int open_huggingface(ModelSource *s, Error *error) {
   s->tokenizer = if_exists(xformat("%s/tokenizer.json", s->path));
+  s->files = huggingface_files_of_model(s->path);
+  s->from_huggingface = 1;
   return model_config_load(&s->config, s->path, error);
 }
 
 int model_source_open(ModelSource *source, const char *path, Error *error) {
-  *source = (ModelSource){.path = xstrdup(path)};
+  *source = (ModelSource){.path = xstrdup(path), .document_end = -1};
   for (size_t n = strlen(path); n > 1 && source->path[n - 1] == '/'; n--) source->path[n - 1] = 0;
   path = source->path;
   if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
@@ -120,7 +136,16 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
   return code;
 }
 
+void model_source_set_tokenizer(ModelSource *s, const char *path) {
+  json_t *files = huggingface_files_collect(NULL, path);
+  // What an unknown or equal tokenizer had beside it belongs to this one, too.
+  if (!s->tokenizer || huggingface_same_file(path, s->tokenizer)) json_object_update_missing(files, s->files);
+  json_decref(s->files);
+  s->files = files;
+}
+
 void model_source_close(ModelSource *source) {
+  json_decref(source->files);
   checkpoint_close(source->checkpoint);
   graph_destroy(source->model);
   if (source->has_recipe) recipe_free(&source->recipe);

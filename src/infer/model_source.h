@@ -12,6 +12,9 @@ typedef struct ModelSource {
   Recipe recipe;          // of the run that wrote the checkpoint
   Checkpoint *checkpoint; // NULL: a Hugging Face folder
   char *tokenizer;        // its tokenizer.json, NULL: none was found
+  json_t *files;          // the small files beside the weights, as huggingface_files.h has them
+  int from_huggingface;   // it is such a folder, or its training began with one (model.init)
+  int32_t document_end;   // token with which the documents of its corpus end; -1: not known, or none
   Graph *model;           // whose Variables have the global shapes of parameters; made by the first model_source_read
 } ModelSource;
 
@@ -19,6 +22,8 @@ typedef struct ModelSource {
 // stderr), or a folder with config.json and safetensors. Anything else is PLAIT_BAD_INPUT with a sentence. Weights are
 // not read yet. The caller closes *source, also after an error.
 int model_source_open(ModelSource *source, const char *path, Error *error);
+// Another tokenizer.json (or its folder) than the one that was found, with the files beside it.
+void model_source_set_tokenizer(ModelSource *source, const char *path);
 void model_source_close(ModelSource *source); // also safe twice
 
 // Fills the parameters that live on this State, converted to its dtypes.

@@ -23,6 +23,7 @@ void save_extra_free(SaveExtra *extra) {
   free(extra->config);
   json_decref(extra->dtypes);
   json_decref(extra->facts);
+  json_decref(extra->text);
   *extra = (SaveExtra){0};
 }
 
@@ -33,6 +34,7 @@ static json_t *as_json(const SaveExtra *e) {
   if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
   if (e->best.step || e->best.without) json_object_set_new(o, "best", best_to_json(&e->best));
   if (e->facts) json_object_set(o, "facts", e->facts);
+  if (e->text) json_object_update(o, e->text);
   return o;
 }
 

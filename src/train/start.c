@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "train/plan_print.h"
+#include "train/run_text.h"
 #include "recipe/setup.h"
 #include <string.h>
 #include <time.h>
@@ -190,6 +191,7 @@ int trainer_prepare(Trainer *t, Error *error) {
   } else if (recipe->model.init[0] == '/' && !code) {
     code = huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error);
   }
+  if (!code && speaks(t)) t->extra.text = run_text_describe(recipe, t->resume ? checkpoint_extra(t->resume) : NULL);
   return code;
 }
 
@@ -214,6 +216,7 @@ static int open_metrics(Trainer *t, Error *error) {
   MetricsSeries done = {0};
   int code = run_folder_write_recipe(&t->folder, t->recipe, error);
   if (!code && t->resume) code = mend_best(t, error);
+  if (!code) code = run_text_keep(&t->folder, t->recipe, error);
   if (!code) code = metrics_truncate_after(path, t->first_step, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
   if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {

@@ -149,6 +149,8 @@ expect 0 'verified' "$PLAIT" export run --out exported
 cmp -s exported/tokenizer.json tokenizer.json || fail "the tokenizer is not in the export"
 same "eval of the export" "$(numbers "$("$PLAIT" eval exported --data valid --seq-len 32)")" "$(numbers "$first")"
 mv tokenizer.json away.json
+expect 0 "$result" "$PLAIT" eval run # the run has a copy
+mv run/tokenizer.json copy.json
 expect 0 'bits per byte n/a  \([0-9]+ tokens, [0-9.]+ s\)$' "$PLAIT" eval run
 expect 0 "$result" "$PLAIT" eval run --tokenizer away.json
 mv away.json tokenizer.json

@@ -467,6 +467,97 @@ static void test_save(void **state) {
   free(file);
 }
 
+// A model in several files: each within the limit, an index, and the same tensors when it is opened again.
+static void test_shards(void **state) {
+  for (int i = 0; i < CASES; i++) {
+    char *from = golden(cases[i]), *to = xformat("%s/sharded-%s", ((Scratch *)*state)->folder, cases[i]);
+    char *index = xformat("%s/model.safetensors.index.json", to), *single = xformat("%s/model.safetensors", to);
+    ModelConfig c;
+    Memory m, again;
+    SUCCEED(model_config_load(&c, from, &error));
+    memory_load(&m, from, &c);
+    HuggingfaceSave save = {.folder = to, .dtype = -1, .shard_bytes = 7000, .read = memory_read, .context = &m};
+    SUCCEED(huggingface_save(&save, &c, &error));
+    assert_true(file_exists(index) && !file_exists(single));
+    Safetensors file;
+    SUCCEED(safetensors_open_folder(&file, to, &error));
+    assert_true(file.file_count > 2);
+    int64_t bytes[100] = {0}, tensors[100] = {0};
+    for (int k = 0; k < file.count; k++)
+      for (int f = 0; f < file.file_count; f++)
+        if (file.entries[k].path == file.files[f].path || !strcmp(file.entries[k].path, file.files[f].path))
+          bytes[f] += (int64_t)file.entries[k].bytes, tensors[f]++;
+    for (int f = 0; f < file.file_count; f++) assert_true(tensors[f] && (bytes[f] <= 7000 || tensors[f] == 1));
+    safetensors_close(&file);
+    assert_same_tensors(from, to, "");
+    memory_load(&again, to, &c);
+    for (int k = 0; k < m.count; k++)
+      assert_memory_equal(m.values[k], again.values[k], sizeof(float) * (size_t)m.elements[k]);
+    memory_free(&again);
+    save.shard_bytes = 1 << 30; // one file again, in place of the others
+    save.replace = true;
+    SUCCEED(huggingface_save(&save, &c, &error));
+    assert_true(!file_exists(index) && file_exists(single));
+    memory_free(&m);
+    model_config_free(&c);
+    free(single), free(index), free(from), free(to);
+  }
+}
+
+// A number that the dtype cannot hold is refused by the tensor's name in the folder, and nothing is left behind.
+static void test_overflow(void **state) {
+  char *from = golden("llama-tied"), *to = xformat("%s/overflow", ((Scratch *)*state)->folder);
+  ModelConfig c;
+  Memory m;
+  SUCCEED(model_config_load(&c, from, &error));
+  memory_load(&m, from, &c);
+  int v = 0;
+  while (strcmp(m.names[v], "layer.1.attention.k.weight")) v++;
+  HuggingfaceSave save = {.folder = to, .dtype = DTYPE_F16, .read = memory_read, .context = &m};
+  m.values[v][3] = -65519; // rounds to the largest
+  SUCCEED(huggingface_save(&save, &c, &error));
+  m.values[v][3] = -65520;
+  save.replace = true;
+  Error refused = {0};
+  assert_int_equal(huggingface_save(&save, &c, &refused), PLAIT_BAD_INPUT);
+  assert_non_null(
+      strstr(refused.message, "model.layers.1.self_attn.k_proj.weight holds -65520, which is too large for fp16"));
+  assert_non_null(strstr(refused.message, "--dtype bf16 or fp32"));
+  Safetensors file;
+  SUCCEED(safetensors_open_folder(&file, to, &error)); // what was there stays
+  safetensors_close(&file);
+  save.dtype = DTYPE_BF16;
+  SUCCEED(huggingface_save(&save, &c, &error));
+  m.values[v][3] = 3.4e38f;
+  refused = (Error){0};
+  assert_int_equal(huggingface_save(&save, &c, &refused), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(refused.message, "too large for bf16"));
+  memory_free(&m);
+  model_config_free(&c);
+  free(from), free(to);
+}
+
+// Only a folder that holds a model is replaced.
+static void test_replace(void **state) {
+  const char *scratch = ((Scratch *)*state)->folder;
+  char *from = golden("gpt2-tied"), *to = xformat("%s/precious", scratch), *file = xformat("%s/letter.txt", to);
+  ModelConfig c;
+  Memory m;
+  SUCCEED(model_config_load(&c, from, &error));
+  memory_load(&m, from, &c);
+  SUCCEED(folder_create(to, &error));
+  FILE *f = fopen(file, "w");
+  fclose(f);
+  HuggingfaceSave save = {.folder = to, .dtype = -1, .read = memory_read, .context = &m, .replace = true};
+  Error refused = {0};
+  assert_int_equal(huggingface_save(&save, &c, &refused), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(refused.message, "has no config.json"));
+  assert_true(file_exists(file));
+  memory_free(&m);
+  model_config_free(&c);
+  free(from), free(to), free(file);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
@@ -474,6 +565,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_boxes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
       cmocka_unit_test_setup_teardown(test_save, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_shards, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_overflow, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_replace, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

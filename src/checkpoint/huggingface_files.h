@@ -1,0 +1,28 @@
+// The small files beside the weights of a Hugging Face folder: what tokenizers and generation read. plait carries them
+// from the folder that a model or a tokenizer came from into the one that is exported.
+#pragma once
+#include "base/error.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+// All of them are JSON objects {"tokenizer_config.json": "its text", …}; the caller owns what is returned.
+
+// Those that say how text becomes tokens (tokenizer_config.json, special_tokens_map.json, chat templates) of `folder`;
+// never NULL. Files that cannot be read, are no UTF-8 or have more than 4 MiB are left out.
+json_t *huggingface_files_of_tokenizer(const char *folder);
+// Also the one that says how the model is used: generation_config.json.
+json_t *huggingface_files_of_model(const char *folder);
+// Of a model that came from the folder `model` (NULL: from none) with the tokenizer `tokenizer` (a tokenizer.json or
+// its folder; NULL: none). Where model has another tokenizer than that, what it says about tokens is not carried.
+json_t *huggingface_files_collect(const char *model, const char *tokenizer);
+
+// Do two files hold the same bytes? Not where one cannot be read.
+bool huggingface_same_file(const char *a, const char *b);
+
+// Writes them into a folder, each whole or not at all.
+int huggingface_files_write(const json_t *files, const char *folder, Error *error);
+// Are they in the folder, byte for byte? PLAIT_FAILED where not.
+int huggingface_files_verify(const json_t *files, const char *folder, Error *error);
+
+// One of them parsed, where it is there and a JSON object; else NULL. The caller owns it.
+json_t *huggingface_files_parse(const json_t *files, const char *name);

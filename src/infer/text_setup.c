@@ -1,0 +1,134 @@
+// Finding the tokens that begin and end a text, and writing them down for transformers.
+#include "infer/text_setup.h"
+#include "checkpoint/huggingface_files.h"
+#include <string.h>
+
+static bool has(const IdVector *ids, int32_t id) {
+  for (int i = 0; i < ids->count; i++)
+    if (ids->data[i] == id) return true;
+  return false;
+}
+
+static void add(IdVector *ids, int64_t id, int64_t vocab) {
+  if (id >= 0 && id < vocab && !has(ids, (int32_t)id)) vec_push(ids, (int32_t)id);
+}
+
+// A number or a list of them, as eos_token_id is.
+static void add_json(IdVector *ids, const json_t *value, int64_t vocab) {
+  size_t i;
+  json_t *item;
+  if (json_is_integer(value)) add(ids, json_integer_value(value), vocab);
+  json_array_foreach(value, i, item) if (json_is_integer(item)) add(ids, json_integer_value(item), vocab);
+}
+
+// A token of tokenizer_config.json: its text, or an object that has it as "content".
+static int32_t token_of(const Tokenizer *t, const json_t *config, const char *key) {
+  const json_t *value = json_object_get(config, key);
+  if (json_is_object(value)) value = json_object_get(value, "content");
+  return t && json_is_string(value) ? tokenizer_id(t, json_string_value(value)) : -1;
+}
+
+// add_bos_token of tokenizer_config.json says it, as for transformers; else the tokenizer's post-processor.
+static void find_before(TextSetup *s, const Tokenizer *t, const json_t *config) {
+  const json_t *add_bos = json_object_get(config, "add_bos_token");
+  int32_t bos = token_of(t, config, "bos_token");
+  if (!t) return;
+  if (json_is_boolean(add_bos)) {
+    if (json_is_true(add_bos) && bos >= 0) vec_push(&s->before, bos);
+  } else {
+    for (int i = 0; i < t->before.count; i++) vec_push(&s->before, t->before.data[i]);
+  }
+  s->bos = s->before.count ? s->before.data[0] : bos;
+}
+
+// With what the documents of its corpus end. Where it is no special token they only happen to: each with a line's end.
+static int32_t learnt_end(const ModelSource *source, const Tokenizer *t) {
+  int32_t end = source->document_end;
+  if (!t || end < 0 || !tokenizer_token(t, end)) return t ? -1 : end;
+  return t->token_special[end] || end == tokenizer_eot(t) ? end : -1;
+}
+
+void text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t) {
+  *s = (TextSetup){.bos = -1, .eos = -1};
+  int64_t vocab = source->config.vocab;
+  json_t *config = huggingface_files_parse(source->files, "tokenizer_config.json");
+  json_t *generation = huggingface_files_parse(source->files, "generation_config.json");
+  find_before(s, t, config);
+  add_json(&s->ends, json_object_get(generation, "eos_token_id"), vocab);
+  if (!s->ends.count && source->from_huggingface)
+    add_json(&s->ends, json_object_get(source->config.json, "eos_token_id"), vocab);
+  int32_t end = learnt_end(source, t);
+  add(&s->ends, end, vocab);
+  if (!s->ends.count) add(&s->ends, token_of(t, config, "eos_token"), vocab);
+  if (!s->ends.count && t) add(&s->ends, tokenizer_eot(t), vocab);
+  if (s->ends.count) s->eos = s->ends.data[0];
+  if (end >= 0 && !source->from_huggingface) s->eos = end;
+  if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins behind the end of another
+  json_decref(generation);
+  json_decref(config);
+}
+
+void text_setup_free(TextSetup *s) {
+  vec_free(&s->before);
+  vec_free(&s->ends);
+}
+
+// ---- for transformers ----------------------------------------------------------------------------------------------
+
+static void put_file(json_t *files, const char *name, json_t *content) {
+  char *dump = json_dumps(content, JSON_INDENT(2)), *text = xformat("%s\n", dump);
+  json_object_set_new(files, name, json_string(text));
+  free(text);
+  free(dump);
+  json_decref(content);
+}
+
+static json_t *id_or_null(int32_t id) { return id >= 0 ? json_integer(id) : json_null(); }
+
+static json_t *ends_json(const TextSetup *s) {
+  if (s->ends.count <= 1) return id_or_null(s->eos);
+  json_t *list = json_array();
+  for (int i = 0; i < s->ends.count; i++) json_array_append_new(list, json_integer(s->ends.data[i]));
+  return list;
+}
+
+static void put_token(json_t *config, const char *key, const Tokenizer *t, int32_t id) {
+  const char *text = id >= 0 ? tokenizer_token(t, id) : NULL;
+  if (text) json_object_set_new(config, key, json_string(text));
+}
+
+// A class that takes tokenizer.json as it is: those of a family would build their own pre-tokenizer.
+static json_t *tokenizer_config(const TextSetup *s, const ModelSource *source, const Tokenizer *t) {
+  json_t *config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces",
+                             0);
+  put_token(config, "bos_token", t, s->bos);
+  put_token(config, "eos_token", t, s->eos);
+  put_token(config, "unk_token", t, t->bpe.unk);
+  if (source->config.positions > 0)
+    json_object_set_new(config, "model_max_length", json_integer(source->config.positions));
+  return config;
+}
+
+json_t *text_setup_files(const TextSetup *s, ModelSource *source, const Tokenizer *t) {
+  json_t *files = json_copy(source->files); // the object is new, the texts are shared
+  json_t *generation = huggingface_files_parse(files, "generation_config.json");
+  if (t && !json_object_get(files, "tokenizer_config.json"))
+    put_file(files, "tokenizer_config.json", tokenizer_config(s, source, t));
+  if (!generation && s->eos >= 0) {
+    generation = json_pack("{s:o, s:o, s:o}", "bos_token_id", id_or_null(s->bos), "eos_token_id", ends_json(s),
+                           "pad_token_id", id_or_null(s->eos));
+    put_file(files, "generation_config.json", json_incref(generation));
+  } else if (generation) { // it may lack the end that the model has learnt here
+    IdVector had = {0};
+    add_json(&had, json_object_get(generation, "eos_token_id"), source->config.vocab);
+    json_object_set_new(generation, "eos_token_id", ends_json(s));
+    if (had.count < s->ends.count) put_file(files, "generation_config.json", json_incref(generation));
+    vec_free(&had);
+  }
+  if (!source->from_huggingface && (t || s->eos >= 0)) {
+    json_object_set_new(source->config.json, "bos_token_id", id_or_null(s->bos));
+    json_object_set_new(source->config.json, "eos_token_id", id_or_null(s->eos));
+  }
+  json_decref(generation);
+  return files;
+}
