@@ -11,12 +11,16 @@ static const char *const tokenizer_files[] = {"tokenizer_config.json", "special_
                                               "chat_template.json", NULL};
 static const char *const model_files[] = {"generation_config.json", NULL};
 
+static bool is_regular(const char *path) {
+  struct stat st;
+  return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
 static void add_files(json_t *files, const char *folder, const char *const *names) {
   for (; *names; names++) {
     char *path = xformat("%s/%s", folder, *names), *text = NULL;
     size_t bytes;
-    struct stat st;
-    if (!stat(path, &st) && S_ISREG(st.st_mode) && !file_read(path, MOST_BYTES, &text, &bytes, NULL)) {
+    if (is_regular(path) && !file_read(path, MOST_BYTES, &text, &bytes, NULL)) {
       json_t *value = json_stringn(text, bytes); // NULL where it is no UTF-8
       if (value) json_object_set_new(files, *names, value);
     }
@@ -49,7 +53,8 @@ static char *folder_of(const char *path) {
 
 bool huggingface_same_file(const char *a, const char *b) {
   FileMap x = {0}, y = {0};
-  bool same = !file_map(a, &x, NULL) && !file_map(b, &y, NULL) && x.size == y.size &&
+  bool same = is_regular(a) && is_regular(b) && // who opens a pipe waits
+              !file_map(a, &x, NULL) && !file_map(b, &y, NULL) && x.size == y.size &&
              (!x.size || !memcmp(x.data, y.data, x.size));
   file_unmap(&x);
   file_unmap(&y);

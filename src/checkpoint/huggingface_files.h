@@ -16,7 +16,7 @@ json_t *huggingface_files_of_model(const char *folder);
 // its folder; NULL: none). Where model has another tokenizer than that, what it says about tokens is not carried.
 json_t *huggingface_files_collect(const char *model, const char *tokenizer);
 
-// Do two files hold the same bytes? Not where one cannot be read.
+// Do two files hold the same bytes? Not where one cannot be read, or is a pipe.
 bool huggingface_same_file(const char *a, const char *b);
 
 // Writes them into a folder, each whole or not at all.
