@@ -75,7 +75,7 @@ done
 # ---- wrong keys ----------------------------------------------------------------------------------------------------------
 refuse 2 'optimizer.lr does nothing here; the keys that plait eval takes are mesh.pp, mesh.dp, ' "$PLAIT" eval exported --data valid optimizer.lr=1
 refuse 2 'parallel.recompute does nothing here; ' "$PLAIT" generate run --prompt x parallel.recompute=full
-refuse 2 'mesh.tb=2: mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
+refuse 2 'mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
 refuse 2 'is not of the form key=value' "$PLAIT" eval exported --data valid --seq-len 32 valid
 refuse 2 'mesh.tp is 3, which does not divide the heads' "$PLAIT" eval exported --data valid --seq-len 32 mesh.tp=3
 refuse 2 'mesh.pp is 5, but .* has only 4 layers' "$PLAIT" generate exported --prompt x mesh.pp=5
