@@ -146,8 +146,9 @@ int cmd_export(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &e.shard_size,
        .argument = "SIZE",
-       .help = "weights larger than SIZE are written as several files with an index, each of at most SIZE; 0 writes one "
-               "file"},
+       .help =
+           "weights larger than SIZE are written as several files with an index, each of at most SIZE; 0 writes one "
+           "file"},
   };
   const CommandHelp help = {
       "export", "[options] CHECKPOINT|RUN|FOLDER --out FOLDER",
