@@ -1,6 +1,7 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "recipe/setup.h"
 #include "train/plan_print.h"
 #include <limits.h>
 
@@ -23,6 +24,10 @@ int cmd_plan(int argc, char **argv) {
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  ModelConfig config = {0};
+  if (!code) code = setup_model_config(&recipe, &config, &error);
+  if (!code) setup_note_model(&recipe, &config, stderr);
+  model_config_free(&config);
   recipe_free(&recipe);
   return code ? command_fail("plan", &error) : 0;
 }

@@ -30,7 +30,7 @@ const char *model_families(char text[MODEL_FAMILIES_TEXT]) {
 }
 
 static int read_family(ModelConfig *c, Error *error) {
-  ConfigReader r = {.file = c->path, .prefix = "", .object = c->json, .error = error};
+  ConfigReader r = {.file = c->path, .prefix = "", .object = c->json, .known = c->known, .error = error};
   char allowed[MODEL_FAMILIES_TEXT];
   const json_t *type = config_value(&r, "model_type");
   const char *name = json_string_value(type);
@@ -48,7 +48,7 @@ static int read_family(ModelConfig *c, Error *error) {
 }
 
 int model_config_parse(ModelConfig *config, const char *text, size_t size, const char *name, Error *error) {
-  *config = (ModelConfig){.path = xstrdup(name)};
+  *config = (ModelConfig){.path = xstrdup(name), .known = json_object()};
   json_error_t why;
   config->json = size > MAX_CONFIG_BYTES ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
   if (size > MAX_CONFIG_BYTES)
@@ -79,6 +79,7 @@ int model_config_load(ModelConfig *config, const char *path, Error *error) {
 
 void model_config_free(ModelConfig *config) {
   json_decref(config->json);
+  json_decref(config->known);
   free(config->path);
   *config = (ModelConfig){0};
 }

@@ -40,6 +40,7 @@ typedef struct ModelConfig {
   ModelFacts facts;
   char *path;                        // of the file, for messages
   json_t *json;                      // the whole file, with the keys that plait does not read
+  json_t *known; // an object with the keys that its family reads, given or not ("rope_scaling.factor")
 } ModelConfig;
 
 // Reads config.json, or FOLDER/config.json where `path` is a folder. Whatever is missing, out of range or not
@@ -55,6 +56,11 @@ void model_config_free(ModelConfig *config); // also safe twice
 int model_config_save(const ModelConfig *config, const char *path, const char *torch_dtype, Error *error);
 // Do both describe the same model, number for number? (Paths and keys that plait does not read may differ.)
 int model_config_equal(const ModelConfig *a, const ModelConfig *b);
+
+// Keys of the file that plait does not read and that might matter, with the nearest that it reads, as a list for a
+// message: "n_layres (did you mean n_layer?), rotary_pct"; NULL: none. What every config.json holds beside the model is
+// left out. The caller frees it.
+char *model_config_unread(const ModelConfig *config);
 
 const char *model_family_name(const Family *family); // its model_type: "gpt2"
 #define MODEL_FAMILIES_TEXT 400

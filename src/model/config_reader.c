@@ -12,7 +12,14 @@ void config_bad_value(ConfigReader *r, const char *key, const json_t *value, con
   free(text);
 }
 
+static void remember(const ConfigReader *r, const char *key) {
+  char name[160];
+  snprintf(name, sizeof name, "%s%s", r->prefix, key);
+  if (r->known) json_object_set_new(r->known, name, json_true());
+}
+
 const json_t *config_value(const ConfigReader *r, const char *key) {
+  remember(r, key);
   const json_t *value = json_object_get(r->object, key);
   return json_is_null(value) ? NULL : value;
 }

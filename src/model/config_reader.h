@@ -15,7 +15,7 @@ enum {
 
 typedef struct ConfigReader {
   const char *file, *prefix; // prefix: "" or "rope_scaling.", for messages
-  json_t *object;
+  json_t *object, *known; // known: keys that were asked for, with the prefix, are added to it
   Error *error;
   int code;
 } ConfigReader;

@@ -16,7 +16,8 @@ static void read_rope(ConfigReader *outer, const char *key, ModelConfig *c) {
   }
   char prefix[40];
   snprintf(prefix, sizeof prefix, "%s.", key);
-  ConfigReader r = {.file = outer->file, .prefix = prefix, .object = (json_t *)object, .error = outer->error};
+  ConfigReader r = {
+      .file = outer->file, .prefix = prefix, .object = (json_t *)object, .known = outer->known, .error = outer->error};
   const char *type_key = config_value(&r, "rope_type") ? "rope_type" : "type"; // files before 2024 say "type"
   const json_t *type = config_value(&r, type_key);
   const char *name = json_string_value(type), *allowed = "\"llama3\", \"linear\" or \"default\"";

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "runtime/chaos.h"
+#include <stdlib.h>
 #include <string.h>
 
 static int setup_threads(const Recipe *recipe) {
@@ -36,6 +37,20 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
   int code = model_config_load(config, recipe->model.config, error);
   return code ? error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+}
+
+void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
+  char *unread = model_config_unread(c);
+  if (unread)
+    fprintf(out, "note: %smodel.config: plait does not read these keys of %s, which change nothing here: %s\n",
+            recipe_where(r, "model.config"), c->path, unread);
+  free(unread);
+  if (r->data.seq_len > c->positions)
+    fprintf(out,
+            "note: %sdata.seq_len is %d, but %s is made for %lld positions (max_position_embeddings): the run uses the "
+            "longer sequences all the same, and an export still says %lld; raise the number there if that is meant\n",
+            recipe_where(r, "data.seq_len"), r->data.seq_len, c->path, (long long)c->positions,
+            (long long)c->positions);
 }
 
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {

@@ -15,6 +15,9 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 
+// What the model's config says and does not do, and sequences longer than it was made for, in a line each.
+void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
+
 // A tokenizer with more ids than the model has belongs to another model. One that is not there yet, or of a kind that
 // plait does not read (the corpus was made elsewhere), is not judged.
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);

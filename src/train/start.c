@@ -112,6 +112,7 @@ static int check_changes(Trainer *t, Error *error) {
 
 void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
+  setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);

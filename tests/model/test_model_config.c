@@ -353,11 +353,42 @@ static void test_counts(void **state) {
   model_config_free(&c);
 }
 
+// Keys that are not read are named, with what was probably meant; not those that every config.json holds.
+static void test_unread(void **state) {
+  static const struct { const char *text, *unread;
+  } table[] = {
+      {"{" GPT2 "}", NULL},
+      {"{" GPT2
+       ", \"transformers_version\": \"5.0\", \"dtype\": \"float32\", \"architectures\": [\"X\"], \"use_cache\": true,"
+       "\"bos_token_id\": 1, \"n_ctx\": 64, \"summary_type\": \"cls_index\", \"task_specific_params\": "
+       "{\"text-generation\":"
+       "{\"max_length\": 50}}, \"_name_or_path\": \"gpt2\", \"attn_pdrop\": 0.1, \"id2label\": {\"0\": \"A\"}}",
+       NULL},
+      {"{" GPT2 ", \"atn_pdrop\": 0.5}", "atn_pdrop (did you mean attn_pdrop?)"},
+      {"{" GPT2 ", \"hidden_size\": 64, \"nothing\": null}", "hidden_size"},
+      {"{" LLAMA ", \"sliding_window\": null, \"rms_norm_esp\": 1e-5, \"logit_softcapping\": 30.0}",
+       "rms_norm_esp (did you mean rms_norm_eps?), logit_softcapping"},
+      {"{" LLAMA
+       ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"orignal\": 1, \"rope_teta\": 5.0}}",
+       "rope_scaling.orignal, rope_scaling.rope_teta (did you mean rope_scaling.rope_theta?)"},
+      {"{" LLAMA ", \"vision_config\": {\"layers\": 3}}", "vision_config"},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    ModelConfig c = parse(table[i].text);
+    char *unread = model_config_unread(&c);
+    if (!unread != !table[i].unread || (unread && strcmp(unread, table[i].unread)))
+      fail_msg("%s: %s, not %s", table[i].text, unread, table[i].unread);
+    free(unread);
+    model_config_free(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_defaults), cmocka_unit_test(test_lengths),
       cmocka_unit_test(test_hostile), cmocka_unit_test(test_write), cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_unread),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

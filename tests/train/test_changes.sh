@@ -106,6 +106,23 @@ grep -q 'read it again' output && fail "a new run says that model.init is not re
 expect 0 '^note: model.init is .*/exported, but a run that resumes has its weights from its checkpoint and does not read it again$' \
   "$PLAIT" train recipe.yaml $steps schedule.steps=6 run.dir=tuned model.init=exported
 
+# ---- a model that is not what its file seems to say ----
+
+sed 's/"attn_pdrop"/"atn_pdrop"/' model.json >misspelt.json
+sed 's/"vocab_size": [0-9]*/"vocab_size": 300/' "$SOURCE/models/llama-tiny.json" >llama.json
+for command in 'train run.dir=notes schedule.steps=1' plan recipe; do
+  # shellcheck disable=SC2086
+  set -- "${command%% *}" recipe.yaml $steps $([ "$command" = "${command#* }" ] || echo "${command#* }")
+  rm -rf notes
+  expect 0 'note: .*model.config: plait does not read these keys of .*misspelt.json, which change nothing here: atn_pdrop \(did you mean attn_pdrop\?\)$' \
+    "$PLAIT" "$@" model.config=misspelt.json
+  rm -rf notes
+  expect 0 'note: .*data.seq_len is 65, but .*llama.json is made for 64 positions \(max_position_embeddings\)' "$PLAIT" "$@" model.config=llama.json data.seq_len=65
+  rm -rf notes
+  expect 0 . "$PLAIT" "$@" model.config=llama.json data.seq_len=64
+  grep -q 'note: .*\(positions\|does not read\)' output && fail "a note about nothing: $(grep note: output)"
+done
+
 # ---- nothing to do ----
 
 # shellcheck disable=SC2086
