@@ -23,7 +23,8 @@ const char *plait_version(void);
 
 // Trains to schedule.steps, or to a signal (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP or SIGXCPU): it then finishes the
 // step, saves, and returns PLAIT_INTERRUPTED, and the same call resumes from there. All that results lies in the folder
-// run.dir: metrics.jsonl, checkpoints, the effective recipe. When all steps are done already it only says so. Local
+// run.dir: metrics.jsonl, checkpoints, the effective recipe. When all steps are done already it only says so. A run
+// that resumes prints what is not as it was; other data, seed, tokenizer or model are PLAIT_BAD_INPUT. Local
 // ranks are threads of this process, which are all gone when the call returns. `out` gets progress, one line every
 // run.log_every steps where it is not a terminal. It installs handlers for these signals (not where they are ignored),
 // the first of which says so on stderr, ignores SIGPIPE and SIGXFSZ, and leaves them so: one call at a time in a

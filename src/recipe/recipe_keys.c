@@ -229,11 +229,12 @@ const RecipeKey recipe_keys[] = {
                "newest: `RUN/checkpoints/best` is a link to it, which `plait eval`, `generate` and `export` take."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
-        .doc = "`auto` goes on from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a "
-               "folder goes on from that checkpoint."),
+        .doc =
+            "`auto` resumes from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a folder "
+            "is a checkpoint to begin at; once run.dir has later checkpoints of its own, the run resumes from these."),
 
     KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = STEPS, .example = "200",
-        .doc = "Steps between evaluations on data.valid; 0: never."),
+        .doc = "Steps between evaluations on data.valid, or on what data.split holds out; 0: never."),
     KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
         .doc = "Global batches of an evaluation; where there are several corpora to evaluate on, they take turns."),
     KEY("eval.patience", RECIPE_LONG, eval.patience, "0", .least = 0, .most = STEPS,

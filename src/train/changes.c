@@ -157,6 +157,17 @@ static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, con
   free(b);
 }
 
+// Step n takes samples (n − 1) · batch.global on, whatever the steps before have taken.
+static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
+  int64_t had = step * was->batch.global, next = step * is->batch.global;
+  if (had == next) return NULL;
+  return xformat(
+      "batch.global counts the samples of all steps, so with %d instead of %d the next step begins at sample "
+      "%lld, not %lld: %lld samples are %s",
+      is->batch.global, was->batch.global, (long long)next, (long long)had,
+      (long long)(next > had ? next - had : had - next), next > had ? "left out" : "trained on again");
+}
+
 int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
                  Changes *changes, Error *error) {
   *changes = (Changes){0};
@@ -176,6 +187,7 @@ int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *
     if (!strcmp(key->path, "model.config")) contents = same_model == 1 ? 1 : -1; // keys that differ are in the list
     compare_key(changes, key, &was, recipe, contents);
   }
+  changes->order = describe_order(&was, recipe, checkpoint_step(checkpoint));
   recipe_free(&was);
   return PLAIT_OK;
 }
@@ -183,5 +195,6 @@ int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *
 void changes_free(Changes *changes) {
   free(changes->listed);
   free(changes->refused);
+  free(changes->order);
   *changes = (Changes){0};
 }

@@ -10,6 +10,7 @@ json_t *changes_facts(const Recipe *recipe);
 typedef struct Changes {
   char *listed;  // "schedule.steps 300 → 600, optimizer.lr 0.0003 → 0.0001"; NULL: none
   char *refused; // of these, what makes it another run; NULL: nothing
+  char *order;   // a sentence where another batch.global changes which samples follow; NULL: it does not
 } Changes;
 
 // The recipe, config.json and contents that a checkpoint has recorded, against those of now. What was not recorded

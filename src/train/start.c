@@ -26,17 +26,38 @@ static int check_checkpoint(const char *path, Error *error) {
   return code;
 }
 
+static bool lies_in(const char *path, const char *folder) {
+  size_t n = strlen(folder);
+  return !strncmp(path, folder, n) && path[n] == '/';
+}
+
+static int open_named(Trainer *t, const char *path, Error *error) {
+  int code = check_checkpoint(path, error);
+  if (!code) code = checkpoint_open(&t->resume, path, error);
+  if (!code) code = checkpoint_verify(t->resume, error);
+  if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(t->recipe, "checkpoint.resume"));
+  return code;
+}
+
+// A run that began at another run's checkpoint and has some of its own resumes from these: the same command goes on.
+static int find_own(Trainer *t, Error *error) {
+  const char *key = "checkpoint.resume";
+  int64_t step;
+  int found = checkpoint_latest_valid(t->checkpoints, &step, &t->resume, NULL, error);
+  if (found > 0)
+    fprintf(t->out, "note: %s%s is where the run began; %s has later checkpoints of its own, and the run resumes from "
+            "the newest\n", recipe_where(t->recipe, key), key, t->recipe->run.dir);
+  return found;
+}
+
 // Where the run starts from: a checkpoint (own or named), else init.
 static int find_resume(Trainer *t, Error *error) {
   const char *how = t->recipe->checkpoint.resume;
   char *warnings = NULL;
   int64_t step = 0;
   if (how[0] == '/') {
-    int code = check_checkpoint(how, error);
-    if (!code) code = checkpoint_open(&t->resume, how, error);
-    if (!code) code = checkpoint_verify(t->resume, error);
-    if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(t->recipe, "checkpoint.resume"));
-    return code;
+    int own = lies_in(how, t->checkpoints) ? 0 : find_own(t, error);
+    return own ? (own < 0 ? own : PLAIT_OK) : open_named(t, how, error);
   }
   int found =
       checkpoint_latest_valid(t->checkpoints, &step, strcmp(how, "never") ? &t->resume : NULL, &warnings, error);
@@ -93,9 +114,7 @@ int trainer_due_evaluation(const Trainer *t, int64_t step) {
 
 // Of its own run: a checkpoint that another run.dir names is where a new run begins, which may well be another one.
 static bool resumes_itself(const Trainer *t) {
-  size_t n = strlen(t->checkpoints);
-  const char *path = t->resume ? checkpoint_path(t->resume) : "";
-  return !strncmp(path, t->checkpoints, n) && path[n] == '/';
+  return t->resume && lies_in(checkpoint_path(t->resume), t->checkpoints);
 }
 
 // What has changed since the checkpoint. By rank 0, which will tell.
@@ -116,6 +135,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (t->split) fputs(t->split, t->out);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
+  if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
   if (t->changes.refused && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
             (long long)t->first_step + 1, t->changes.refused);

@@ -96,6 +96,26 @@ untouched "another model"
 # shellcheck disable=SC2086
 expect 0 '^changed: .*run.seed 7 -> 8' "$PLAIT" train recipe.yaml $steps schedule.steps=6 run.dir=fork checkpoint.resume=run/checkpoints/step-4 run.seed=8
 
+# once it has begun, the same command goes on; back to an older checkpoint of its own is possible
+# shellcheck disable=SC2086
+expect 0 '^note: checkpoint.resume is where the run began; .*/fork has later checkpoints of its own' "$PLAIT" train recipe.yaml $steps schedule.steps=8 \
+  run.dir=fork checkpoint.resume=run/checkpoints/step-4 run.seed=8
+grep -q 'fork/checkpoints/step-6$' output || fail "a run that began at another's checkpoint does not resume from its own"
+# shellcheck disable=SC2086
+expect 0 'fork/checkpoints/step-6$' "$PLAIT" train recipe.yaml $steps schedule.steps=9 run.dir=fork checkpoint.resume=fork/checkpoints/step-6 run.seed=8
+grep -q 'has later checkpoints' output && fail "an older checkpoint of the run itself was not taken"
+
+# ---- another batch changes which samples follow ----
+
+# shellcheck disable=SC2086
+{
+  expect 0 '^note: batch.global counts the samples of all steps, so with 12 instead of 8 the next step begins at sample 48, not 32: 16 samples are left out$' \
+    "$PLAIT" train recipe.yaml $steps schedule.steps=6 batch.global=12
+  again
+  expect 0 'the next step begins at sample 16, not 32: 16 samples are trained on again$' "$PLAIT" train recipe.yaml $steps schedule.steps=6 batch.global=4
+  again
+}
+
 # ---- model.init is not read again ----
 
 "$PLAIT" export run/checkpoints/step-4 --out exported >log 2>&1 || { cat log; die "export"; }
