@@ -112,13 +112,15 @@ int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integ
     return 0;
   }
   const Tensor *t = graph_tensor(h->g, x);
+  size_t prefix = strncmp(t->name, BY_HAND_PARAMETER, strlen(BY_HAND_PARAMETER)) ? 0 : strlen(BY_HAND_PARAMETER);
+  const char *name = t->name + prefix; // the user's
   int layer = t->producer >= 0 ? h->g->node.data[t->producer].layer : 0; // data and parameters are everywhere
   if (layer > h->g->layer)
-    wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, t->name, layer);
+    wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, name, layer);
   else if (dtype_is_float(t->dtype) == integers)
     wrong(h, integers ? "%s reads %s as integers, which it is not; allowed: what plait_graph_integers gave"
                       : "%s reads %s, which is of integers; allowed: floating-point numbers",
-          reader, t->name);
+          reader, name);
   return !h->error.code;
 }
 

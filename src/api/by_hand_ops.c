@@ -147,6 +147,18 @@ PlaitTensor plait_graph_dropout(PlaitGraph *h, const char *name, PlaitTensor x, 
   return op_dropout(h->g, name, operand(h, name, x), probability);
 }
 
+PlaitTensor plait_graph_rope(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor positions, double theta) {
+  char first[128], second[128];
+  if (!by_hand_take_name(h, name) || !readable(h, name, x) || !by_hand_readable(h, name, positions, 1)) return -1;
+  const Shape *a = &graph_tensor(h->g, x)->shape, *b = &graph_tensor(h->g, positions)->shape;
+  if (!by_hand_samples(h, x) || a->rank < 3 || last_size(h, x) % 2 || b->rank != 2 || b->size[1] != a->size[1])
+    return wrong(h, "x and positions of %s are %s and %s; allowed: (samples, s, …, d), d even, and (samples, s)", name,
+                 shape_of_tensor(h, x, first), shape_of_tensor(h, positions, second));
+  if (!(theta > 0) || !isfinite(theta)) return wrong(h, "theta of %s is %g; allowed: above 0", name, theta);
+  by_hand_input(h, positions)->computed = 1;
+  return op_rope(h->g, name, operand(h, name, x), positions, &(RopeAttr){.theta = theta});
+}
+
 // q (b, s, g, r, d), k and v (b, s, g, d), documents (b, s)
 static int check_attention(PlaitGraph *h, const char *name, PlaitTensor q, PlaitTensor k, PlaitTensor v) {
   char first[128], second[128], third[128];

@@ -131,6 +131,7 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   for (int k = 0; k < g->node.data[id].noutput; k++) {
     Tensor *t = graph_tensor(g, g->node.data[id].output[k]);
     if (t->role != ROLE_WEIGHT_GRADIENT || t->placement || t->parameter < 0) continue;
+    if (!g->variable.data[t->parameter].storage) continue; // this node is its first reader, which says where it lies
     t->placement = g->variable.data[t->parameter].storage;
     CHECK(n < 64);
     hints[n++] = g->node.data[id].output[k];

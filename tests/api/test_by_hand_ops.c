@@ -443,6 +443,11 @@ static void wrong_graphs_say_why(void **state) {
   GRAPH, plait_graph_softmax(g, "s", W), expect(g, "x of s is (12, 8); allowed: (samples, …, e)");
   GRAPH, plait_graph_dropout(g, "d", X, 1), expect(g, "the dropout of d is 1; allowed: 0 to below 1");
   GRAPH, plait_graph_parameter_filled(g, "p", SIZE(2), NAN), expect(g, "the value of p is not finite");
+  GRAPH, plait_graph_rope(g, "r", X, V, 1e4), expect(g, "r reads v as integers, which it is not");
+  GRAPH, plait_graph_rope(g, "r", X, plait_graph_integers(g, "p", SIZE(3)), 1e4),
+      expect(g, "x and positions of r are (8, 5, 8) and (8, 3); allowed: (samples, s, …, d), d even, and (samples, s)");
+  GRAPH, plait_graph_rope(g, "r", plait_graph_input(g, "odd", SIZE(S, 3)), I, 1e4), expect(g, "are (8, 5, 3) and");
+  GRAPH, plait_graph_rope(g, "r", X, I, 0), expect(g, "theta of r is 0; allowed: above 0");
   PlaitTensor x = (GRAPH, X);
   plait_graph_attention(g, "a", x, x, x, -1, 1, 0), expect(g, "q, k and v of a are (8, 5, 8), (8, 5, 8) and (8, 5, 8)");
   GRAPH, plait_graph_cross_entropy(g, W, I), expect(g, "logits of the cross entropy are (12, 8)");

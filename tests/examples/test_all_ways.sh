@@ -1,5 +1,5 @@
 #!/bin/bash
-# One model in all ways (examples/by_hand_*.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
+# One model in all ways (examples/by_hand_*.c, half_by_hand_llama.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
 # one device, to nine digits after the point.
 # PLAIT: the binary, whose folder is the build; SOURCE: the repository.
 set -u
@@ -27,6 +27,11 @@ for way in ddp:1,2,4,8 zero3:1,2,4,8 tensor_parallel:1,2,4 gpipe:1,2,4; do
   done
   "$examples/$name" 3 >losses 2>&1
   [ $? -eq 2 ] && grep -q "usage: $name \[RANKS\], a divisor of" losses || fail "$name 3: $(cat losses)"
+done
+
+for way in dp=1,0 dp=4,0 dp=4,3 tp=4,0 pp=4,0 "dp=2 tp=2,2" "pp=2 tp=2,0"; do
+  "$examples/half_by_hand_llama" "${way%,*}" "${way#*,}" >losses 2>&1 || fail "half_by_hand_llama $way: $(cat losses)"
+  same "half_by_hand_llama $way"
 done
 
 mkdir files && "$examples/by_hand_files" files || fail by_hand_files
