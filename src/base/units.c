@@ -28,6 +28,12 @@ UnitText units_count(double count) {
   return scaled(count, suffixes, 7);
 }
 
+UnitText units_flops(double flops) {
+  static const char *const suffixes[] = {" FLOP/s",  " kFLOP/s", " MFLOP/s", " GFLOP/s",
+                                         " TFLOP/s", " PFLOP/s", " EFLOP/s"};
+  return scaled(flops, suffixes, 7);
+}
+
 UnitText units_duration(double seconds) {
   UnitText text;
   if (!isfinite(seconds) || seconds < 0 || seconds > 1e10) {

@@ -45,6 +45,9 @@ int cmd_recipe(int argc, char **argv) {
   if (!code && !missing) code = check_contents(&recipe, &error);
   if (!code) {
     if (recipe.notes) fputs(recipe.notes, stderr);
+    if (recipe.precision_is_auto)
+      fprintf(stderr, "note: %sprecision: auto is %s on this machine\n", recipe_where(&recipe, "precision"),
+              dtype_name((Dtype)recipe.precision));
     recipe_print(&recipe, stdout);
     fflush(stdout);
     code = missing;

@@ -41,9 +41,11 @@ typedef struct DeviceImplementation DeviceImplementation;
 
 struct Device {
   const char *name;
+  const char *variant; // which instructions it uses, "avx512_bf16"; NULL: not told
   DeviceSpace
       space; // in which kernels read and write, and State lies. Further ones (the host's, disks) come with offload
   unsigned dtypes;    // set of those that it computes in
+  unsigned fast_dtypes; // of them, narrow ones that it computes clearly faster in than in fp32
   unsigned fuses;     // set of DEVICE_FUSES_…
   // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it
   // has none.

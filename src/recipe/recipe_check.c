@@ -3,6 +3,7 @@
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "recipe/recipe_keys.h"
+#include "recipe/setup.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,6 +211,12 @@ static int check_eval(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
+static int resolve_precision(Recipe *r, Error *error) {
+  r->precision_is_auto = r->precision == RECIPE_PRECISION_AUTO;
+  if (r->precision_is_auto) r->precision = (int)setup_fast_precision(r);
+  return PLAIT_OK;
+}
+
 // A loss scale that nothing would read is refused; it is 0 with another precision, and not printed.
 static int check_precision(Recipe *r, Error *error) {
   if (r->precision == DTYPE_F64 && r->parallel.grad_dtype == DTYPE_BF16)
@@ -230,7 +237,7 @@ static int check_precision(Recipe *r, Error *error) {
 }
 
 int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  int (*const checks[])(Recipe *, Error *) = {check_required, check_mesh, check_parallel,
+  int (*const checks[])(Recipe *, Error *) = {check_required, resolve_precision, check_mesh, check_parallel,
                                               check_schedule, check_eval, check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](r, error);

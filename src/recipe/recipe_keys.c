@@ -25,7 +25,8 @@ static const RecipeWord pipeline_words[] = {
 };
 static const RecipeWord precision_words[] = {
     {"fp64", DTYPE_F64, false}, {"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false},
-    {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {0},
+    {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {"auto", RECIPE_PRECISION_AUTO, false},
+    {0},
 };
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
@@ -176,7 +177,8 @@ const RecipeKey recipe_keys[] = {
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32", .inference = true,
         .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 "
                "is slow on "
-               "CPUs, which compute it by way of fp32."),
+               "CPUs, which compute it by way of fp32. `auto`: bf16 where this machine computes it fast (AMX, or "
+               "AVX-512 BF16), else fp32; a run keeps what it was started with, on any machine."),
 
     KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 1, .most = 1e9,
         .doc =

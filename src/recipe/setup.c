@@ -131,6 +131,13 @@ static int find_device(const Recipe *recipe, const Device **device, Error *error
   return code ? error_prefix(error, "run.backend") : PLAIT_OK;
 }
 
+Dtype setup_fast_precision(const Recipe *recipe) {
+  const Device *device;
+  Error ignored = {0};
+  if (find_device(recipe, &device, &ignored)) return DTYPE_F32;
+  return device->fast_dtypes >> DTYPE_BF16 & 1 ? DTYPE_BF16 : DTYPE_F32;
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
   if (code) return code;

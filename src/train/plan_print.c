@@ -1,5 +1,6 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
+#include "train/estimate.h"
 #include "base/units.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
@@ -186,7 +187,8 @@ static void print_head(const Plan *plan) {
     fputs(lend, plan->out);
   setup_describe(r, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
-  fprintf(plan->out, "precision  %s, gradients %s\n", dtype_name((Dtype)r->precision),
+  fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
+          r->precision_is_auto ? " (auto, on this machine)" : "",
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   const Shares *shares = &job->train.shares;
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
@@ -240,6 +242,21 @@ static void print_flops(const Plan *plan) {
          units_count(token).s);
   fprintf(plan->out, "  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
   fprintf(plan->out, "  %-22s %12s   of its kernels, on the busiest rank\n", "a rank's, per step", units_count(most).s);
+}
+
+// How long it takes on this machine, or on machines like it where ranks are processes.
+static void print_time(const Plan *plan) {
+  const Recipe *r = plan->recipe;
+  bool processes = r->run.comm == RECIPE_COMM_MPI;
+  int64_t steps = r->schedule.steps;
+  Estimate e;
+  if (!estimate_run(r, plan->job, processes, steps, &e)) return;
+  fprintf(plan->out, "\ntime, about\n  %-22s %12s   %s tokens/s%s\n", "per step", units_duration(e.step_seconds).s,
+          units_count(e.tokens_per_s).s,
+          processes ? ", were all machines like this one; what goes between them is not counted" : "");
+  fprintf(plan->out, "  %-22s %12s   %lld step%s; estimated from a product that this machine computes at %s\n",
+          "the run", units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_flops(e.peak).s);
+  estimate_warn(r, plan->config, &e, processes, steps, plan->out);
 }
 
 // Of the busiest pipeline rank, by axes; a transfer between stages is over pp.
@@ -317,6 +334,7 @@ int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
     if (job->options.parallel.mesh.ranks > 1)
       fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
     print_flops(&plan);
+    print_time(&plan);
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);
     job_destroy(job);

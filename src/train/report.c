@@ -1,9 +1,10 @@
 // What people and metrics.jsonl learn of a run.
 #include "train/trainer.h"
-#include "base/cores.h"
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "recipe/setup.h"
+#include "train/estimate.h"
+#include "train/peak.h"
 #include "train/plan_print.h"
 #include <malloc.h>
 #include <math.h>
@@ -26,20 +27,27 @@ void trainer_announce(const Trainer *t) {
   if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
+  fputs(t->precision, t->out);
   if (t->resume) fprintf(t->out, "going on from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
 }
 
 void trainer_measure_peak(Trainer *t) {
-  int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks, cores = cores_available(),
-      threads = t->job->run.threads * ranks;
-  const Device *device = t->job->options.device;
-  Team *team;
-  int code = team_create(threads < cores ? threads : cores, &team, NULL); // refused: the ranks will say why
-  t->peak_flops = !code ? device->peak_flops(device, (Dtype)t->recipe->precision, team) : 0;
+  int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks;
+  t->peak_flops = peak_flops_again(t->job->options.device, (Dtype)t->recipe->precision, t->job->run.threads * ranks);
   if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
-  team_destroy(team);
   t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);
+}
+
+void trainer_expect(const Trainer *t) {
+  Estimate e;
+  int64_t steps = t->recipe->schedule.steps - t->first_step;
+  if (!speaks(t) || !estimate_run(t->recipe, t->job, is_process(t), steps, &e)) return;
+  fprintf(t->out, "expected: about %s for %lld step%s, %s tokens/s (estimated from a product at %s)\n",
+          units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_count(e.tokens_per_s).s,
+          units_flops(e.peak).s);
+  estimate_warn(t->recipe, &t->config, &e, is_process(t), steps, t->out);
+  fflush(t->out);
 }
 
 static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const StepResult *s, Error *error) {

@@ -7,6 +7,7 @@
 #include "train/learning_rate.h"
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
+#include "train/precision.h"
 #include "train/train.h"
 #include <malloc.h>
 #include <math.h>
@@ -196,6 +197,7 @@ static int run(Trainer *t, Error *error) {
   trainer_announce(t);
   trainer_tell_changes(t);
   trainer_measure_peak(t);
+  trainer_expect(t);
   signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
   t->memory_before = memory_usage_anonymous();
@@ -232,7 +234,8 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
   // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
-  Trainer t = {.recipe = recipe,
+  Recipe own = *recipe; // with the precision that auto is in this run; all else is borrowed
+  Trainer t = {.recipe = &own,
                .launch = launch,
                .out = nowhere ? nowhere : out,
                .force = force,
@@ -242,6 +245,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
+  if (!code) code = precision_resolve(&own, launch, t.precision, sizeof t.precision, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = trainer_begin_writing(&t, error);

@@ -31,6 +31,7 @@ typedef struct Trainer {
   double peak_flops, flops_per_token;
   int64_t first_step;     // steps done before this run
   double last_loss;       // of the last step
+  char precision[160];    // a line about precision: auto, or ""
   double started;         // clock_seconds before the ranks start
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
   int evaluate_first;     // the run was stopped before the evaluation of first_step
@@ -63,6 +64,7 @@ int trainer_due_evaluation(const Trainer *t, int64_t step);
 
 void trainer_announce(const Trainer *t); // the header of a run
 void trainer_measure_peak(Trainer *t);   // by every process
+void trainer_expect(const Trainer *t);   // how long it will take, about
 int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
                         Error *error);
 int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *held_out, Error *error);

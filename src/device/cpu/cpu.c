@@ -131,33 +131,43 @@ static double flops(const Device *device, Op op, const Operand *input, const Ope
   return op_def(op)->flops ? op_def(op)->flops(input, output, attr) : 0;
 }
 
-// The best of some products: short enough that a few are not disturbed. Allocates and frees.
+// Contiguous, without padding or data.
+static Operand operand_of(Dtype dtype, int64_t rows, int64_t columns) {
+  Operand x = {.dtype = dtype, .rank = 2, .size = {rows, columns}};
+  for (int i = 0; i < 2; i++) x.map[i] = index_range(0, x.size[i], x.size[i]);
+  return x;
+}
+
+// The best of some products: short enough that a few are not disturbed, and smaller by reference kernels, which take
+// long. Allocates and frees.
 static double peak_flops(const Device *device, Dtype dtype, Team *team) {
-  enum { M = 448, N = 256, K = 256 };
-  const KernelEntry *entry = dtype == DTYPE_F32 ? cpu_find(*(const CpuLevel *)device->own, OP_MATMUL, dtype) : NULL;
-  if (!entry) return 0;
+  DeviceKernel kernel = {0};
+  if (!find(device, OP_MATMUL, dtype, &kernel)) return 0;
+  // Enough rows for each thread that waking it up does not count.
+  const int64_t m = kernel.is_reference ? 32 : 1344 * team_slots(team), n = kernel.is_reference ? 32 : 256, k = n;
   DeviceQueue queue = {device, team};
   MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1};
-  Operand input[2] = {{.dtype = DTYPE_F32, .rank = 2, .size = {M, K}}, {.dtype = DTYPE_F32, .rank = 2, .size = {N, K}}};
-  Operand output = {.dtype = DTYPE_F32, .rank = 2, .size = {M, N}};
-  size_t workspace = entry->workspace(input, &output, &attr, team_slots(team));
-  size_t bytes = sizeof(float) * (M * K + N * K + M * N);
+  Operand input[2] = {operand_of(dtype, m, k), operand_of(dtype, n, k)}, output = operand_of(dtype, m, n);
+  size_t workspace = kernel.workspace ? kernel.workspace(input, &output, &attr, team_slots(team)) : 0;
+  size_t bytes = dtype_size(dtype) * (size_t)(m * k + n * k + m * n);
   char *memory =
       aligned_alloc(HOST_ALIGNMENT, (bytes + workspace + 2 * HOST_ALIGNMENT - 1) / HOST_ALIGNMENT * HOST_ALIGNMENT);
   if (!memory) return 0;
   memset(memory, 0, bytes);
   input[0].data = memory;
-  input[1].data = (float *)memory + M * K;
-  output.data = (float *)memory + M * K + N * K;
+  input[1].data = memory + dtype_size(dtype) * (size_t)(m * k);
+  output.data = memory + dtype_size(dtype) * (size_t)(m * k + n * k);
   KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .queue = &queue,
                      .workspace = memory + bytes, .workspace_size = workspace};
-  double best = 0;
-  entry->kernel(&call); // touches the memory
-  for (double begin = clock_seconds(), now = begin; now - begin < 0.05;) {
-    double before = now;
-    entry->kernel(&call);
+  double best = 0, product = 2.0 * (double)(m * n * k);
+  kernel.host(&call); // touches the memory
+  for (double begin = clock_seconds(), now = begin, end = begin + 0.05; now < end && now - begin < 0.5;) {
+    double before = now, speed;
+    kernel.host(&call);
     now = clock_seconds();
-    if (2.0 * M * N * K / (now - before) > best) best = 2.0 * M * N * K / (now - before);
+    speed = product / (now - before);
+    if (speed > 1.02 * best) end = now + 0.05; // a machine that does other things as well leaves it alone at times
+    if (speed > best) best = speed;
   }
   free(memory);
   return best;
@@ -167,14 +177,18 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
   .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,                                    \
   .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
+// Those that multiply bf16 as such; others widen it to fp32 first.
+#define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
     DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level],        \
+                                 .variant = #level + 4, .fast_dtypes = FAST(level),                                    \
                                  .implementation = &device_host                                                        \
   }
 #define FAR_LEVEL(device_name, level)                                                                                  \
   {                                                                                                                    \
     DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops,                         \
+                                 .variant = #level + 4, .fast_dtypes = FAST(level),                                    \
                                  .peak_flops = device_imitated_peak, .own = &near[level],                              \
                                  .implementation = &device_far                                                         \
   }

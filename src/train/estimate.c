@@ -1,0 +1,102 @@
+// Time from counts: a rank's FLOPs at the measured peak, its other work by the bytes that it touches, its calls, and
+// the time that the pipeline's schedule leaves it without work.
+#include "train/estimate.h"
+#include "base/cores.h"
+#include "base/units.h"
+#include "program/cost.h"
+#include "program/traffic.h"
+#include "recipe/setup.h"
+#include "train/peak.h"
+
+// Calibrated by runs of models/*.json in fp32 and bf16 on one and two threads of an AMD EPYC with AVX-512 BF16: steps
+// of 2 ms to 2.6 s were met within a fifth. A machine with slower memory or more cores will differ more.
+static const double OF_PEAK = 0.95;    // what products inside of a step reach
+static const double BYTES = 12e9;      // a second and thread, of operands, some of them in caches
+static const double CALL = 6e-6;       // seconds
+static const double REFERENCE = 200e6; // FLOPs or elements a second, of one thread
+static const double FORWARD = 0.35;    // of a step: an evaluation
+
+enum { DAY = 86400 };
+
+// Seconds of the kernels and collectives of a pipeline rank. share: the part of the threads that it has.
+static double rank_seconds(const Program *p, const Estimate *e, double share) {
+  ProgramCost cost = program_cost(p);
+  TrafficList traffic = {0};
+  int threads = e->threads < e->cores ? e->threads : e->cores;
+  double speed = threads * share; // in threads
+  program_traffic(p, &traffic);
+  for (int i = 0; i < traffic.count; i++) cost.bytes += 2 * traffic.data[i].bytes;
+  vec_free(&traffic);
+  return cost.flops / (OF_PEAK * e->peak * share) + cost.bytes / (BYTES * speed) + cost.calls * CALL +
+         cost.reference / (REFERENCE * (speed < 1 ? speed : 1));
+}
+
+// The part of the pipeline ranks' time in which the schedule has nothing for them, were all segments equally long.
+static double bubble(const Program *p) {
+  ScheduleSpans spans = {0};
+  Error ignored = {0};
+  double part = 0;
+  if (p->schedule->coordinates > 1 && !schedule_replay(p->schedule, p->segments, NULL, &spans, &ignored))
+    part = 1 - spans.busy / (p->schedule->coordinates * spans.total);
+  schedule_spans_free(&spans);
+  return part;
+}
+
+int estimate_run(const Recipe *r, const Job *job, bool processes, int64_t steps, Estimate *e) {
+  int ranks = processes ? 1 : job->options.parallel.mesh.ranks, pipeline = job_pipeline_ranks(job);
+  *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
+  e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads);
+  if (!(e->peak > 0)) return 0;
+  double sum = 0, most = 0;
+  for (int c = 0; c < pipeline; c++) {
+    double seconds = rank_seconds(job->train.program[c], e, 1.0 / ranks);
+    sum += seconds;
+    most = seconds > most ? seconds : most;
+  }
+  // Ranks that help each other, or share cores, leave no core idle while another rank has work.
+  bool busy = !processes && (job->run.helpers || e->threads > e->cores);
+  e->step_seconds = busy ? sum / pipeline : most / (1 - bubble(job->train.program[0]));
+  e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
+  double evaluations = job->evaluate.graph && r->eval.every ? (double)steps / (double)r->eval.every : 0;
+  e->run_seconds = e->step_seconds * ((double)steps + FORWARD * evaluations * r->eval.batches);
+  if (processes) e->peak *= job->options.parallel.mesh.ranks;
+  return 1;
+}
+
+// The same recipe in the narrow precision that this machine computes fast, where it is another one.
+static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, bool processes, int64_t steps,
+                             Estimate *e) {
+  Recipe other = *recipe; // shares the arena
+  Job *job = NULL;
+  Error ignored = {0};
+  other.precision = (int)setup_fast_precision(recipe);
+  other.loss_scale.initial = 0;
+  if (other.precision == recipe->precision || setup_job(&other, config, &job, &ignored)) return 0;
+  int known = estimate_run(&other, job, processes, steps, e);
+  job_destroy(job);
+  return known;
+}
+
+void estimate_warn(const Recipe *r, const ModelConfig *config, const Estimate *e, bool processes, int64_t steps,
+                   FILE *out) {
+  Estimate fast;
+  double days = e->run_seconds / DAY;
+  if (days <= 1) return;
+  fprintf(out, "warning: this run takes about %s, at %s tokens/s. Shorter would be:\n",
+          units_duration(e->run_seconds).s, units_count(e->tokens_per_s).s);
+  if (in_fast_precision(r, config, processes, steps, &fast) && fast.run_seconds < 0.9 * e->run_seconds)
+    fprintf(out, "  precision: auto (%s, which this machine computes fast): about %s\n",
+            dtype_name((Dtype)setup_fast_precision(r)), units_duration(fast.run_seconds).s);
+  fprintf(out, "  a smaller model: one of about %s parameters (this has %s) would take a day\n",
+          units_count((double)model_config_parameters(config) / days).s,
+          units_count((double)model_config_parameters(config)).s);
+  if (r->batch.global / days >= 1)
+    fprintf(out, "  a smaller batch: batch.global: %.0f (not %d) would take a day\n", r->batch.global / days,
+            r->batch.global);
+  else if (r->batch.global > 1)
+    fprintf(out, "  a smaller batch: batch.global: 1 (not %d) would take about %s\n", r->batch.global,
+            units_duration(e->run_seconds / r->batch.global).s);
+  if ((double)steps / days >= 1)
+    fprintf(out, "  fewer steps: schedule.steps: %.0f (not %lld) would take a day\n", (double)steps / days,
+            (long long)steps);
+}

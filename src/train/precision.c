@@ -1,0 +1,67 @@
+// Where a run's precision comes from when its recipe says auto.
+#include "train/precision.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "recipe/setup.h"
+#include <stdlib.h>
+#include <string.h>
+
+// The recipe that a run was started with; 0 where there is none that can be read.
+static int find_before(const Recipe *recipe, Recipe *before) {
+  const char *resume = recipe->checkpoint.resume;
+  Checkpoint *checkpoint = NULL;
+  Error ignored = {0};
+  int found = 0;
+  if (resume[0] == '/') {
+    const char *text = checkpoint_open(&checkpoint, resume, &ignored)
+                           ? NULL
+                           : json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
+    found = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, before, &ignored);
+    checkpoint_close(checkpoint);
+  } else if (strcmp(resume, "never")) {
+    char *path = xformat("%s/recipe.yaml", recipe->run.dir);
+    found = file_exists(path) && !recipe_load(path, 0, NULL, before, &ignored);
+    free(path);
+  }
+  return found;
+}
+
+static void take(Recipe *recipe, const Recipe *from) {
+  recipe->precision = from->precision;
+  recipe->loss_scale.initial = from->loss_scale.initial;
+  recipe->loss_scale.growth_interval = from->loss_scale.growth_interval;
+}
+
+// Rank 0's answer for the others: dtype, loss scale, whether it is the run's.
+static int tell(Recipe *recipe, const Launch *launch, int *kept, Error *error) {
+  char *text = xformat("%d %.17g %lld %d", recipe->precision, recipe->loss_scale.initial,
+                       (long long)recipe->loss_scale.growth_interval, *kept);
+  int code = launch_tell(launch, &text, error);
+  long long interval;
+  if (!code && sscanf(text, "%d %lg %lld %d", &recipe->precision, &recipe->loss_scale.initial, &interval, kept) == 4)
+    recipe->loss_scale.growth_interval = interval;
+  free(text);
+  return code;
+}
+
+int precision_resolve(Recipe *recipe, const Launch *launch, char *text, size_t size, Error *error) {
+  Recipe before = {0};
+  int kept = 0;
+  *text = 0;
+  if (!recipe->precision_is_auto) return PLAIT_OK;
+  if (!launch || !launch->rank) kept = find_before(recipe, &before);
+  if (kept) take(recipe, &before);
+  recipe_free(&before);
+  int code = tell(recipe, launch, &kept, error);
+  if (code) return code;
+  const char *name = dtype_name((Dtype)recipe->precision);
+  if (recipe->precision == DTYPE_F64 && recipe->parallel.grad_dtype == DTYPE_BF16)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%sparallel.grad_dtype is bf16, but the run that precision: auto resumes is in fp64; leave it out",
+                     recipe_where(recipe, "parallel.grad_dtype"));
+  if (kept) snprintf(text, size, "precision: auto is %s here, as in the run so far\n", name);
+  else if (recipe->precision == DTYPE_F32)
+    snprintf(text, size, "precision: auto is fp32 in this run: this machine does not compute bf16 faster\n");
+  else snprintf(text, size, "precision: auto is %s in this run: this machine computes it fast\n", name);
+  return PLAIT_OK;
+}
