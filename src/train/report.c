@@ -160,7 +160,9 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
 }
 
 void trainer_report_save(Trainer *t, int64_t step) {
+  char *folder = trainer_path(t->checkpoints);
+  progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, folder, (long long)step);
+  free(folder);
   malloc_trim(0);
-  progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, t->checkpoints, (long long)step);
   progress_resume_clock(&t->progress);
 }

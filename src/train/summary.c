@@ -14,14 +14,15 @@ typedef struct Summary {
   int64_t best_step, last_step;
 } Summary;
 
-// A path as the user would type it here: without the current folder before it.
-static const char *shown(const char *path) {
-  static const char *const none = "";
-  char *here = getcwd(NULL, 0);
+char *trainer_path(const char *path) {
+  char *real = realpath(path, NULL), *here = getcwd(NULL, 0); // without links and dots, both
+  const char *whole = real ? real : path;
   size_t n = here ? strlen(here) : 0;
-  int inside = n > 1 && !strncmp(path, here, n) && path[n] == '/';
+  int inside = n > 1 && !strncmp(whole, here, n) && whole[n] == '/';
+  char *text = xstrdup(whole + (inside ? n + 1 : 0));
+  free(real);
   free(here);
-  return path ? path + (inside ? n + 1 : 0) : none;
+  return text;
 }
 
 // Evaluations before this run were written to the same file.
@@ -56,17 +57,25 @@ static int write_metrics(Trainer *t, const char *how, const Summary *s, const ch
 
 static void print_next(const Trainer *t) {
   const Recipe *r = t->recipe;
-  const char *dir = shown(r->run.dir);
+  char *dir = trainer_path(r->run.dir);
   const char *quote = strpbrk(dir, " ()&;'\"$*?") ? "\"" : ""; // as far as that helps
   fprintf(t->out, "next         plait eval %s%s%s%s\n", quote, dir, quote,
           recipe_corpora(r, true)->count ? "" : " --data PREFIX   # of text that it was not trained on");
   if (r->data.tokenizer) fprintf(t->out, "             plait generate %s%s%s --prompt 'Once'\n", quote, dir, quote);
+  free(dir);
+}
+
+static void print_path(const Trainer *t, const char *what, const char *path) {
+  char *text = trainer_path(path);
+  fprintf(t->out, "%-12s %s\n", what, text);
+  free(text);
 }
 
 static void print(const Trainer *t, const char *how, const Summary *s, const char *checkpoint) {
-  fprintf(t->out, "%s at step %lld of %lld: %lld step%s in %s, %s tokens, %s tokens/s\n", how,
-          (long long)t->extra.step, (long long)t->recipe->schedule.steps, (long long)s->steps, s->steps == 1 ? "" : "s",
-          units_duration(s->seconds).s, units_count(s->tokens).s,
+  if (!t->stopped) // that has been said
+    fprintf(t->out, "%s at step %lld of %lld\n", how, (long long)t->extra.step, (long long)t->recipe->schedule.steps);
+  fprintf(t->out, "this run     %lld step%s in %s, %s tokens, %s tokens/s\n", (long long)s->steps,
+          s->steps == 1 ? "" : "s", units_duration(s->seconds).s, units_count(s->tokens).s,
           units_count(s->seconds > 0 ? s->tokens / s->seconds : 0).s);
   if (s->steps && !isnan(t->last_loss)) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
   if (s->best_step == s->last_step && s->best_step)
@@ -74,10 +83,12 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
   else if (s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
             (long long)s->last_step, s->best, (long long)s->best_step);
-  fprintf(t->out, "checkpoint   %s\n", shown(checkpoint));
+  print_path(t, "checkpoint", checkpoint);
+  char *folder = trainer_path(t->checkpoints);
   if (t->recipe->checkpoint.best && checkpoint_best(t->checkpoints))
-    fprintf(t->out, "best         %s/best\n", shown(t->checkpoints));
-  fprintf(t->out, "metrics      %s\n", shown(t->metrics.path));
+    fprintf(t->out, "best         %s/best\n", folder); // a link, which is not followed here
+  free(folder);
+  print_path(t, "metrics", t->metrics.path);
   print_next(t);
   fflush(t->out);
 }

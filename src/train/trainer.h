@@ -74,4 +74,6 @@ void trainer_report_save(Trainer *t, int64_t step);
 
 // The end of a run (summary.c): what came of it and where that is, for people and as the last line of metrics.jsonl.
 // `how`: "finished", "stopped by SIGINT".
+// A path that exists as the user would type it here; the caller frees it.
+char *trainer_path(const char *path);
 int trainer_summarise(Trainer *t, const char *how, Error *error);

@@ -17,8 +17,9 @@ done
 # ---- the summary, for people and as the last line of the metrics ----
 
 rm -rf run
-expect 0 '^finished at step 40 of 40: 40 steps in .*s, 10\.2k tokens, .* tokens/s$' "$PLAIT" train recipe.yaml run.log_every=10
+expect 0 '^this run     40 steps in .*s, 10\.2k tokens, .* tokens/s$' "$PLAIT" train recipe.yaml run.log_every=10
 cp output log
+grep -qx 'finished at step 40 of 40' log || fail 'it does not say that it is finished'
 grep -q $'\033\\|\r' log && fail 'colours or lines that are rewritten, to a file'
 [ "$(grep -c '^step ' log)" -eq $((5 + 20)) ] || fail "not the steps 1, 10, 20, 30 and 40, and 20 checkpoints: $(grep -c '^step ' log)"
 grep -q 'MFU *n/a\|nan' log run/metrics.jsonl && fail 'what is not known is shown'
@@ -34,7 +35,7 @@ tail -1 run/metrics.jsonl | grep -q '^{"summary": "finished", "step": 40, "run_s
 [ "$(tail -1 run/metrics.jsonl | sed 's/.*"best_eval_step": \([0-9]*\).*/\1/')" = "${held#* }" ] || fail 'the step of the best held-out loss'
 
 # A run that was interrupted: the same, and the best of both runs
-expect 0 '^finished at step 44 of 44: 4 steps' "$PLAIT" train recipe.yaml schedule.steps=44 eval.every=0
+expect 0 '^this run     4 steps' "$PLAIT" train recipe.yaml schedule.steps=44 eval.every=0
 grep -q "the best was ${held% *} at step ${held#* }\|${held% *} at step ${held#* }, the best" output || { cat output; fail 'the best of the run before is forgotten'; }
 : >log
 env --default-signal=INT "$PLAIT" train recipe.yaml run.dir=stopped schedule.steps=1000000 checkpoint.every=0 run.log_every=1000000 eval.every=0 >log 2>&1 &
@@ -47,6 +48,6 @@ wait "$running"
 [ $? -eq 130 ] || fail 'SIGINT: not status 130'
 running=
 grep -q '^stopped by SIGINT after step .*, which is saved; the same command resumes from there$' log || { cat log; fail 'SIGINT'; }
-grep -q '^stopped by SIGINT at step .* of 1000000: ' log && grep -q '^checkpoint   stopped/checkpoints/step-' log || { cat log; fail 'no summary'; }
+grep -q '^this run     [0-9]* steps' log && grep -q '^checkpoint   stopped/checkpoints/step-' log || { cat log; fail 'no summary'; }
 tail -1 stopped/metrics.jsonl | grep -q '^{"summary": "stopped by SIGINT", ' || fail 'no summary in the metrics'
 finish
