@@ -45,5 +45,14 @@ for mesh in "mesh.dp=4" "mesh.dp=4 parallel.zero=3" "mesh.tp=4" "mesh.pp=4 paral
     awk '$1 == 1 || $1 % 5 == 0 {printf "step %2d  loss %.9f\n", $1, $2}' >losses
   same "by_recipe.yaml $mesh"
 done
+
+# docs/all-ways.md shows the code that there is, and what it prints
+page=$SOURCE/docs/all-ways.md
+cp "$page" page.md && PLAIT=$PLAIT "$SOURCE/scripts/step-page" page.md || fail "scripts/step-page"
+diff "$page" page.md || fail "docs/all-ways.md is not what programs print now; scripts/step-page docs/all-ways.md writes it anew"
+[ "$(grep -c '^```c$' page.md)" -ge 7 ] || fail "docs/all-ways.md has hardly any code"
+[ "$(grep '^step' page.md | sort | uniq -c | awk '{print $1}' | paste -sd ' ')" = "8 8 8 8 8" ] || fail "docs/all-ways.md shows losses that differ"
+printf '<!-- code: examples/train.c | no such words | } -->\n<!-- end -->\n' >wrong.md
+"$SOURCE/scripts/step-page" wrong.md 2>/dev/null && fail "code that does not exist is accepted"
 echo "$failures failures"
 [ "$failures" -eq 0 ]
