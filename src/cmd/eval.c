@@ -217,6 +217,7 @@ int cmd_eval(int argc, char **argv) {
       "text counts as bits, but has no bytes.",
       "  plait eval runs/demo\n"
       "  plait eval runs/demo/checkpoints/step-3400 --data data/demo/valid\n"
+      "  plait eval runs/demo/checkpoints/best              # of a run with checkpoint.best: true\n"
       "  plait eval SmolLM-135M --data data/smol-valid --seq-len 512\n"
       "  plait eval runs/demo mesh.dp=2 precision=bf16\n",
       .takes = TAKES_MODEL};

@@ -235,6 +235,7 @@ int cmd_generate(int argc, char **argv) {
       "the weights (parallel.zero=3).",
       "  plait generate runs/demo --prompt 'struct '\n"
       "  plait generate runs/demo/checkpoints/step-3400 --prompt 'extern int ' --temperature 0 --max-tokens 60\n"
+      "  plait generate runs/demo/checkpoints/best --prompt 'struct '   # of a run with checkpoint.best: true\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --verbose\n"
       "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n",
       .takes = TAKES_MODEL};

@@ -168,18 +168,22 @@ static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
       (long long)(next > had ? next - had : had - next), next > had ? "left out" : "trained on again");
 }
 
-int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
-                 Changes *changes, Error *error) {
+void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
+                  Changes *changes) {
   *changes = (Changes){0};
   json_t *extra = checkpoint_extra(checkpoint);
   const char *text = json_string_value(json_object_get(extra, "recipe"));
   const json_t *before = json_object_get(extra, "facts");
   Recipe was;
-  if (!text) return PLAIT_OK;
-  char *name = xformat("%s/checkpoint.json, key recipe", checkpoint_path(checkpoint));
-  int code = recipe_parse(name, text, strlen(text), "/", 0, NULL, &was, error);
-  free(name);
-  if (code) return code;
+  Error error = {0};
+  if (!text) return;
+  if (recipe_parse("its recipe", text, strlen(text), "/", 0, NULL, &was, &error)) {
+    changes->unknown =
+        xformat("this version of plait cannot read the recipe in %s, so it is not known what has changed "
+                "since then: %s",
+                checkpoint_path(checkpoint), error.message);
+    return;
+  }
   int same_model = compare_config(changes, config, extra);
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
@@ -189,12 +193,12 @@ int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *
   }
   changes->order = describe_order(&was, recipe, checkpoint_step(checkpoint));
   recipe_free(&was);
-  return PLAIT_OK;
 }
 
 void changes_free(Changes *changes) {
   free(changes->listed);
   free(changes->refused);
+  free(changes->unknown);
   free(changes->order);
   *changes = (Changes){0};
 }

@@ -10,12 +10,12 @@ json_t *changes_facts(const Recipe *recipe);
 typedef struct Changes {
   char *listed;  // "schedule.steps 300 → 600, optimizer.lr 0.0003 → 0.0001"; NULL: none
   char *refused; // of these, what makes it another run; NULL: nothing
+  char *unknown; // a sentence where the recorded recipe is one that this version of plait cannot read; else NULL
   char *order;   // a sentence where another batch.global changes which samples follow; NULL: it does not
 } Changes;
 
 // The recipe, config.json and contents that a checkpoint has recorded, against those of now. What was not recorded
-// (checkpoints of earlier versions) is not compared. A recipe that this version cannot read is PLAIT_BAD_INPUT.
-// `facts` is borrowed. The caller frees *changes.
-int changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
-                 Changes *changes, Error *error);
+// (checkpoints of earlier versions) is not compared. `facts` is borrowed. The caller frees *changes.
+void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
+                  Changes *changes);
 void changes_free(Changes *changes); // also safe twice

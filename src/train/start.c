@@ -121,8 +121,8 @@ static bool resumes_itself(const Trainer *t) {
 static int check_changes(Trainer *t, Error *error) {
   t->extra.facts = changes_facts(t->recipe);
   if (!t->resume) return PLAIT_OK;
-  int code = changes_find(t->recipe, &t->config, t->extra.facts, t->resume, &t->changes, error);
-  if (code || !t->changes.refused || t->force || !resumes_itself(t)) return code;
+  changes_find(t->recipe, &t->config, t->extra.facts, t->resume, &t->changes);
+  if (!t->changes.refused || t->force || !resumes_itself(t)) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s holds a run at step %lld that differs in what makes it this run: %.600s; choose another run.dir "
                    "for a new run, or resume all the same with --force",
@@ -135,6 +135,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (t->split) fputs(t->split, t->out);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
+  if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
   if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
   if (t->changes.refused && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",

@@ -38,6 +38,21 @@ open_mpi() { "$MPIRUN" --version 2>&1 | grep -q 'Open MPI\|Open RTE'; }
 if open_mpi; then refused_singleton PMI_SIZE=2 PMI_RANK=0
 else refused_singleton OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0; fi
 
+# ---- all processes come to one conclusion about what has changed, the best loss and the end of patience ----
+
+patient='run.dir=patient schedule.warmup=0 schedule.name=constant eval.every=2 optimizer.lr=0 schedule.steps=20 eval.patience=2 checkpoint.best=true'
+# shellcheck disable=SC2086 # words on purpose
+{
+  ranks 2 "$PLAIT" train recipe.yaml $patient >log 2>&1 || { cat log; fail "a run that ends early"; }
+  [ "$(grep -c '^step 6: the run ends early' log)" -eq 1 ] || { cat log; fail "no process says once that the run ends early"; }
+  [ "$(readlink patient/checkpoints/best)" = step-2 ] || fail "the best is $(readlink patient/checkpoints/best)"
+  ranks 2 "$PLAIT" train recipe.yaml $patient >log 2>&1 || { cat log; fail "a run whose patience is over"; }
+  [ "$(grep -c 'patient: the run ended early at step 6' log)" -eq 1 ] || { cat log; fail "patience that is over"; }
+  refused 2 'differs in what makes it this run: run.seed 7' 2 $patient eval.patience=0 run.seed=8
+  ranks 2 "$PLAIT" train --force recipe.yaml $patient eval.patience=3 run.seed=8 >log 2>&1 || { cat log; fail "a forced resume"; }
+  grep -q '^note: --force: from step 7 on' log || { cat log; fail "a forced resume says nothing"; }
+}
+
 # ---- signals, and on under another layout ----
 
 processes() { pgrep -f "$PLAIT train recipe.yaml .*run.dir=$1( |\$)" | while read -r id; do

@@ -1,0 +1,95 @@
+// What is compared with a checkpoint of another version of plait: what it has recorded, and no more.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "base/file.h"
+#include "train/changes.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECIPE "model: {config: /m.json}\ndata: {train: /t}\nrun: {dir: /r, seed: 7"
+static char folder[64];
+
+static int setup(void **state) {
+  strcpy(folder, "/tmp/plait-changes-XXXXXX");
+  setenv("LC_ALL", "C", 1);
+  return mkdtemp(folder) == NULL;
+}
+
+static int teardown(void **state) {
+  Error error = {0};
+  return folder_remove(folder, &error);
+}
+
+// A checkpoint that has this recipe, against a recipe with seed 8 and 20 steps.
+static void find(const char *recorded, const char *facts_before, const char *facts_now, Changes *changes) {
+  static int64_t step = 0;
+  Error error = {0};
+  float value = 1;
+  CheckpointTensor tensor = {.name = "x", .dtype = DTYPE_F32, .data = &value, .primary = 1};
+  json_t *extra = json_object();
+  if (recorded) json_object_set_new(extra, "recipe", json_string(recorded));
+  if (facts_before) json_object_set_new(extra, "facts", json_loads(facts_before, 0, NULL));
+  step++;
+  assert_int_equal(checkpoint_begin(folder, step, &error), 0);
+  assert_int_equal(checkpoint_write_part(folder, step, 0, &tensor, 1, &error), 0);
+  assert_int_equal(checkpoint_finish(folder, step, 1, extra, &error), 0);
+  json_decref(extra);
+  char *path = xformat("%s/step-%lld", folder, (long long)step);
+  Checkpoint *checkpoint;
+  assert_int_equal(checkpoint_open(&checkpoint, path, &error), 0);
+  Recipe recipe;
+  const char *text = RECIPE "}\nschedule: {steps: 20}\n";
+  char *seed[] = {"run.seed=8"};
+  assert_int_equal(recipe_parse("r.yaml", text, strlen(text), "/", 1, seed, &recipe, &error), 0);
+  ModelConfig config = {.path = "/m.json"};
+  json_t *facts = facts_now ? json_loads(facts_now, 0, NULL) : json_object();
+  changes_find(&recipe, &config, facts, checkpoint, changes);
+  json_decref(facts);
+  recipe_free(&recipe);
+  checkpoint_close(checkpoint);
+  free(path);
+}
+
+static void test_recorded(void **state) {
+  Changes c;
+  find(NULL, NULL, NULL, &c); // nothing
+  assert_true(!c.listed && !c.refused && !c.unknown && !c.order);
+  changes_free(&c);
+  find(RECIPE ", log_often: 3}\n", NULL, NULL, &c); // a key that this version does not have
+  assert_true(!c.listed && !c.refused && !c.order);
+  assert_non_null(strstr(c.unknown, "this version of plait cannot read the recipe in"));
+  assert_non_null(strstr(c.unknown, "run.log_often: unknown key"));
+  changes_free(&c);
+  find(RECIPE "}\nschedule: {steps: 10}\n", NULL, "{\"data.train\": [\"a\"]}", &c); // no contents: paths alone
+  assert_string_equal(c.listed, "schedule.steps 10 -> 20, run.seed 7 -> 8");
+  assert_string_equal(c.refused, "run.seed 7 -> 8");
+  changes_free(&c);
+  changes_free(&c);
+}
+
+static void test_contents(void **state) {
+  Changes c;
+  const char *text =
+      "model: {config: /m.json}\ndata: {train: /elsewhere}\nrun: {dir: /s, seed: 8}\nschedule: {steps: 20}\n";
+  find(text, "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"a\"]}", &c);
+  assert_string_equal(c.listed, "data.train /elsewhere -> /t (the same contents)");
+  assert_null(c.refused);
+  changes_free(&c);
+  find(text, "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"b\"]}", &c);
+  assert_string_equal(c.refused, "data.train /elsewhere -> /t");
+  changes_free(&c);
+  find(text, "{\"data.train\": [null]}", "{\"data.train\": [null]}", &c); // not known
+  assert_string_equal(c.refused, "data.train /elsewhere -> /t");
+  changes_free(&c);
+  find(RECIPE "}\nschedule: {steps: 20}\n", "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"b\"]}", &c);
+  assert_string_equal(c.refused, "data.train (the contents of /t), run.seed 7 -> 8");
+  changes_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded), cmocka_unit_test(test_contents)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
