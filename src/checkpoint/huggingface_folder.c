@@ -107,9 +107,29 @@ static int check_all(const HuggingfaceFolder *f, Error *error) {
   return code;
 }
 
+static int holds(const char *folder, const char *name) {
+  char *path = xformat("%s/%s", folder, name);
+  int exists = file_exists(path);
+  free(path);
+  return exists;
+}
+
+int huggingface_check_weights(const char *folder, Error *error) {
+  if (holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json")) return PLAIT_OK;
+  if (!holds(folder, "pytorch_model.bin") && !holds(folder, "pytorch_model.bin.index.json"))
+    return error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                     folder);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s holds its weights as pytorch_model.bin, and plait reads safetensors only. This line adds a "
+                   "model.safetensors to the folder (it needs Python with torch and transformers): python3 -c \"from "
+                   "transformers import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
+                   folder, folder, folder);
+}
+
 int huggingface_folder_open(HuggingfaceFolder *f, const char *path, const ModelConfig *config, Error *error) {
   *f = (HuggingfaceFolder){.path = path, .config = config};
-  int code = safetensors_open_folder(&f->file, path, error);
+  int code = huggingface_check_weights(path, error);
+  if (!code) code = safetensors_open_folder(&f->file, path, error);
   if (!code) huggingface_views_of(&f->views, config);
   if (!code) code = check_all(f, error);
   if (code) huggingface_folder_close(f);

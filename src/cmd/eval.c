@@ -1,6 +1,7 @@
 // plait eval: loss, perplexity and bits per byte of a model on a corpus.
 #include "base/cores.h"
 #include "base/signals.h"
+#include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
 #include "cmd/options.h"
@@ -13,11 +14,14 @@
 #include <unistd.h>
 
 enum { TOKENS_AT_ONCE = 4096, LONGEST_DEFAULT = 1024 };
+static const double REDRAW = 0.5; // seconds, on a terminal
 
 typedef struct Eval {
+  const char *asked; // the model, as it was named
   const char *data, *tokenizer_path;
   int64_t seq_len, threads;
-  bool across;
+  double every; // seconds between lines of progress, where stderr is no terminal; 0: none
+  bool across, json;
   ModelSource source;
   Tokenizer *tokenizer; // NULL: bytes are not known
   Inference model;
@@ -25,6 +29,7 @@ typedef struct Eval {
   LoaderConfig loader;
   double loss, tokens; // nats a predicted token, and how many; of rank 0
   int64_t bytes;       // of the text of the predicted tokens, over all ranks
+  int64_t windows;      // of the corpus
   double started, shown;
 } Eval;
 
@@ -47,9 +52,18 @@ static int find_data(Eval *e, Error *error) {
   const Recipe *recipe = e->source.has_recipe ? &e->source.recipe : NULL;
   const RecipeCorpora *held_out = recipe ? recipe_corpora(recipe, true) : NULL;
   int count = e->data ? 1 : recipe ? held_out->count : 0;
+  if (!count && recipe)
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "the recipe of %s names no held-out text (data.valid or data.split); name one: plait eval %s --data "
+        "PREFIX, where PREFIX.bin and PREFIX.idx are what plait tokenize has written",
+        e->asked, e->asked);
   if (!count)
-    return error_set(error, PLAIT_BAD_INPUT, "%s does not say what to evaluate on%s; give --data PREFIX",
-                     e->source.path, recipe ? " (its recipe has no data.valid)" : "");
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%s does not say what to evaluate on; name a corpus: plait eval %s --data PREFIX, where PREFIX.bin "
+        "and PREFIX.idx are what plait tokenize has written",
+        e->asked, e->asked);
   e->sources = xcalloc((size_t)count, sizeof *e->sources);
   for (int i = 0; i < count; i++)
     e->sources[i] = (DataSource){e->data ? e->data : held_out->items[i].prefix, 1};
@@ -65,17 +79,20 @@ static int find_data(Eval *e, Error *error) {
 }
 
 // The corpus is opened once before the ranks start, so that what is wrong with it is said before.
-static int check_data(const Eval *e, Error *error) {
+static int check_data(Eval *e, Error *error) {
   const LoaderConfig *c = &e->loader;
   SamplerConfig config = loader_sampler(c);
   Sampler sampler;
   int code = sampler_open(&sampler, &config, error);
-  if (!code) sampler_close(&sampler);
-  return code;
+  if (code) return code;
+  e->windows = sampler.total;
+  sampler_close(&sampler);
+  return PLAIT_OK;
 }
 
 static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error) {
-  int code = model_source_open(&e->source, words->words[0], error);
+  e->asked = words->words[0];
+  int code = model_source_open(&e->source, e->asked, error);
   if (!code) code = choose_length(e, error);
   if (!code) code = open_tokenizer(e, error);
   if (!code) code = find_data(e, error);
@@ -111,14 +128,18 @@ static int count_bytes(const Eval *e, const int32_t *targets, int64_t n, int64_t
 typedef struct Part {
   Eval *eval;
   double loss_sum, tokens;
-  int64_t bytes;
-} Part; // loss and tokens of all ranks, bytes of this one
+  int64_t bytes, windows;
+} Part; // loss, tokens and windows of all ranks, bytes of this one
 
+// In place on a terminal, else a line now and then; on stderr, so that stdout is the result alone.
 static void show_progress(Eval *e, const Part *p) {
-  double t = clock_seconds();
-  if (t - e->shown < 0.5 || p->tokens <= 0 || !isatty(STDERR_FILENO)) return;
+  double t = clock_seconds(), done = (double)p->windows / (double)e->windows;
+  bool terminal = isatty(STDERR_FILENO);
+  if (p->tokens <= 0 || (!terminal && e->every <= 0) || t - e->shown < (terminal ? REDRAW : e->every)) return;
   e->shown = t;
-  fprintf(stderr, "\r%.0f tokens, loss %.4f\033[K\r", p->tokens, p->loss_sum / p->tokens);
+  fprintf(stderr, "%s%.0f%%  %.0f tokens, loss %.4f, %s left%s", terminal ? "\r" : "plait eval: ",
+          done < 1 ? 100 * done : 100, p->tokens, p->loss_sum / p->tokens,
+          units_duration(done < 1 ? (t - e->started) * (1 - done) / done : 0).s, terminal ? "\033[K\r" : "\n");
 }
 
 static int after_batch(Rank *r, void *part, const Batch *b, double loss, double tokens, Error *error) {
@@ -127,6 +148,7 @@ static int after_batch(Rank *r, void *part, const Batch *b, double loss, double 
   if (inference_speaks(r)) code = count_bytes(p->eval, b->targets, b->samples * p->eval->seq_len, &p->bytes, error);
   if (tokens > 0) p->loss_sum += loss * tokens;
   p->tokens += tokens;
+  p->windows += inference_rows(&p->eval->model);
   if (!code) code = rank_signal(r, &signal, error);
   if (code) return code;
   if (r->rank == 0) show_progress(p->eval, p);
@@ -163,17 +185,37 @@ static int run(Eval *e, const Launch *launch, Error *error) {
   return launch_agree(launch, code, error);
 }
 
+// A number of JSON with all its digits; null where it is not one.
+static void print_number(const char *key, double value) {
+  if (isfinite(value)) printf(", \"%s\": %.17g", key, value);
+  else printf(", \"%s\": null", key);
+}
+
+static void print_json(const Eval *e, double bits, double seconds) {
+  printf("{\"tokens\": %.0f", e->tokens);
+  print_number("bytes", e->tokenizer && e->bytes > 0 ? (double)e->bytes : NAN);
+  print_number("loss", e->loss);
+  print_number("perplexity", exp(e->loss));
+  print_number("bits_per_byte", bits);
+  print_number("seconds", seconds);
+  printf("}\n");
+}
+
 static void print_result(const Eval *e) {
   double seconds = clock_seconds() - e->started;
+  double bits = e->tokenizer && e->bytes > 0 ? e->loss * e->tokens / log(2) / (double)e->bytes : NAN;
+  if (e->json) {
+    print_json(e, bits, seconds);
+    return;
+  }
   printf("loss %.4f  perplexity %.2f  ", e->loss, exp(e->loss));
-  if (e->tokenizer && e->bytes > 0)
-    printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", e->loss * e->tokens / log(2) / (double)e->bytes,
-           e->tokens, (long long)e->bytes, seconds);
-  else printf("bits per byte n/a  (%.0f tokens, %.1f s)\n", e->tokens, seconds);
+  if (isnan(bits)) printf("bits per byte n/a  (%.0f tokens, %.1f s)\n", e->tokens, seconds);
+  else
+    printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", bits, e->tokens, (long long)e->bytes, seconds);
 }
 
 int cmd_eval(int argc, char **argv) {
-  Eval e = {.threads = cores_available()};
+  Eval e = {.threads = cores_available(), .every = 10};
   const Option options[] = {
       {.name = "data",
        .kind = OPTION_TEXT,
@@ -197,6 +239,17 @@ int cmd_eval(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &e.across,
        .help = "let tokens see the documents before theirs (no document mask)"},
+      {.name = "json",
+       .kind = OPTION_FLAG,
+       .value = &e.json,
+       .help = "print the result as one JSON object, with all digits"},
+      {.name = "progress",
+       .kind = OPTION_REAL,
+       .value = &e.every,
+       .argument = "SECONDS",
+       .help = "time between lines of progress where stderr is not a terminal; 0 prints none",
+       .least = 0,
+       .most = 1e9},
       {.name = "threads",
        .kind = OPTION_INTEGER,
        .value = &e.threads,

@@ -120,12 +120,13 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
   path = source->path;
   if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
   if (has(path, "checkpoint.json")) return open_checkpoint(source, error);
-  if (has(path, "config.json") && (has(path, "model.safetensors") || has(path, "model.safetensors.index.json")))
-    return open_huggingface(source, error);
+  if (has(path, "config.json") && !huggingface_check_weights(path, NULL)) return open_huggingface(source, error);
   char *inside = xformat("%s/checkpoints", path);
   int code;
   if (file_exists(inside)) code = open_newest(source, inside, error);
   else if (holds_checkpoints(path)) code = open_newest(source, path, error);
+  else if (has(path, "pytorch_model.bin") || has(path, "pytorch_model.bin.index.json"))
+    code = huggingface_check_weights(path, error);
   else
     code =
         error_set(error, PLAIT_BAD_INPUT,

@@ -132,7 +132,7 @@ int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *h, Error 
   metrics_real(&t->metrics, "eval_tokens", h->tokens);
   if (h->count > 1) report_sources(t, h, line, sizeof line);
   int code = metrics_end(&t->metrics, error);
-  progress_eval(&t->progress, step, h->loss, NAN);
+  progress_eval(&t->progress, step, h->loss, h->tokens, NAN);
   if (h->count > 1) progress_note(&t->progress, "  of each source: %s", line);
   progress_resume_clock(&t->progress);
   return code;

@@ -110,7 +110,7 @@ refuse 2 'exists already' "$PLAIT" export "$golden/gpt2-tied" --out gpt2-tied
 refuse 2 'dtype' "$PLAIT" export "$golden/gpt2-tied" --out new --dtype int8
 [ -e new ] && fail "a refused export left a folder"
 refuse 2 'has no tokenizer.json; give --tokenizer' "$PLAIT" generate "$golden/gpt2-tied" --prompt x
-refuse 2 'does not say what to evaluate on; give --data' "$PLAIT" eval "$golden/gpt2-tied"
+refuse 2 'does not say what to evaluate on; name a corpus: plait eval .*gpt2-tied --data PREFIX' "$PLAIT" eval "$golden/gpt2-tied"
 refuse 2 'does not exist' "$PLAIT" eval nowhere --data valid
 refuse 2 'is neither a checkpoint' "$PLAIT" eval . --data valid
 expect 2 'no-corpus' "$PLAIT" eval "$golden/gpt2-tied" --data no-corpus
