@@ -186,18 +186,18 @@ static int run(Eval *e, const Launch *launch, Error *error) {
 }
 
 // A number of JSON with all its digits; null where it is not one.
-static void print_number(const char *key, double value) {
-  if (isfinite(value)) printf(", \"%s\": %.17g", key, value);
-  else printf(", \"%s\": null", key);
+static void print_number(const char *before, double value) {
+  if (isfinite(value)) printf("%s%.17g", before, value);
+  else printf("%snull", before);
 }
 
 static void print_json(const Eval *e, double bits, double seconds) {
   printf("{\"tokens\": %.0f", e->tokens);
-  print_number("bytes", e->tokenizer && e->bytes > 0 ? (double)e->bytes : NAN);
-  print_number("loss", e->loss);
-  print_number("perplexity", exp(e->loss));
-  print_number("bits_per_byte", bits);
-  print_number("seconds", seconds);
+  print_number(", \"bytes\": ", e->tokenizer && e->bytes > 0 ? (double)e->bytes : NAN);
+  print_number(", \"loss\": ", e->loss);
+  print_number(", \"perplexity\": ", exp(e->loss));
+  print_number(", \"bits_per_byte\": ", bits);
+  print_number(", \"seconds\": ", seconds);
   printf("}\n");
 }
 
