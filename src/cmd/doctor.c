@@ -1,4 +1,5 @@
-// plait doctor: what this machine and this build have, what each missing part would enable, and how to get it.
+// plait doctor: what plait uses of this machine and of this build, what is missing, what it is good for and how to get
+// it.
 #include "device/cpu/cpu.h"
 #include "base/control_group.h"
 #include "base/file.h"
@@ -6,6 +7,7 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/wrap.h"
 #include "comm/launcher.h"
 #include "base/cores.h"
 #include <ctype.h>
@@ -29,18 +31,24 @@
 
 static const char *const GOOD = "ok", *const MISSING = "--", *const LOOK = "!!";
 
+enum { INDENT = 16 }; // columns before the text of a line
+
 __attribute__((format(printf, 3, 4))) static void say(const char *mark, const char *topic, const char *format, ...) {
+  char text[1 << 12];
   va_list arguments;
   va_start(arguments, format);
-  printf("%s  %-10s  ", mark, topic);
-  vprintf(format, arguments);
-  putchar('\n');
+  vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  wrap_text(stdout, text, printf("%s  %-10s  ", mark, topic), INDENT, wrap_columns(stdout));
 }
 
-static void advice(const char *enables, const char *how) {
-  if (enables) printf("%16swould enable: %s\n", "", enables);
-  if (how) printf("%16show: %s\n", "", how);
+static void advise(const char *label, const char *text) {
+  if (text) wrap_text(stdout, text, printf("%*s%s: ", INDENT, "", label), INDENT + 2, wrap_columns(stdout));
+}
+
+static void advice(const char *good_for, const char *how) {
+  advise("good for", good_for);
+  advise("to do", how);
 }
 
 // The first line of a small file of /proc or /sys, without its newline; "" where there is none.
@@ -114,11 +122,12 @@ static void tell_cores(void) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   value_of("/proc/cpuinfo", "model name", model, sizeof model);
   int cores = cores_available();
-  say(GOOD, "cores", "%d of %ld for this process%s%s", cores, online, *model ? ": " : "", model);
+  say(GOOD, "cores", "%d of %ld%s%s%s; plait runs one thread on each", cores, online, *model ? " (" : "", model,
+      *model ? ")" : "");
   double granted = cores_granted();
   if (granted < cores) {
-    say(LOOK, "cores", "a control group grants the time of only %.3g of them", granted);
-    advice(NULL, "set run.threads to that many, or raise the limit (docker run --cpus, CPUQuota=)");
+    say(LOOK, "cores", "a control group (container) grants the time of only %.3g cores", granted);
+    advice(NULL, "set run.threads to that number, or raise the limit (docker run --cpus, systemd's CPUQuota=)");
   }
 }
 
@@ -130,11 +139,11 @@ static void tell_simd(void) {
                cpu_level_name(level));
   CpuLevel chosen = cpu_simd_level();
   const char *wish = getenv("PLAIT_SIMD");
-  say(GOOD, "SIMD", "%s chosen%s%s; this machine runs %s%s", cpu_level_name(chosen), wish ? ", PLAIT_SIMD is " : "",
-      wish ? wish : "", available, cpu_level_available(CPU_AVX512_BF16) ? "; it has bf16 instructions" : "");
+  say(GOOD, "SIMD", "kernels use %s%s%s; this CPU can run %s", cpu_level_name(chosen),
+      wish ? ", because PLAIT_SIMD is " : "", wish ? wish : "", available);
   if (!cpu_level_available(CPU_AVX512_BF16))
-    advice("faster products with precision: bf16",
-           "a CPU with AVX-512 BF16 (Cooper Lake, Sapphire Rapids, Zen 4 or later)");
+    say(LOOK, "SIMD", "no bf16 instructions: precision bf16 saves memory here, but little time. CPUs that have them: "
+                      "Cooper Lake, Sapphire Rapids, Zen 4 and later");
   char text[160];
   if (cpu_simd_wish(text, sizeof text)) say(LOOK, "SIMD", "%s", text);
 }
@@ -143,12 +152,13 @@ static void tell_memory(void) {
   char total[64];
   double bytes = 1024 * strtod(value_of("/proc/meminfo", "MemTotal", total, sizeof total), NULL);
   MemoryAvailable m = memory_usage_available_in("");
-  say(GOOD, "memory", "%s, %s of it available%s", bytes > 0 ? units_bytes(bytes).s : "unknown",
-      m.bytes >= 0 ? units_bytes((double)m.bytes).s : "an unknown part", m.why);
+  say(GOOD, "memory", "%s available of %s%s", m.bytes >= 0 ? units_bytes((double)m.bytes).s : "an unknown part",
+      bytes > 0 ? units_bytes(bytes).s : "an unknown size", m.why);
   if (m.limit && ((double)m.limit < bytes || bytes <= 0)) {
-    say(LOOK, "memory", "a control group allows %s; a process that takes more is killed",
+    say(LOOK, "memory", "a control group (container) allows %s; the kernel kills a process that uses more",
         units_bytes((double)m.limit).s);
-    advice(NULL, "keep plait plan's total below it, or raise the limit (docker run --memory, MemoryMax=)");
+    advice(NULL, "keep the total of plait plan below that, or raise the limit (docker run --memory, systemd's "
+                 "MemoryMax=)");
   }
 }
 
@@ -159,11 +169,12 @@ static void tell_huge_pages(void) {
   if (*line == '[') sscanf(line, "[%63[^]]", setting);
   int good = !strcmp(setting, "always") || !strcmp(setting, "madvise");
   if (good) {
-    say(GOOD, "huge pages", "transparent huge pages are %s; plait asks for them", setting);
+    say(GOOD, "huge pages", "the kernel gives plait huge pages (transparent huge pages: %s)", setting);
     return;
   }
-  say(MISSING, "huge pages", "transparent huge pages are %s", *setting ? setting : "not in this kernel");
-  advice("fewer misses of the address cache: large models step up to twice as fast",
+  say(MISSING, "huge pages", "%s", *setting ? "transparent huge pages are switched off: never"
+                                           : "this kernel was built without transparent huge pages");
+  advice("speed: the steps of large models become up to twice as fast",
          *setting ? "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
                   : "a kernel with CONFIG_TRANSPARENT_HUGEPAGE");
 }
@@ -179,21 +190,17 @@ static int nvidia_devices(void) {
 }
 
 static void tell_gpus(void) {
-  static const char *const later =
-      "training on GPUs, but not yet: this version has no CUDA back end, only run.backend: cpu";
   char line[256] = "";
   int count = nvidia_devices();
   if (on_path("nvidia-smi"))
     output_of("nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader", line, sizeof line);
   if (count || strchr(line, ',')) {
-    say(MISSING, "GPU", "%d NVIDIA device%s%s%s, not used", count ? count : 1, count > 1 ? "s" : "",
-        *line ? ", the first: " : "", line);
-    advice(later, NULL);
+    say(LOOK, "GPU", "%d NVIDIA GPU%s%s%s, which this version of plait cannot use yet: it computes on CPUs only",
+        count ? count : 1, count > 1 ? "s" : "", *line ? ", the first: " : "", line);
     return;
   }
-  say(MISSING, "GPU", "no NVIDIA device%s",
-      file_exists("/dev/kfd") ? " (an AMD one is there; plait cannot use it)" : "");
-  advice(later, NULL);
+  say(GOOD, "GPU", "none%s; this version of plait computes on CPUs only",
+      file_exists("/dev/kfd") ? " by NVIDIA (one by AMD)" : "");
 }
 
 // The build ----------------------------------------------------------------------------------------------------------
@@ -204,11 +211,11 @@ static const char *missing_for_mpi(void) {
   const char *launcher = on_path("mpirun") ? "mpirun --version" : on_path("mpiexec") ? "mpiexec --version" : NULL;
   if (launcher) output_of(launcher, line, sizeof line);
   if (strstr(line, "Open MPI") || strstr(line, "OpenRTE") || strstr(line, "Open RTE"))
-    return "apt-get install libopenmpi-dev, then make (Open MPI's launcher is here, its headers and libraries were not "
-           "when plait was built)";
+    return "apt-get install libopenmpi-dev, then make (Open MPI's launcher is installed, but its headers and libraries "
+           "were not when plait was built)";
   if (strstr(line, "HYDRA"))
-    return "apt-get install libmpich-dev, then make (MPICH's launcher is here, its headers and libraries were not when "
-           "plait was built)";
+    return "apt-get install libmpich-dev, then make (MPICH's launcher is installed, but its headers and libraries were "
+           "not when plait was built)";
   return "apt-get install libopenmpi-dev openmpi-bin (or libmpich-dev mpich), then make";
 }
 
@@ -220,41 +227,41 @@ static void tell_mpi(void) {
     if (on_path(launchers[i]))
       snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s", *found ? ", " : "", launchers[i]);
   int good = library && *found;
-  say(good ? GOOD : MISSING, "MPI", "built with %.100s; launchers on PATH: %s", library ? library : "no MPI",
+  say(good ? GOOD : MISSING, "MPI", "plait was built with %.100s; launchers on PATH: %s", library ? library : "no MPI",
       *found ? found : "none");
   if (good) return;
-  advice("ranks as processes, on more than one machine (run.comm: mpi)",
+  advice("running ranks as processes, on one or several machines (run.comm: mpi)",
          library ? "apt-get install openmpi-bin, or mpich" : missing_for_mpi());
 }
 
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
-  say(GOOD, "compiler", "built with %s", COMPILER);
-  say(GOOD, "libyaml", "%s (recipes)", yaml_get_version_string());
-  say(GOOD, "jansson", "%s (JSON)", JANSSON_VERSION);
-  say(GOOD, "pcre2", "%s (tokenizers)", pcre);
+  say(GOOD, "compiler", "%s", COMPILER);
+  say(GOOD, "libyaml", "%s (reads recipes)", yaml_get_version_string());
+  say(GOOD, "jansson", "%s (reads JSON)", JANSSON_VERSION);
+  say(GOOD, "pcre2", "%s (regular expressions of tokenizers)", pcre);
 }
 
 static void tell_tools(void) {
-  if (on_path("clang")) say(GOOD, "clang", "on PATH (make fuzz)");
+  if (on_path("clang")) say(GOOD, "clang", "installed (make fuzz)");
   else {
     say(MISSING, "clang", "not on PATH");
-    advice("make fuzz guided by coverage; without it inputs are mutated blindly", "apt-get install clang");
+    advice("make fuzz: with clang it chooses inputs by the code that they reach", "apt-get install clang");
   }
-  if (on_path("python3")) say(GOOD, "python3", "on PATH (remaking the tests' golden files)");
+  if (on_path("python3")) say(GOOD, "python3", "installed (makes the tests' golden files)");
   else {
     say(MISSING, "python3", "not on PATH");
-    advice("remaking the tests' golden files (scripts/golden_*.py)", "apt-get install python3");
+    advice("making the tests' golden files (scripts/golden_*.py)", "apt-get install python3");
   }
 }
 
 int cmd_doctor(int argc, char **argv) {
   const CommandHelp help = {
       "doctor", "",
-      "Shows what plait uses of this machine and what it was built with. \"ok\": plait uses it. \"--\": it is "
-      "missing; the lines below say what it is good for and how to get it. \"!!\": worth a look. The exit status is "
-      "0 in every case.",
+      "Shows what plait uses of this machine, and what it was built with. Each line starts with ok (fine), -- "
+      "(missing; "
+      "the next lines say what it is good for and how to get it) or !! (worth a look). The exit status is always 0.",
       "  plait doctor\n"
       "  PLAIT_SIMD=avx2 plait doctor | grep SIMD\n",
       .takes = TAKES_NOTHING};
@@ -263,15 +270,19 @@ int cmd_doctor(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   struct utsname system;
   if (uname(&system)) memset(&system, 0, sizeof system);
-  printf("plait %s on %s: %s %s, %s\n\n", PLAIT_VERSION, system.nodename, system.sysname, system.release,
+  printf("plait %s on %s: %s %s, %s\n", PLAIT_VERSION, system.nodename, system.sysname, system.release,
          system.machine);
+  puts("ok: fine   --: missing   !!: worth a look");
+  puts("\nThis machine");
   tell_cores();
   tell_simd();
   tell_memory();
   tell_huge_pages();
   tell_gpus();
+  puts("\nThis build of plait");
   tell_mpi();
   tell_build();
+  puts("\nFor work on plait itself");
   tell_tools();
   return 0;
 }
