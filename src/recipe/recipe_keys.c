@@ -60,18 +60,18 @@ static const RecipeWord layout_words[] = {
 };
 
 static const char layout_doc[] =
-    "The Layout that the rows below start from: which mesh axes cut which dims. Shipped are"
+    "The Layout that the rows below start from; it says which mesh axes cut which dims. These come with plait:"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
 #include "sharding/layout_rows.def"
-    " and auto: `sequence` where parallel.sequence is true, else `tensor`. Every Layout gives the same numbers.";
+    " and auto: `sequence` if parallel.sequence is true, else `tensor`. Every Layout gives the same results.";
 
 static const char config_doc[] = "The model, as a Hugging Face `config.json`, of one of the families"
 #define FAMILY(name) " `" #name "`"
 #include "model/families.def"
 #undef FAMILY
-    ". May be left out where `model.init` is a folder that has one.";
+    ". It may be left out if `model.init` is a folder that contains one.";
 
-static const char pipeline_doc[] = "The pipeline's schedule, where mesh.pp is above 1."
+static const char pipeline_doc[] = "The pipeline schedule, for mesh.pp above 1."
 #define SCHEDULE(id, name, generator, meaning, ...) " `" name "`: " meaning "."
 #include "schedule/schedules.def"
     ;
@@ -86,218 +86,221 @@ const RecipeKey recipe_keys[] = {
     KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .another_run = true,
         .doc = config_doc),
     KEY("model.init", RECIPE_WORD_OR_PATH, model.init, "random", .words = init_words, .example = "random",
-        .another_run = true, .doc = "Where the weights start: `random`, or a Hugging Face folder."),
+        .another_run = true, .doc = "Where the weights start: `random`, or a Hugging Face folder to load them from."),
 
     KEY("data.train", RECIPE_CORPORA, data.train, .required = true, .example = "data/train", .another_run = true,
-        .doc = "Token files to train on, by their prefix (`PREFIX.bin` and `PREFIX.idx`); or a list of "
-               "`{prefix, weight}`, blended by weight."),
+        .doc = "The token files to train on, named by their prefix (`PREFIX.bin` and `PREFIX.idx`). A list of "
+               "`{prefix, weight}` mixes several in proportion to their weights."),
     KEY("data.valid", RECIPE_CORPORA, data.valid, .example = "data/valid", .another_run = true,
-        .doc = "Token files to evaluate on; written as `data.train`. Without it and data.split nothing is evaluated."),
+        .doc = "The token files to evaluate on, written like `data.train`. Without this key and data.split, "
+               "nothing is evaluated."),
     KEY("data.split", RECIPE_REAL, data.split, "0", .least = 0, .most = 0.5, .another_run = true,
-        .doc = "Holds out this fraction of the documents of data.train and evaluates on them, in place of data.valid; "
-               "`0.05` is usual. Which documents depends on their place in each corpus alone. Training never sees "
-               "them."),
+        .doc = "Holds out this fraction of the documents of data.train for evaluation, instead of data.valid; "
+               "`0.05` is usual. Training never sees them. The choice depends only on a document's position in "
+               "its corpus."),
     KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json", .another_run = true,
-        .doc = "The Hugging Face `tokenizer.json` that made the token files; it goes into checkpoints and exports."),
+        .doc = "The Hugging Face `tokenizer.json` that made the token files. It is copied into checkpoints and "
+               "exports."),
     KEY("data.seq_len", RECIPE_INT, data.seq_len, "1024", .least = 1, .most = MANY, .example = "256",
-        .another_run = true, .doc = "Tokens of a sample."),
+        .another_run = true, .doc = "Sequence length: tokens per sample."),
     KEY("data.document_mask", RECIPE_BOOL, data.document_mask, "true", .example = "true", .another_run = true,
-        .doc = "Attention and positions restart at each document, and a document's last token has no target. "
-               "`false`: documents run into one another."),
+        .doc = "`true`: attention and positions restart at each document, and a document's last token has no "
+               "target. `false`: documents are one continuous text."),
     KEY("data.prefetch", RECIPE_INT, data.prefetch, "4", .least = 1, .most = 1024,
-        .doc = "Batches that the loader reads ahead."),
+        .doc = "How many batches the loader reads ahead."),
 
     KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
-        .doc = "Pipeline stages."),
+        .doc = "Pipeline-parallel ranks: each computes some of the layers."),
     KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2", .inference = true,
-        .doc = "Data-parallel ranks. The rank count is pp · dp · cp · tp, tp on neighbouring ranks."),
+        .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
+               "· dp · cp · tp; tp varies fastest, so its ranks are neighbours."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .built_most = 1, .example = "1",
-        .inference = true, .doc = "Context-parallel ranks: shards of the sequence."),
+        .inference = true, .doc = "Context-parallel ranks: each computes part of every sequence."),
     KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
-        .doc = "Tensor-parallel ranks: shards of heads, feed-forward and vocabulary."),
+        .doc = "Tensor-parallel ranks: each computes some of the heads, of the feed-forward layer and of the "
+               "vocabulary."),
 
     KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0", .inference = true,
-        .doc = "ZeRO stage: 0 replicates everything over dp, 1 shards the optimizer state, 2 the gradients too, "
-               "3 the parameters too (FSDP)."),
+        .doc = "ZeRO stage. 0: every data-parallel rank stores everything. 1: the optimizer state is sharded "
+               "over them, 2: the gradients as well, 3: the parameters as well (FSDP)."),
     KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true", .inference = true,
-        .doc = "With zero 3: gathered parameters are freed behind each use and gathered again (true), or gathered once "
-               "a step "
-               "and kept (false: zero 2's memory, a third of the traffic)."),
+        .doc = "With zero 3. `true`: gathered parameters are freed after each use and gathered again for the "
+               "next. `false`: they are gathered once a step and kept, which takes the memory of zero 2 and a "
+               "third of the traffic."),
     KEY("parallel.shard_group", RECIPE_INT, parallel.shard_group, "0", .least = 0, .most = AXIS, .inference = true,
-        .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks (the ranks of one "
-               "node, for example) and replicates over the groups. It must divide mesh.dp. 0: over all data ranks."),
+        .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks (the ranks "
+               "of one node, for example) and replicates over the groups. It must divide mesh.dp. 0: over all "
+               "data ranks."),
     KEY("parallel.unsplit_tensors", RECIPE_BOOL, parallel.unsplit_tensors, "false", .inference = true,
         .doc = "How zero divides over data ranks: every rank stores an equal shard of every tensor (false), or every "
                "tensor (tp's shard of it) is stored unsplit on one of the ranks (true), for optimizers that need whole "
                "matrices. The ranks' memory then differs by at most the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false", .inference = true,
-        .doc = "Sequence parallelism: between tensor-parallel regions the sequence is sharded over mesh.tp."),
+        .doc = "Sequence parallelism: between tensor-parallel regions, the sequence is sharded over mesh.tp."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
-        .doc = "What backward computes again instead of keeping: in a block, all (full) or what is cheap beside the "
-               "products "
-               "and attention (selective). The numbers do not change."),
+        .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
+               "block. `selective`: what is cheap compared with the matrix products and attention. The results "
+               "do not change."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
-        .doc = "How many blocks of each pipeline stage recompute; 0: all."),
+        .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
         .doc = pipeline_doc),
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
-        .doc = "Stages of each pipeline rank, laid over the ranks in turn; auto: the fewest that the schedule runs."),
+        .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. auto: the fewest that the "
+               "schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
-        .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, as in `[1, 2, 1]`; the "
-               "embedding "
-               "goes with the first and "
-               "the head with the last. Without it, stages are cut so that the costliest costs the least."),
+        .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, for example `[1, 2, "
+               "1]`. The embedding belongs to the first stage and the head to the last. Without this key, stages "
+               "are cut so that the most expensive one costs as little as possible."),
     KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
-        .doc = "Ranks communicate while they compute: collectives start as soon as their operands are there, and "
-               "gathers of parameters "
-               "a block before their readers. `false`: each is waited for where it stands. The numbers do not change."),
+        .doc = "Overlap communication with computation: collectives start as soon as their operands are ready, "
+               "and parameters are gathered one block before they are used. `false`: each collective is waited "
+               "for where it is issued. The results do not change."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20, .inference = true,
-        .doc = "Megabytes of gradients (and of the parameters of zero 3) that are communicated together. 0: one by "
-               "one, and without parallel.overlap."),
+        .doc = "Bucket size: how many megabytes of gradients (and of parameters with zero 3) are communicated "
+               "together. 0: each tensor alone, and no parallel.overlap."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and "
-               "traffic, but keeps "
-               "8 bits: what a microbatch adds to a sum 256 times as large is lost. fp32 means fp64 with precision: "
-               "fp64."),
+               "traffic, but has only 8 bits of precision: a microbatch's addend below 1/256 of the sum is lost. "
+               "With precision fp64, fp32 here means fp64."),
     KEY("parallel.update", RECIPE_CHOICE, parallel.update, "end", .words = update_words, .example = "end",
-        .doc = "When gradients are applied: all at the end of the step, or each in backward as soon as it is complete, "
-               "after which its "
-               "memory is free again (in_backward). That takes one microbatch a step, optimizer.clip 0, run.non_finite "
-               "stop or rollback, "
-               "and a precision without a loss scale. Parameters that several layers share are updated at the end all "
-               "the same."),
+        .doc = "When parameters are updated. `end`: all at the end of the step. `in_backward`: each as soon as "
+               "its gradient is complete, which frees the gradient's memory; this requires one microbatch per "
+               "step, optimizer.clip 0, run.non_finite stop or rollback, and a precision without a loss scale. "
+               "Parameters shared by several layers are always updated at the end."),
 
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words, .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
   KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto", .inference = true,                   \
-      .doc = "The mesh axes that cut " meaning ", outer first; `[]`: none; auto: those of layout.name."),
+      .doc = "The mesh axes that cut " meaning ", outermost first. `[]`: none. auto: as layout.name says."),
 #include "sharding/layout_rows.def"
 
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32", .inference = true,
-        .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 masters, moments and sums; fp16 "
-               "is slow on "
-               "CPUs, which compute it by way of fp32. `auto`: bf16 where this machine computes it fast (AMX, or "
-               "AVX-512 BF16), else fp32; a run keeps what it was started with, on any machine."),
+        .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 master weights, moments "
+               "and sums. fp16 is slow on CPUs, which convert it to fp32 for computing. `auto`: bf16 where this "
+               "machine computes it fast (AMX, or AVX-512 BF16), else fp32; a run keeps the choice of its first "
+               "start, on any machine."),
 
     KEY("loss_scale.initial", RECIPE_REAL, loss_scale.initial, "65536", .least = 1, .most = 1e9,
-        .doc =
-            "fp16: by what the loss is multiplied at first, so that small gradients do not vanish. A step whose "
-            "gradients "
-            "overflow is skipped and halves the scale. With another precision there is none, and the key is refused."),
+        .doc = "fp16: the initial loss multiplier, which keeps small gradients from vanishing. A step whose "
+               "gradients overflow is skipped and halves the scale. Only precision: fp16 accepts this key."),
     KEY("loss_scale.growth_interval", RECIPE_LONG, loss_scale.growth_interval, "2000", .least = 0, .most = STEPS,
-        .doc = "fp16: steps without overflow after which the scale is doubled; 0: it stays as it is given."),
+        .doc = "fp16: the loss scale doubles after this many steps without overflow. 0: never."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
-        .doc = "Sequences of a step, over all ranks. They need not divide: some data ranks then have a sequence less "
-               "than others, or none, "
-               "and `plait plan` says how much of their time is idle."),
+        .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
+               "one sequence fewer than others, or none, and `plait plan` says how much of their time is idle."),
     KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8", .inference = true,
-        .doc = "The most sequences that one data rank computes at a time. The step's result does not depend on it."),
+        .doc = "Microbatch: the most sequences that a data rank computes at a time. The result of a step does "
+               "not depend on it."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words,
         .meaning = optimizer_meaning, .example = default_optimizer, .doc = "The update rule."),
     KEY("optimizer.lr", RECIPE_REAL, optimizer.lr, "3e-4", .least = 0, .most = 1e6, .example = "3e-4",
-        .doc = "The learning rate after warm-up."),
+        .doc = "The peak learning rate, after the warm-up."),
     KEY("optimizer.betas", RECIPE_PAIR, optimizer.betas, "[0.9, 0.95]", .least = 0, .most = 1, .below = true,
-        .example = "[0.9, 0.95]", .doc = "Decay of the first and second moment."),
+        .example = "[0.9, 0.95]", .doc = "Decay rates of the first and second moment."),
     KEY("optimizer.weight_decay", RECIPE_REAL, optimizer.weight_decay, "0.1", .least = 0, .most = 1e6, .example = "0.1",
-        .doc = "Weight decay of matrices and embeddings; norms and biases have none."),
+        .doc = "Weight decay of matrices and embeddings. Norms and biases are not decayed."),
     KEY("optimizer.epsilon", RECIPE_REAL, optimizer.epsilon, "1e-8", .least = 0, .most = 1, .above = true,
-        .doc = "Added to the root of the second moment."),
+        .doc = "Added to the square root of the second moment."),
     KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
         .doc = "Momentum."),
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
-        .doc = "Largest global gradient norm: longer gradients are scaled to it. 0: none are."),
+        .doc = "Gradient clipping: gradients with a larger global norm are scaled down to this norm. 0 disables "
+               "clipping."),
 
     KEY("schedule.name", RECIPE_CHOICE, schedule.name, "cosine", .words = schedule_words, .example = "cosine",
-        .doc = "The learning rate after a linear warm-up: cosine or straight line to min_lr, flat and then a line "
-               "(wsd), or flat."),
+        .doc = "The learning rate after a linear warm-up. `cosine`: a cosine down to min_lr. `linear`: a "
+               "straight line down to min_lr. `wsd`: constant, then a straight line at the end. `constant`: "
+               "constant."),
     KEY("schedule.warmup", RECIPE_LONG, schedule.warmup, "0", .least = 0, .most = INFINITY, .example = "100",
-        .doc = "Steps of warm-up; step n of w trains with lr · (n + 1) / w."),
+        .doc = "Steps of linear warm-up: step n of w uses lr · (n + 1) / w."),
     KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = STEPS, .example = "2000",
-        .doc = "Steps of the run."),
+        .doc = "Steps of the whole run."),
     KEY("schedule.min_lr", RECIPE_REAL, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "3e-5",
         .doc = "The learning rate at the end; at most optimizer.lr."),
     KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = STEPS, .has_auto = true,
-        .automatic = -1, .doc = "Last steps, over which wsd goes down to min_lr; auto: a tenth of schedule.steps."),
+        .automatic = -1, .doc = "wsd: how many of the last steps go down to min_lr. auto: a tenth of schedule.steps."),
 
     KEY("checkpoint.every", RECIPE_LONG, checkpoint.every, "500", .least = 0, .most = STEPS, .example = "500",
-        .doc = "Steps between checkpoints; 0: only one, at the end. A signal saves one too."),
+        .doc = "Steps between checkpoints. 0: only one, at the end. A run that a signal stops saves one as well."),
     KEY("checkpoint.keep", RECIPE_INT, checkpoint.keep, "3", .least = 0, .most = INT_MAX, .example = "3",
-        .doc = "How many of the newest stay; 0: all."),
+        .doc = "How many of the newest checkpoints are kept. 0: all."),
     KEY("checkpoint.best", RECIPE_BOOL, checkpoint.best, "false",
-        .doc = "Saves a checkpoint whenever the held-out loss is the lowest so far, and keeps the best one besides the "
-               "newest: `RUN/checkpoints/best` is a link to it, which `plait eval`, `generate` and `export` take."),
+        .doc = "Saves a checkpoint whenever the held-out loss is the lowest so far, and keeps the best one in "
+               "addition to the newest. `RUN/checkpoints/best` is a link to it; `plait eval`, `generate` and "
+               "`export` accept it."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
-        .doc =
-            "`auto` resumes from the newest valid checkpoint of run.dir if there is one, `never` starts anew, a folder "
-            "is a checkpoint to begin at; once run.dir has later checkpoints of its own, the run resumes from these."),
+        .doc = "`auto`: resume from the newest valid checkpoint in run.dir, if there is one. `never`: start from "
+               "the beginning. A folder: start from this checkpoint; once run.dir has later checkpoints, the run "
+               "resumes from those."),
 
     KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = STEPS, .example = "200",
-        .doc = "Steps between evaluations on data.valid, or on what data.split holds out; 0: never."),
+        .doc = "Steps between evaluations on data.valid, or on the documents that data.split holds out. 0: "
+               "never."),
     KEY("eval.batches", RECIPE_INT, eval.batches, "20", .least = 1, .most = MANY, .example = "20",
-        .doc = "Global batches of an evaluation; where there are several corpora to evaluate on, they take turns."),
+        .doc = "Global batches per evaluation. Several corpora take turns."),
     KEY("eval.patience", RECIPE_LONG, eval.patience, "0", .least = 0, .most = STEPS,
-        .doc = "Ends the run early, with a checkpoint, after this many evaluations in a row that do not lower the best "
-               "held-out loss. Resuming it trains on only with another value. 0: never."),
+        .doc = "Early stopping: the run ends, with a checkpoint, after this many evaluations in a row that do "
+               "not lower the best held-out loss. It resumes only with another value. 0: never."),
 
     KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
-        .doc = "Seconds that a rank may take to start: memory, weights, checkpoint. A rank that takes longer is named "
-               "and the "
-               "run ends, as with the other limits. 0: no limit."),
+        .doc = "How many seconds a rank may take to start: memory, weights, checkpoint. After this limit, or one "
+               "of the others below, the run ends with a message that names the rank. 0: no limit."),
     KEY("watchdog.data", RECIPE_REAL, watchdog.data, "600", .least = 0, .most = 1e9,
-        .doc = "Seconds that a rank may wait for a batch of data."),
+        .doc = "How many seconds a rank may wait for a batch of data."),
     KEY("watchdog.step", RECIPE_REAL, watchdog.step, "3600", .least = 0, .most = 1e9,
-        .doc = "Seconds that a step, or a batch of an evaluation, may take."),
+        .doc = "How many seconds a step, or a batch of an evaluation, may take."),
     KEY("watchdog.checkpoint", RECIPE_REAL, watchdog.checkpoint, "1800", .least = 0, .most = 1e9,
-        .doc = "Seconds that saving a checkpoint may take."),
+        .doc = "How many seconds saving a checkpoint may take."),
 
     KEY("run.dir", RECIPE_PATH, run.dir, .required = true, .example = "runs/demo", .of_this_start = true,
-        .doc = "The run's folder: the effective recipe, `metrics.jsonl`, `checkpoints/`. Locked while in use."),
+        .doc = "The run's folder, for the effective recipe, `metrics.jsonl` and `checkpoints/`. It is locked "
+               "while a run uses it."),
     KEY("run.seed", RECIPE_LONG, run.seed, "1234", .least = 0, .most = INFINITY, .example = "1234", .another_run = true,
-        .doc = "Seed of initial weights, data order and dropout; the same bits under every mesh."),
+        .doc = "Seed of the initial weights, the data order and dropout. Every mesh gets the same bits from it."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
-        .doc = "How ranks talk. `local`: they are threads of this process. `mpi`: they are processes that `mpirun` or "
-               "`srun` has "
-               "started. `auto`: `mpi` where one of these has started more than one, else `local`."),
+        .doc = "How ranks communicate. `local`: they are threads of this process. `mpi`: they are processes, "
+               "started by `mpirun` or `srun`. `auto`: `mpi` if one of these has started more than one process, "
+               "else `local`."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
-        .doc = "What computes."),
+        .doc = "Compute backend."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .inference = true,
-        .doc = "Threads of all local ranks together, of which each has at least one; auto: the cores that this process "
-               "may use."),
+        .doc = "Threads of all ranks on this machine together; each rank has at least one. auto: as many as this "
+               "process may use cores."),
     KEY("run.work_stealing", RECIPE_BOOL, run.work_stealing, "true", .inference = true,
         .doc = "Work stealing: a local rank that waits for another (in a pipeline's bubble) helps with the kernels of "
                "those that compute, if every thread has a core. Results are bit-identical either way."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
-        .doc = "Steps between progress lines where the output is not a terminal."),
+        .doc = "Steps between progress lines when the output is not a terminal."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
-        .doc = "A folder for the gathered gradients of the first steps, `step-N.safetensors`."),
+        .doc = "For debugging: a folder that gets the whole gradients of the first steps as "
+               "`step-N.safetensors`."),
     KEY("run.dump_steps", RECIPE_LONG, run.dump_steps, "1", .least = 1, .most = STEPS,
-        .doc = "How many first steps run.dump_gradients writes."),
+        .doc = "For how many of the first steps run.dump_gradients writes gradients."),
     KEY("run.non_finite", RECIPE_CHOICE, run.non_finite, "skip", .words = non_finite_words, .example = "skip",
-        .doc = "What follows when a gradient is infinite or not a number, and a loss scale is not the cause. The first "
-               "such value is "
-               "named and the step is skipped (not with parallel.update: in_backward, where backward has applied it); "
-               "then the run goes on (skip; it ends after 20 such steps in a row), ends (stop), or goes on from the "
-               "weights of the newest checkpoint with the next batches (rollback; at most 3 times without a finite "
-               "step saved in between)."),
+        .doc = "What to do when a gradient is infinite or NaN, and a loss scale is not the cause. The first such "
+               "value is always reported. `skip`: skip the step and continue; the run ends after 20 such steps "
+               "in a row. `stop`: end the run. `rollback`: return to the weights of the newest checkpoint and "
+               "continue with the next batches, at most 3 times without a finite step saved in between. With "
+               "parallel.update: in_backward the step cannot be skipped, since backward has already applied it."),
     KEY("run.desync_check", RECIPE_BOOL, run.desync_check, "false",
         .doc = "For debugging: after each step all ranks compare which collectives they issued, in which order, and "
                "the bits of every variable that several of them hold. The first difference ends the run with a message "
                "that names the ranks, the step and the variable."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
-        .doc = "Whether run.dir gets event files for TensorBoard beside `metrics.jsonl`."),
+        .doc = "Whether the run writes event files for TensorBoard to run.dir, next to `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,
-        .doc = "A file for what every rank did when in a few steps, kernel by kernel; ui.perfetto.dev and "
-               "chrome://tracing "
-               "open it."),
+        .doc = "A file that records what every rank did in a few steps, kernel by kernel. Open it in "
+               "ui.perfetto.dev or chrome://tracing."),
     KEY("run.trace_first", RECIPE_LONG, run.trace_first, "3", .least = 1, .most = STEPS,
-        .doc = "The first step in run.trace."),
+        .doc = "The first step that run.trace records."),
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
-        .doc = "How many steps run.trace shows."),
+        .doc = "How many steps run.trace records."),
 
     LATER("parallel.context"),
     LATER("parallel.ep"),

@@ -280,22 +280,25 @@ static void print_row(const RecipeKey *key, FILE *out) {
 void recipe_print_docs(FILE *out) {
   fputs("<!-- Made from the key table in src/recipe/recipe_keys.c by `plait recipe --docs`; a test compares. -->\n"
         "# Recipes\n\n"
-        "A recipe is a YAML file that says what is trained, on what, and how. The tables below list every key and its\n"
-        "default. A usual recipe:\n\n",
+        "A recipe is a YAML file that says what plait trains, on what data, and how. The tables below list every key "
+        "and\n"
+        "its default. A usual recipe:\n\n",
         out);
   print_example(out);
-  fputs("\n- Sections may be written over several lines as well; the order of keys does not matter.\n"
-        "- `plait train RECIPE key=value …` sets keys from the command line, as in `batch.micro=4` or\n"
-        "  `'optimizer.betas=[0.9, 0.99]'`; the value is YAML, a later one wins, an empty one is the default.\n"
-        "- Paths are relative to the recipe's folder; those in `key=value` to the current folder.\n"
-        "- Unknown keys, keys given twice, values of a wrong type or out of range and values that are not built yet\n"
-        "  are refused, with line and column, before anything is read or allocated. Anchors, aliases and tags of\n"
-        "  YAML are not used.\n"
-        "- `plait recipe RECIPE` checks a recipe and prints the effective one: every default filled in, paths\n"
-        "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n"
-        "- A run that resumes prints every key whose value is not what it was. *Fixed* keys make another run of it:\n"
-        "  a resume that changes one of them, or the contents of its files, is refused without `--force`.\n",
-        out);
+  fputs(
+      "\n- You can also write a section over several lines. The order of keys does not matter.\n"
+      "- `plait train RECIPE key=value …` sets keys from the command line: `batch.micro=4`, or\n"
+      "  `'optimizer.betas=[0.9, 0.99]'`. The value is YAML. If a key is given twice, the later value wins; an empty\n"
+      "  value means the default. Shells complete keys and values (`plait docs completion bash`).\n"
+      "- Paths in the file are relative to the recipe's folder, those in `key=value` to the current folder.\n"
+      "- Mistakes are refused before any data is read or memory allocated, with line and column: unknown keys, keys\n"
+      "  that the file gives twice, values of a wrong type or out of range, values that are not built yet. Anchors,\n"
+      "  aliases and tags of YAML are not supported.\n"
+      "- `plait recipe RECIPE` checks a recipe and prints the effective one: every default filled in, paths\n"
+      "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n"
+      "- A run that resumes prints every key that has changed. Keys marked *Fixed* belong to the run: a resume that\n"
+      "  changes one of them, or the contents of its files, is refused without `--force`.\n",
+      out);
   const RecipeKey *before = NULL;
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
