@@ -96,7 +96,8 @@ PlaitTensor plait_graph_softmax(PlaitGraph *graph, const char *name, PlaitTensor
 PlaitTensor plait_graph_dropout(PlaitGraph *graph, const char *name, PlaitTensor x, double probability);
 
 // Rotary positions (Su et al., 2021): in x (samples, s, …, d) the pairs (i, i + d/2) of the last dim are turned by the
-// angle position · theta^(-2i/d), as in Llama. positions (samples, s) integers; theta: usually 10000.
+// angle position · theta^(-2i/d), as in Llama. positions (samples, s) integers, or -1: 0 … s - 1 in each sample. theta:
+// above 0, usually 10000.
 PlaitTensor plait_graph_rope(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitTensor positions, double theta);
 
 // softmax(q kᵀ / √d) v, head by head: q (samples, s, heads, d), k and v (samples, s, heads, d) → as q. With grouped

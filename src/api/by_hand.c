@@ -194,19 +194,17 @@ PlaitTensor plait_graph_integers(PlaitGraph *h, const char *name, int rank, cons
   return add_input(h, name, rank, size, DTYPE_I32);
 }
 
-int by_hand_zeros(PlaitGraph *h, int rank, const int64_t *size) {
-  Shape s = shape_of(1, &h->samples, (DimName[]){DIM_BATCH});
-  for (int d = 0; d < rank; d++) s.size[s.rank++] = size[d];
+int by_hand_constant(PlaitGraph *h, int which, int64_t s) {
   for (int i = 0; i < h->g->input.count; i++) {
     const GraphInput *in = &h->g->input.data[i];
-    const Shape *have = &graph_tensor(h->g, in->tensor)->shape;
-    if (in->known != INPUT_OWN || h->input[in->own].user >= 0 || have->rank != s.rank) continue;
-    if (!memcmp(have->size, s.size, sizeof *s.size * (size_t)s.rank)) return in->tensor;
+    if (in->known == INPUT_OWN && h->input[in->own].user == which && graph_tensor(h->g, in->tensor)->shape.size[1] == s)
+      return in->tensor;
   }
   if (h->inputs == BY_HAND_INPUTS) return wrong(h, "more than %d inputs", BY_HAND_INPUTS);
-  const char *name = arena_format(&h->g->arena, "zeros.%d", h->inputs); // no user's name: these have no dot
-  h->input[h->inputs++] = (ByHandInput){.user = -1};
-  return graph_input(h->g, name, DTYPE_I32, s);
+  const char *name = arena_format(&h->g->arena, "constant.%d", h->inputs); // no user's name: these have no dot
+  h->input[h->inputs++] = (ByHandInput){.user = which};
+  return graph_input(h->g, name, DTYPE_I32,
+                     shape_of(2, (int64_t[]){h->samples, s}, (DimName[]){DIM_BATCH, DIM_NONE}));
 }
 
 static PlaitTensor add_parameter(PlaitGraph *h, const char *name, int rank, const int64_t *size, Init init) {

@@ -18,9 +18,11 @@ enum {
 typedef struct ByHandAnnotation { int tensor, dim; char axis[BY_HAND_NAME]; } ByHandAnnotation; // dim -1: whole
 typedef struct ByHandOutput { const char *name; int tensor; } ByHandOutput;                     // name: of the graph's
 
+enum { BY_HAND_ZEROS = -1, BY_HAND_POSITIONS = -2 };
+
 // An input of the graph.
 typedef struct ByHandInput {
-  int user;      // its number among the user's inputs; -1: zeros, which nobody gives
+  int user;      // its number among the user's inputs; or BY_HAND_ZEROS …, which nobody gives
   int computed;  // an op reads it, not the loss alone
   int64_t limit; // of integers that are numbers of rows or classes: -1 … limit - 1; 0: any
 } ByHandInput;
@@ -54,7 +56,7 @@ struct PlaitTraining {
   int inputs, dp;        // dp: axis
   ByHandInput input[BY_HAND_INPUTS];
   int labels;            // the input whose labels are counted, or -1
-  int32_t *zeros;        // for inputs that nobody gives
+  int32_t *constant[BY_HAND_INPUTS]; // (inputs) for those that nobody gives: (samples, s)
   void *none;            // for targets that are not given: labels -1
   int outputs;
   char **output;         // (outputs) names of their nodes
@@ -82,7 +84,8 @@ const char *by_hand_shape_text(const Shape *s, char *text, size_t size); // "(24
 int by_hand_samples(const PlaitGraph *h, PlaitTensor x);                 // has it samples?
 ByHandInput *by_hand_input(PlaitGraph *h, PlaitTensor x);                // NULL: it is no input
 int by_hand_operand(PlaitGraph *h, const char *reader, PlaitTensor x);   // x in the dtype of computing
-int by_hand_zeros(PlaitGraph *h, int rank, const int64_t *size);         // integers (samples, size…), all 0
+// Integers (samples, s) that nobody gives: zeros, or 0 … s - 1 in each sample.
+int by_hand_constant(PlaitGraph *h, int which, int64_t s);
 
 // A rank and a training at work.
 int by_hand_usable(const PlaitTraining *t, Error *error); // PLAIT_BAD_INPUT after a failure

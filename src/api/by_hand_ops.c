@@ -149,9 +149,11 @@ PlaitTensor plait_graph_dropout(PlaitGraph *h, const char *name, PlaitTensor x, 
 
 PlaitTensor plait_graph_rope(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor positions, double theta) {
   char first[128], second[128];
-  if (!by_hand_take_name(h, name) || !readable(h, name, x) || !by_hand_readable(h, name, positions, 1)) return -1;
+  if (!normalisable(h, name, x)) return -1;
+  if (positions == -1) positions = by_hand_constant(h, BY_HAND_POSITIONS, graph_tensor(h->g, x)->shape.size[1]);
+  if (!by_hand_readable(h, name, positions, 1)) return -1;
   const Shape *a = &graph_tensor(h->g, x)->shape, *b = &graph_tensor(h->g, positions)->shape;
-  if (!by_hand_samples(h, x) || a->rank < 3 || last_size(h, x) % 2 || b->rank != 2 || b->size[1] != a->size[1])
+  if (a->rank < 3 || last_size(h, x) % 2 || b->rank != 2 || b->size[1] != a->size[1])
     return wrong(h, "x and positions of %s are %s and %s; allowed: (samples, s, …, d), d even, and (samples, s)", name,
                  shape_of_tensor(h, x, first), shape_of_tensor(h, positions, second));
   if (!(theta > 0) || !isfinite(theta)) return wrong(h, "theta of %s is %g; allowed: above 0", name, theta);
@@ -176,7 +178,7 @@ static int check_attention(PlaitGraph *h, const char *name, PlaitTensor q, Plait
 
 static PlaitTensor documents_of(PlaitGraph *h, const char *name, PlaitTensor documents, int64_t s) {
   char text[128];
-  if (documents == -1) return by_hand_zeros(h, 1, &s);
+  if (documents == -1) return by_hand_constant(h, BY_HAND_ZEROS, s);
   if (!by_hand_readable(h, name, documents, 1)) return -1;
   const Shape *have = &graph_tensor(h->g, documents)->shape;
   if (have->rank != 2 || have->size[1] != s)

@@ -20,7 +20,7 @@ typedef struct Step {
 static StepInput find_input(const Step *s, int i, const Tensor *x) {
   const PlaitTraining *t = s->t;
   int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
-  if (t->input[i].user < 0) return (StepInput){t->zeros, 0, 0};
+  if (t->input[i].user < 0) return (StepInput){t->constant[i], 0, row};
   const void *given = s->inputs[t->input[i].user];
   return given ? (StepInput){given, 0, row} : (StepInput){t->none, 0, 0};
 }

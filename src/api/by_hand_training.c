@@ -354,9 +354,15 @@ int by_hand_usable(const PlaitTraining *t, Error *error) {
              : PLAIT_OK;
 }
 
+static int32_t *constant_of(int which, int64_t n, int64_t s) {
+  int32_t *values = xcalloc((size_t)n, sizeof *values);
+  for (int64_t i = 0; i < n && which == BY_HAND_POSITIONS; i++) values[i] = (int32_t)(i % s);
+  return values;
+}
+
 // What steps need of the graph, and memory for inputs that nobody gives.
 static void keep(PlaitTraining *t, const PlaitGraph *h) {
-  int64_t bytes = 8, zeros = 1;
+  int64_t bytes = 8;
   t->storage = by_hand_storage(h->dtype);
   t->samples = h->samples;
   t->inputs = h->inputs;
@@ -367,10 +373,9 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
     const Tensor *x = graph_tensor(h->g, h->g->input.data[i].tensor);
     int64_t n = shape_elements(&x->shape);
     const ByHandInput *in = &h->input[h->g->input.data[i].own];
-    if (in->user < 0 && n > zeros) zeros = n;
+    if (in->user < 0) t->constant[h->g->input.data[i].own] = constant_of(in->user, n, x->shape.size[1]);
     if (!in->computed && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
   }
-  t->zeros = xcalloc((size_t)zeros, sizeof *t->zeros);
   t->none = memset(xcalloc((size_t)bytes, 1), 0xff, (size_t)bytes); // labels -1, and numbers that are none
   t->output = xcalloc((size_t)h->output.count + 1, sizeof *t->output);
   t->output_width = xcalloc((size_t)h->output.count + 1, sizeof *t->output_width);
@@ -410,7 +415,7 @@ void plait_training_destroy(PlaitTraining *t) {
   for (int i = 0; i < t->outputs; i++) free(t->output[i]);
   free(t->output);
   free(t->output_width);
-  free(t->zeros);
+  for (int i = 0; i < t->inputs; i++) free(t->constant[i]);
   free(t->none);
   free(t);
 }

@@ -142,22 +142,31 @@ static int next(const Loops *l, int from, int to, int64_t *index, int64_t at[2])
   return 0;
 }
 
+// Σ x w over the loops that are summed, from `at` on; the last of them by itself.
+static double sum_of(const Loops *l, const double *x, const double *w, const int64_t from[2]) {
+  int last = l->n - 1;
+  int64_t index[LETTERS] = {0}, at[2] = {from[0], from[1]};
+  double sum = 0;
+  if (last < l->outer) return x[at[0]] * w[at[1]];
+  if (l->product)
+    do {
+      const double *a = x + at[0], *b = w + at[1];
+      for (int64_t i = 0; i < l->size[last]; i++) sum += a[i * l->step[0][last]] * b[i * l->step[1][last]];
+    } while (next(l, l->outer, last, index, at));
+  return sum;
+}
+
 static void reference(const KernelCall *call) {
   Loops l = loops_of(call);
-  const double one = 1;
-  double *x = operand_doubles(&call->input[0]), *w = call->ninput == 2 ? operand_doubles(&call->input[1]) : NULL;
+  double one = 1, *x = operand_doubles(&call->input[0]),
+         *w = call->ninput == 2 ? operand_doubles(&call->input[1]) : &one;
   int64_t n = operand_elements(&call->output[0]), index[LETTERS] = {0}, at[2] = {0, 0};
   for (int64_t i = 0; i < n; i++) {
-    double sum = 0;
-    int64_t inner[2] = {at[0], at[1]};
-    if (l.product)
-      do sum += x[inner[0]] * (w ? w[inner[1]] : one);
-      while (next(&l, l.outer, l.n, index, inner));
-    operand_store(&call->output[0], i, sum);
+    operand_store(&call->output[0], i, sum_of(&l, x, w, at));
     next(&l, 0, l.outer, index, at);
   }
   operand_doubles_free(&call->input[0], x);
-  if (w) operand_doubles_free(&call->input[1], w);
+  if (call->ninput == 2) operand_doubles_free(&call->input[1], w);
 }
 
 static double flops(const Operand *input, const Operand *output, const void *attr) {
