@@ -14,6 +14,7 @@ typedef struct UpdateOptions {
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
   int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
+  int trials;            // a step whose learning rate is not a number updates nothing; not in_backward
   int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;

@@ -151,7 +151,7 @@ static void begin(Graph *g, int counted, const UpdateOptions *o) {
 // Norm, and what follows from it; returns what END's updates read.
 static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const UpdateOptions *o) {
   int norm, factor, skip, lr = o->in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, scalar);
-  op_clip(g, "clip", sum_squares, scale, o->clip, &norm, &factor, &skip);
+  op_clip(g, "clip", sum_squares, scale, o->trials ? lr : -1, o->clip, &norm, &factor, &skip);
   graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
   graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);
   if (o->in_backward) return inputs_in_backward(g); // as those that were applied already

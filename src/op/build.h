@@ -43,9 +43,10 @@ int op_accumulate(Graph *g, const char *name, int accumulator,
                   int x); // in place on a Variable's value: accumulator += x
 int op_sum_squares(Graph *g, const char *name, int x);                       // (…) → () fp64
 // Sum of squares () of gradients that are loss_scale () times too large (-1: they are not), max_norm → norm () of the
-// gradients, factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite.
-void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, double max_norm, int *norm, int *factor,
-             int *skip);
+// gradients, factor () by which what is there becomes the clipped gradient, skip (): 1 when the norm is not finite, or
+// the learning rate `rate` () is not a number (-1: not asked).
+void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, int rate, double max_norm, int *norm,
+             int *factor, int *skip);
 // In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps (0: it stays).
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale

@@ -112,6 +112,7 @@ typedef struct Recipe {
     int threads;  // of all ranks on this machine together; 0: auto
     bool work_stealing; // local ranks that wait help others
     int64_t log_every;
+    int64_t noise_scale;  // steps between measurements; 0: none
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
     int non_finite;       // RecipeNonFinite

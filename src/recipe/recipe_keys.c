@@ -276,7 +276,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "Work stealing: a local rank that waits for another (in a pipeline's bubble) helps with the kernels of "
                "those that compute, if every thread has a core. Results are bit-identical either way."),
     KEY("run.log_every", RECIPE_LONG, run.log_every, "10", .least = 1, .most = STEPS,
-        .doc = "Steps between progress lines when the output is not a terminal."),
+        .doc = "Steps between loss lines. On a terminal one more line shows the steps between, in place."),
+    KEY("run.noise_scale", RECIPE_LONG, run.noise_scale, "0", .least = 0, .most = STEPS,
+        .doc = "Measures the gradient noise scale every this many steps, for metrics and the summary: about how many "
+               "sequences a batch needs before its gradient is more signal than noise (McCandlish et al., 2018). Each "
+               "measurement takes as long as a step; `20` is usual. 0: never."),
     KEY("run.dump_gradients", RECIPE_PATH, run.dump_gradients,
         .doc = "For debugging: a folder that gets the whole gradients of the first steps as "
                "`step-N.safetensors`."),

@@ -119,6 +119,7 @@ static UpdateOptions update_options(const Recipe *r) {
                          .momentum = r->optimizer.momentum,
                          .clip = r->optimizer.clip,
                          .dump_gradients = r->run.dump_gradients != NULL,
+                         .trials = r->run.noise_scale > 0,
                          .loss_scale = r->loss_scale.initial,
                          .loss_scale_interval = r->loss_scale.growth_interval,
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};

@@ -230,6 +230,36 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   return share_first(r, first, error);
 }
 
+// Targets of sequences of the step from `first` on become none, and are what they were again. A target is below 2^24.
+static void hide_targets(const Rank *r, Batch *b, int64_t first, bool hide) {
+  enum { FAR = 1 << 30 };
+  int64_t seq = r->job->options.seq;
+  for (int row = 0; row < b->samples; row++)
+    for (int64_t i = row * seq; b->sample[row] >= first && i < (row + 1) * seq; i++) {
+      if (hide && b->targets[i] >= 0) b->targets[i] -= FAR;
+      if (!hide && b->targets[i] < -FAR / 2) b->targets[i] += FAR;
+    }
+}
+
+// The gradient norm of a part of the batch: the step is tried without the other targets, which changes nothing but
+// metrics, as they will be after the step itself, and the loss scale, which is put back.
+static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result, Error *error) {
+  const double none = NAN;
+  double counters[MAX_COUNTERS];
+  int64_t sequences = r->job->train.shares.global, part = (sequences + 7) / 8;
+  StepInputs inputs = inputs_from(batch, r->job->options.seq, &none);
+  keep_counters(r->state, counters, 0);
+  executor_observe(r->train, OBSERVER_TRACE, NULL);
+  hide_targets(r, batch, part, true);
+  int code = executor_run(r->train, (uint64_t)step, &inputs, error);
+  hide_targets(r, batch, part, false);
+  executor_observe(r->train, OBSERVER_TRACE, r->trace);
+  keep_counters(r->state, counters, 1);
+  result->part_norm = state_scalar(r->state, KNOWN_GRAD_NORM);
+  result->part_tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
+  return code;
+}
+
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
   Batch *batch;
   result->first = (NonFinite){0};
@@ -239,6 +269,9 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
+  result->part_norm = result->part_tokens = 0;
+  if (r->measure_every && step % r->measure_every == 0) code = measure_part(r, step, batch, result, error);
+  if (code) return loader_release(r->loader, batch), code;
   StepInputs inputs = inputs_from(batch, r->job->options.seq, &learning_rate);
   double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
          stalled = executor_stalled_seconds(r->train);

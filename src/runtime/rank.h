@@ -18,6 +18,9 @@ typedef struct StepResult {
   // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a
   // pipeline's bubbles, or between steps.
   double seconds, waited, computed, communicated;
+  // Of a measuring step (measure_every): the gradient norm of the first eighth of the batch's sequences with the same
+  // weights, and the target tokens of these; else 0.
+  double part_norm, part_tokens;
 } StepResult;
 
 typedef struct Rank {
@@ -34,6 +37,7 @@ typedef struct Rank {
   Agreement *agreement;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
+  int64_t measure_every; // steps; set by who wants part_norm. The job's update needs `trials`
   Trace *trace;
 } Rank;
 

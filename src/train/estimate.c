@@ -58,7 +58,8 @@ int estimate_run(const Recipe *r, const Job *job, bool processes, int64_t steps,
   e->step_seconds = busy ? sum / pipeline : most / (1 - bubble(job->train.program[0]));
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
   double evaluations = job->evaluate.graph && r->eval.every ? (double)steps / (double)r->eval.every : 0;
-  e->run_seconds = e->step_seconds * ((double)steps + FORWARD * evaluations * r->eval.batches);
+  double measured = r->run.noise_scale ? (double)steps / (double)r->run.noise_scale : 0;
+  e->run_seconds = e->step_seconds * ((double)steps + measured + FORWARD * evaluations * r->eval.batches);
   if (processes) e->peak *= job->options.parallel.mesh.ranks;
   return 1;
 }

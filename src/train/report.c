@@ -74,6 +74,11 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
   if (state_has(r->state, KNOWN_LOSS_SCALE))
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
+  if (s->part_tokens > 0) {
+    metrics_real(m, "part_target_tokens", s->part_tokens);
+    metrics_real(m, "part_grad_norm", s->part_norm);
+    metrics_real(m, "noise_scale", noise_scale_sequences(&t->noise, t->recipe->batch.global)); // smoothed
+  }
   if (s->first.found) {
     char text[512];
     finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, sizeof text);
@@ -96,6 +101,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   t->extra.step = step;
   t->extra.tokens += s->tokens;
   if (s->tokens > 0) t->last_loss = s->loss;
+  if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
   int code = write_metrics(t, r, &p, s, error);
   progress_step(&t->progress, &p);
   char text[640];

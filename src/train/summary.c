@@ -51,6 +51,7 @@ static int write_metrics(Trainer *t, const char *how, const Summary *s, const ch
   metrics_real(m, "final_loss", s->steps ? t->last_loss : NAN);
   metrics_real(m, "best_eval_loss", s->best);
   if (s->best_step) metrics_integer(m, "best_eval_step", s->best_step);
+  if (t->noise.count) metrics_real(m, "final_noise_scale", noise_scale_sequences(&t->noise, t->recipe->batch.global));
   metrics_text(m, "checkpoint", checkpoint);
   return metrics_end(m, error);
 }
@@ -83,6 +84,9 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
   else if (s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
             (long long)s->last_step, s->best, (long long)s->best_step);
+  char noise[256];
+  if (noise_scale_describe(&t->noise, t->recipe->batch.global, noise, sizeof noise))
+    fprintf(t->out, "noise scale  %s\n", noise);
   print_path(t, "checkpoint", checkpoint);
   char *folder = trainer_path(t->checkpoints);
   if (t->recipe->checkpoint.best && checkpoint_best(t->checkpoints))

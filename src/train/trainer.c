@@ -46,6 +46,7 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
   if (code) return code;
   DataSource sources[t->recipe->data.train.count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 0, sources);
+  r->measure_every = t->recipe->run.noise_scale;
   code = rank_open_data(r, &data, t->first_step, error);
   if (!code && recipe_corpora(t->recipe, true)->count) code = open_evaluation(t, r, error);
   if (!code) code = rank_barrier(r, error);

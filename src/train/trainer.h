@@ -6,6 +6,7 @@
 #include "runtime/session.h"
 #include "train/changes.h"
 #include "train/metrics.h"
+#include "train/noise_scale.h"
 #include "train/non_finite.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
@@ -30,6 +31,7 @@ typedef struct Trainer {
   Progress progress;
   double peak_flops, flops_per_token;
   int64_t first_step;     // steps done before this run
+  NoiseScale noise;       // run.noise_scale; rank 0's
   double last_loss;       // of the last step
   char precision[160];    // a line about precision: auto, or ""
   double started;         // clock_seconds before the ranks start

@@ -233,6 +233,7 @@ static const Row rows[] = {
     {"clip small", OP_CLIP, {"D", "-"}, ATTR(ClipAttr, 100)},
     {"clip none", OP_CLIP, {"D", "-"}, ATTR(ClipAttr, 0)},
     {"clip loss scale", OP_CLIP, {"D", "D"}, ATTR(ClipAttr, 0.25)},
+    {"clip learning rate", OP_CLIP, {"D", "-", "D"}, ATTR(ClipAttr, 0.25)},
     {"loss_scale", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"loss_scale grows", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 1), .update = 1},
     {"loss_scale fixed", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 0), .update = 1},

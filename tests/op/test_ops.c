@@ -507,7 +507,7 @@ static void updates_bind_their_variables(void **state) {
   int sum = op_accumulate(g, "accumulate", graph_read(g, accumulator), x);
   assert_int_equal(graph_tensor(g, sum)->variable, accumulator);
   assert_int_equal(graph_read(g, accumulator), sum);
-  op_clip(g, "clip", op_sum_squares(g, "squares", sum), -1, 1, &norm, &factor, &skip);
+  op_clip(g, "clip", op_sum_squares(g, "squares", sum), -1, -1, 1, &norm, &factor, &skip);
   int now = op_advance(g, "advance", graph_read(g, step), skip);
   int old = graph_read(g, w);
   op_optimizer(g, OP_ADAMW, old, sum, lr, factor, skip, now,
