@@ -1,4 +1,5 @@
 // Writing of sharded checkpoints, the folder of them (newest valid, pruning), and whole tensors gathered from pieces.
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/vec.h"
 #include "checkpoint/checkpoint.h"
@@ -391,7 +392,8 @@ int checkpoint_prune(const char *dir, int keep, Error *error) {
     if (code > 0) code = PLAIT_OK;
     int64_t best = checkpoint_best(dir);
     for (int i = keep; any && i < steps.count && !code; i++)
-      if (steps.data[i] != valid && steps.data[i] != best) code = delete_step(dir, steps.data[i], error);
+      if (steps.data[i] != valid && steps.data[i] != FAULT(best_is_pruned, best, -1))
+        code = delete_step(dir, steps.data[i], error);
   }
   vec_free(&steps);
   return code;

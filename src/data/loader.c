@@ -73,7 +73,7 @@ static bool find_turn(const Loader *l, int64_t step, int *dataset, int64_t *turn
   }
   int64_t nth = step - steps_before(l, low);
   for (*dataset = 0; steps_of(l, *dataset) <= low || nth-- > 0;) ++*dataset;
-  *turn = low;
+  *turn = FAULT(turn_is_the_first, low, 0);
   return true;
 }
 

@@ -9,7 +9,7 @@
 typedef struct SaveExtra {
   int64_t step;
   double tokens;        // target tokens trained on so far
-  BestLoss best;
+  BestLoss best;        // when the run starts; each rank then keeps its own
   bool is_best;         // and shall be known as such: DIR/best
   char *recipe, *config; // texts of the effective recipe and of config.json; owned
   json_t *dtypes;       // of the Hugging Face folder that the run started from, or NULL; owned

@@ -1,5 +1,6 @@
 // What comes before the first step: compiling, checks, the run folder, and where the run starts from.
 #include "train/trainer.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/memory_usage.h"
 #include "base/units.h"
@@ -122,7 +123,7 @@ static int check_changes(Trainer *t, Error *error) {
   t->extra.facts = changes_facts(t->recipe);
   if (!t->resume) return PLAIT_OK;
   changes_find(t->recipe, &t->config, t->extra.facts, t->resume, &t->changes);
-  if (!t->changes.refused || t->force || !resumes_itself(t)) return PLAIT_OK;
+  if (!FAULT(another_run_resumes, t->changes.refused, NULL) || t->force || !resumes_itself(t)) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s holds a run at step %lld that differs in what makes it this run: %.600s; choose another run.dir "
                    "for a new run, or resume all the same with --force",
@@ -209,7 +210,8 @@ int trainer_prepare(Trainer *t, Error *error) {
     t->first_step = checkpoint_step(t->resume);
     t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
     t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
-    if (resumes_itself(t)) t->extra.best = best_from_json(json_object_get(extra, "best"));
+    if (FAULT(patience_is_forgotten, resumes_itself(t), false))
+      t->extra.best = best_from_json(json_object_get(extra, "best"));
   } else if (recipe->model.init[0] == '/' && !code) {
     code = huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error);
   }

@@ -62,18 +62,16 @@ static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *er
   int code = held_out_evaluate(r, t->recipe, &held_out, error);
   trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
   if (!code) best_update(best, step, held_out.loss);
-  if (!code && r->rank == 0) {
-    t->extra.best = *best;
-    code = trainer_report_evaluation(t, step, &held_out, error);
-  }
+  if (!code && r->rank == 0) code = trainer_report_evaluation(t, step, &held_out, error);
   held_out_free(&held_out);
   return code;
 }
 
-static int save(Trainer *t, Rank *r, int64_t step, Error *error) {
+static int save(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = t->extra;
   extra.step = step;
+  extra.best = *best;
   extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
   if (r->rank == 0) {
     t->saving = step;
@@ -137,10 +135,10 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
   BestLoss best = t->extra.best;
-  int code = rank_barrier(r, error); // all have read it
-  if (!code && t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
+  int code = PLAIT_OK;
+  if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
   if (!code && t->evaluate_first && recipe->checkpoint.best && best.step == t->first_step)
-    code = save(t, r, t->first_step, error);
+    code = save(t, r, t->first_step, &best, error);
   if (code) return code;
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     int stop = 0;
@@ -155,7 +153,7 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
     bool is_best = recipe->checkpoint.best && best.step == step,
          over = recipe->eval.patience && best.without >= recipe->eval.patience && step < last && !stop;
     if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
-      code = save(t, r, step, error);
+      code = save(t, r, step, &best, error);
       non_finite_saved(&recovery);
     }
     if (code) return code;
