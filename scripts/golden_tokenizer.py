@@ -56,6 +56,11 @@ TEXTS = [
     "snake_case camelCase PascalCase SCREAMING_CASE iPhone15Pro HTTPServer", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "the the the thethethethethethethethethethethethethethethethethethethe millermillermiller", "=" * 90 + "\n" + "-+" * 40,
     "x" + " " * 70 + "y" + "\t" * 20 + "\n" * 15, "Zalgo: h\u0335\u0321e\u0334\u0322l\u0336l\u0337o\u0338", "ﬁ ﬂ ǅ İ ı K Å µ μ",
+    "<tool>  x", "<tool> \n y<tool>\t \tz", "<tool>   <mask>  <s>  <tool>\n\n", "a  <mask>\n<mask> \t<s> ",
+    "\u24b6word word\u24b6 \U0001f130word word\U0001f170 \U0001f1e9word _word word\u200d \u00b2word", "\U0001fa77\U0001fa77 x\U0001fae9 \U0001f6dc",
+    "\U00010d50\U00010d70 \U0001e4d0\U0001e4ec \u0897a \U00011de1\U00011de2 \ua7cb\ua7da \U0002ebf0\U000323b0",
+    "e\u0301t\u00e9 \u00e9te\u0301 a\u0323\u0302 a\u0302\u0323 \u212b \u2126 \uf900 \ufdfa \u0344 \u0958 \u1100\u1161\u11a8 \uac00\u11a8 \u1fc1",
+    "\u01c6 \u01c5 \u0130stanbul \u1e9e\u00df \u03a3\u03c3\u03c2 \uff21\uff42 \u2460 \u00bc \u2167 x\u0334\u0345\u0301", "Shan\u2019t SHAN'T shan't 5 O'CLOCK 12ab",
     "<0x41><0x0A> <0xFF>", "don\u2019t can\u2019t \u2018quoted\u2019 \u00abfr\u00bb", "a  b   c    d     e", "trailing\n    ", "\r\r\n\n\r x",
 ]
 
@@ -67,6 +72,12 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
+DEEPSEEK_V3 = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"
+               r"\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK_V1 = [r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-Ֆ]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$",
+               r"[一-龥ࠀ-一가-퟿]+"]
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 
 
 def byte_level(split, specials, size, **bpe):
@@ -160,6 +171,62 @@ def kinds():
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
     t.decoder = decoders.Metaspace(prepend_scheme="never")
     yield "metaspace_fuse", t
+
+    eos = "<|endoftext|>"
+    t = byte_level(Sequence([Split(Regex(LLAMA3_DIGIT), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]),
+                   [eos, "<|im_start|>", "<|im_end|>"], 600)
+    t.normalizer = normalizers.NFC()
+    yield "qwen2", t
+
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 600)
+    t.normalizer = normalizers.NFC()
+    t.add_tokens([AddedToken(" " * n, normalized=True) for n in range(24, 1, -1)] + [AddedToken("e\u0301t\u00e9", normalized=True)])
+    yield "neox", t
+
+    t = byte_level(Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]), eot, 600)
+    t.normalizer = normalizers.NFC()
+    yield "cohere", t
+
+    t = byte_level(Sequence([Split(Regex(r"\p{N}{1,3}"), "isolated"), Split(Regex("[一-龥぀-ゟ゠-ヿ]+"), "isolated"),
+                             Split(Regex(DEEPSEEK_V3), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]),
+                   ["<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"], 600)
+    yield "deepseek_v3", t
+
+    t = byte_level(Sequence([Split(Regex(e), "isolated") for e in DEEPSEEK_V1] +
+                            [pre_tokenizers.Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=False)]), eot, 600)
+    yield "deepseek_v1", t
+
+    yield "bloom", byte_level(Sequence([Split(Regex(BLOOM), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]), eot, 600)
+
+    # A vocabulary without letters for some bytes: they are dropped, unless a merge of the text around them has them.
+    t = byte_level(Sequence([pre_tokenizers.Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]), eot, 600)
+    model = json.loads(t.to_str())
+    alphabet = [c for c in pre_tokenizers.ByteLevel.alphabet() if ord(c) > 0x7f and not any(
+        c in a or c in b for a, b in model["model"]["merges"])][:60]
+    vocab = [k for k in sorted(model["model"]["vocab"], key=model["model"]["vocab"].get) if k not in alphabet]
+    model["model"]["vocab"] = {k: i for i, k in enumerate(vocab)}
+    yield "smollm2", Tokenizer.from_str(json.dumps(model))
+
+    t = byte_level(Split(Regex(r"\b|(?<=[^\W_])(?=[_.])|(?i:shan't|o'clock)|[\h&&[^a-f]]{2}+|^\s+$|[[:upper:]]\p{Mn}*"), "isolated"),
+                   eot, 400)
+    t.pre_tokenizer = Sequence([t.pre_tokenizer, ByteLevel(add_prefix_space=False, use_regex=False)])
+    yield "oniguruma", t
+
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 500)
+    t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+                                         normalizers.Replace(Regex(r"\s{2,}"), " "), normalizers.Replace("``", "\"")])
+    yield "uncased", t
+
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 500)
+    t.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.NFKC(), normalizers.Lowercase()])
+    yield "nfkc", t
+
+    # Tokens that strip the space around them, beside tokens that are white space or begin with it.
+    t = byte_level(ByteLevel(add_prefix_space=False), eot, 400)
+    t.add_tokens([AddedToken("<tool>", rstrip=True, normalized=False), AddedToken("<mask>", lstrip=True, normalized=False),
+                  AddedToken("  ", normalized=False), AddedToken("\n", normalized=False), AddedToken(" \t", normalized=False),
+                  AddedToken("word", single_word=True, normalized=False), AddedToken("<s>", lstrip=True, rstrip=True, normalized=False)])
+    yield "added_strip", t
 
 
 def write_goldens():

@@ -12,7 +12,7 @@ struct TokenizerScratch {
   const Tokenizer *t;
   BpeScratch bpe;
   SplitScratch split;
-  ByteVector normalized, other;
+  NormalizerScratch normalizer;
   IdVector *ids; // of the call that runs
 };
 
@@ -26,16 +26,16 @@ void tokenizer_scratch_destroy(TokenizerScratch *scratch) {
   if (!scratch) return;
   bpe_scratch_free(&scratch->bpe);
   split_scratch_free(&scratch->split);
-  vec_free(&scratch->normalized);
-  vec_free(&scratch->other);
+  normalizer_scratch_free(&scratch->normalizer);
   free(scratch);
 }
 
 void tokenizer_destroy(Tokenizer *t) {
   if (!t) return;
   bpe_free(&t->bpe);
-  for (int i = 0; i < TOKENIZER_STEPS; i++) split_free(&t->split[i]);
-  split_free(&t->added_word);
+  for (int i = 0; i < TOKENIZER_STEPS; i++) split_free(&t->split[i]), split_free(&t->normalizer[i].expression);
+  unicode_normal_destroy(t->unicode);
+  vec_free(&t->added_word);
   vec_free(&t->before);
   vec_free(&t->after);
   free(t->json);
@@ -111,45 +111,15 @@ static int encode_piece(TokenizerScratch *s, const char *text, size_t bytes, int
   return PLAIT_OK;
 }
 
-static void replace_all(const NormalizerStep *step, const char *text, size_t bytes, ByteVector *out) {
-  size_t n = (size_t)step->from_bytes;
-  for (const char *p; n && (p = memmem(text, bytes, step->from, n));) {
-    bytes_append(out, text, (size_t)(p - text));
-    bytes_append(out, step->to, (size_t)step->to_bytes);
-    bytes -= (size_t)(p - text) + n;
-    text = p + n;
-  }
-  bytes_append(out, text, bytes);
-}
-
-// Result in *text, *bytes: the input itself or one of the two buffers.
-static int normalize(TokenizerScratch *s, const char **text, size_t *bytes, int flags, Error *error) {
-  ByteVector *out = &s->normalized;
-  for (int i = 0; i < s->t->normalizer_count && *bytes; i++) {
-    const NormalizerStep *step = &s->t->normalizer[i];
-    if (step->prepend && (flags & SPLIT_CONTINUES)) continue;
-    size_t from = (size_t)step->from_bytes, to = (size_t)step->to_bytes;
-    if (from && to > from && *bytes / from > 3u * TEXT_LIMIT / to)
-      return error_set(error, PLAIT_BAD_INPUT, "a text grows over its limit when it is normalized");
-    out->count = 0;
-    if (step->prepend) {
-      bytes_append(out, step->prepend, (size_t)step->prepend_bytes);
-      bytes_append(out, *text, *bytes);
-    } else replace_all(step, *text, *bytes, out);
-    *text = out->data;
-    *bytes = (size_t)out->count;
-    out = out == &s->normalized ? &s->other : &s->normalized;
-  }
-  return PLAIT_OK;
-}
-
 // Encodes what lies between added tokens of one set with the next function down.
 static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes, int flags, Error *error) {
-  int code = normalize(s, &text, &bytes, flags, error);
+  const Tokenizer *t = s->t;
+  int code = normalizer_run(t->normalizer, t->normalizer_count, t->unicode, &s->normalizer, flags & SPLIT_CONTINUES,
+                            &text, &bytes, error);
   size_t done = 0, scan = 0;
   AddedMatch match;
   while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, done, &scan, &match)) {
-    code = encode_piece(s, text + done, match.start - done, done ? 0 : flags, error);
+    if (match.start > done) code = encode_piece(s, text + done, match.start - done, done ? 0 : flags, error);
     vec_push(s->ids, match.token->id);
     done = match.end;
   }
@@ -169,7 +139,7 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);
   while (code >= 0 && added_next(&t->added_raw, text, bytes, done, &scan, &match)) {
-    code = encode_normalized(s, text + done, match.start - done, done ? 0 : place, error);
+    if (match.start > done) code = encode_normalized(s, text + done, match.start - done, done ? 0 : place, error);
     vec_push(ids, match.token->id);
     done = match.end;
   }

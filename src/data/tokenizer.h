@@ -4,13 +4,15 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "data/bpe.h"
+#include "data/tokenizer_normalize.h"
 #include "data/tokenizer_split.h"
 #include <stdint.h>
 
-// What is supported: model BPE (byte-level, or characters with byte fallback); normalizers Prepend and Replace;
-// pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel, Metaspace, Replace, ByteFallback, Fuse,
-// Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel; Sequences of them. All else
-// is refused by name. Truncation and padding that a file asks for are ignored: a corpus must stay whole.
+// What is supported: model BPE (byte-level, or characters with byte fallback); normalizers NFC, NFD, NFKC, NFKD,
+// Lowercase, StripAccents, Prepend and Replace; pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel,
+// Metaspace, Replace, ByteFallback, Fuse, Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing,
+// ByteLevel; Sequences of them. All else is refused by name. Truncation and padding that a file asks for are ignored: a
+// corpus must stay whole.
 //
 // Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips in the
 // byte-level kinds; the valid text between them is pre-tokenized as if the text ended there.
@@ -29,13 +31,8 @@ typedef struct AddedSet {
   int count;
   int first[257];     // tokens that begin with byte b: [first[b], first[b + 1])
   int common[256];    // bytes that all tokens which begin with byte b share
-  const SplitStep *word; // matches a character that is part of a word
+  const UnicodeSet *word; // characters that are part of words
 } AddedSet;
-
-typedef struct NormalizerStep {
-  const char *prepend, *from, *to;
-  int prepend_bytes, from_bytes, to_bytes;
-} NormalizerStep;
 
 enum { TOKENIZER_STEPS = 16 }; // most steps of a normalizer, pre-tokenizer or decoder
 
@@ -63,10 +60,11 @@ typedef struct Tokenizer {
 
   AddedToken *added; // (added_count)
   int added_count;
-  SplitStep added_word; // for single_word
+  UnicodeSet added_word; // characters that are part of words, for single_word
   AddedSet added_raw, added_normalized;
   int normalizer_count, split_count;
   NormalizerStep normalizer[TOKENIZER_STEPS];
+  UnicodeNormal *unicode; // tables of normalizers, NULL where none has a form
   SplitStep split[TOKENIZER_STEPS];
   TokenizerDecoder decoder;
   IdVector before, after; // what the post-processor puts around a text

@@ -38,29 +38,25 @@ static const AddedToken *find_at(const AddedSet *set, const char *text, size_t b
   return NULL;
 }
 
-// Rust's \w, which Hugging Face asks: letters, marks, digits, joining punctuation and the two joiners.
-void added_compile_word(Tokenizer *t) {
-  static const char word[] = "^[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}]";
-  for (int i = 0; i < t->added_count; i++) {
-    if (!t->added[i].single_word || t->added_word.regex) continue;
-    CHECK(split_compile(&t->added_word, word, sizeof word - 1, NULL) >= 0);
-  }
+void added_prepare_word(Tokenizer *t) {
+  for (int i = 0; i < t->added_count; i++)
+    if (t->added[i].single_word && !t->added_word.count) unicode_set_named(&t->added_word, "*word");
   t->added_raw.word = t->added_normalized.word = &t->added_word;
 }
 
 static int stands_alone(const AddedSet *set, const char *text, size_t bytes, size_t start, size_t end) {
   uint32_t code;
   int after = end < bytes ? utf8_get(text + end, bytes - end, &code) : 0;
-  if (after && split_matches(set->word, text + end, (size_t)after)) return 0;
+  if (after && unicode_set_has(set->word, code)) return 0;
   for (size_t n = 1; n <= 4 && n <= start; n++)
     if ((text[start - n] & 0xC0) != 0x80)
-      return utf8_get(text + start - n, n, &code) != (int)n || !split_matches(set->word, text + start - n, n);
+      return utf8_get(text + start - n, n, &code) != (int)n || !unicode_set_has(set->word, code);
   return 1;
 }
 
 int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done, size_t *scan, AddedMatch *match) {
   if (!set->count) return 0;
-  for (size_t i = *scan > done ? *scan : done; i < bytes; i++) {
+  for (size_t i = *scan; i < bytes; i++) {
     int b = (uint8_t)text[i];
     if (set->first[b] == set->first[b + 1]) continue;
     const AddedToken *token = find_at(set, text + i, bytes - i);

@@ -5,9 +5,10 @@
 // Builds the set of those tokens whose `normalized` is as given.
 void added_set_build(AddedSet *set, Arena *arena, const AddedToken *tokens, int count, int normalized);
 
-void added_compile_word(Tokenizer *t); // what the options single_word need, if there are any
+void added_prepare_word(Tokenizer *t); // what the options single_word need, if there are any
 
 typedef struct AddedMatch { const AddedToken *token; size_t start, end; } AddedMatch; // with the spaces it strips
 
-// The next match, looking from *scan on; `done` is the end of the last one. 0: none. *scan moves behind the match.
+// The next match, looking from *scan on; `done` is the end of the last one. 0: none. *scan moves behind the token.
+// As in Hugging Face, a token may stand in the spaces that the one before it strips: then it starts before `done`.
 int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done, size_t *scan, AddedMatch *match);

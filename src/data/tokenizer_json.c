@@ -309,7 +309,7 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
   }
   added_set_build(&t->added_raw, &t->arena, t->added, t->added_count, 0);
   added_set_build(&t->added_normalized, &t->arena, t->added, t->added_count, 1);
-  added_compile_word(t);
+  added_prepare_word(t);
   reader_finish_cuts(&r);
   t->eot = find_eot(t);
   t->json = xcalloc(bytes + 1, 1);

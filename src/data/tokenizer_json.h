@@ -1,4 +1,4 @@
-// The parts of reading a tokenizer.json that its two files share.
+// The parts of reading a tokenizer.json that its files share.
 #pragma once
 #include "data/tokenizer.h"
 #include <jansson.h>
@@ -22,6 +22,11 @@ char *reader_copy(const TokenizerReader *r, const char *text, int bytes); // int
 typedef int (*ReaderPart)(const TokenizerReader *r, const json_t *component, const char *type, const char *where);
 int reader_each(const TokenizerReader *r, const json_t *component, const char *where, const char *list,
                 ReaderPart part);
+
+int reader_replace(const TokenizerReader *r, const json_t *component, const char *where, NormalizerStep *step);
+int reader_normalizer(const TokenizerReader *r, const json_t *component, const char *type, const char *where);
+int reader_normalize_added(
+    const TokenizerReader *r); // tokens that are matched in normalized text, after the normalizer
 
 // The components: normalizer, pre_tokenizer, decoder, post_processor of the root object.
 int reader_components(const TokenizerReader *r, const json_t *root);

@@ -31,65 +31,12 @@ int reader_each(const TokenizerReader *r, const json_t *component, const char *w
 
 static int is(const char *type, const char *name) { return !strcmp(type, name); }
 
-// ---- normalizer ----------------------------------------------------------------------------------------------------
-
-// {"pattern": {"String": FROM}, "content": TO}
-static int read_replace(const TokenizerReader *r, const json_t *component, const char *where, NormalizerStep *step) {
-  const json_t *pattern = json_object_get(component, "pattern");
-  if (!json_is_string(json_object_get(pattern, "String")))
-    return reader_refuse(r, where, "is a Replace whose pattern is no String, which is not supported");
-  const char *from = reader_string(r, pattern, "String", where, &step->from_bytes);
-  const char *to = reader_string(r, component, "content", where, &step->to_bytes);
-  if (!from || !to) return PLAIT_BAD_INPUT;
-  if (!step->from_bytes || step->from_bytes > 64 || step->to_bytes > 64)
-    return reader_refuse(r, where, "replaces %d by %d bytes, allowed are 1 to 64 by 0 to 64", step->from_bytes,
-                         step->to_bytes);
-  step->from = reader_copy(r, from, step->from_bytes);
-  step->to = reader_copy(r, to, step->to_bytes);
-  return PLAIT_OK;
-}
-
-static int read_normalizer(const TokenizerReader *r, const json_t *component, const char *type, const char *where) {
-  Tokenizer *t = r->t;
-  if (t->normalizer_count == TOKENIZER_STEPS) return reader_refuse(r, where, "is one step more than the %d allowed",
-                                                                    TOKENIZER_STEPS);
-  NormalizerStep *step = &t->normalizer[t->normalizer_count++];
-  if (is(type, "Replace")) return read_replace(r, component, where, step);
-  if (!is(type, "Prepend"))
-    return reader_refuse(r, where, "is %.60s, which is not supported (supported: Prepend, Replace, Sequence)", type);
-  const char *text = reader_string(r, component, "prepend", where, &step->prepend_bytes);
-  if (!text) return PLAIT_BAD_INPUT;
-  if (step->prepend_bytes > 64) return reader_refuse(r, where, "prepends more than 64 bytes");
-  step->prepend = reader_copy(r, text, step->prepend_bytes);
-  return PLAIT_OK;
-}
-
-// A normalized added token is matched in normalized text, so it goes through the normalizer itself.
-static void normalize_added(const TokenizerReader *r, AddedToken *token) {
-  const Tokenizer *t = r->t;
-  for (int i = 0; i < t->normalizer_count && token->bytes; i++) {
-    const NormalizerStep *step = &t->normalizer[i];
-    ByteVector text = {0};
-    if (step->prepend) bytes_append(&text, step->prepend, (size_t)step->prepend_bytes);
-    for (int k = 0; k < token->bytes && text.count < 1 << 20;) {
-      int found = step->from && step->from_bytes <= token->bytes - k &&
-                  !memcmp(token->text + k, step->from, (size_t)step->from_bytes);
-      if (found) bytes_append(&text, step->to, (size_t)step->to_bytes);
-      else vec_push(&text, token->text[k]);
-      k += found ? step->from_bytes : 1;
-    }
-    token->text = reader_copy(r, text.data ? text.data : "", text.count);
-    token->bytes = text.count;
-    vec_free(&text);
-  }
-}
-
 // ---- pre-tokenizer -------------------------------------------------------------------------------------------------
 
 static int compile(const TokenizerReader *r, SplitStep *step, const char *pattern, size_t bytes, const char *where) {
   Error why = {0};
   int code = split_compile(step, pattern, bytes, &why);
-  return code < 0 ? reader_refuse(r, where, "has an expression that cannot be used: %s", why.message) : code;
+  return code < 0 ? reader_refuse(r, where, "has an expression that plait cannot use: %s", why.message) : code;
 }
 
 static int read_split(const TokenizerReader *r, const json_t *component, SplitStep *step, const char *where) {
@@ -111,6 +58,7 @@ static int read_split(const TokenizerReader *r, const json_t *component, SplitSt
     return compile(r, step, json_string_value(expression), json_string_length(expression), where);
   if (!json_is_string(text) || json_string_length(text) > 4096)
     return reader_refuse(r, where, "has a pattern that is neither a Regex nor a short String");
+  if (!json_string_length(text)) return compile(r, step, "", 0, where); // an empty match between all characters
   step->kind = SPLIT_STRING;
   step->string = xstrdup(json_string_value(text));
   step->string_bytes = (int)strlen(step->string);
@@ -151,9 +99,8 @@ static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component,
   if (is(type, "Digits")) {
     int individual = reader_flag(r, component, "individual_digits", where, 0);
     if (individual < 0) return PLAIT_BAD_INPUT;
-    step->digits = 1;
     if (!individual) step->behavior = SPLIT_CONTIGUOUS;
-    return compile(r, step, individual ? "\\p{N}" : "\\p{N}+", individual ? 5 : 6, where);
+    return split_compile_digits(step, individual, r->error);
   }
   if (!is(type, "ByteLevel"))
     return reader_refuse(r, where,
@@ -194,7 +141,7 @@ static int read_decoder(const TokenizerReader *r, const json_t *component, const
   else if (is(type, "Replace")) {
     if (d->replaces == TOKENIZER_STEPS)
       return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
-    return read_replace(r, component, where, &d->replace[d->replaces++]);
+    return reader_replace(r, component, where, &d->replace[d->replaces++]);
   } else if (is(type, "Metaspace")) {
     SplitStep step = {0};
     int code = read_metaspace(r, component, &step, where);
@@ -323,15 +270,13 @@ static int read_post_processor(const TokenizerReader *r, const json_t *component
 }
 
 int reader_components(const TokenizerReader *r, const json_t *root) {
-  Tokenizer *t = r->t;
-  int code = reader_each(r, json_object_get(root, "normalizer"), "normalizer", "normalizers", read_normalizer);
+  int code = reader_each(r, json_object_get(root, "normalizer"), "normalizer", "normalizers", reader_normalizer);
   if (code < 0) return code;
   code = reader_each(r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", read_pre_tokenizer);
   if (code < 0) return code;
   code = reader_each(r, json_object_get(root, "decoder"), "decoder", "decoders", read_decoder);
   if (code < 0) return code;
-  for (int i = 0; i < t->added_count; i++)
-    if (t->added[i].normalized) normalize_added(r, &t->added[i]);
+  if ((code = reader_normalize_added(r)) < 0) return code;
   return reader_each(r, json_object_get(root, "post_processor"), "post_processor", "processors", read_post_processor);
 }
 
@@ -346,7 +291,8 @@ static void find_marker(Tokenizer *t) {
   const Bpe *bpe = &t->bpe;
   const char *marker = NULL;
   for (int i = 0; i < t->normalizer_count; i++)
-    if (!marker && t->normalizer[i].from && is(t->normalizer[i].from, " ")) marker = t->normalizer[i].to;
+    if (!marker && t->normalizer[i].kind == NORMALIZE_REPLACE && is(t->normalizer[i].from, " "))
+      marker = t->normalizer[i].to;
   for (int i = 0; i < t->split_count; i++) {
     if (t->split[i].kind != SPLIT_METASPACE) continue;
     if (marker && !is(marker, t->split[i].string)) return;
@@ -380,10 +326,15 @@ static int token_spans_cut(const AddedToken *token, const char *marker) {
 
 void reader_finish_cuts(const TokenizerReader *r) {
   Tokenizer *t = r->t;
-  int cuts = 0, lines = 0;
+  int cuts = 0, lines = 0, keeps_lines = 1;
   find_marker(t);
-  for (int i = 0; i < t->normalizer_count; i++)
-    if (t->normalizer[i].from && (!is(t->normalizer[i].from, " ") || !t->marker[0])) return;
+  for (int i = 0; i < t->normalizer_count; i++) {
+    const NormalizerStep *step = &t->normalizer[i];
+    if (step->kind == NORMALIZE_EXPRESSION) return;
+    if (step->kind == NORMALIZE_REPLACE && (!is(step->from, " ") || !t->marker[0])) return;
+    // Forms leave ASCII letters and the spaces between them, but they may make white space or take characters away.
+    if (step->kind == NORMALIZE_FORM && step->form != UNICODE_NFC && step->form != UNICODE_NFD) keeps_lines = 0;
+  }
   for (int i = 0; i < t->split_count; i++) {
     const SplitStep *step = &t->split[i];
     if (step->kind == SPLIT_METASPACE) cuts |= step->split || t->marker[0];
@@ -395,5 +346,5 @@ void reader_finish_cuts(const TokenizerReader *r) {
     if (token_spans_cut(&t->added[i], t->marker)) return;
   for (int i = 0; i < t->added_count; i++)
     if (t->added[i].lstrip || memchr(t->added[i].text, '\n', (size_t)t->added[i].bytes)) lines = 0;
-  if (cuts || t->marker[0]) t->cuttable = CUT_SPACES | lines;
+  if (cuts || t->marker[0]) t->cuttable = CUT_SPACES | (keeps_lines ? lines : 0);
 }

@@ -1,6 +1,7 @@
 // Pre-tokenization steps, applied depth first: every piece goes through all later steps before the next one.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer_split.h"
+#include "data/tokenizer_pattern.h"
 #include <pcre2.h>
 #include <string.h>
 
@@ -21,69 +22,76 @@ static const char *const known_expressions[] = {
                 "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
 };
 
-// Oniguruma's \s is Unicode's White_Space; PCRE2's has one character more (U+180E). Spells it out.
-static void spell_out_spaces(const char *pattern, size_t bytes, ByteVector *out) {
-  static const char spaces[] = "\\p{Z}\\x{9}-\\x{d}\\x{85}";
-  int in_class = 0;
-  for (size_t i = 0; i < bytes; i++) {
-    char c = pattern[i], next = i + 1 < bytes ? pattern[i + 1] : 0;
-    if (c == '\\' && (next == 's' || (next == 'S' && !in_class))) {
-      if (!in_class) bytes_append(out, next == 's' ? "[" : "[^", next == 's' ? 1 : 2);
-      bytes_append(out, spaces, sizeof spaces - 1);
-      if (!in_class) bytes_append(out, "]", 1);
-      i++;
-    } else if (c == '\\' && i + 1 < bytes) {
-      bytes_append(out, pattern + i++, 2);
-    } else {
-      if (c == '[') in_class = 1;
-      if (c == ']') in_class = 0;
-      vec_push(out, c);
-    }
-  }
-}
-
 int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *error) {
   int number;
   PCRE2_SIZE offset;
-  ByteVector spelled = {0};
+  ByteVector translated = {0};
+  UnicodeMap letters = {0};
   if (bytes > 64 << 10) return error_set(error, PLAIT_BAD_INPUT, "the expression is longer than 65536 bytes");
-  spell_out_spaces(pattern, bytes, &spelled);
-  vec_reserve(&spelled, 1); // PCRE2 wants a pointer even for an empty expression
-  pcre2_code *code = pcre2_compile((PCRE2_SPTR)spelled.data, (PCRE2_SIZE)spelled.count, PCRE2_UTF | PCRE2_UCP, &number,
-                                   &offset, NULL);
-  vec_free(&spelled);
+  int result = pattern_translate(pattern, bytes, &translated, &letters, error);
+  if (result < 0) {
+    vec_free(&translated);
+    unicode_map_free(&letters);
+    return result;
+  }
+  pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+  CHECK(context, "out of memory");
+  pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+  vec_reserve(&translated, 1); // PCRE2 wants a pointer even for an empty expression
+  pcre2_code *code = pcre2_compile((PCRE2_SPTR)translated.data, (PCRE2_SIZE)translated.count, PCRE2_MULTILINE, &number,
+                                   &offset, context);
+  pcre2_compile_context_free(context);
+  vec_free(&translated);
   if (!code) {
     PCRE2_UCHAR reason[160];
     pcre2_get_error_message(number, reason, sizeof reason);
-    return error_set(error, PLAIT_BAD_INPUT, "%s at byte %zu of the expression", (char *)reason, (size_t)offset);
+    unicode_map_free(&letters);
+    return error_set(error, PLAIT_BAD_INPUT, "%s", (char *)reason);
   }
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // where there is no JIT, matching interprets
   step->kind = SPLIT_REGEX;
   step->regex = code;
+  step->letters = letters;
   for (size_t i = 0; i < sizeof known_expressions / sizeof *known_expressions; i++)
     if (strlen(known_expressions[i]) == bytes && !memcmp(known_expressions[i], pattern, bytes)) step->known = 1;
   return PLAIT_OK;
 }
 
-void split_free(SplitStep *step) {
-  pcre2_code_free(step->regex);
-  free(step->string);
-  *step = (SplitStep){0};
+// Rust's idea of numbers is not the expressions', so a small class is compiled and then its letters are given to
+// others.
+int split_compile_digits(SplitStep *step, int individual, Error *error) {
+  UnicodeSet digits = {0};
+  const char *pattern = individual ? "[0-9\\u0660]" : "[0-9\\u0660]+";
+  int code = split_compile(step, pattern, strlen(pattern), error);
+  if (code < 0) return code;
+  uint8_t *values = xcalloc(UNICODE_END, 1), digit = unicode_map_get(&step->letters, 0x660),
+          other = unicode_map_get(&step->letters, 0x661);
+  memset(values, other, UNICODE_END);
+  for (int c = 0; c < 128; c++) values[c] = (uint8_t)c;
+  unicode_set_named(&digits, "*numeric");
+  for (int i = 0; i < digits.count; i++)
+    for (uint32_t c = digits.data[i].first; c < digits.data[i].end; c++)
+      if (c >= 128) values[c] = digit;
+  unicode_map_free(&step->letters);
+  unicode_map_build(&step->letters, values);
+  vec_free(&digits);
+  free(values);
+  step->digits = 1;
+  return PLAIT_OK;
 }
 
-int split_matches(const SplitStep *step, const char *text, size_t bytes) {
-  pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-  CHECK(match, "out of memory");
-  int found = pcre2_match(step->regex, (PCRE2_SPTR)text, bytes, 0, PCRE2_NO_UTF_CHECK, match, NULL);
-  pcre2_match_data_free(match);
-  return found >= 0;
+void split_free(SplitStep *step) {
+  pcre2_code_free(step->regex);
+  unicode_map_free(&step->letters);
+  free(step->string);
+  *step = (SplitStep){0};
 }
 
 void split_scratch_free(SplitScratch *scratch) {
   pcre2_match_data_free(scratch->match);
   pcre2_match_context_free(scratch->context);
   pcre2_jit_stack_free(scratch->stack);
-  for (int i = 0; i < 16; i++) vec_free(&scratch->buffer[i]);
+  for (int i = 0; i < 16; i++) vec_free(&scratch->buffer[i]), vec_free(&scratch->letters[i]);
   memset(scratch, 0, sizeof *scratch);
 }
 
@@ -102,33 +110,30 @@ typedef struct SplitPieces {
   const SplitRun *run;
   int step, flags;
   const char *text;
-  size_t start, end; // the piece that waits, when start < end
-  int waits_match;   // it is a match (PREVIOUS: the last part of it is)
+  size_t start, end; // the piece that waits
+  int waits, last_match; // whether one does; whether the last piece was a match
 } SplitPieces;
 
 static int send_piece(SplitPieces *p, size_t start, size_t end) {
   return run_step(p->run, p->step + 1, p->text + start, end - start, start ? 0 : p->flags);
 }
 
+// A match may be empty; it parts what is around it.
 static int add_piece(SplitPieces *p, size_t start, size_t end, int match) {
   const SplitStep *step = &p->run->steps[p->step];
-  if (start >= end) return PLAIT_OK;
+  if (start == end && !match) return PLAIT_OK;
   match ^= step->invert;
   if (step->behavior == SPLIT_ISOLATED) return send_piece(p, start, end);
   if (step->behavior == SPLIT_REMOVED) return match ? PLAIT_OK : send_piece(p, start, end);
-  int waiting = p->start < p->end, joins = 0;
-  if (step->behavior == SPLIT_CONTIGUOUS) joins = match == p->waits_match;
-  if (step->behavior == SPLIT_PREVIOUS) joins = match && !p->waits_match;
-  if (step->behavior == SPLIT_NEXT) joins = !match && p->waits_match;
-  if (waiting && joins) {
-    p->end = end;
-    p->waits_match = match;
-    return PLAIT_OK;
-  }
-  int code = waiting ? send_piece(p, p->start, p->end) : PLAIT_OK;
-  p->start = start;
+  int joins = 0, code = PLAIT_OK;
+  if (step->behavior == SPLIT_CONTIGUOUS) joins = match == p->last_match;
+  if (step->behavior == SPLIT_PREVIOUS) joins = match && !p->last_match;
+  if (step->behavior == SPLIT_NEXT) joins = !match && p->last_match;
+  p->last_match = match;
+  if (p->waits && !joins) code = send_piece(p, p->start, p->end);
+  if (!p->waits || !joins) p->start = start;
   p->end = end;
-  p->waits_match = match;
+  p->waits = 1;
   return code;
 }
 
@@ -141,34 +146,99 @@ static void prepare_matching(SplitScratch *s) {
   if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
 }
 
-static int split_by_regex(const SplitRun *run, SplitPieces *pieces, const char *text, size_t bytes) {
-  SplitScratch *s = run->scratch;
-  size_t done = 0, from = 0;
-  prepare_matching(s);
-  while (from < bytes) {
-    int found = pcre2_match(run->steps[pieces->step].regex, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, s->match,
-                            s->context);
+// ---- matches -------------------------------------------------------------------------------------------------------
+
+static size_t ascii_prefix(const char *text, size_t bytes) {
+  size_t i = 0;
+  for (uint64_t v; bytes - i >= 8 && (memcpy(&v, text + i, 8), !(v & 0x8080808080808080u));) i += 8;
+  while (i < bytes && !(text[i] & 0x80)) i++;
+  return i;
+}
+
+// Bytes of the character that begins here, in valid UTF-8.
+static inline size_t width_at(const char *text) {
+  uint8_t c = (uint8_t)*text;
+  return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+}
+
+static inline uint32_t code_at(const char *text, size_t width) {
+  const uint8_t *p = (const uint8_t *)text;
+  if (width == 2) return (p[0] & 31u) << 6 | (p[1] & 63u);
+  if (width == 3) return (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u);
+  return (p[0] & 7u) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
+}
+
+void matches_begin(SplitMatches *m, const SplitStep *step, SplitScratch *scratch, int slot, const char *text,
+                   size_t bytes) {
+  size_t ascii = ascii_prefix(text, bytes);
+  ByteVector *out = &scratch->letters[slot];
+  *m = (SplitMatches){.step = step, .scratch = scratch, .text = text, .letters = text, .count = bytes,
+                      .last = SIZE_MAX, .ascii = ascii == bytes};
+  prepare_matching(scratch);
+  if (m->ascii) return;
+  vec_reserve(out, (int)bytes);
+  uint8_t *p = (uint8_t *)out->data;
+  for (size_t i = 0; i < bytes;) {
+    if (ascii) {
+      memcpy(p, text + i, ascii);
+      p += ascii;
+      i += ascii;
+    }
+    while (i < bytes && (text[i] & 0x80)) {
+      size_t width = width_at(text + i);
+      *p++ = unicode_map_get(&step->letters, code_at(text + i, width));
+      i += width;
+    }
+    ascii = ascii_prefix(text + i, bytes - i);
+  }
+  m->letters = out->data;
+  m->count = (size_t)(p - (uint8_t *)out->data);
+}
+
+static size_t byte_of(SplitMatches *m, size_t letter) {
+  if (m->ascii) return letter;
+  if (letter < m->letter) m->letter = m->byte = 0;
+  for (; m->letter < letter; m->letter++) m->byte += width_at(m->text + m->byte);
+  return m->byte;
+}
+
+int matches_next(SplitMatches *m, Error *error) {
+  while (m->from < m->count || (m->from == m->count && m->last != m->count)) {
+    int found = pcre2_match(m->step->regex, (PCRE2_SPTR)m->letters, m->count, m->from, 0, m->scratch->match,
+                            m->scratch->context);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
       PCRE2_UCHAR reason[160];
       pcre2_get_error_message(found, reason, sizeof reason);
-      return error_set(run->error, PLAIT_BAD_INPUT, "the tokenizer's regular expression gave up on a text: %s",
+      return error_set(error, PLAIT_BAD_INPUT, "the tokenizer's regular expression gave up on a text: %s",
                        (char *)reason);
     }
-    size_t start = pcre2_get_ovector_pointer(s->match)[0], end = pcre2_get_ovector_pointer(s->match)[1];
-    if (end <= start || start < done) { // an empty match: go on behind the next character
-      uint32_t code;
-      from = (end > from ? end : from);
-      if (from >= bytes) break;
-      from += (size_t)utf8_get(text + from, bytes - from, &code);
+    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->scratch->match);
+    size_t start = place[0], end = place[1];
+    if (start == end && end == m->last) {
+      m->from++;
       continue;
     }
-    int code = add_piece(pieces, done, start, 0);
-    if (code >= 0) code = add_piece(pieces, start, end, 1);
-    if (code < 0) return code;
-    done = from = end;
+    m->from = m->last = end;
+    m->start = byte_of(m, start);
+    m->end = byte_of(m, end);
+    return 1;
   }
-  return add_piece(pieces, done, bytes, 0);
+  return 0;
+}
+
+static int split_by_regex(const SplitRun *run, SplitPieces *pieces, const char *text, size_t bytes) {
+  SplitMatches m;
+  size_t done = 0;
+  int code = PLAIT_OK;
+  matches_begin(&m, &run->steps[pieces->step], run->scratch, pieces->step, text, bytes);
+  while ((code = matches_next(&m, run->error)) > 0) {
+    code = add_piece(pieces, done, m.start, 0);
+    if (code >= 0) code = add_piece(pieces, m.start, m.end, 1);
+    if (code < 0) return code;
+    done = m.end;
+  }
+  return code < 0 ? code : add_piece(pieces, done, bytes, 0);
 }
 
 static int split_by_string(const SplitRun *run, SplitPieces *pieces, const char *text, size_t bytes) {
@@ -223,7 +293,7 @@ static int run_step(const SplitRun *run, int number, const char *text, size_t by
   else if (step->kind == SPLIT_NOTHING || !step->string_bytes || (step->kind == SPLIT_METASPACE && !step->split))
     return run_step(run, number + 1, text, bytes, flags);
   else code = split_by_string(run, &pieces, text, bytes);
-  if (code >= 0 && pieces.start < pieces.end) code = send_piece(&pieces, pieces.start, pieces.end);
+  if (code >= 0 && pieces.waits) code = send_piece(&pieces, pieces.start, pieces.end);
   return code;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "data/bpe.h"
+#include "data/unicode.h"
 #include <stddef.h>
 
 typedef enum SplitKind { SPLIT_REGEX, SPLIT_STRING, SPLIT_METASPACE, SPLIT_NOTHING } SplitKind;
@@ -19,7 +20,8 @@ typedef struct SplitStep {
   SplitBehavior behavior;
   int invert;
   int prefix_space;   // put a space before a piece that begins with none
-  void *regex;        // pcre2_code, SPLIT_REGEX
+  void *regex;        // pcre2_code over letters, SPLIT_REGEX
+  UnicodeMap letters; // SPLIT_REGEX: the letter of each character (tokenizer_pattern.h)
   char *string;       // SPLIT_STRING; SPLIT_METASPACE: the replacement character
   int string_bytes;
   PrependScheme prepend; // SPLIT_METASPACE
@@ -30,17 +32,33 @@ typedef struct SplitStep {
 
 extern const char SPLIT_GPT2[]; // GPT-2's expression
 
-// Compiles an expression (Oniguruma syntax as far as PCRE2 shares it). PLAIT_BAD_INPUT with a reason.
+// Compiles an expression in the syntax that Hugging Face reads. PLAIT_BAD_INPUT with a reason.
 int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *error);
+int split_compile_digits(SplitStep *step, int individual, Error *error); // each number, or each run of them
 void split_free(SplitStep *step);
-// Whether the expression of a step is found in valid UTF-8. Not fast.
-int split_matches(const SplitStep *step, const char *text, size_t bytes);
 
 typedef struct SplitScratch {
   void *match, *context, *stack; // PCRE2 match data, match context, JIT stack
   ByteVector buffer[16];         // text that a step had to change, by step
+  ByteVector letters[16];        // text as letters, by step
 } SplitScratch;
 void split_scratch_free(SplitScratch *scratch);
+
+// The matches of a step's expression in valid UTF-8, one after the other. An empty match counts, but not right behind
+// the match before it.
+typedef struct SplitMatches {
+  const SplitStep *step;
+  SplitScratch *scratch;
+  const char *text, *letters;
+  size_t count, from, last;  // letters; where to look next; where the last match ended, SIZE_MAX: none yet
+  size_t letter, byte;       // a place in both, to count from
+  int ascii;                 // letters are bytes
+  size_t start, end;         // of the match that was found, in bytes
+} SplitMatches;
+// `slot`: which of the scratch's buffers are free.
+void matches_begin(SplitMatches *m, const SplitStep *step, SplitScratch *scratch, int slot, const char *text,
+                   size_t bytes);
+int matches_next(SplitMatches *m, Error *error); // 1 found, 0 none is left, negative: it gave up
 
 enum { SPLIT_AT_START = 1, SPLIT_CONTINUES = 2 }; // the piece starts the text; nothing may be put before the piece
 

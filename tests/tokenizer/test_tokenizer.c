@@ -189,7 +189,7 @@ static void test_stream_holds_back_incomplete_characters(void **state) {
       for (int k = 0; k < ids.count; k++) {
         int start = streamed.count;
         tokenizer_stream_push(&stream, ids.data[k], &streamed);
-        if (streamed.count > start) assert_true(is_utf8(&streamed, start));
+        if (streamed.count > start && is_utf8(&whole, 0)) assert_true(is_utf8(&streamed, start));
         held += stream.held_count > 0;
       }
       tokenizer_stream_end(&stream, &streamed);
@@ -447,11 +447,13 @@ static const struct { const char *json, *says;
      "repeats"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"lstrip\":3}]}", "lstrip"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1e9,\"content\":\"b\"}]}", "id"},
-    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"NFKC\"}}", "NFKC"},
+    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Nmt\"}}", "Nmt"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":[]}", "normalizer"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers"},
-    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x\"},\"content\":\"\"}}",
+    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Odd\":\"x\"},\"content\":\"\"}}",
      "Replace"},
+    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}}",
+     "has no )"},
     {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
     {MODEL("{\"a\":0}",
            "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
