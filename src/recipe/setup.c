@@ -56,8 +56,9 @@ void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {
   const char *path = recipe->data.tokenizer;
   Tokenizer *t;
-  Error ignored = {0};
-  if (!path || !file_exists(path) || tokenizer_load(path, &t, &ignored)) return PLAIT_OK;
+  if (!path || !file_exists(path)) return PLAIT_OK;
+  int code = tokenizer_load(path, &t, error);
+  if (code) return error_prefix(error, "%sdata.tokenizer", recipe_where(recipe, "data.tokenizer"));
   int size = tokenizer_vocab_size(t);
   tokenizer_destroy(t);
   if (size <= config->vocab) return PLAIT_OK;

@@ -18,8 +18,8 @@ int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 // What the model's config says and does not do, and sequences longer than it was made for, in a line each.
 void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
 
-// A tokenizer with more ids than the model has belongs to another model. One that is not there yet, or of a kind that
-// plait does not read (the corpus was made elsewhere), is not judged.
+// Refuses a tokenizer that eval and generate could not read, and one with more ids than the model has. One that is not
+// there yet is not judged.
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);
 
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".

@@ -30,6 +30,8 @@ bad 'checkpoint.resume: .*corpus.idx is not a checkpoint' checkpoint.resume=corp
 bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
 sed 's/"vocab_size": 300/"vocab_size": 299/' model.json >few.json
 bad 'data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299' model.config=few.json
+echo '{"model": {"type": "WordPiece", "vocab": {"a": 0}}}' >pieces.json
+bad 'data.tokenizer: pieces.json: model.type is WordPiece, supported is BPE' data.tokenizer=pieces.json
 bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json
 untouched recipes
 
