@@ -1,24 +1,50 @@
-// Collectives and point-to-point messages between ranks: the public interface of every communication back end.
+// By hand: ranks, and the collectives and messages between them, with nothing above.
 //
-// A world holds all ranks; a communicator is an ordered list of them, and a rank's place in that list is its rank in
-// the communicator. A PlaitComm is one rank's handle to a communicator. Every rank of a communicator issues the same
-// collectives on it in the same order. All calls of one handle are issued from one thread at a time.
+// A *rank* is one of several that work together: a thread of this process, or a process that mpirun or srun has
+// started. The *world* is all of them. A *communicator* is an ordered list of ranks of the world; a rank's place in the
+// list is its rank in the communicator. A PlaitComm is one rank's handle to a communicator. Most programs need
+// plait_world_run (below), which runs a function on every rank, and the collectives:
 //
-// Errors: a function returns 0, or a negative code of plait/error.h; a PlaitError * may be NULL. Whatever fails in a
-// communication call (another call on another rank, a bad argument, plait_world_abort) fails the world: each call that
-// waits or comes later on any rank returns that first error instead of hanging, and plait_comm_error says what it was.
+//   static int add(PlaitComm *comm, void *argument, PlaitError *error) {
+//     double x = plait_comm_rank(comm);
+//     PlaitBuffer sum = {&x, &x, 1}; // in place
+//     int code = plait_all_reduce(comm, &sum, 1, PLAIT_FP64, PLAIT_SUM, NULL, NULL);
+//     if (!code && plait_comm_rank(comm) == 0) printf("%g\n", x);
+//     return code;
+//   }
+//   if (plait_world_run(4, add, NULL, &error)) fprintf(stderr, "%s\n", error.message); // prints 6
 //
-// Reductions take the ranks in the order 0 … n-1 for every element, so results are the same bits on all ranks and in
-// all runs. bf16 and fp16 accumulate in float and round once; integers wrap around; max and min propagate NaN.
+// Order: every rank of a communicator makes the same collective calls on it, in the same order. One thread at a time
+// calls with a handle.
 //
-// Buffers: a call takes a list, so that a bucket of tensors needs no copy. All ranks pass the same counts in the same
-// order. The list itself is copied; the memory it points to must stay until the call is done. Where `in place` is not
-// allowed below, nothing that a rank receives may overlap what it sends.
+// Errors: a function returns 0, or a negative code of plait/error.h; a PlaitError * may be NULL. A communication call
+// that fails (calls of ranks that do not fit each other, a wrong argument, plait_world_abort) makes the world fail:
+// every call that waits, and every later one on any rank, returns that first error instead of waiting for ever.
+// plait_comm_error has the sentence. So a program may make several calls and look at the last one's code.
 //
-// Streams: with stream NULL a call returns when it is done here (event may be NULL). With a stream it returns at once
-// and the stream's thread runs it after the calls before it. Calls on one handle run in the order of issue, whatever
-// streams they are on. Memory for the calls that are under way is kept: who has had as many, with as long lists,
-// allocates nothing.
+// Results: a reduction takes the ranks in the order 0 … n-1 for every element, so its result has the same bits on all
+// ranks, in every run, and for threads as for processes. bf16 and fp16 are added up in float and rounded once; integers
+// wrap around; max and min of a NaN are NaN.
+//
+// Buffers: a call takes a list of them, so that many small tensors can be one message without being copied together.
+// All ranks pass the same counts in the same order. The list itself is copied before the call returns; the memory that
+// it points to must stay, and the program must leave it alone, until the call is done. Where `in place` is not
+// mentioned below, nothing that a rank receives may overlap what it sends.
+//
+// Streams: with stream NULL a call returns when it is done on this rank. With a stream it returns at once, the
+// stream's thread does the work after that of the calls before it, and the event tells when it is done: so a rank
+// computes while it communicates. Calls with one handle run in the order in which they were made, whatever streams they
+// are on.
+//
+//   PlaitStream *stream;
+//   PlaitEvent done;
+//   plait_stream_create(comm, &stream, error);
+//   plait_all_reduce(comm, &gradient, 1, PLAIT_FP32, PLAIT_SUM, stream, &done);
+//   … compute what does not need the sum …
+//   code = plait_event_wait(done);
+//
+// Memory: what calls need while they are under way is kept for the next ones. A loop of the same calls allocates
+// nothing after its first round.
 #pragma once
 #include "plait/api.h"
 #include "plait/error.h"
@@ -31,7 +57,7 @@ typedef struct PlaitWorld PlaitWorld;
 typedef struct PlaitComm PlaitComm;
 typedef struct PlaitStream PlaitStream;
 
-typedef enum PlaitDtype { // the same values as src/base/dtypes.def
+typedef enum PlaitDtype { // the type of a buffer's elements
   PLAIT_FP64,
   PLAIT_FP32,
   PLAIT_BF16,
@@ -52,38 +78,18 @@ typedef enum PlaitOp {
 } PlaitOp;
 
 typedef struct PlaitBuffer {
-  const void *send;
-  void *recv;
-  size_t count; // in elements; each call says of what
+  const void *send; // what this rank gives
+  void *recv;       // where it receives; the same address is `in place`, which each call allows or not
+  size_t count;     // in elements; each call says of which of the two
 } PlaitBuffer;
 
-// A moment when something is done. A plain value: copy it, reuse it, drop it. All zero = done. It must not be used
-// after the stream or communicator it came from is destroyed.
+// The moment when a call is done. A plain value: copy it, overwrite it, forget it; nothing is to be freed. All zero
+// stands for done. Not to be used after the stream or communicator that it came from is destroyed. (The fields are
+// plait's own.)
 typedef struct PlaitEvent {
-  struct PlaitTimeline *timeline; // NULL: done
+  struct PlaitTimeline *timeline;
   uint64_t value;
 } PlaitEvent;
-
-// World -------------------------------------------------------------------------------------------------------------
-
-// All ranks of one process: each rank is a thread of the caller's. Destroy it after its communicators and streams.
-int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
-
-// The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the
-// caller has (with MPI_THREAD_SERIALIZED or more; then the caller makes MPI calls of its own only while none of plait's
-// are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see as one
-// world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves MPI,
-// and when the world has failed it does not return: the rank that failed first says why on stderr, and all processes
-// end.
-int plait_world_mpi_create(PlaitWorld **world, PlaitError *error);
-
-void plait_world_destroy(PlaitWorld *world); // NULL is fine
-int plait_world_size(const PlaitWorld *world);
-int plait_world_local_size(const PlaitWorld *world); // ranks on this machine
-int plait_world_rank(const PlaitWorld *world);       // of this process; -1: all ranks are threads of it
-
-// Fails the world with this sentence; the first one stays. From any thread.
-void plait_world_abort(PlaitWorld *world, const char *message);
 
 // Running ranks -----------------------------------------------------------------------------------------------------
 
@@ -92,15 +98,7 @@ void plait_world_abort(PlaitWorld *world, const char *message);
 typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *error);
 
 // Runs the function on `ranks` ranks and returns when all of them have returned. This is all that a program of
-// collectives needs; what is above it is for programs that start their threads themselves.
-//
-//   static int add(PlaitComm *comm, void *argument, PlaitError *error) {
-//     double x = plait_comm_rank(comm);
-//     int code = plait_all_reduce(comm, &(PlaitBuffer){&x, &x, 1}, 1, PLAIT_FP64, PLAIT_SUM, NULL, NULL);
-//     if (!code && plait_comm_rank(comm) == 0) printf("%g\n", x);
-//     return code;
-//   }
-//   if (plait_world_run(4, add, NULL, &error)) fprintf(stderr, "%s\n", error.message); // prints 6
+// collectives needs; the next section is for programs that start their threads themselves.
 //
 // Started by hand, the ranks are threads of this process. Started by mpirun or srun, each process is one rank, and
 // `ranks` must be as many as were started (one process: its threads). 0 stands for as many as were started, which is 1
@@ -111,22 +109,46 @@ typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *er
 // disk is full". A rank that fails makes the world fail, so that no other rank waits for it; so does a rank that has
 // returned while another still waits for it. A rank that returns a code and no sentence has the world's (see
 // plait_comm_error). Where ranks are processes a failure ends all of them: the sentence is on stderr, and the call does
-// not return. PLAIT_BAD_INPUT: another number of processes, or a launcher without an MPI in plait. Not from within the
-// function; under a launcher once in a process, unless the program itself initialises MPI.
+// not return. PLAIT_BAD_INPUT: another number of processes, or a launcher without an MPI in plait. Under a launcher it
+// may be called once in a process, unless the program itself initialises MPI.
 int plait_world_run(int ranks, PlaitRankFunction function, void *argument, PlaitError *error);
+
+// World -------------------------------------------------------------------------------------------------------------
+// Not needed with plait_world_run.
+
+// A world in this process: each rank is a thread that the caller starts, and that calls plait_comm_world. Destroy it
+// after its communicators and streams.
+int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
+
+// The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the
+// program has done so (with MPI_THREAD_SERIALIZED or more; it then makes MPI calls of its own only while none of
+// plait's are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see
+// as one world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves
+// MPI, and when the world has failed it does not return: the rank that failed first says why on stderr, and all
+// processes end.
+int plait_world_mpi_create(PlaitWorld **world, PlaitError *error);
+
+void plait_world_destroy(PlaitWorld *world); // NULL is fine
+int plait_world_size(const PlaitWorld *world);
+int plait_world_local_size(const PlaitWorld *world); // ranks on this machine
+int plait_world_rank(const PlaitWorld *world);       // of this process; -1: all ranks are threads of it
+
+// Fails the world with this sentence; the first one stays. From any thread.
+void plait_world_abort(PlaitWorld *world, const char *message);
 
 // Communicators -----------------------------------------------------------------------------------------------------
 
 // This rank's handle to the communicator of all ranks; once per rank. Does not wait.
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error);
 
-// A communicator of `ranks` (world ranks, distinct, this one among them), in that order. Waits for exactly the listed
-// ranks, which must pass the same list. A rank that is in several creates them in an order without cycles.
-// `world` is any handle of this rank. The communicator may be destroyed before or after it.
+// A communicator of `ranks` (ranks of the world, each once, this one among them), in that order. Waits for exactly the
+// listed ranks, which must pass the same list. Ranks that are in several communicators create those that they share in
+// the same order, or they would wait for each other. `world` is any handle of this rank; the new one does not need it
+// later.
 int plait_comm_create(PlaitComm *world, const int *ranks, int n, PlaitComm **comm, PlaitError *error);
-// This rank's handle, with nothing under way; does not wait; NULL is fine. Others may still be finishing this rank's
-// last call. If one of them waits for a call or message that this rank has not issued, the world fails with a sentence
-// that names this rank.
+// Destroys this rank's handle, when all of its calls are done. Does not wait for other ranks, which may still be
+// finishing the last call. If another rank waits for a call or message that this rank has not made, the world fails,
+// with a sentence that names this rank. NULL is fine.
 void plait_comm_destroy(PlaitComm *comm);
 
 int plait_comm_rank(const PlaitComm *comm);
@@ -136,18 +158,19 @@ const char *plait_comm_error(const PlaitComm *comm); // why the world failed, ""
 
 // Streams and events ------------------------------------------------------------------------------------------------
 
-// One communication thread that runs what is issued on it in order. `comm` is any handle of the rank it works for.
-// Destroy waits for everything queued.
+// A thread that does the calls made with this stream, in order. `comm` is any handle of the rank that it works for.
+// plait_stream_destroy waits for all of them.
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error);
 void plait_stream_destroy(PlaitStream *stream); // NULL is fine
 int plait_stream_wait(PlaitStream *stream, PlaitEvent event); // later calls on the stream start after the event
-int plait_stream_synchronize(PlaitStream *stream);            // the caller waits for all that was issued so far
+int plait_stream_synchronize(PlaitStream *stream);            // waits for all calls made with it so far
 
 int plait_event_wait(PlaitEvent event); // 0, or the error of the call or of one before it on its stream
 int plait_event_done(PlaitEvent event); // 1 done, 0 not yet, negative: failed
 
 // Collectives -------------------------------------------------------------------------------------------------------
-// n = size of the communicator, r = this rank. `event` (may be NULL) becomes the moment when the call is done here.
+// n = size of the communicator, r = this rank. `event` (may be NULL) becomes the moment when the call is done on this
+// rank: what it receives is there, and what it sends may be overwritten.
 
 // recv (count) = op over ranks of send (count). In place when recv == send.
 int plait_all_reduce(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op,
@@ -195,15 +218,16 @@ int plait_all_to_all_v(PlaitComm *comm, const void *send, const size_t *send_cou
                        void *recv, const size_t *recv_counts, const size_t *recv_offsets, PlaitDtype dtype,
                        PlaitStream *stream, PlaitEvent *event);
 
-// Done when all ranks have come here.
+// Done when all ranks have made this call.
 int plait_barrier(PlaitComm *comm, PlaitStream *stream, PlaitEvent *event);
 
 // Point to point ----------------------------------------------------------------------------------------------------
-// The k-th receive that a rank issues from a peer gets the k-th send that the peer issued to it, per communicator.
+// In a communicator, the k-th receive that a rank makes from a peer gets the k-th send that the peer made to it.
 // Total count and dtype must agree; how the elements are cut into buffers need not.
 
-// With an event, send waits for nobody: the event is the moment when the receiver has copied (`send` pointers must stay
-// until then). Without one, the caller (stream NULL) or the stream waits for that.
+// With an event, plait_send waits for nobody: the event is the moment when the receiver has its copy, until which the
+// memory must stay as it is. Without one, the caller (stream NULL) or the stream waits for that moment: two ranks that
+// both send first would wait for each other.
 int plait_send(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int peer,
                PlaitStream *stream, PlaitEvent *event);
 int plait_recv(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int peer,

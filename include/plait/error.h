@@ -1,17 +1,19 @@
 // Error codes, and the struct in which a call leaves one sentence for the person who can act on it.
 #pragma once
 
-// A function that can fail returns one of these (0 or positive is success) and leaves a message in its PlaitError.
+// A function that can fail returns one of these (0 or more: success) and leaves a message in its PlaitError.
+// docs/library.md says for each what to do.
 enum {
   PLAIT_OK = 0,
-  PLAIT_FAILED = -1,      // the machine or another process let us down (exit status 1)
-  PLAIT_BAD_INPUT = -2,   // a recipe, config, corpus, checkpoint, argument or command line is wrong (exit status 2)
-  PLAIT_NO_MEMORY = -3,   // exit status 1
-  PLAIT_INTERRUPTED = -4, // asked to stop by a signal
-  PLAIT_INFEASIBLE = -5,  // a parallel configuration that cannot be; the planner goes on, a command exits with 2
+  PLAIT_FAILED = -1,      // the machine, another rank or another process failed: a disk, a thread, a rank that left
+  PLAIT_BAD_INPUT = -2,   // what was passed in is wrong: a recipe, a file, a name, a shape; nothing was done
+  PLAIT_NO_MEMORY = -3,   // there is less memory than is needed
+  PLAIT_INTERRUPTED = -4, // a signal asked training to stop; it has saved and can be resumed
+  PLAIT_INFEASIBLE = -5,  // a parallel configuration that cannot be, as 3 heads over 2 ranks; others can
 };
 
-// Zero-initialise it before the first call: while code is not 0, a later error does not overwrite it.
+// PlaitError error = {0}; before the first call. The first error stays: while code is not 0, a later one does not
+// overwrite it. Where a function takes a PlaitError *, NULL means that you do not want the sentence.
 typedef struct PlaitError {
   int code;           // PLAIT_OK while empty
   char message[1024]; // one sentence, without a newline

@@ -51,8 +51,8 @@ void plait_graph_layer(PlaitGraph *graph, int layer);
 // A value that each step gets anew: (samples, size…), rank sizes (0 … 6). In a step the inputs come in the order of
 // these calls.
 PlaitTensor plait_graph_input(PlaitGraph *graph, const char *name, int rank, const int64_t *size);
-// The same of integers, int32_t: labels and tokens. They are for plait_graph_embedding, plait_graph_attention and the
-// losses.
+// The same of integers, int32_t: labels, tokens, positions. They are for plait_graph_embedding, plait_graph_rope,
+// plait_graph_attention and the losses.
 PlaitTensor plait_graph_integers(PlaitGraph *graph, const char *name, int rank, const int64_t *size);
 
 // What is trained: (size…), rank 1 … 7. Initialised with normal numbers of this standard deviation (0: zeros), which
@@ -108,13 +108,12 @@ PlaitTensor plait_graph_attention(PlaitGraph *graph, const char *name, PlaitTens
                                   PlaitTensor documents, int causal, double dropout);
 
 // The product of a and b (or a alone, b -1), summed over the dims that the result lacks. text names each dim with a
-// small letter, blanks do not count: "b s d, d f -> b s f" is a linear layer, "b s d -> b d" a sum over s, "b s t, b t
-// d
-// -> b s d" a product sample by sample, "b s d -> b d s" transposes, "b d -> b s=16 d" repeats what it has 16 times. No
-// letter stands twice in an operand. Where an operand has samples, their letter is the first in it, in the other
-// operand if that has samples too, and in the result: sums over samples are for losses. A product with a parameter that
-// plait_graph_linear could do, or could with the parameter transposed, is as fast; others run on a plain kernel. Any
-// dim may be cut by any axis; a sum over a cut dim is completed when needed.
+// small letter, blanks do not count: "b s d, d f -> b s f" is a linear layer, "b s d -> b d" a sum over s,
+// "b s t, b t d -> b s d" a product sample by sample, "b s d -> b d s" transposes, "b d -> b s=16 d" repeats what it
+// has 16 times. No letter stands twice in an operand. Where an operand has samples, their letter is the first in it, in
+// the other operand if that has samples too, and in the result: sums over samples are for losses. A product with a
+// parameter that plait_graph_linear could do, or could with the parameter transposed, is as fast; others run on a plain
+// kernel. Any dim may be cut by any axis; a sum over a cut dim is completed when needed.
 PlaitTensor plait_graph_einsum(PlaitGraph *graph, const char *name, const char *text, PlaitTensor a, PlaitTensor b);
 // The sum, or with `mean` the mean, over dim `dim` (not the samples), which goes away.
 PlaitTensor plait_graph_reduce(PlaitGraph *graph, const char *name, PlaitTensor x, int dim, int mean);
@@ -156,11 +155,12 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
                     // stages, "dp" for the samples; others (small letters) are those that plait_graph_shard names, and
                     // an axis of several ranks that nothing names is refused
   PlaitComm *comm;  // this rank's handle to the communicator of all ranks of its world (plait_comm_world), as many as
-                    // the mesh has; borrowed. NULL: ranks are threads of this process, which the training makes
+                    // the mesh has; borrowed: what plait_world_run gives its function, for one. NULL: ranks are
+                    // threads of this process, which the training makes
   int microbatches; // parts of a step's samples that are computed one after the other, at most so many; 0: 1. The step
                     // does not depend on it. Samples need not divide: of a microbatch ranks of dp differ by one at most
-  const char
-      *schedule; // of a pipeline, one of parallel.pipeline in docs/recipes.md that runs one stage a rank; NULL: "1f1b"
+  const char *schedule; // of a pipeline, one of parallel.pipeline in docs/recipes.md that runs one stage a rank; NULL:
+                        // "1f1b"
   int zero;              // ZeRO stage over dp: 0 … 3
   int threads;           // of each rank; 0: 1
   uint64_t seed;         // of the initial parameters and of dropout
@@ -172,9 +172,10 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
 } PlaitTrainingOptions;
 
 // Compiles the graph for the mesh, allocates, initialises; the graph may be destroyed. options may be NULL. With comm
-// (processes of plait_world_mpi_create, or threads of your own) every rank makes this and all further calls, with the
-// same arguments but for comm, and gets the same results. Without it one call does everything for all ranks.
-// PLAIT_BAD_INPUT: what the graph, the options or the mesh cannot be; PLAIT_INFEASIBLE: a cut that does not divide.
+// (in the function of plait_world_run, or in threads or processes of your own) every rank makes this and all further
+// calls, with the same arguments but for comm, and gets the same results. Without it one call does everything for all
+// ranks. PLAIT_BAD_INPUT: what the graph, the options or the mesh cannot be; PLAIT_INFEASIBLE: a cut that does not
+// divide.
 int plait_training_create(const PlaitGraph *graph, const PlaitTrainingOptions *options, PlaitTraining **training,
                           PlaitError *error);
 void plait_training_destroy(PlaitTraining *training); // NULL is fine

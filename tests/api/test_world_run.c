@@ -1,6 +1,7 @@
 // plait_world_run with threads: every rank once, and the first failure with its rank, whatever the others wait in.
 // (Processes: tests/mpi/world_run.c.)
 #include "plait/comm.h"
+#include "plait/graph.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -99,11 +100,39 @@ static void nests(void **state) {
   assert_int_equal(plait_world_run(3, nested, NULL, &error), 0);
 }
 
+// The handle that a function gets is one for plait_training_create: the world's ranks are the mesh's.
+static int train(PlaitComm *comm, void *argument, PlaitError *error) {
+  PlaitGraph *g = plait_graph_create(4, PLAIT_FP64);
+  PlaitTensor x = plait_graph_input(g, "x", 1, (int64_t[]){2}),
+              w = plait_graph_parameter(g, "w", 2, (int64_t[]){2, 2}, 0.5);
+  plait_graph_shard(g, w, 0, "tp");
+  plait_graph_squared_error(g, plait_graph_linear(g, "y", x, w, -1), x);
+  PlaitTraining *t;
+  PlaitStepResult result = {0};
+  const char *mesh = plait_comm_size(comm) == 1 ? "dp=1" : "dp=2 tp=2";
+  int code = plait_training_create(g, &(PlaitTrainingOptions){.mesh = mesh, .comm = comm}, &t, error);
+  for (int step = 0; step < 3 && !code; step++)
+    code = plait_training_step(t, (const void *[]){(double[]){1, 2, 3, 4, 5, 6, 7, 8}}, 0.01, &result, error);
+  ((double *)argument)[plait_comm_rank(comm)] = result.loss;
+  plait_training_destroy(t);
+  plait_graph_destroy(g);
+  return code;
+}
+
+static void trains_half_by_hand(void **state) {
+  double one, four[4];
+  PlaitError error = {0};
+  if (plait_world_run(1, train, &one, &error) || plait_world_run(4, train, four, &error)) fail_msg("%s", error.message);
+  for (int r = 0; r < 4; r++)
+    if (!(one > 0) || !(four[r] - one < 1e-12) || !(one - four[r] < 1e-12))
+      fail_msg("rank %d: %.17g, not %.17g", r, four[r], one);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_rank_once),          cmocka_unit_test(without_launcher_zero_is_one),
       cmocka_unit_test(first_failure_names_rank), cmocka_unit_test(wrong_number),
-      cmocka_unit_test(nests),
+      cmocka_unit_test(nests),                    cmocka_unit_test(trains_half_by_hand),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
