@@ -40,14 +40,32 @@ static int open_named(Trainer *t, const char *path, Error *error) {
   return code;
 }
 
+// Is this checkpoint of a run that began at the checkpoint `named`? The recipe in it says so.
+static bool began_at(const Checkpoint *checkpoint, const char *named) {
+  const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
+  Recipe was = {0};
+  Error ignored = {0};
+  bool same = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, &was, &ignored) &&
+              !strcmp(was.checkpoint.resume, named);
+  recipe_free(&was);
+  return same;
+}
+
 // A run that began at another run's checkpoint and has some of its own resumes from these: the same command goes on.
-static int find_own(Trainer *t, Error *error) {
+static int find_own(Trainer *t, const char *named, Error *error) {
   const char *key = "checkpoint.resume";
   int64_t step;
   int found = checkpoint_latest_valid(t->checkpoints, &step, &t->resume, NULL, error);
+  if (found > 0 && !began_at(t->resume, named)) {
+    checkpoint_close(t->resume);
+    t->resume = NULL;
+    return 0;
+  }
   if (found > 0)
-    fprintf(t->out, "note: %s%s is where the run began; %s has later checkpoints of its own, and the run resumes from "
-            "the newest\n", recipe_where(t->recipe, key), key, t->recipe->run.dir);
+    fprintf(t->out,
+            "note: %s%s is where the run began; %s has later checkpoints of its own, and the run resumes from "
+            "the newest\n",
+            recipe_where(t->recipe, key), key, t->recipe->run.dir);
   return found;
 }
 
@@ -57,7 +75,7 @@ static int find_resume(Trainer *t, Error *error) {
   char *warnings = NULL;
   int64_t step = 0;
   if (how[0] == '/') {
-    int own = lies_in(how, t->checkpoints) ? 0 : find_own(t, error);
+    int own = lies_in(how, t->checkpoints) ? 0 : find_own(t, how, error);
     return own ? (own < 0 ? own : PLAIT_OK) : open_named(t, how, error);
   }
   int found =
