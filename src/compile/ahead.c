@@ -16,6 +16,7 @@
 //   after:    g1 g0 x1 A1 w1 R1  |  x0 A0 w0 R0 +1 +0
 // g0 is under way while layer 1 is computed, A1 during w1, R1 during layer 0. g1 and R0 have nothing to
 // hide behind.
+#include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
@@ -111,39 +112,59 @@ static int same_section(const Node *a, const Node *b) {
   return b->region == REGION_MICRO && a->stage == b->stage && a->phase == b->phase;
 }
 
+typedef struct Ahead {
+  const Graph *g;
+  Graph *h;             // what is being made
+  Spot *spot, *sorted;  // (nodes of g)
+  int *nodes;           // (nodes of g) of a section
+  char *done;           // (nodes of g)
+} Ahead;
+
+// Appends the section of a node, whole, behind those that it reads. Nodes of a later stage may stand behind some of an
+// earlier one's in backward: where a gradient is only passed through, say, and added up in the stage that it came from.
+static void emit_section(Ahead *a, int first) {
+  const Graph *g = a->g;
+  int count = 0;
+  for (int i = 0; i < g->node.count; i++) {
+    if (!same_section(&g->node.data[first], &g->node.data[i])) continue;
+    a->done[i] = 1;
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      int maker = g->node.data[i].input[k] < 0 ? -1 : graph_tensor(g, g->node.data[i].input[k])->producer;
+      if (maker >= 0 && !a->done[maker] && g->node.data[maker].region == REGION_MICRO &&
+          !same_section(&g->node.data[first], &g->node.data[maker]))
+        UNLESS_FAULT(sections_do_not_wait) emit_section(a, maker);
+    }
+  }
+  for (int i = 0; i < g->node.count; i++)
+    if (same_section(&g->node.data[first], &g->node.data[i])) a->nodes[count++] = i;
+  find_spots(g, a->nodes, count, a->spot);
+  for (int k = 0; k < count; k++) a->sorted[k] = a->spot[a->nodes[k]];
+  qsort(a->sorted, (size_t)count, sizeof *a->sorted, by_spot);
+  for (int k = 0; k < count; k++) {
+    a->spot[a->nodes[k]].order = -1;
+    graph_add_node(a->h, &g->node.data[a->sorted[k].node]);
+  }
+}
+
 int pass_ahead(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   if (!o->parallel.overlap.read_ahead) return PLAIT_OK;
-  Graph *h = graph_copy(g);
-  h->node.count = 0;
-  Spot *spot = xcalloc((size_t)g->node.count + 1, sizeof *spot),
-       *sorted = xcalloc((size_t)g->node.count + 1, sizeof *sorted);
-  int *nodes = xcalloc((size_t)g->node.count + 1, sizeof *nodes);
-  char *done = xcalloc((size_t)g->node.count + 1, 1);
-  for (int i = 0; i < g->node.count; i++) spot[i].order = -1;
+  Ahead a = {.g = g, .h = graph_copy(g)};
+  a.h->node.count = 0;
+  a.spot = xcalloc((size_t)g->node.count + 1, sizeof *a.spot);
+  a.sorted = xcalloc((size_t)g->node.count + 1, sizeof *a.sorted);
+  a.nodes = xcalloc((size_t)g->node.count + 1, sizeof *a.nodes);
+  a.done = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = 0; i < g->node.count; i++) a.spot[i].order = -1;
   for (int i = 0; i < g->node.count; i++) {
-    const Node *first = &g->node.data[i];
-    if (done[i]) continue;
-    if (first->region != REGION_MICRO) {
-      graph_add_node(h, first);
-      continue;
-    }
-    int count = 0; // a section comes whole where its first node was
-    for (int k = i; k < g->node.count; k++)
-      if (same_section(first, &g->node.data[k])) nodes[count++] = k;
-    find_spots(g, nodes, count, spot);
-    for (int k = 0; k < count; k++) sorted[k] = spot[nodes[k]];
-    qsort(sorted, (size_t)count, sizeof *sorted, by_spot);
-    for (int k = 0; k < count; k++) {
-      done[nodes[k]] = 1;
-      spot[nodes[k]].order = -1;
-      graph_add_node(h, &g->node.data[sorted[k].node]);
-    }
+    if (a.done[i]) continue;
+    if (g->node.data[i].region == REGION_MICRO) emit_section(&a, i);
+    else graph_add_node(a.h, &g->node.data[i]);
   }
-  free(spot);
-  free(sorted);
-  free(nodes);
-  free(done);
-  placements_adopt(h);
-  return pass_replace(graph, h);
+  free(a.spot);
+  free(a.sorted);
+  free(a.nodes);
+  free(a.done);
+  placements_adopt(a.h);
+  return pass_replace(graph, a.h);
 }

@@ -251,6 +251,8 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
     tensor[b->ninput++] = n->input[k];
   }
   b->tensor = tensor;
+  if (n->ninput && !b->ninput) // a sum of which this stage has no term, as one without parameters
+    b->left_to_owner = FAULT(stage_without_a_term, 1, 0);
   if (!p->shares->even) bind_rows(binding, b);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);

@@ -10,7 +10,7 @@ typedef struct Piece { int64_t send, recv, count; int input, output; int64_t blo
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
-  int left_to_owner;      // another rank owns what it works on
+  int left_to_owner;      // other ranks have all that it works on
   int communicates;       // a collective; else the device computes it
   DeviceBound kernel;
   KernelCall call;        // of the kernel; its operands are these:
