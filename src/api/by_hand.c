@@ -236,8 +236,10 @@ void plait_graph_output(PlaitGraph *h, const char *name, PlaitTensor tensor) {
   if (by_hand_take_name(h, name) && by_hand_readable(h, name, tensor, 0) && !by_hand_samples(h, tensor))
     wrong(h, "the output %s has no samples; allowed: what is computed from an input", name);
   h->g->layer = layer;
-  if (!h->error.code)
-    vec_push(&h->output, ((ByHandOutput){.name = h->name.data[h->name.count - 1], .tensor = tensor}));
+  if (h->error.code) return;
+  ByHandOutput o = {.name = h->name.data[h->name.count - 1], .tensor = tensor};
+  o.copy = arena_format(&h->g->arena, "%s.copy", name);
+  vec_push(&h->output, o);
 }
 
 // Placements ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ enum {
 }; // bytes of a name; annotations: of one tensor
 
 typedef struct ByHandAnnotation { int tensor, dim; char axis[BY_HAND_NAME]; } ByHandAnnotation; // dim -1: whole
-typedef struct ByHandOutput { const char *name; int tensor; } ByHandOutput;                     // name: of the graph's
+typedef struct ByHandOutput { const char *name, *copy; int tensor; } ByHandOutput; // names of nodes, of the graph
 
 enum { BY_HAND_ZEROS = -1, BY_HAND_POSITIONS = -2 };
 

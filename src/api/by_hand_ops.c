@@ -7,6 +7,12 @@
 #define readable(h, reader, x) by_hand_readable(h, reader, x, 0)
 #define operand by_hand_operand
 
+// The same of ops whose gradients are as narrow as what they compute: those of parameters stay wide.
+static int narrow(PlaitGraph *h, const char *reader, PlaitTensor x) {
+  if (graph_tensor(h->g, x)->variable < 0) return operand(h, reader, x);
+  return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
+}
+
 static const char *shape_of_tensor(PlaitGraph *h, PlaitTensor x, char text[128]) {
   return by_hand_shape_text(&graph_tensor(h->g, x)->shape, text, 128);
 }
@@ -60,7 +66,7 @@ PlaitTensor plait_graph_activation(PlaitGraph *h, const char *name, PlaitTensor 
   if (!by_hand_take_name(h, name) || !readable(h, name, x)) return -1;
   if ((int)kind < 0 || kind >= PLAIT_ACTIVATION_COUNT)
     return wrong(h, "activation %d of %s; allowed: those of PlaitActivation", (int)kind, name);
-  return op_activation(h->g, name, operand(h, name, x), (ActivationKind)kind);
+  return op_activation(h->g, name, narrow(h, name, x), (ActivationKind)kind);
 }
 
 // Are the dims of b, which has no samples, the last ones of a?
@@ -74,16 +80,16 @@ static int is_tail(PlaitGraph *h, PlaitTensor a, PlaitTensor b) {
 
 PlaitTensor plait_graph_add(PlaitGraph *h, const char *name, PlaitTensor a, PlaitTensor b) {
   if (!by_hand_take_name(h, name) || !readable(h, name, a) || !readable(h, name, b)) return -1;
-  if (graph_tensor(h->g, b)->variable >= 0 && is_tail(h, a, b)) return op_bias(h->g, name, operand(h, name, a), b);
+  if (graph_tensor(h->g, b)->variable >= 0 && is_tail(h, a, b)) return op_bias(h->g, name, narrow(h, name, a), b);
   if (!by_hand_same_shape(h, name, a, b)) return -1;
-  return op_add(h->g, name, (int[]){operand(h, name, a), operand(h, name, b)}, 2);
+  return op_add(h->g, name, (int[]){narrow(h, name, a), narrow(h, name, b)}, 2);
 }
 
 PlaitTensor plait_graph_multiply(PlaitGraph *h, const char *name, PlaitTensor a, PlaitTensor b) {
   if (!by_hand_take_name(h, name) || !readable(h, name, a) || !readable(h, name, b)) return -1;
   if (!is_tail(h, a, b)) {
     if (!by_hand_same_shape(h, name, a, b)) return -1;
-    return op_mul(h->g, name, operand(h, name, a), operand(h, name, b));
+    return op_mul(h->g, name, narrow(h, name, a), narrow(h, name, b));
   }
   int rank = graph_tensor(h->g, a)->shape.rank, tail = graph_tensor(h->g, b)->shape.rank;
   EinsumAttr attr = {.rank = {(int8_t)rank, (int8_t)tail, (int8_t)rank}};
@@ -95,7 +101,7 @@ PlaitTensor plait_graph_multiply(PlaitGraph *h, const char *name, PlaitTensor a,
 PlaitTensor plait_graph_scale(PlaitGraph *h, const char *name, PlaitTensor x, double factor) {
   if (!by_hand_take_name(h, name) || !readable(h, name, x)) return -1;
   if (!isfinite(factor)) return wrong(h, "the factor of %s is not finite", name);
-  return op_scale(h->g, name, operand(h, name, x), factor);
+  return op_scale(h->g, name, narrow(h, name, x), factor);
 }
 
 // What norms and softmax take: samples, and a dim beside them.

@@ -231,7 +231,7 @@ static Graph *training_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-// Without what only training does, and with the outputs.
+// Without what only training does, and with the outputs. What is put out is a copy, which placements_from places.
 static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
   Graph *g = micro_graph(h, samples);
   int *tensor = xcalloc((size_t)h->output.count + 1, sizeof *tensor);
@@ -247,12 +247,13 @@ static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
     const ByHandOutput *o = &h->output.data[i];
     int producer = graph_tensor(g, o->tensor)->producer;
     g->layer = producer < 0 ? 0 : g->node.data[producer].layer;
-    op_output(g, o->name, o->tensor);
+    op_output(g, o->name, op_identity(g, o->copy, o->tensor));
   }
   return g;
 }
 
-// The placements that the user has given, for axes that the mesh has. Returns their count.
+// The placements that the user has given, for axes that the mesh has; of outputs samples are cut over dp alone. Returns
+// their count.
 static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *annotation) {
   int n = 0;
   for (int i = 0; i < h->annotation.count; i++) {
@@ -260,6 +261,7 @@ static int placements_from(const PlaitGraph *h, const Mesh *mesh, LayoutTensor *
     int axis = a->dim < 0 ? -1 : mesh_axis(mesh, a->axis);
     if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
+  for (int i = 0; i < h->output.count; i++) annotation[n++] = (LayoutTensor){h->output.data[i].copy, -1, -1};
   return n;
 }
 
@@ -281,7 +283,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                    Error *error) {
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
   const double *betas = op_def(optimizer)->optimizer->betas;
-  LayoutTensor *annotation = xcalloc((size_t)h->annotation.count + 1, sizeof *annotation);
+  LayoutTensor *annotation = xcalloc((size_t)(h->annotation.count + h->output.count) + 1, sizeof *annotation);
   int layers = h->g->layers, stages = mesh_pipeline_ranks(&t->mesh), cut[MAX_STAGES] = {0};
   ParallelOptions parallel = {.mesh = t->mesh,
                               .layout = layout_shipped(LAYOUT_SHIPPED_DATA),
