@@ -11,6 +11,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is in the folder
 import torch
@@ -37,6 +38,22 @@ def plait_text(options, prompt, count):
     return done.stdout.decode(errors="replace").removesuffix("\n"), "end of the text" in done.stderr.decode()
 
 
+def plait_ids(options, text):
+    """The ids of a text, without BOS."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "text"), "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        command = [options.plait, "tokenize", "--tokenizer", options.folder, "--eot", "none", "--out", "ids", "text"]
+        command[0], command[3] = os.path.abspath(command[0]), os.path.abspath(command[3])
+        done = subprocess.run(command, cwd=folder, capture_output=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}: status {done.returncode}: {done.stderr.decode()}")
+        with open(os.path.join(folder, "ids.idx"), "rb") as file:
+            width = 2 if file.read(18)[17] == 8 else 4  # uint16, else int32
+        data = open(os.path.join(folder, "ids.bin"), "rb").read()
+        return [int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width)]
+
+
 def is_near(model, ids):
     """Are the two most likely tokens after `ids` as likely as each other?"""
     with torch.no_grad():
@@ -45,6 +62,10 @@ def is_near(model, ids):
 
 
 def compare(options, model, tokenizer, prompt):
+    ids, found = tokenizer(prompt, add_special_tokens=False)["input_ids"], plait_ids(options, prompt)
+    if ids != found:
+        print(f"OTHER {prompt!r}: {type(tokenizer).__name__} of transformers makes other ids of it:\n  transformers {ids}\n  plait        {found}")
+        return False
     inputs = tokenizer(prompt, return_tensors="pt")
     start = inputs["input_ids"].shape[1]
     count = max(1, min(options.max_tokens, model.config.max_position_embeddings - start))
