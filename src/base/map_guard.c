@@ -52,7 +52,7 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     if (atomic_flag_test_and_set(&spoken)) pause(); // the first one ends the process
     say("plait: ");
     say(slots[i].path);
-    say(": cannot be read any more: it has become shorter while it was in use, or its disk fails\n");
+    say(": cannot be read any more: it has become shorter while it was in use, or its disk is failing\n");
     _exit(1);
   }
   signal(number, SIG_DFL); // not ours: the instruction is tried again and ends the process

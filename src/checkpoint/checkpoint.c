@@ -139,7 +139,7 @@ static int lacks(const Checkpoint *c, const NameList *missing, const NameList *s
     snprintf(first, sizeof first, "lacks %d tensor(s): %s%s", missing->count, missing->text,
              missing->count > 6 ? ", …" : "");
   if (surplus->count)
-    snprintf(second, sizeof second, "has %d tensor(s) that are not wanted: %s%s", surplus->count, surplus->text,
+    snprintf(second, sizeof second, "has %d unexpected tensor(s): %s%s", surplus->count, surplus->text,
              surplus->count > 6 ? ", …" : "");
   return error_set(error, PLAIT_BAD_INPUT, "%s: %s%s%s", c->path, first, *first && *second ? " and " : "", second);
 }

@@ -106,7 +106,8 @@ int huggingface_files_verify(const json_t *files, const char *folder, Error *err
     size_t bytes = 0;
     if (!code) code = file_read(path, MOST_BYTES, &read, &bytes, error);
     if (!code && (bytes != json_string_length(text) || memcmp(read, json_string_value(text), bytes)))
-      code = error_set(error, PLAIT_FAILED, "%s: is not what was to be written", path);
+      code =
+          error_set(error, PLAIT_FAILED, "%s: verification failed: the file does not contain what was written", path);
     free(read);
     free(path);
   }

@@ -201,7 +201,8 @@ static int verify_tensors(const HuggingfaceSave *save, const char *path, const M
     char *tensor = xcalloc(expected.bytes, 1);
     code = assemble(save, &f.views, t, (Dtype)expected.dtype, tensor, error);
     if (!code && (found->dtype != expected.dtype || memcmp(found->data, tensor, expected.bytes)))
-      code = error_set(error, PLAIT_FAILED, "%s: tensor %s is not what was to be written", path, t->name);
+      code = error_set(error, PLAIT_FAILED, "%s: verification failed: tensor %s does not contain what was written",
+                       path, t->name);
     free(tensor);
   }
   huggingface_folder_close(&f);
@@ -225,7 +226,7 @@ int huggingface_verify(const HuggingfaceSave *save, const char *folder, const Mo
   ModelConfig written;
   int code = model_config_load(&written, folder, error);
   if (!code && !model_config_equal(config, &written))
-    code = error_set(error, PLAIT_FAILED, "%s: config.json describes another model than was to be written", folder);
+    code = error_set(error, PLAIT_FAILED, "%s: verification failed: config.json describes another model", folder);
   model_config_free(&written);
   if (!code) code = verify_tensors(save, folder, config, error);
   if (!code && save->tokenizer) code = verify_tokenizer(save->tokenizer, folder, error);

@@ -117,9 +117,10 @@ static int count_bytes(const Eval *e, const int32_t *targets, int64_t n, int64_t
   for (int64_t i = 0; i < n && t; i++) {
     if (targets[i] < 0) continue;
     if (!tokenizer_token(t, targets[i]))
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "the data holds token %d, which the tokenizer does not have: it belongs to another tokenizer",
-                       targets[i]);
+      return error_set(
+          error, PLAIT_BAD_INPUT,
+          "the data contains token %d, which the tokenizer does not have: the data was made with another tokenizer",
+          targets[i]);
     if (!t->token_special[targets[i]]) *bytes += t->decoded[targets[i]].bytes;
   }
   return PLAIT_OK;

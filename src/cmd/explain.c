@@ -102,10 +102,10 @@ static int write_timeline(const Job *job, const char *path, bool svg, Error *err
     code = file_commit(&file, error);
   }
   if (!code)
-    printf(
-        "%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal; transfers take no time in it\n",
-        path, job->options.parallel.pipeline.schedule->name, 100 * timeline_bubble(s, &spans),
-        100 * timeline_bubble(s, &unit));
+    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% if all segments took the same time; transfers are not "
+           "counted\n",
+           path, job->options.parallel.pipeline.schedule->name, 100 * timeline_bubble(s, &spans),
+           100 * timeline_bubble(s, &unit));
   file_abandon(&file);
   schedule_spans_free(&unit);
   schedule_spans_free(&spans);

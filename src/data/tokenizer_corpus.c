@@ -130,7 +130,7 @@ int corpus_line_text(const char *line, size_t bytes, json_t **holder, const char
                      Error *error) {
   json_error_t why;
   *holder = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-  if (!*holder) return error_set(error, PLAIT_BAD_INPUT, "no valid JSON: %s", why.text);
+  if (!*holder) return error_set(error, PLAIT_BAD_INPUT, "not valid JSON: %s", why.text);
   const json_t *value = json_object_get(*holder, "text");
   if (json_is_string(value)) {
     *text = json_string_value(value);

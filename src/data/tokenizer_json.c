@@ -293,7 +293,7 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
   t->eot = -1;
   json_t *root = bytes ? json_loadb(json, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why) : NULL;
   if (!bytes) code = error_set(error, PLAIT_BAD_INPUT, "%s: is empty, not a tokenizer.json", name);
-  else if (!root) code = error_set(error, PLAIT_BAD_INPUT, "%s: line %d: no valid JSON: %s", name, why.line, why.text);
+  else if (!root) code = error_set(error, PLAIT_BAD_INPUT, "%s: line %d: not valid JSON: %s", name, why.line, why.text);
   else if (!json_is_object(root)) code = error_set(error, PLAIT_BAD_INPUT, "%s: is not a JSON object", name);
   if (code >= 0) code = read_model(&r, root);
   if (code >= 0) code = check_added(&r);

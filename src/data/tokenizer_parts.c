@@ -92,7 +92,7 @@ static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component,
   if (t->split_count == TOKENIZER_STEPS)
     return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
   if (t->bpe.byte_level)
-    return reader_refuse(r, where, "is %.60s behind ByteLevel, which has to be the last step", type);
+    return reader_refuse(r, where, "is %.60s after ByteLevel, which must be the last step", type);
   SplitStep *step = &t->split[t->split_count++];
   if (is(type, "Split")) return read_split(r, component, step, where);
   if (is(type, "Metaspace")) return read_metaspace(r, component, step, where);
@@ -134,7 +134,7 @@ static int read_strip(const TokenizerReader *r, const json_t *component, const c
 
 static int read_decoder(const TokenizerReader *r, const json_t *component, const char *type, const char *where) {
   TokenizerDecoder *d = &r->t->decoder;
-  if (d->strip[0]) return reader_refuse(r, where, "is %.60s behind Strip, which has to be the last step", type);
+  if (d->strip[0]) return reader_refuse(r, where, "is %.60s after Strip, which must be the last step", type);
   if (is(type, "ByteLevel")) d->byte_level = 1;
   else if (is(type, "ByteFallback")) d->byte_fallback = 1;
   else if (is(type, "Strip")) return read_strip(r, component, where);

@@ -46,8 +46,8 @@ int generator_push(Generator *g, const int32_t *ids, int64_t count, Error *error
   for (int64_t i = 0; i < count; i++) {
     if (ids[i] < 0 || ids[i] >= g->vocab)
       return error_set(error, PLAIT_BAD_INPUT,
-                       "token %d is not in the model's vocabulary of %d: the tokenizer is another model's", ids[i],
-                       g->vocab);
+                       "token %d is not in the model's vocabulary of %d: the tokenizer belongs to another model",
+                       ids[i], g->vocab);
     append(g, ids[i]);
   }
   return PLAIT_OK;

@@ -58,7 +58,7 @@ int model_config_parse(ModelConfig *config, const char *text, size_t size, const
     return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column,
                      why.text);
   if (!json_is_object(config->json))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: holds no JSON object; a config.json is one", name);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: not a JSON object, which a config.json must be", name);
   return read_family(config, error);
 }
 

@@ -64,7 +64,7 @@ static void read_heads(ConfigReader *r, ModelConfig *c, const RotaryDefaults *de
   c->head_dim = config_integer(r, "head_dim", 1, MOST_HEAD_DIM, absent ? absent : c->embed / c->heads);
   if (!r->code && (c->head_dim < 2 || c->head_dim % 2))
     r->code = error_set(r->error, PLAIT_BAD_INPUT,
-                        "%s: head_dim is %lld; allowed: even numbers, because rope turns pairs", r->file,
+                        "%s: head_dim is %lld; allowed: even numbers, because rope rotates pairs", r->file,
                         (long long)c->head_dim);
   c->attention_scale = 1 / sqrt((double)c->head_dim);
 }

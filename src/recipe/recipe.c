@@ -68,8 +68,8 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
 static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, but %s is in it", before(loader, key->path, item),
-                   key->path, allowed, shown(loader, item));
+  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, but it contains %s",
+                   before(loader, key->path, item), key->path, allowed, shown(loader, item));
 }
 
 static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
@@ -150,12 +150,12 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, LAYOUT_WORDS) : NULL;
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
-    return error_set(
-        loader->error, PLAIT_BAD_INPUT,
-        "%s%s: pp cuts layers, not dims; allowed are dp, cp and tp, and parallel.layers shares out the layers",
-        before(loader, key->path, item), key->path);
+    return error_set(loader->error, PLAIT_BAD_INPUT,
+                     "%s%s: pp cuts layers, not dims; allowed are dp, cp and tp; parallel.layers says how the layers "
+                     "are divided over pp",
+                     before(loader, key->path, item), key->path);
   return error_set(loader->error, PLAIT_BAD_INPUT,
-                   "%s%s: %s is no mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
+                   "%s%s: %s is not a mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
                    before(loader, key->path, item), key->path, shown(loader, item), nearest ? "; did you mean " : "",
                    nearest ? nearest : "", nearest ? "?" : "");
 }
@@ -229,7 +229,7 @@ static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
   if (recipe_word(key, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
   if (!strncmp(node->text, "~/", 2))
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: ~ is not expanded here; write the whole path",
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: ~ is not expanded here; write the full path",
                      before(loader, key->path, node), key->path);
   *field = absolute_path(&loader->recipe->arena, loader->folder, node->text);
   if (strlen(*field) < PATH_MAX) return PLAIT_OK;

@@ -46,7 +46,7 @@ static int check_required(Recipe *r, Error *error) {
   if (!r->model.config && r->model.init[0] == '/')
     r->model.config = arena_format(&r->arena, "%s/config.json", r->model.init);
   if (r->model.config) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: model.config must be given, or a folder as model.init",
+  return error_set(error, PLAIT_BAD_INPUT, "%s: give model.config, or set model.init to a model folder",
                    r->name);
 }
 
@@ -58,7 +58,7 @@ static int check_mesh(Recipe *r, Error *error) {
     if (ranks > most)
       return error_set(error, PLAIT_BAD_INPUT,
                        "%smesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
-                       "carries; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
+                       "allows; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
                        r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
   }
   return PLAIT_OK;
@@ -117,13 +117,13 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
                                         "run.work_stealing"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i]))
-      recipe_note(r, several[i], "%s does nothing: the mesh has one rank, which communicates with none", several[i]);
+      recipe_note(r, several[i], "%s has no effect: the mesh has only one rank", several[i]);
   ParallelOptions parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
       if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
-        recipe_note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so that it cuts nothing", layout_keys[row],
+        recipe_note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so it cuts nothing", layout_keys[row],
              axes->axis[i], axes->axis[i]);
   }
   for (int i = 0; i < LAYOUT_WORDS; i++) {
@@ -133,19 +133,19 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
     char key[32];
     snprintf(key, sizeof key, "mesh.%s", axis);
     if (size > 1 && !named)
-      recipe_note(r, key, "%s is %d, but no row of the Layout names %s, so that its ranks all compute the same", key,
+      recipe_note(r, key, "%s is %d, but no row of the Layout names %s, so its ranks all compute the same", key,
                   size, axis);
   }
   if (r->parallel.shard_group && r->parallel.shard_group == r->mesh.dp)
     recipe_note(r, "parallel.shard_group",
-                "parallel.shard_group is %d, one group of all data ranks, which is what zero does without it",
+                "parallel.shard_group is %d, one group of all data ranks: the same as without this key",
                 r->parallel.shard_group);
   if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
     recipe_note(r, "parallel.bucket_mb",
          "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
   if (r->run.trace && r->run.trace_first > r->schedule.steps)
     recipe_note(r, "run.trace_first",
-                "run.trace_first is %lld, but schedule.steps is %lld, so that run.trace stays empty",
+                "run.trace_first is %lld, but schedule.steps is %lld, so run.trace stays empty",
                 (long long)r->run.trace_first, (long long)r->schedule.steps);
   return PLAIT_OK;
 }

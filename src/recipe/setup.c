@@ -26,12 +26,15 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
   if (!recipe->run.work_stealing || !recipe_is_given(recipe, "run.work_stealing") || ranks == 1) return 0;
   const char *where = recipe_where(recipe, "run.work_stealing");
   if (processes)
-    return snprintf(text, size, "note: %srun.work_stealing is true, but ranks are processes, which help none\n", where);
+    return snprintf(
+        text, size,
+        "note: %srun.work_stealing is true, but it works between threads only, and ranks are processes here\n", where);
   if (threads * ranks <= cores) return 0;
-  return snprintf(text, size,
-                  "note: %srun.work_stealing is true, but %d ranks of %d thread%s have %d core%s, so that no rank has "
-                  "a core to lend\n",
-                  where, ranks, threads, threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
+  return snprintf(
+      text, size,
+      "note: %srun.work_stealing is true, but %d ranks of %d thread%s share %d core%s, so there is no idle core to "
+      "use\n",
+      where, ranks, threads, threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "");
 }
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
@@ -62,10 +65,10 @@ int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error
   int size = tokenizer_vocab_size(t);
   tokenizer_destroy(t);
   if (size <= config->vocab) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "%sdata.tokenizer: %s has a vocabulary of %d, but the model of %s one of %lld; make vocab_size "
-                   "there at least as large",
-                   recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%sdata.tokenizer: %s has %d tokens, but vocab_size in %s is only %lld; set vocab_size to at least %d",
+      recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab, size);
 }
 
 // The Layout: its name, and the rows that the recipe has of its own.

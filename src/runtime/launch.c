@@ -54,7 +54,7 @@ int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, E
   if (!l->world && ranks > LAUNCH_MOST_THREADS)
     return error_set(
         error, PLAIT_BAD_INPUT,
-        "mesh: %lld ranks, but one process carries at most %d as its threads; start it under mpirun or srun",
+        "mesh: %lld ranks, but one process runs at most %d, as threads; start it under mpirun or srun",
         (long long)ranks, LAUNCH_MOST_THREADS);
   if (!l->world || l->ranks == ranks) return PLAIT_OK;
   return error_set(

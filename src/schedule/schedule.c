@@ -93,7 +93,7 @@ static int check_places(const Schedule *s, const ActionList *list, int coordinat
         a->microbatch >= 0 && a->microbatch < s->microbatches && action_runs_body(a))
       continue;
     return error_set(error, PLAIT_INFEASIBLE,
-                     "schedule: pipeline rank %d is to run stage %d on microbatch %d, which is not its to run",
+                     "schedule: pipeline rank %d is to run stage %d on microbatch %d, which belongs to another rank",
                      coordinate, a->stage, a->microbatch);
   }
   return PLAIT_OK;

@@ -88,8 +88,8 @@ static void print_title(const Schedule *s, const TimelineText *text, FILE *out) 
 }
 
 static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
-  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% were all segments equal", 100 * timeline_bubble(s, spans),
-          100 * text->unit_bubble);
+  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% if all segments took the same time",
+          100 * timeline_bubble(s, spans), 100 * text->unit_bubble);
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
@@ -105,7 +105,7 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   print_title(s, text, out);
   fprintf(out, "</text>\n<text x=\"%d\" y=\"46\">", LEFT);
   print_bubble(s, spans, text, out);
-  fputs("; the head's backward is part of its forward; transfers take no time here</text>\n", out);
+  fputs("; the head's backward pass is part of its forward pass; transfers are not counted</text>\n", out);
   svg_legend(s, out);
   for (int c = 0; c < s->coordinates; c++) {
     fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width,

@@ -14,7 +14,7 @@ static void describe_first(const Rank *r, const StepResult *s, char *text, size_
   if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
   else if (r->job->options.update.in_backward)
     snprintf(text, size, "the gradient norm was not finite, but all gradients are");
-  else snprintf(text, size, "the gradient norm was not finite, but no such value was met when the step was run again");
+  else snprintf(text, size, "the gradient norm was not finite, but running the step again found no such value");
 }
 
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size) {
@@ -46,13 +46,14 @@ int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, 
   v->in_a_row = s->skipped ? v->in_a_row + 1 : 0;
   if (!s->skipped) return PLAIT_OK;
   if (v->in_a_row == NON_FINITE_IN_A_ROW)
-    return stop(r, step, s, error,
-                "this is the %dth step in a row that is not finite, and each was skipped: more would not help",
-                NON_FINITE_IN_A_ROW);
+    return stop(
+        r, step, s, error,
+        "%d steps in a row were not finite and had to be skipped, so the run ends; a lower optimizer.lr may help",
+        NON_FINITE_IN_A_ROW);
   if (v->recipe->run.non_finite == RECIPE_SKIP) return PLAIT_OK;
   if (v->recipe->run.non_finite == RECIPE_STOP) return stop(r, step, s, error, "run.non_finite is stop");
   if (v->rollbacks == NON_FINITE_ROLLBACKS)
-    return stop(r, step, s, error, "the run was rolled back %d times already", NON_FINITE_ROLLBACKS);
+    return stop(r, step, s, error, "the run has been rolled back %d times already", NON_FINITE_ROLLBACKS);
   Checkpoint *newest = NULL;
   int found = checkpoint_latest_valid(v->checkpoints, to, &newest, NULL, error);
   if (found < 0) return found;

@@ -119,8 +119,8 @@ static void print_owned(const Plan *plan) {
   char where[32] = "";
   if (pp > 1) snprintf(where, sizeof where, " of pp %d", uneven);
   fprintf(plan->out,
-          "  whole tensors: data ranks%s own %s to %s of this; the figures are of the one that owns the most\n", where,
-          units_bytes((double)m->owned_least).s, units_bytes((double)m->owned_most).s);
+          "  whole tensors: data ranks%s store %s to %s of this; the figures are for the one that stores the most\n",
+          where, units_bytes((double)m->owned_least).s, units_bytes((double)m->owned_most).s);
 }
 
 // Which pipeline rank needs the most working memory (all but the Variables), and what for.
@@ -181,7 +181,7 @@ static void print_head(const Plan *plan) {
          (long long)plan->config->vocab);
   fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp,
           r->mesh.cp, r->mesh.tp, job->options.parallel.mesh.ranks, job->options.parallel.mesh.ranks > 1 ? "s" : "",
-          job->run.threads, job->run.threads > 1 ? "s" : "", job->run.helpers ? ", lent while it waits" : "");
+          job->run.threads, job->run.threads > 1 ? "s" : "", job->run.helpers ? ", with work stealing" : "");
   char parallel[256], lend[512];
   if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend))
     fputs(lend, plan->out);
@@ -241,7 +241,7 @@ static void print_flops(const Plan *plan) {
   fprintf(plan->out, "\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token",
          units_count(token).s);
   fprintf(plan->out, "  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
-  fprintf(plan->out, "  %-22s %12s   of its kernels, on the busiest rank\n", "a rank's, per step", units_count(most).s);
+  fprintf(plan->out, "  %-22s %12s   kernels of the busiest rank\n", "per rank and step", units_count(most).s);
 }
 
 // How long it takes on this machine, or on machines like it where ranks are processes.

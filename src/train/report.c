@@ -18,7 +18,7 @@ void trainer_announce(const Trainer *t) {
   fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n",
           model_family_name(t->config.family), units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp,
           r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision), units_bytes((double)bytes).s,
-          t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", lent while it waits" : "");
+          t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", with work stealing" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
@@ -28,7 +28,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (t->resume) fprintf(t->out, "going on from %s\n", checkpoint_path(t->resume));
+  if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
 }
 
@@ -160,8 +160,9 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
   metrics_begin(&t->metrics);
   metrics_integer(&t->metrics, "step", step);
   metrics_integer(&t->metrics, "rolled_back_to", to);
-  progress_note(&t->progress, "step %lld: rolled back to the weights of step %lld; the batches go on", (long long)step,
-                (long long)to);
+  progress_note(&t->progress,
+                "step %lld: rolled back to the weights of step %lld; training continues with the next batches",
+                (long long)step, (long long)to);
   return metrics_end(&t->metrics, error);
 }
 

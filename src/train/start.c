@@ -83,7 +83,7 @@ static int find_resume(Trainer *t, Error *error) {
   if (warnings && found) fprintf(t->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
   if (warnings && !found) // to begin again would drop the metrics of what a person may still save
     found = error_set(error, PLAIT_BAD_INPUT,
-                      "run.dir: no checkpoint in %s can be read (%.*s); move them away to begin again", t->checkpoints,
+                      "run.dir: no checkpoint in %s can be read (%.*s); move them away to start over", t->checkpoints,
                       (int)strcspn(warnings, "\n"), warnings);
   free(warnings);
   if (found < 0) return found;

@@ -77,10 +77,10 @@ PLAIT_SPACE=moon refuse 2 '^plait: PLAIT_SPACE is "moon"; allowed: host, and far
 sed 's/"n_layer": 2/"n_layer": 1200/' config.json >deep.json
 refuse 2 '^plait plan: mesh.pp is 1100, but at most 1024 stages are built; the nearest mesh.pp is 1024' "$PLAIT" plan recipe.yaml mesh.pp=1100 model.config=deep.json
 # whether waiting ranks lend their threads, and why not where that was asked for
-[ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, lent while it waits$' "$PLAIT" plan recipe.yaml run.work_stealing=true
+[ "$(nproc)" -lt 2 ] || expect 0 '2 ranks, 1 thread each, with work stealing$' "$PLAIT" plan recipe.yaml run.work_stealing=true
 "$PLAIT" plan recipe.yaml run.work_stealing=false 2>&1 | grep -E 'lent|run.work_stealing' && fail "run.work_stealing: false, but something is said of it"
-expect 0 '^note: run.work_stealing is true, but 2 ranks of 2048 threads have [0-9]+ cores?, so that no rank has a core to lend$' "$PLAIT" plan recipe.yaml run.work_stealing=true run.threads=4096
-expect 0 '^note: run.work_stealing is true, but ranks are processes' "$PLAIT" plan recipe.yaml run.work_stealing=true run.comm=mpi
+expect 0 '^note: run.work_stealing is true, but 2 ranks of 2048 threads share [0-9]+ cores?, so there is no idle core to use$' "$PLAIT" plan recipe.yaml run.work_stealing=true run.threads=4096
+expect 0 '^note: run.work_stealing is true, but it works between threads only, and ranks are processes here' "$PLAIT" plan recipe.yaml run.work_stealing=true run.comm=mpi
 "$PLAIT" plan recipe.yaml run.threads=4096 2>&1 | grep 'run.work_stealing' && fail "run.work_stealing was not given, but a note says that it does nothing"
 
 # ---- explain
@@ -122,11 +122,11 @@ head -c 3000 text.txt >held.txt
 "$PLAIT" tokenize --tokenizer tokenizer.json --out train text.txt >/dev/null || fail tokenize
 "$PLAIT" tokenize --tokenizer tokenizer.json --out valid held.txt >/dev/null || fail tokenize
 "$PLAIT" train recipe.yaml >log.txt 2>&1 || fail "train: $(cat log.txt)"
-[ "$(nproc)" -lt 2 ] || grep -q '1 thread a rank, lent while it waits$' log.txt || fail "train does not say that ranks lend their threads"
+[ "$(nproc)" -lt 2 ] || grep -q '1 thread a rank, with work stealing$' log.txt || fail "train does not say that ranks lend their threads"
 # a tokenizer that the model has no room for is refused before anything runs, and by whoever sees both
 sed 's/"vocab_size": 300/"vocab_size": 299/' config.json >few.json
 for command in recipe plan train; do
-  refuse 2 "^plait $command: recipe.yaml:2:47: data.tokenizer: .*tokenizer.json has a vocabulary of 300, but the model of .*few.json one of 299" "$PLAIT" $command recipe.yaml model.config=few.json
+  refuse 2 "^plait $command: recipe.yaml:2:47: data.tokenizer: .*tokenizer.json has 300 tokens, but vocab_size in .*few.json is only 299; set vocab_size to at least 300" "$PLAIT" $command recipe.yaml model.config=few.json
 done
 expect 2 'recipe.yaml names files that do not exist: .*no-such.json \(model.config\)$' "$PLAIT" recipe recipe.yaml model.config=no-such.json
 expect 0 '^model:' "$PLAIT" recipe recipe.yaml

@@ -30,12 +30,12 @@ Y
 # ---- timeline: one row a pipeline rank, one box a segment; the bubble of equal segments is the published one
 for pipeline in naive:4:75.0 gpipe:4:20.0 1f1b:4:20.0 interleaved:4:11.1; do
   IFS=: read -r name pp bubble <<< "$pipeline"
-  expect 0 "bubble [0-9.]+ % of the step by FLOPs, $bubble % were all segments equal" \
+  expect 0 "bubble [0-9.]+ % of the step by FLOPs, $bubble % if all segments took the same time" \
     "$PLAIT" explain recipe.yaml mesh.pp=$pp mesh.dp=4 parallel.pipeline=$name --timeline $name.svg
   [ "$(grep -c '<title>' $name.svg)" -eq $((12 * 2 * pp * ($([ $name = interleaved ] && echo 2 || echo 1)))) ] || fail "$name.svg: $(grep -c '<title>' $name.svg) boxes"
   [ "$(grep -c '>pp [0-9]<' $name.svg)" -eq $pp ] || fail "$name.svg: rows"
   grep -q ">$name on $pp pipeline ranks.*, 12 microbatches<" $name.svg || fail "$name.svg: title"
-  grep -q ">bubble .* $bubble % were all segments equal; the head's backward" $name.svg || fail "$name.svg: bubble"
+  grep -q ">bubble .* $bubble % if all segments took the same time; the head's backward" $name.svg || fail "$name.svg: bubble"
   grep -q 'viewBox="0 0 [0-9]* [0-9]*"' $name.svg || fail "$name.svg: cannot be scaled"
 done
 if command -v xmllint > /dev/null; then xmllint --noout ./*.svg || fail "not XML"; fi
@@ -139,7 +139,7 @@ expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan 
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
-expect 0 'whole tensors: data ranks own .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
+expect 0 'whole tensors: data ranks store .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true --mesh
 expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.unsplit_tensors=true --after zero

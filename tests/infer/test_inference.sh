@@ -83,6 +83,6 @@ refuse 2 'precision must be one of' "$PLAIT" eval exported --data valid precisio
 expect 0 '^note: layout.seq names tp, but mesh.tp is 1' "$PLAIT" eval exported --data valid --seq-len 32 'layout.seq=[tp]'
 # a corpus that belongs to another tokenizer is noticed by one rank and ends all
 "$PLAIT" tokenize --train --vocab-size 280 --out few.json text-00.txt >log 2>&1
-expect 2 'the data holds token [0-9]*, which the tokenizer does not have' "$PLAIT" eval exported --data valid --seq-len 32 --tokenizer few.json mesh.dp=2
+expect 2 'the data contains token [0-9]*, which the tokenizer does not have' "$PLAIT" eval exported --data valid --seq-len 32 --tokenizer few.json mesh.dp=2
 diff -r folder untouched || fail "a Hugging Face folder was changed"
 finish

@@ -284,7 +284,7 @@ static void the_replay_refuses(void **state) {
   refused(&never_received, "never received");
   refused(&twice, "deadlock"); // the second B1 waits for a gradient that is sent once
   refused(&no_backward, "never runs backward on microbatch 1");
-  refused(&other_microbatch, "not its to run");
+  refused(&other_microbatch, "belongs to another rank");
   refused(&last_backward_first, "backward on microbatch 1 before forward");
 }
 

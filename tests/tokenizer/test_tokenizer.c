@@ -413,7 +413,7 @@ static void test_save_is_byte_equal(void **state) {
 static const struct { const char *json, *says;
 } hostile[] = {
     {"", "empty"},
-    {"{", "no valid JSON"},
+    {"{", "not valid JSON"},
     {"[]", "not a JSON object"},
     {"{}", "model"},
     {"{\"model\":3}", "model"},
@@ -428,7 +428,7 @@ static const struct { const char *json, *says;
     {MODEL("{\"a\":-1}", "[]") "}", "-1"},
     {MODEL("{\"a\":2000000000}", "[]") "}", "2000000000"},
     {MODEL("{\"a\":9223372036854775807}", "[]") "}", "9223372036854775807"},
-    {MODEL("{\"a\":99999999999999999999}", "[]") "}", "no valid JSON"},
+    {MODEL("{\"a\":99999999999999999999}", "[]") "}", "not valid JSON"},
     {MODEL("{\"a\":0,\"b\":0}", "[]") "}", "already"},
     {MODEL("{\"a\":0,\"a\":1}", "[]") "}", "duplicate"},
     {MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", "\"ab\", which is not in model.vocab"},

@@ -253,9 +253,9 @@ static void test_bad_lines_are_named(void **state) {
   } bad[] = {{"{\"text\": 3}", "\"text\" is not a string"},
              {"{\"txt\": \"a\"}", "\"text\" is missing"},
              {"[1]", "not a JSON object"},
-             {"{\"text\": \"a\"", "no valid JSON"},
-             {"{\"text\": \"\xff\"}", "no valid JSON"},
-             {"{\"text\": \"\\ud800\"}", "no valid JSON"},
+             {"{\"text\": \"a\"", "not valid JSON"},
+             {"{\"text\": \"\xff\"}", "not valid JSON"},
+             {"{\"text\": \"\\ud800\"}", "not valid JSON"},
              {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"}};
   for (int i = 0; i < 7; i++) {
     Folder folder = {.path = "/tmp/plait-train-XXXXXX"};

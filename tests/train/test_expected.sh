@@ -14,7 +14,7 @@ of_plan() { "$PLAIT" plan "$@" 2>/dev/null | sed -nE "s/^  $row +([0-9.]+[kMGT]?
 # At so few only FLOPs count: a step takes those of all ranks, which share the machine's threads.
 slow 500000.0
 seconds=$("$PLAIT" plan recipe.yaml 2>/dev/null | sed -nE 's/^  per step +([0-9]+)m ([0-9]+)s .*/\1 \2/p' | awk '{ print $1 * 60 + $2 }')
-flops=$(row="a rank's, per step" of_plan recipe.yaml)
+flops=$(row='per rank and step' of_plan recipe.yaml)
 awk -v s="$seconds" -v f="$flops" 'BEGIN { want = 2 * f / 0.475e6 / (s ? s : 1); exit !(want > 0.9 && want < 1.1) }' ||
   fail "a step of 2 × $flops FLOPs takes $seconds s at 0.5 MFLOP/s"
 expect 0 'the run +[0-9]+h' "$PLAIT" plan recipe.yaml

@@ -29,7 +29,7 @@ job first run.threads=2
 job two-threads run.threads=4
 pipeline=(mesh.dp=1 mesh.pp=2 parallel.zero=0)
 job lend "${pipeline[@]}" parallel.layers=[3,1] run.threads=2 run.work_stealing=true
-[ "$(nproc)" -lt 2 ] || grep -q 'lent while it waits' output || fail "threads are not lent"
+[ "$(nproc)" -lt 2 ] || grep -q 'with work stealing' output || fail "threads are not lent"
 job pipeline-threads "${pipeline[@]}" parallel.pipeline=gpipe run.threads=4
 job interleaved "${pipeline[@]}" mesh.dp=2 batch.micro=1 parallel.zero=2 parallel.pipeline=interleaved
 job overlap mesh.dp=4 batch.micro=1 parallel.zero=3 run.dump_gradients=gradients
@@ -62,7 +62,7 @@ status=$?
 running=
 [ "$status" -eq 143 ] || { cat log; fail "SIGTERM gives status $status"; }
 step=$(sed -n 's/^stopped by SIG[A-Z0-9]* after step \([0-9]*\), which is saved.*/\1/p' log)
-expect 0 "going on from .*step-$step" "$PLAIT" train recipe.yaml run.dir=stopped "${common[@]}" schedule.steps=$((step + 3))
+expect 0 "resuming from .*step-$step" "$PLAIT" train recipe.yaml run.dir=stopped "${common[@]}" schedule.steps=$((step + 3))
 
 # A rank that fails while the others wait for it: an id beyond the vocabulary, which some sample of the fourth step holds
 cp ragged.idx bad.idx

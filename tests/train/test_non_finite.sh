@@ -36,17 +36,17 @@ cmp skip/checkpoints/step-10/part-00000.safetensors skip/checkpoints/step-12/par
 # The sentence names the rank of the value; who reports it does not matter.
 refuse 1 '^plait train: step 2: .*rank 0.*infinite; run.non_finite is stop' "$PLAIT" train recipe.yaml $blow run.dir=stop run.non_finite=stop
 # What does not end by itself is ended: weights that are beyond help cost two steps each time.
-refuse 1 'step 21: .*infinite; this is the 20th step in a row that is not finite' "$PLAIT" train recipe.yaml $blow schedule.steps=40 run.dir=lost
+refuse 1 'step 21: .*infinite; 20 steps in a row were not finite and had to be skipped' "$PLAIT" train recipe.yaml $blow schedule.steps=40 run.dir=lost
 [ "$(grep -c '"skipped": 1' lost/metrics.jsonl)" = 20 ] || fail "lost: $(grep -c '"skipped": 1' lost/metrics.jsonl) skipped steps"
 # It does not help here to begin at older weights, so the run ends after three times.
-refuse 1 'the run was rolled back 3 times already' "$PLAIT" train recipe.yaml $blow checkpoint.every=1 run.dir=back run.non_finite=rollback
+refuse 1 'the run has been rolled back 3 times already' "$PLAIT" train recipe.yaml $blow checkpoint.every=1 run.dir=back run.non_finite=rollback
 [ "$(grep -c rolled_back_to back/metrics.jsonl)" = 3 ] || fail 'not three rollbacks in the metrics'
 refuse 1 'there is no checkpoint to roll back to yet' "$PLAIT" train recipe.yaml $blow checkpoint.every=11 run.dir=none run.non_finite=rollback
 refuse 2 'run.non_finite is rollback, but checkpoint.every is 0' "$PLAIT" train recipe.yaml $blow checkpoint.every=0 run.dir=none run.non_finite=rollback
 
 # Here it does, since the run ends before the weights have grown again. A run without a checkpoint of its own has where it came from.
 expect 0 'step 6' "$PLAIT" train recipe.yaml $half schedule.steps=6 run.dir=base
-expect 0 'step 6: rolled back to the weights of step 4; the batches go on' "$PLAIT" train recipe.yaml $blow schedule.steps=7 \
+expect 0 'step 6: rolled back to the weights of step 4; training continues with the next batches' "$PLAIT" train recipe.yaml $blow schedule.steps=7 \
   checkpoint.every=0 checkpoint.resume="$work/base/checkpoints/step-4" run.dir=helped run.non_finite=rollback
 [ "$(metric helped 7 skipped)" = 0 ] || fail 'the step after the rollback was skipped too'
 [ "$(grep -c rolled_back_to helped/metrics.jsonl)" = 1 ] || fail 'not one rollback'
@@ -58,7 +58,7 @@ blow="$backward optimizer.lr=1e6 optimizer.weight_decay=1e6 schedule.warmup=0 sc
 refuse 1 'step [0-9]+: .*, sum_squares update\..*: (not a number|infinite); run.non_finite is stop' "$PLAIT" train recipe.yaml $blow run.dir=stop_backward run.non_finite=stop
 grep -Eq '; backward had applied it already' "$work/output" || fail 'it does not say that backward had applied it'
 expect 0 'step 6' "$PLAIT" train recipe.yaml $backward schedule.steps=6 run.dir=base_backward run.non_finite=stop
-expect 0 'step [67]: rolled back to the weights of step 4; the batches go on' "$PLAIT" train recipe.yaml $blow \
+expect 0 'step [67]: rolled back to the weights of step 4; training continues with the next batches' "$PLAIT" train recipe.yaml $blow \
   checkpoint.every=0 checkpoint.resume="$work/base_backward/checkpoints/step-4" run.dir=helped_backward run.non_finite=rollback
 back=$(sed -n 's/.*"step": \([0-9]*\), "rolled_back_to".*/\1/p' helped_backward/metrics.jsonl | head -1)
 [ "$(metric helped_backward $((back + 1)) skipped)" = 0 ] || fail 'in backward: the step after the rollback was skipped too'

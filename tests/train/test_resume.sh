@@ -93,7 +93,7 @@ printf '{"step": 41, "lo' >>torn/metrics.jsonl
 head -c 100 torn/checkpoints/step-30/part-00001.safetensors >half
 mv half torn/checkpoints/step-30/part-00001.safetensors
 expect 0 'skipped checkpoint .*step-30/part-00001.safetensors: 100 bytes' "$PLAIT" train recipe.yaml run.dir=torn checkpoint.keep=0
-grep -q 'going on from .*step-28' output || fail "did not go on from the newest valid checkpoint"
+grep -q 'resuming from .*step-28' output || fail "did not go on from the newest valid checkpoint"
 same_run whole torn
 
 # ---- every optimizer ----
@@ -129,7 +129,7 @@ for layout in 'mesh.dp=1 parallel.zero=0' 'mesh.dp=4 parallel.zero=0' 'mesh.dp=1
   'mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=1' 'mesh.dp=4 batch.micro=1'; do
   rm -rf other
   # shellcheck disable=SC2086 # words on purpose
-  expect 0 'going on from .*fp64/checkpoints/step-20' \
+  expect 0 'resuming from .*fp64/checkpoints/step-20' \
     "$PLAIT" train recipe.yaml run.dir=other checkpoint.resume=fp64/checkpoints/step-20 $doubles $layout
   close fp64 other 20
 done
@@ -159,5 +159,5 @@ for run in virtual onto from; do close plain $run $([ $run = virtual ] && echo 8
 # and back again, into the layout that it came from
 rm -rf back
 # shellcheck disable=SC2086
-expect 0 'going on from' "$PLAIT" train recipe.yaml run.dir=back checkpoint.resume=other/checkpoints/step-40 $doubles schedule.steps=60
+expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=back checkpoint.resume=other/checkpoints/step-40 $doubles schedule.steps=60
 finish

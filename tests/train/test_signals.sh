@@ -30,11 +30,11 @@ steps_done() { grep -q '^step *[0-9]*/' log; }
 
 # ---- the table is what --help and the page say ----
 
-expect 0 'second signal' "$PLAIT" train --help
+expect 0 'second signal' env COLUMNS=1000 "$PLAIT" train --help
 while IFS=$'\t' read -r name action sender; do
   number=$(kill -l "${name#SIG}")
   case $action in
-  STOP) row="| \`$name\` | $((128 + number)) | ends it at once | $sender |" ;;
+  STOP) row="| \`$name\` | $((128 + number)) | ends the process at once | $sender |" ;;
   REPEAT) row="| \`$name\` | $((128 + number)) | changes nothing | $sender |" ;;
   IGNORE) row="| \`$name\` | | the write reports an error | $sender |" ;;
   *) row="an action that this test does not know" ;;
@@ -195,5 +195,5 @@ done
 # the same corpus, whole again: the run goes on from what it had saved
 cp corpus.bin bad.bin
 saved=$(ls failing/checkpoints | sed 's/step-//' | sort -n | tail -1)
-expect 0 "going on from .*step-$saved" "$PLAIT" train recipe.yaml run.dir=failing data.train=bad schedule.steps=$((saved + 10)) eval.every=0
+expect 0 "resuming from .*step-$saved" "$PLAIT" train recipe.yaml run.dir=failing data.train=bad schedule.steps=$((saved + 10)) eval.every=0
 finish
