@@ -156,7 +156,7 @@ static const Bad bad[] = {
     {BASE, "batch.global=0", "batch.global must be an integer from 1"},
     {"model: {config: m.json}\ndata: {train: t}\nrun: {dir: r, comm: local}\n", "mesh.dp=2048",
      "more than 1024 ranks, the most that run.comm local allows"},
-    {BASE, "mesh={pp: 60000, dp: 60000, tp: 60000}", "ranks, the most that run.comm auto or mpi carries"},
+    {BASE, "mesh={pp: 60000, dp: 60000, tp: 60000}", "ranks, the most that run.comm auto or mpi allows"},
     {BASE, "mesh.dp=0", "mesh.dp must be an integer from 1"},
     {BASE, "schedule.warmup=1001", "schedule.warmup is 1001, but must be at most schedule.steps (1000)"},
     {BASE, "schedule.min_lr=1", "schedule.min_lr is 1, but must be at most optimizer.lr (0.0003)"},
