@@ -24,6 +24,8 @@ typedef struct Tokenize {
   Vec(char *) files; // owned
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
   int complaints;    // files that do not look like text
+  int64_t missed;    // bytes that the vocabulary lacks
+  int missed_files;
   // while it runs
   IndexedWriter writer;
   uint32_t end; // id after each document
@@ -129,9 +131,25 @@ static UnitText rate_of(double bytes, double seconds) {
 
 enum { COMPLAINTS = 10 }; // files that are named; of the others only their number is said
 
+// Says it with the first file that has such bytes; how many all files have is said at the end.
+static void complain_of_missed(Tokenize *job, const char *path, const TextCheck *check) {
+  char place[60];
+  if (!check->missed) return;
+  job->missed += check->missed;
+  if (job->missed_files++) return;
+  text_check_place(check, place, sizeof place);
+  if (job->shown > 0) fputs("\r\033[K", stderr);
+  fprintf(stderr,
+          "plait tokenize: warning: %s: the tokenizer's vocabulary lacks %lld byte%s of this text, the first %s; %s\n",
+          path, (long long)check->missed, check->missed > 1 ? "s" : "", place,
+          check->unknown ? "the unknown token stands for such bytes"
+                         : "such bytes are left out, and decoding does not bring them back");
+}
+
 static void complain(void *argument, const char *path, const TextCheck *check) {
   Tokenize *job = argument;
   char why[300];
+  complain_of_missed(job, path, check);
   if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   fprintf(stderr, "plait tokenize: warning: %s %s\n", path, why);
@@ -205,6 +223,9 @@ static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64
   double seconds = clock_seconds() - job->started, bytes = (double)counts->bytes;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   complain_of_more(job);
+  if (job->missed_files > 1)
+    fprintf(stderr, "plait tokenize: warning: in all, %d files have %lld bytes that the vocabulary lacks\n",
+            job->missed_files, (long long)job->missed);
   if (counts->empty)
     fprintf(stderr, "plait tokenize: note: %lld empty documents were left out\n", (long long)counts->empty);
   printf("%s: %lld documents, %lld tokens, %lld bytes, %.3f bytes a token, %.1f MB/s, %.1f s\n", job->out,
@@ -287,7 +308,8 @@ int cmd_tokenize(int argc, char **argv) {
       "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
       "one document per line, with the text under the key \"text\"; any other file is one document. Each document "
       "is followed by an end-of-text token, and empty documents are left out. If a text spells out a special "
-      "token, it becomes that token. Bytes that are not UTF-8 are kept.",
+      "token, it becomes that token. Bytes that are not UTF-8 are kept if the vocabulary has all 256 bytes; a "
+      "warning tells when it lacks one.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
       "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"

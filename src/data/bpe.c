@@ -185,7 +185,13 @@ static int all_bytes_known(const Bpe *bpe, const char *text, int n) {
   return 1;
 }
 
-static void first_ids(const Bpe *bpe, const char *word, size_t bytes, IdVector *ids) {
+static void miss(BpeScratch *s, const char *text, int n) {
+  s->missed += n;
+  if (!s->first_missed) s->first_missed = text;
+}
+
+static void first_ids(const Bpe *bpe, BpeScratch *s, const char *word, size_t bytes) {
+  IdVector *ids = &s->ids;
   int pending = 0;
   for (size_t i = 0; i < bytes;) {
     uint32_t code;
@@ -203,14 +209,19 @@ static void first_ids(const Bpe *bpe, const char *word, size_t bytes, IdVector *
       vec_push(ids, id);
     } else if (!bpe->byte_level && bpe->byte_fallback && all_bytes_known(bpe, word + i, n)) {
       for (int k = 0; k < n; k++) vec_push(ids, bpe->byte_id[(uint8_t)word[i + (size_t)k]]);
-    } else add_unknown(bpe, &pending, ids);
+    } else {
+      add_unknown(bpe, &pending, ids);
+      miss(s, word + i, n);
+    }
     i += (size_t)n;
   }
   flush_unknown(bpe, &pending, ids);
 }
 
-void bpe_encode_byte(const Bpe *bpe, uint8_t byte, IdVector *ids) {
-  int32_t id = bpe->byte_id[byte] >= 0 ? bpe->byte_id[byte] : bpe->unk;
+void bpe_encode_byte(const Bpe *bpe, BpeScratch *s, const char *byte, IdVector *ids) {
+  int32_t id = bpe->byte_id[(uint8_t)*byte];
+  if (id < 0) miss(s, byte, 1);
+  if (id < 0) id = bpe->unk;
   if (id >= 0) vec_push(ids, id);
 }
 
@@ -318,7 +329,7 @@ static void encode_uncached(const Bpe *bpe, BpeScratch *s, const char *word, siz
     return;
   }
   s->ids.count = 0;
-  first_ids(bpe, word, bytes, &s->ids);
+  first_ids(bpe, s, word, bytes);
   if (!s->ids.count) return;
   if (s->ids.count > SMALL_WORD) {
     merge_large(bpe, s, ids);
@@ -344,8 +355,9 @@ void bpe_encode_word(const Bpe *bpe, BpeScratch *s, const char *word, size_t byt
   BpeCached *c = &s->cache[hash_bytes(word, bytes) & (CACHE_SIZE - 1)];
   if (c->bytes != bytes || memcmp(c->word, word, bytes)) {
     int start = ids->count;
+    int64_t missed = s->missed;
     encode_uncached(bpe, s, word, bytes, ids);
-    if (ids->count - start > 8) return;
+    if (ids->count - start > 8 || s->missed > missed) return; // what is missed is to be counted every time
     c->bytes = (uint8_t)bytes;
     c->count = (uint8_t)(ids->count - start);
     memcpy(c->word, word, bytes);

@@ -55,10 +55,12 @@ typedef struct BpeScratch {
   Vec(BpeCandidate) heap;
   ByteVector letters;
   BpeCached *cache; // direct-mapped
+  int64_t missed;   // bytes so far that the vocabulary lacks: left out, or the unknown token stands for them
+  const char *first_missed; // the first of them; whoever reads it sets it back to NULL
 } BpeScratch;
 void bpe_scratch_free(BpeScratch *scratch);
 
 // Appends the ids of one word (at most 256 MiB).
 void bpe_encode_word(const Bpe *bpe, BpeScratch *scratch, const char *word, size_t bytes, IdVector *ids);
 // Appends the id of a byte that is not part of valid UTF-8.
-void bpe_encode_byte(const Bpe *bpe, uint8_t byte, IdVector *ids);
+void bpe_encode_byte(const Bpe *bpe, BpeScratch *scratch, const char *byte, IdVector *ids);

@@ -31,6 +31,17 @@ void text_check_add(TextCheck *sum, const TextCheck *part) {
   sum->utf16 |= part->utf16;
   sum->tokens += part->tokens;
   sum->unknown += part->unknown;
+  if (part->missed && !sum->missed) {
+    sum->missed_at = part->missed_at;
+    sum->missed_exact = part->missed_exact;
+    sum->missed_line = part->missed_line;
+  }
+  sum->missed += part->missed;
+}
+
+void text_check_place(const TextCheck *c, char *text, size_t size) {
+  if (c->missed_line) snprintf(text, size, "in line %lld", (long long)c->missed_at);
+  else snprintf(text, size, "%s byte %lld", c->missed_exact ? "at" : "after", (long long)c->missed_at);
 }
 
 static double percent(int64_t part, int64_t whole) { return 100.0 * (double)part / (double)(whole ? whole : 1); }

@@ -11,6 +11,9 @@ typedef struct TextCheck {
   int64_t nul, control; // bytes 0; other control characters that text does not hold
   bool utf16;         // begins with a byte order mark of UTF-16
   int64_t tokens, unknown; // where it is encoded: its tokens, and how many of them are the unknown token
+  int64_t missed;          // bytes that the vocabulary lacks
+  int64_t missed_at;       // the first of them: its byte, from 0, or the line, from 1
+  bool missed_exact, missed_line;
 } TextCheck;
 
 // Adds the counts of a piece of a text, which must not end within a character; begins: it is the file's first one.
@@ -19,3 +22,5 @@ void text_check_add(TextCheck *sum, const TextCheck *part);
 // Writes why the file is probably not text that a tokenizer should read, as the end of a sentence that begins with the
 // file's name: binary, another encoding, more than 5% of its characters replaced or unknown. false: nothing is wrong.
 bool text_check_complaint(const TextCheck *check, char *text, size_t size);
+// Where the first byte is that the vocabulary lacks: "at byte 17", "in line 3".
+void text_check_place(const TextCheck *check, char *text, size_t size);

@@ -13,7 +13,11 @@ struct TokenizerScratch {
   BpeScratch bpe;
   SplitScratch split;
   NormalizerScratch normalizer;
-  IdVector *ids; // of the call that runs
+  // Of the call that runs:
+  IdVector *ids;
+  const char *text, *piece; // its text; the piece between added tokens that is being encoded
+  size_t bytes;
+  TokenizerMissed missed;
 };
 
 TokenizerScratch *tokenizer_scratch_create(const Tokenizer *t) {
@@ -74,6 +78,19 @@ const char *tokenizer_token(const Tokenizer *t, int32_t id) {
 
 // ---- encoding ------------------------------------------------------------------------------------------------------
 
+// Where the first byte is that the vocabulary lacks: exact unless the text was changed before the model saw it.
+static void note_missed(TokenizerScratch *s) {
+  const char *first = s->bpe.first_missed;
+  if (!first) return;
+  s->bpe.first_missed = NULL;
+  if (s->missed.found) return;
+  s->missed.found = 1;
+  s->missed.exact = (uintptr_t)first >= (uintptr_t)s->text && (uintptr_t)first < (uintptr_t)(s->text + s->bytes);
+  s->missed.first = (size_t)((s->missed.exact ? first : s->piece) - s->text);
+}
+
+TokenizerMissed tokenizer_missed(const TokenizerScratch *scratch) { return scratch->missed; }
+
 // Where no merge joins "x▁", a word may be cut before ▁: short words are fast and can be cached.
 static void encode_word(void *argument, const char *text, size_t bytes) {
   TokenizerScratch *s = argument;
@@ -90,6 +107,7 @@ static void encode_word(void *argument, const char *text, size_t bytes) {
     i += n;
   }
   bpe_encode_word(&s->t->bpe, &s->bpe, text + start, bytes - start, s->ids);
+  note_missed(s);
 }
 
 // A normalized piece without added tokens: valid runs through the pre-tokenizer, other bytes one by one.
@@ -101,7 +119,8 @@ static int encode_piece(TokenizerScratch *s, const char *text, size_t bytes, int
       int code = split_text(s->t->split, s->t->split_count, &s->split, text, valid, flags, &sink, error);
       if (code < 0) return code;
     } else {
-      bpe_encode_byte(&s->t->bpe, (uint8_t)*text, s->ids);
+      bpe_encode_byte(&s->t->bpe, &s->bpe, text, s->ids);
+      note_missed(s);
       valid = 1;
     }
     flags = SPLIT_CONTINUES;
@@ -114,6 +133,7 @@ static int encode_piece(TokenizerScratch *s, const char *text, size_t bytes, int
 // Encodes what lies between added tokens of one set with the next function down.
 static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes, int flags, Error *error) {
   const Tokenizer *t = s->t;
+  s->piece = text;
   int code = normalizer_run(t->normalizer, t->normalizer_count, t->unicode, &s->normalizer, flags & SPLIT_CONTINUES,
                             &text, &bytes, error);
   size_t done = 0, scan = 0;
@@ -136,6 +156,10 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
     return error_set(error, PLAIT_BAD_INPUT, "a text of %zu bytes is over the limit of %d MiB", bytes,
                      TEXT_LIMIT >> 20);
   s->ids = ids;
+  s->text = text;
+  s->bytes = bytes;
+  s->bpe.missed = 0;
+  s->missed = (TokenizerMissed){0};
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);
   while (code >= 0 && added_next(&t->added_raw, text, bytes, done, &scan, &match)) {
@@ -146,6 +170,7 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
   if (code >= 0) code = encode_normalized(s, text + done, bytes - done, done ? 0 : place, error);
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->after.count; i++) vec_push(ids, t->after.data[i]);
+  s->missed.bytes = s->bpe.missed;
   return code;
 }
 

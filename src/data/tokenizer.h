@@ -14,8 +14,9 @@
 // ByteLevel; Sequences of them. All else is refused by name. Truncation and padding that a file asks for are ignored: a
 // corpus must stay whole.
 //
-// Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips in the
-// byte-level kinds; the valid text between them is pre-tokenized as if the text ended there.
+// Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips where the
+// vocabulary has all 256 bytes and there is no normalizer; the valid text between them is pre-tokenized as if the text
+// ended there. Bytes that a vocabulary lacks are left out, or the unknown token stands for them: tokenizer_missed.
 
 // A token that is found in the text before the model sees it.
 typedef struct AddedToken {
@@ -101,6 +102,11 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add
 enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2 }; // CONTINUES: the text goes on from a tokenizer_cut
 int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes, int flags,
                           IdVector *ids, Error *error);
+
+// Of the last text that was encoded with a scratch: its bytes that the vocabulary lacks, and where the first one is.
+// Where the text was normalized before (exact 0), `first` is the end of the added token before it, or 0.
+typedef struct TokenizerMissed { int64_t bytes; size_t first; int found, exact; } TokenizerMissed;
+TokenizerMissed tokenizer_missed(const TokenizerScratch *scratch);
 
 // The first position >= from (and < bytes) where a document may be cut so that the ids of its parts (the later ones
 // encoded with ENCODE_CONTINUES) are those of the whole; `bytes` where there is none or the tokenizer is not cuttable.

@@ -175,6 +175,15 @@ static void return_scratch(Encoding *e, TokenizerScratch *scratch) {
   pthread_mutex_unlock(&e->lock);
 }
 
+// Counts what the vocabulary lacks in the text that was just encoded; `line`: of the slice, from 1, or 0 where it is
+// not made of lines.
+static void note_missed(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
+  TokenizerMissed missed = tokenizer_missed(scratch);
+  TextCheck part = {.missed = missed.bytes, .missed_line = line > 0, .missed_exact = missed.exact,
+                    .missed_at = line ? line : (int64_t)missed.first};
+  text_check_add(&result->check, &part);
+}
+
 static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line, size_t bytes, SliceResult *result) {
   json_t *holder;
   const char *text;
@@ -187,6 +196,7 @@ static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line,
     result->bytes += (int64_t)text_bytes;
     text_check_scan(&result->check, text, text_bytes, false);
     code = tokenizer_encode_with(e->t, scratch, text, text_bytes, 0, &result->ids, &result->error);
+    note_missed(scratch, result->lines, result);
     vec_push(&result->ends, result->ids.count);
   }
   json_decref(holder);
@@ -212,6 +222,7 @@ static void encode_document(Encoding *e, TokenizerScratch *scratch, const Corpus
   text_check_scan(&result->check, slice->data, slice->bytes, slice->begins);
   tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes, slice->begins ? 0 : ENCODE_CONTINUES, &result->ids,
                         &result->error);
+  note_missed(scratch, 0, result);
   if (slice->ends) vec_push(&result->ends, result->ids.count);
 }
 
@@ -231,7 +242,7 @@ static void encode_slice(void *argument, int i) {
 }
 
 // What is known of the file that the slices are of, up to one of them.
-typedef struct SoFar { int64_t lines; TextCheck check; } SoFar;
+typedef struct SoFar { int64_t lines, bytes; TextCheck check; } SoFar;
 
 // Hands the ids of a slice on.
 static int write_slice(const CorpusSlice *slice, const SliceResult *result, const CorpusOptions *options, SoFar *file,
@@ -250,8 +261,11 @@ static int write_slice(const CorpusSlice *slice, const SliceResult *result, cons
   }
   if (code >= 0 && result->ids.count > start)
     code = options->write(options->argument, result->ids.data + start, result->ids.count - start, 0, error);
+  TextCheck check = result->check;
+  check.missed_at += slice->lines ? file->lines : file->bytes;
+  text_check_add(&file->check, &check);
   file->lines += result->lines;
-  text_check_add(&file->check, &result->check);
+  file->bytes += (int64_t)slice->bytes;
   if (code >= 0 && slice->ends && options->checked) options->checked(options->argument, slice->path, &file->check);
   counts->documents += result->ends.count;
   counts->empty += result->empty;

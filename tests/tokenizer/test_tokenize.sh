@@ -55,4 +55,18 @@ ls | grep -E '^x|tmp' && fail "a failed run left files behind"
 # A folder that nobody has made yet is made: the README begins with one.
 expect 0 'new/data/t.json' --train --vocab-size 260 --out new/data/t.json a.txt
 expect 0 'new/more/x' --tokenizer new/data/t.json --out new/more/x a.txt
+# Bytes that a vocabulary lacks: how many, in which file, where; once, and the sum at the end.
+lacking=$SOURCE/tests/tokenizer/golden/smollm2.json
+printf 'plain text, no warning\n' >plain.txt
+expect 0 '1 documents' --tokenizer "$lacking" --out lack plain.txt
+grep -q lacks out && fail "a warning without reason"
+printf 'twelve bytes\376\376 and \376\n' >bytes.txt
+expect 0 'bytes.txt: the tokenizer.s vocabulary lacks 3 bytes of this text, the first at byte 12; such bytes are left out' \
+  --tokenizer "$lacking" --out lack2 bytes.txt
+printf '{"text": "fine"}\n{"text": "\\ufdfa\\ufdfa"}\n' >lines.jsonl
+expect 0 'lines.jsonl: .* lacks [0-9]* bytes of this text, the first in line 2;' --tokenizer "$lacking" --out lack3 lines.jsonl
+expect 0 'in all, 2 files have [0-9]* bytes that the vocabulary lacks' --tokenizer "$lacking" --out lack4 bytes.txt lines.jsonl
+[ "$(grep -c 'this text' out)" -eq 1 ] || fail "the warning is not said once"
+expect 0 '1 documents' --tokenizer t.json --out lack5 bytes.txt
+grep -q lacks out && fail "a vocabulary of all bytes lacks some"
 exit 0

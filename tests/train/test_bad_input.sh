@@ -31,7 +31,7 @@ bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
 sed 's/"vocab_size": 300/"vocab_size": 299/' model.json >few.json
 bad 'data.tokenizer: .*tokenizer.json has 300 tokens, but vocab_size in .*few.json is only 299; set vocab_size to at least 300' model.config=few.json
 echo '{"model": {"type": "WordPiece", "vocab": {"a": 0}}}' >pieces.json
-bad 'data.tokenizer: pieces.json: model.type is WordPiece, supported is BPE' data.tokenizer=pieces.json
+bad 'data.tokenizer: .*pieces.json: model.type is WordPiece, supported is BPE' data.tokenizer=pieces.json
 bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json
 untouched recipes
 
