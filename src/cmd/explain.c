@@ -29,8 +29,10 @@ static int explain_graph(const Recipe *recipe, const ModelConfig *config, const 
   options.after = after;
   if (!code) code = compile_graph(config, &options, &graph, error);
   if (code) return code;
-  printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}\n",
-         after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp, recipe->mesh.tp);
+  printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. %s\n", after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp,
+         recipe->mesh.tp,
+         only ? "node = op, and what it reads and gives; {dim:axes that cut it, partial:axes to sum over}"
+              : "name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}");
   if (!only) graph_print(graph, stdout, placement_printer, &options.parallel.mesh);
   else if (!graph_print_only(graph, only, stdout, placement_printer, &options.parallel.mesh))
     code = nothing_matches("only", only, "node and no Variable", error);
