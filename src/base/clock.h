@@ -1,4 +1,4 @@
-// Seconds on a clock that only goes forward, from an unknown moment on.
+// A monotonic clock in seconds; its zero is arbitrary.
 #pragma once
 #include <time.h>
 

@@ -1,4 +1,4 @@
-// CPU affinity, else what the machine has.
+// The cores of the CPU affinity mask, else all cores of the machine.
 #include "base/cores.h"
 #include <sched.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Says which file it was when a mapped file cannot be read any more: cut short while in use, or on a disk that fails.
+// Names the file when a mapped file can no longer be read: it was truncated while in use, or its disk is failing.
 #pragma once
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-// Shares of a batch.
+// Divides the rows of a batch among data ranks.
 #include "base/shares.h"
 #include "base/error.h"
 

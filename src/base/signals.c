@@ -1,4 +1,4 @@
-// The stop flag and its handler. The flag and what is announced are what a signal handler forces to be global.
+// The stop flag and its handler. The flag and the announcement are global because a signal handler gets no context.
 #include "base/signals.h"
 #include <errno.h>
 #include <signal.h>

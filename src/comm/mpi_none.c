@@ -1,4 +1,4 @@
-// What a build without MPI says when it is asked for.
+// A build without MPI: the error when MPI is asked for.
 #ifndef PLAIT_MPI
 #include "base/error.h"
 #include "plait/comm.h"

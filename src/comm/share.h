@@ -1,4 +1,4 @@
-// What each rank does of a collective, once all ranks' calls can be read and their memory be reached.
+// Each rank's part of the work of a collective, once all ranks' calls and memory can be read.
 #pragma once
 #include "comm/comm.h"
 

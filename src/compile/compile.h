@@ -3,10 +3,10 @@
 #include "model/model.h"
 #include "compile/pass.h"
 
-// Builds the model's graph for options->mode and runs the passes: the graph that Programs are made from (or, with
-// `after`, as that pass left it).
-// How many sequences a step has, and of a microbatch a data rank at most; `parallel` must be set.
+// Sets how many sequences a step has, and how many of a microbatch a data rank has at most; `parallel` must be set.
 void compile_set_batch(CompileOptions *options, int64_t samples, int64_t micro);
+// Builds the model's graph for options->mode and runs the passes. Gives the graph that Programs are made from or, with
+// `after`, the graph as that pass left it.
 int compile_graph(const ModelConfig *config, const CompileOptions *options, Graph **out, Error *error);
 
 // The same for a forward graph that is already built, with its loss (a sum over targets; -1: none). The graph is

@@ -1,4 +1,4 @@
-// From what is asked for to what passes read.
+// Turns the configuration that is asked for (ParallelOptions) into what passes read.
 #include "compile/parallel.h"
 #include <string.h>
 

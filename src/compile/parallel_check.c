@@ -1,5 +1,5 @@
-// The judge of parallel configurations. Rules stand in the order in which a user should hear of them: a later one may
-// take for granted what an earlier one has checked.
+// Checks parallel configurations. The rules are in the order in which a user should hear of them: a later one may rely
+// on what an earlier one has checked.
 #include "compile/parallel.h"
 #include "base/shares.h"
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// Places one node: which mesh axes shard each factor of its rule, and so what it wants and gives. Shared by place
-// (MICRO), zero (BEGIN, END) and partition (lowered nodes).
+// Places one node: which mesh axes shard each factor of its rule, and so its required and produced placements. Shared
+// by place (MICRO), zero (BEGIN, END) and partition (lowered nodes).
 #pragma once
 #include "sharding/layout.h"
 

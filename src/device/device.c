@@ -1,4 +1,4 @@
-// Devices by name, and what goes for all of them.
+// Finds devices by name; code that all devices share.
 #include "device/device.h"
 #include <stdlib.h>
 #include <string.h>

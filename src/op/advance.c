@@ -1,4 +1,4 @@
-// ADVANCE: the count of applied steps goes on unless the step is skipped.
+// ADVANCE: counts applied steps; a skipped step does not count.
 #include "base/fault.h"
 #include "op/build.h"
 

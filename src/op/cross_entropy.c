@@ -1,4 +1,4 @@
-// CROSS_ENTROPY of logits that are there, with labels or with probabilities, and its gradient in the same node, as the
+// CROSS_ENTROPY of given logits, with labels or with probabilities, and its gradient in the same node, as the
 // seed of the gradient is known before. LINEAR_CROSS_ENTROPY never holds all logits, and can have them sharded.
 #include "base/fault.h"
 #include "op/build.h"

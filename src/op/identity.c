@@ -1,4 +1,4 @@
-// IDENTITY: a copy; gives a value a place of its own where a pass needs one.
+// IDENTITY: a copy; gives a value its own memory where a pass needs it.
 #include "op/build.h"
 
 static void shape(Graph *g, Node *node) {

@@ -1,4 +1,4 @@
-// LOSS_SCALE and UNSCALE: gradients of narrow precisions are computed larger than they are, so that small ones do not
+// LOSS_SCALE and UNSCALE: gradients of narrow precisions are computed scaled up, so that small ones do not
 // vanish (Micikevicius et al., "Mixed Precision Training", ICLR 2018). The scale is found while training: it grows
 // until a step overflows. Scalars of the Program, so that no host decides inside a step.
 #include "base/fault.h"

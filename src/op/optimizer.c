@@ -1,4 +1,4 @@
-// Look-ups among the optimizers, and what their ops share.
+// Finds optimizers, and has what their ops share.
 #include "op/optimizer.h"
 
 static const Op optimizers[] = {

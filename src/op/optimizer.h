@@ -1,4 +1,4 @@
-// Optimizers (optimizers.def): what one is beside its op, and what the files of these ops share.
+// Optimizers (optimizers.def): what an optimizer declares besides its op, and what the files of these ops share.
 //
 // Inputs of every optimizer's op: the parameter w, its states in the order of OptimizerDef.state (-1 where one is not
 // kept), the gradient, all of one shape, then lr (), factor () of the gradient, skip () and step (), which counts

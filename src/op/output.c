@@ -1,4 +1,4 @@
-// OUTPUT: a copy for the host. Its samples are cut as those of the data, all else is whole and complete on every rank.
+// OUTPUT: a copy for the host. Its samples are sharded like the data; every rank has all the rest, complete.
 #include "op/build.h"
 
 static void shape(Graph *g, Node *node) {

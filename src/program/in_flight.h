@@ -1,4 +1,4 @@
-// What a rank that runs a Program has under way at once at most, so that memory for it can be taken before the first
+// Upper bounds of what a rank has in flight at once in a Program, so that memory can be allocated before the first
 // step.
 #pragma once
 #include "program/program.h"

@@ -1,4 +1,4 @@
-// A Program, readably.
+// Prints a Program for people to read.
 #include "program/program.h"
 
 static void print_place(const Program *p, int tensor, FILE *out) {

@@ -1,4 +1,4 @@
-// Hashes of what a rank issued, and of what it holds, compared with those of its peers.
+// Desync check: hashes of what a rank issued and holds, compared with those of its peers.
 #include "runtime/agreement.h"
 #include "base/fault.h"
 #include "base/philox.h"

@@ -1,4 +1,4 @@
-// Agreement of ranks (`run.desync_check`): did all ranks of every group issue the same collectives in the same order,
+// Desync check (`run.desync_check`): did all ranks of every group issue the same collectives in the same order,
 // and do all ranks that hold the same part of a Variable hold the same bits? Costs a hash of all Variables and two
 // gathers a step.
 #pragma once

@@ -1,4 +1,4 @@
-// Poison where the memory plan says that nothing lives, and delays.
+// Poisons memory that the plan says is unused, and delays calls.
 #include "runtime/chaos.h"
 #include "base/philox.h"
 #include "runtime/observer.h"

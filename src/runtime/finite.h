@@ -1,4 +1,4 @@
-// Where a step first became infinite or not a number: looked for by running it again, when its norm has said that it
+// Finds where a step first became infinite or NaN, by running it again once its norm has shown that it
 // did.
 #pragma once
 #include "device/device.h"

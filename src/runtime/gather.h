@@ -1,4 +1,4 @@
-// Boxes of all ranks in the memory of rank 0, wherever the ranks are: for files that one process writes.
+// Gathers the boxes of all ranks, threads or processes, in rank 0's memory: for files that one process writes.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "plait/comm.h"

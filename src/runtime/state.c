@@ -1,4 +1,4 @@
-// A rank's memory: parts of Variables for those who are not kernels, and init rules.
+// A rank's memory: access to parts of Variables for code outside kernels, and init rules.
 #include "runtime/state.h"
 #include "base/fault.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-// A thread that looks at clocks: each rank's own, and the heartbeats of ranks in other processes.
+// A thread that watches when each rank last made progress: its own clock, or heartbeats from other processes.
 #include "runtime/watchdog.h"
 #include "base/clock.h"
 #include "base/thread.h"

@@ -1,4 +1,4 @@
-// Ends a run in which nothing moves any more, and says which rank is to blame and what it was doing.
+// Ends a run that makes no progress, and names the rank that is stuck and what it was doing.
 #pragma once
 #include "plait/comm.h"
 #include "base/error.h"

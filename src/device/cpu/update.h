@@ -1,4 +1,4 @@
-// What works on storage only: FILL, ACCUMULATE, SUM_SQUARES and the optimizers.
+// Kernels that work on storage only: FILL, ACCUMULATE, SUM_SQUARES and the optimizers.
 
 static void TYPED(fill_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);
