@@ -84,12 +84,12 @@ if make_group memory memory.limit_in_bytes $allowed || make_group memory memory.
     ./inside "$PLAIT" train recipe.yaml model.config=large.json run.dir=large
   [ ! -e large/metrics.jsonl ] || fail "a run that was refused has begun"
   expect 0 'step +6/6' ./inside "$PLAIT" train recipe.yaml schedule.steps=6 run.dir=small
-  expect 0 "^!!  memory .*control group allows $([ $allowed = 400000000 ] && echo '400 MB' || echo '1.50 GB')" ./inside "$PLAIT" doctor
+  expect 0 "^!!  memory .*control group \\(container\\) allows $([ $allowed = 400000000 ] && echo '400 MB' || echo '1.50 GB')" ./inside "$PLAIT" doctor
   # what the group has read of files does not count as used: the kernel gives it back
   if [ "$(stat -f -c %T .)" != tmpfs ]; then
     ./inside dd if=/dev/zero of=cached bs=1M count=$((allowed / 2000000)) conv=fsync 2>/dev/null
     for ((pass = 0; pass < 3; pass++)); do ./inside cat cached >/dev/null; done
-    left=$(./inside "$PLAIT" doctor | sed -n 's/^ok  memory .*, \([0-9]*\) MB of it available under.*/\1/p;s/^ok  memory .*, \([0-9]\)\.\([0-9]*\) GB of it available under.*/\1\20/p')
+    left=$(./inside "$PLAIT" doctor | sed -n 's/^ok  memory  *\([0-9]*\) MB available of .*/\1/p;s/^ok  memory  *\([0-9]\)\.\([0-9]*\) GB available of .*/\1\20/p')
     [ "${left:-0}" -gt $((allowed / 1250000)) ] || fail "with a file of $((allowed / 2000000)) MB in the cache only $left MB of $allowed bytes are available"
   fi
   drop_group
