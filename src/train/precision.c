@@ -6,24 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The recipe that a run was started with; 0 where there is none that can be read.
-static int find_before(const Recipe *recipe, Recipe *before) {
-  const char *resume = recipe->checkpoint.resume;
+static int from_checkpoint(const char *path, Recipe *before) {
   Checkpoint *checkpoint = NULL;
   Error ignored = {0};
-  int found = 0;
-  if (resume[0] == '/') {
-    const char *text = checkpoint_open(&checkpoint, resume, &ignored)
-                           ? NULL
-                           : json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
-    found = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, before, &ignored);
-    checkpoint_close(checkpoint);
-  } else if (strcmp(resume, "never")) {
-    char *path = xformat("%s/recipe.yaml", recipe->run.dir);
-    found = file_exists(path) && !recipe_load(path, 0, NULL, before, &ignored);
-    free(path);
-  }
+  if (checkpoint_open(&checkpoint, path, &ignored)) return 0;
+  const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
+  int found = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, before, &ignored);
+  checkpoint_close(checkpoint);
   return found;
+}
+
+// The recipe that the run was started with, of run.dir, or else of the checkpoint where it is to begin. 0: neither can
+// be read.
+static int find_before(const Recipe *recipe, Recipe *before) {
+  const char *resume = recipe->checkpoint.resume;
+  Error ignored = {0};
+  if (!strcmp(resume, "never")) return 0;
+  char *path = xformat("%s/recipe.yaml", recipe->run.dir);
+  int found = file_exists(path) && !recipe_load(path, 0, NULL, before, &ignored);
+  free(path);
+  return found || (resume[0] == '/' && from_checkpoint(resume, before));
 }
 
 static void take(Recipe *recipe, const Recipe *from) {

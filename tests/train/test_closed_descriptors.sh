@@ -25,7 +25,7 @@ for which in in out error out-error all; do
   # shellcheck disable=SC2086
   closed $which timeout -s KILL "$limit" "$PLAIT" train recipe.yaml run.dir=$which $steps || { cat log; fail "$which closed: status $?"; }
   same_run whole $which
-  grep -v '^{"step": .*}$' $which/metrics.jsonl && fail "$which closed: these lines stand in metrics.jsonl"
+  grep -vE '^\{"(step|summary)": .*\}$' $which/metrics.jsonl && fail "$which closed: these lines stand in metrics.jsonl"
   grep -qvx '[0-9]*' $which/lock && fail "$which closed: lock holds $(cat $which/lock)"
   cmp <(sed 's/dir: .*//' whole/recipe.yaml) <(sed 's/dir: .*//' $which/recipe.yaml) || fail "$which closed: recipe.yaml"
   grep -aq 'tok/s' $which/events.out.* && fail "$which closed: progress in the events"
