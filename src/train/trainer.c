@@ -193,11 +193,11 @@ static int run_ranks(Trainer *t, Error *error) {
 }
 
 static int run(Trainer *t, Error *error) {
-  trainer_announce(t);
+  signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
+  trainer_announce(t); // a reader who leaves after the header ends nothing
   trainer_tell_changes(t);
   trainer_measure_peak(t);
   trainer_expect(t);
-  signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
   t->memory_before = memory_usage_anonymous();
   progress_start(&t->progress, t->out, t->first_step, t->recipe->schedule.steps, t->recipe->run.log_every);
