@@ -192,8 +192,8 @@ for layout in 'mesh.dp=2' 'mesh.dp=4 batch.micro=1' 'mesh.dp=2 mesh.pp=2' 'mesh.
   [ "$(grep -c '"loss"' failing/metrics.jsonl)" -ge 6 ] || fail "$layout: the metrics of the steps before are gone"
   compgen -G 'failing/checkpoints/*.tmp' && fail "$layout: an unfinished checkpoint is left"
 done
-# the same corpus, whole again: the run goes on from what it had saved
+# the same corpus, whole again: the run goes on from what it had saved, though its data is not what it was
 cp corpus.bin bad.bin
 saved=$(ls failing/checkpoints | sed 's/step-//' | sort -n | tail -1)
-expect 0 "resuming from .*step-$saved" "$PLAIT" train recipe.yaml run.dir=failing data.train=bad schedule.steps=$((saved + 10)) eval.every=0
+expect 0 "resuming from .*step-$saved" "$PLAIT" train --force recipe.yaml run.dir=failing data.train=bad schedule.steps=$((saved + 10)) eval.every=0
 finish
