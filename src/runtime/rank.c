@@ -1,5 +1,6 @@
 // What a rank does with its job: loading, steps, evaluation, generation.
 #include "runtime/rank.h"
+#include "base/fault.h"
 #include "base/signals.h"
 #include "comm/comm.h"
 #include <math.h>
@@ -250,7 +251,7 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   StepInputs inputs = inputs_from(batch, r->job->options.seq, &none);
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
-  hide_targets(r, batch, part, true);
+  hide_targets(r, batch, FAULT(part_is_the_batch, part, sequences), true);
   int code = executor_run(r->train, (uint64_t)step, &inputs, error);
   hide_targets(r, batch, part, false);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);

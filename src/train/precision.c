@@ -1,5 +1,6 @@
 // Where a run's precision comes from when its recipe says auto.
 #include "train/precision.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "recipe/setup.h"
@@ -52,7 +53,7 @@ int precision_resolve(Recipe *recipe, const Launch *launch, char *text, size_t s
   *text = 0;
   if (!recipe->precision_is_auto) return PLAIT_OK;
   if (!launch || !launch->rank) kept = find_before(recipe, &before);
-  if (kept) take(recipe, &before);
+  if (FAULT(auto_forgets_the_run, kept, 0)) take(recipe, &before);
   recipe_free(&before);
   int code = tell(recipe, launch, &kept, error);
   if (code) return code;

@@ -47,6 +47,11 @@ for text in '' '[' '{"peaks": 3}' '{"peaks": [1, {"key": 2}, {"flops": "x"}]}'; 
   grep -q '"flops"' "$peaks" || fail "not repaired: $text"
 done
 
+# The recipe for text of one's own is of a size for any machine.
+expect 0 'precision .*\(auto, on this machine\)' "$PLAIT" plan "$SOURCE/recipes/my-text.yaml"
+grep -q '^  the run .* steps; estimated' output || fail 'my-text.yaml: no time'
+grep -q warning output && fail 'my-text.yaml takes more than a day'
+
 # ---- precision: auto ----
 
 short=(schedule.steps=4 schedule.warmup=0 checkpoint.keep=0)
