@@ -182,13 +182,13 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
     DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level],        \
-                                 .variant = #level + 4, .fast_dtypes = FAST(level),                                    \
+                                 .variant = &#level[4], .fast_dtypes = FAST(level),                                    \
                                  .implementation = &device_host                                                        \
   }
 #define FAR_LEVEL(device_name, level)                                                                                  \
   {                                                                                                                    \
     DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops,                         \
-                                 .variant = #level + 4, .fast_dtypes = FAST(level),                                    \
+                                 .variant = &#level[4], .fast_dtypes = FAST(level),                                    \
                                  .peak_flops = device_imitated_peak, .own = &near[level],                              \
                                  .implementation = &device_far                                                         \
   }
