@@ -1,4 +1,4 @@
-// Export of Hugging Face folders, and what verifies it.
+// Exports Hugging Face folders, and verifies them.
 #include "checkpoint/huggingface_files.h"
 #include "checkpoint/huggingface_folder.h"
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// plait doctor: what plait uses of this machine and of this build, what is missing, what it is good for and how to get
+// plait doctor: what plait uses of this machine and build, what is missing, what that is good for and how to get
 // it.
 #include "device/cpu/cpu.h"
 #include "base/control_group.h"

@@ -1,4 +1,4 @@
-// What the commands share that may be started once per rank by mpirun or srun: train, eval, generate.
+// Shared by the commands that mpirun or srun may start once per rank: train, eval, generate.
 #pragma once
 #include "runtime/launch.h"
 

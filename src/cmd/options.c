@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_OPTIONS = 64 };
 
@@ -162,6 +163,13 @@ static int check_given(const Parse *parse, const Operands *operands, int least, 
     char missing[64];
     operand_name(parse->help->operands, operands->count, missing, sizeof missing);
     return wrong(parse, "%s is missing; usage: plait %s %s", missing, parse->help->name, parse->help->operands);
+  }
+  const char *first = operands->count ? operands->words[0] : "";
+  if (help_takes_keys(parse->help) && strchr(first, '=') && access(first, F_OK)) {
+    char missing[64];
+    operand_name(parse->help->operands, 0, missing, sizeof missing);
+    return wrong(parse, "%s is missing before %.100s; usage: plait %s %s", missing, first, parse->help->name,
+                 parse->help->operands);
   }
   if (operands->count > most)
     return wrong(parse, "\"%.100s\" is one argument too many; usage: plait %s%s%s", operands->words[most],

@@ -1,4 +1,4 @@
-// Which dataset sample i of a weighted blend comes from, and the how-manieth sample of that dataset it is; no table.
+// Which dataset sample i of a weighted blend comes from, and its number within that dataset; no table.
 //
 // The unit interval is cut into one stretch per dataset, as long as its weight. Sample i stands at the i-th point of
 // the van der Corput sequence (the bits of i mirrored at the binary point; van der Corput, 1935), shifted digit by

@@ -1,4 +1,4 @@
-// The Feistel network behind permutation().
+// The Feistel network that permutation() uses.
 #include "data/permutation.h"
 #include "base/error.h"
 #include <math.h>

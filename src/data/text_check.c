@@ -1,4 +1,4 @@
-// Counting what does not belong into text.
+// Counts characters that do not belong in text.
 #include "data/text_check.h"
 #include "data/bpe.h"
 #include <stdio.h>

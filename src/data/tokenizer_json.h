@@ -1,4 +1,4 @@
-// The parts of reading a tokenizer.json that its files share.
+// Helpers that the files which read tokenizer.json share.
 #pragma once
 #include "data/tokenizer.h"
 #include <jansson.h>

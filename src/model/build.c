@@ -1,4 +1,4 @@
-// The parts of graphs that families share.
+// Graph building that model families share.
 #include "model/build.h"
 #include "base/fault.h"
 #include <stdarg.h>

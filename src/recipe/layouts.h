@@ -1,5 +1,5 @@
-// What layouts are made of, and which of it goes together: one table (layouts.def) for the validator of recipes, the
-// parity matrix and docs/parity.md.
+// The features of parallel layouts, and which can be combined: one table (layouts.def) for the validator of recipes,
+// the parity matrix and docs/parity.md.
 #pragma once
 #include "recipe/recipe.h"
 

@@ -1,4 +1,4 @@
-// Checks of a recipe across its keys: what contradicts itself is refused, what does nothing is noted.
+// Checks of a recipe across its keys: contradictions are refused, keys without effect get a note.
 #include "recipe/recipe_check.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"

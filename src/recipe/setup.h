@@ -1,4 +1,4 @@
-// From what a user wrote to what a run is made of: compile options, job and loader of a recipe. For all commands.
+// Turns a recipe into what a run needs: compile options, job and loader. For all commands.
 #pragma once
 #include "runtime/launch.h"
 #include "runtime/rank.h"

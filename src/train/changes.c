@@ -1,4 +1,4 @@
-// Comparing a run with what its checkpoint has recorded.
+// Compares a run with what its checkpoint has recorded.
 #include "train/changes.h"
 #include "base/file.h"
 #include "base/locale_utf8.h"

@@ -1,4 +1,4 @@
-// What is not as it was when a run resumes: keys of the recipe, and the contents of the files that they name.
+// What has changed when a run resumes: keys of the recipe, and the contents of the files that they name.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "recipe/recipe.h"

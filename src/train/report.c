@@ -1,4 +1,4 @@
-// What people and metrics.jsonl learn of a run.
+// Writes what a run prints for people and records in metrics.jsonl.
 #include "train/trainer.h"
 #include "base/memory_usage.h"
 #include "base/units.h"

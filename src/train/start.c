@@ -1,4 +1,4 @@
-// What comes before the first step: compiling, checks, the run folder, and where the run starts from.
+// Everything before the first step: compiling, checks, the run folder, and the checkpoint to start from.
 #include "train/trainer.h"
 #include "base/fault.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// The end of a run: what came of it, where that is, and what to type next.
+// The summary at the end of a run: its results, where they are, and what to type next.
 #include "base/clock.h"
 #include "base/units.h"
 #include "train/trainer.h"
