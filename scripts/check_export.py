@@ -65,6 +65,8 @@ def compare(options, model, tokenizer, prompt):
     ids, found = tokenizer(prompt, add_special_tokens=False)["input_ids"], plait_ids(options, prompt)
     if ids != found:
         print(f"OTHER {prompt!r}: {type(tokenizer).__name__} of transformers makes other ids of it:\n  transformers {ids}\n  plait        {found}")
+        if type(tokenizer).__name__ not in ("TokenizersBackend", "PreTrainedTokenizerFast"):
+            print("  (that class splits text in its own way; PreTrainedTokenizerFast.from_pretrained does as tokenizer.json says: docs/text.md)")
         return False
     inputs = tokenizer(prompt, return_tensors="pt")
     start = inputs["input_ids"].shape[1]

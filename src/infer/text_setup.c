@@ -109,21 +109,30 @@ static json_t *tokenizer_config(const TextSetup *s, const ModelSource *source, c
   return config;
 }
 
+// Does the file say all the ends that are known? (A config.json is what transformers reads where there is no
+// generation_config.json.)
+static bool says_ends(const json_t *file, const TextSetup *s, int64_t vocab) {
+  IdVector said = {0};
+  add_json(&said, json_object_get(file, "eos_token_id"), vocab);
+  bool all = said.count == s->ends.count; // each of `said` is one of them
+  vec_free(&said);
+  return all;
+}
+
 json_t *text_setup_files(const TextSetup *s, ModelSource *source, const Tokenizer *t) {
   json_t *files = json_copy(source->files); // the object is new, the texts are shared
   json_t *generation = huggingface_files_parse(files, "generation_config.json");
   if (t && !json_object_get(files, "tokenizer_config.json"))
     put_file(files, "tokenizer_config.json", tokenizer_config(s, source, t));
-  if (!generation && s->eos >= 0) {
+  int64_t vocab = source->config.vocab;
+  bool in_config = source->from_huggingface && says_ends(source->config.json, s, vocab);
+  if (!generation && s->eos >= 0 && !in_config) {
     generation = json_pack("{s:o, s:o, s:o}", "bos_token_id", id_or_null(s->bos), "eos_token_id", ends_json(s),
                            "pad_token_id", id_or_null(s->eos));
     put_file(files, "generation_config.json", json_incref(generation));
-  } else if (generation) { // it may lack the end that the model has learnt here
-    IdVector had = {0};
-    add_json(&had, json_object_get(generation, "eos_token_id"), source->config.vocab);
-    json_object_set_new(generation, "eos_token_id", ends_json(s));
-    if (had.count < s->ends.count) put_file(files, "generation_config.json", json_incref(generation));
-    vec_free(&had);
+  } else if (generation && source->checkpoint && !says_ends(generation, s, vocab)) {
+    json_object_set_new(generation, "eos_token_id", ends_json(s)); // with the end that the model has learnt here
+    put_file(files, "generation_config.json", json_incref(generation));
   }
   if (!source->from_huggingface && (t || s->eos >= 0)) {
     json_object_set_new(source->config.json, "bos_token_id", id_or_null(s->bos));

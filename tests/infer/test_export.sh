@@ -89,13 +89,18 @@ printf '{"eos_token_id": 7}' >hub/generation_config.json
 "$PLAIT" train recipe.yaml "${tune[@]}" run.dir=again schedule.steps=1 >log 2>&1 || fail "$(cat log)"
 expect 0 'verified' "$PLAIT" export again --out again1
 is again1/generation_config.json eos_token_id '[7,0]'
+# a folder whose config.json says it all stays as it is
+rm hub/generation_config.json
+expect 0 'verified' "$PLAIT" export hub --out hub3
+[ ! -e hub3/generation_config.json ] || fail "a generation_config.json is made up: $(cat hub3/generation_config.json)"
 # with another tokenizer what the folder says about tokens is not carried
 printf '{"eos_token_id": 9}' >hub/generation_config.json
 sed 's/"trim_offsets": true/"trim_offsets": false/' tokenizer.json >other.json
 cmp -s other.json tokenizer.json && fail "not another tokenizer"
 "$PLAIT" train recipe.yaml "${tune[@]}" run.dir=other data.tokenizer=other.json schedule.steps=1 >log 2>&1 || fail "$(cat log)"
 expect 0 'verified' "$PLAIT" export other --out other1
-is other1/generation_config.json eos_token_id 0
+is other1/config.json eos_token_id 0
+[ ! -e other1/generation_config.json ] || fail "a generation_config.json of another tokenizer is carried"
 [ ! -e other1/chat_template.jinja ] || fail "a chat template of another tokenizer is carried"
 
 # ---- generate adds BOS where tokenizer_config.json or the post-processor says so ----
