@@ -93,7 +93,7 @@ printf '{"step": 41, "lo' >>torn/metrics.jsonl
 head -c 100 torn/checkpoints/step-30/part-00001.safetensors >half
 mv half torn/checkpoints/step-30/part-00001.safetensors
 expect 0 'skipped checkpoint .*step-30/part-00001.safetensors: 100 bytes' "$PLAIT" train recipe.yaml run.dir=torn checkpoint.keep=0
-grep -q 'resuming from .*step-28' output || fail "did not go on from the newest valid checkpoint"
+grep -q 'resuming from .*step-28' output || fail "did not resume from the newest valid checkpoint"
 same_run whole torn
 
 # ---- every optimizer ----
@@ -141,17 +141,17 @@ interleaved='mesh.dp=1 mesh.pp=2 parallel.pipeline=interleaved'
 {
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=plain $deep
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=virtual $deep $interleaved 'parallel.layers=[1,2,1,1]'
-  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=onto checkpoint.resume=plain/checkpoints/step-4 $deep $interleaved
-  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=from checkpoint.resume=virtual/checkpoints/step-4 $deep parallel.zero=3
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=onto checkpoint.resume=plain/checkpoints/step-4 $deep $interleaved
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=from checkpoint.resume=virtual/checkpoints/step-4 $deep parallel.zero=3
 }
 # from and to tensors that lie whole on one data rank each
 whole='mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.unsplit_tensors=true'
 # shellcheck disable=SC2086
 {
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=owned $deep $whole
-  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=onto-whole checkpoint.resume=virtual/checkpoints/step-4 $deep $whole
-  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=from-whole checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 parallel.zero=3
-  expect 0 'going on' "$PLAIT" train recipe.yaml run.dir=of-others checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 mesh.tp=2 \
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=onto-whole checkpoint.resume=virtual/checkpoints/step-4 $deep $whole
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=from-whole checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 parallel.zero=3
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=of-others checkpoint.resume=owned/checkpoints/step-4 $deep mesh.dp=4 mesh.tp=2 \
     parallel.zero=3 parallel.unsplit_tensors=true
 }
 for run in owned onto-whole from-whole of-others; do close plain $run $([ $run = owned ] && echo 8 || echo 4); done

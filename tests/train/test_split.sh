@@ -10,7 +10,7 @@ number() { grep -oE "\"$1\": [0-9.]+" "$2/metrics.jsonl" | tail -1 | cut -d' ' -
   expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=parts mesh.dp=1 parallel.zero=0 $split schedule.steps=8 run.trace=
   cp -r parts again
   rm -r again/checkpoints/step-8
-  expect 0 'resum|going on' "$PLAIT" train recipe.yaml run.dir=again mesh.dp=1 parallel.zero=0 $split
+  expect 0 'resuming from' "$PLAIT" train recipe.yaml run.dir=again mesh.dp=1 parallel.zero=0 $split
   same_run whole again
   expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=other mesh.dp=2 mesh.pp=2 parallel.zero=1 run.seed=7 $split
 }
