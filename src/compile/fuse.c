@@ -77,7 +77,7 @@ static void join_bias(Fuse *f, int id) {
     return;
   Node m = f->g->node.data[x->producer];
   if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
-  if (m.region != n->region || m.phase != n->phase) return;
+  if (m.region != n->region || m.phase != n->phase || FAULT(bias_of_another_stage, m.stage != n->stage, 0)) return;
   int k = op_def(m.op)->bias(&m, b->shape.rank);
   if (k < 0 || m.output[k] != n->input[0]) return;
   f->joined[x->producer] = id;
