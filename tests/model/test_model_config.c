@@ -165,7 +165,7 @@ static void test_refusals(void **state) {
   } table[] = {
       {"", "not valid JSON"},
       {"{", "line 1"},
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{}", "the key model_type is missing; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
       {"{\"model_type\": \"bert\"}", "model_type is \"bert\"; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
       {"{\"model_type\": 3}", "model_type is 3; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
