@@ -39,7 +39,7 @@ tests: configure     ## builds everything: the command, libraries, examples, tes
 test: tests          ## builds everything and runs all tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
 
-demo: all            ## trains a small GPT on C headers of this machine (two minutes)
+demo: all            ## trains a small GPT on C headers of this machine (about a minute and a half)
 	@BUILD=$(BUILD) scripts/demo
 
 # Equality of every layout with one rank: the whole matrix, which writes docs/parity.md (and says there how long it takes), then the

@@ -199,10 +199,7 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &g.ignore_eos,
        .help = "continue past the end of text, instead of stopping there"},
-      {.name = "stop-at-end",
-       .kind = OPTION_FLAG,
-       .value = &g.stop_at_end,
-       .help = "has no effect any more: generation stops at the end of text by default"},
+      {.name = "stop-at-end", .kind = OPTION_FLAG, .value = &g.stop_at_end}, // now the default; not in the help
       {.name = "verbose", .kind = OPTION_FLAG, .value = &g.verbose, .help = "print tokens/s at the end, on stderr"},
       {.name = "window",
        .kind = OPTION_INTEGER,

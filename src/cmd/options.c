@@ -33,11 +33,15 @@ static int wrong(const Parse *parse, const char *format, ...) {
 
 // --help, or --help=FORMAT.
 static int print_help(const Parse *parse, const char *format) {
+  Option shown[MAX_OPTIONS];
+  int count = 0;
   const HelpFormat *f = help_formats;
   while (f->name && *format && strcmp(f->name, format)) f++;
   if (!f->name)
     return wrong(parse, "--help=%.40s: there is no such format; it is text, man, bash, zsh or fish", format);
-  f->print(parse->help, parse->options, parse->count, stdout);
+  for (int i = 0; i < parse->count; i++)
+    if (parse->options[i].help) shown[count++] = parse->options[i];
+  f->print(parse->help, shown, count, stdout);
   if (fflush(stdout) == 0) return 0;
   fprintf(stderr, "plait: the help cannot be printed: %s\n", strerror(errno));
   return 1;
@@ -46,13 +50,15 @@ static int print_help(const Parse *parse, const char *format) {
 static int unknown(const Parse *parse, const char *name, int length) {
   char word[64];
   const char *names[MAX_OPTIONS + 2];
+  int count = 0;
   snprintf(word, sizeof word, "%.*s", length, name);
-  for (int i = 0; i < parse->count; i++) names[i] = parse->options[i].name;
-  names[parse->count] = "help";
-  names[parse->count + 1] = "version";
+  for (int i = 0; i < parse->count; i++)
+    if (parse->options[i].help) names[count++] = parse->options[i].name;
+  names[count++] = "help";
+  names[count++] = "version";
   if (help_takes_keys(parse->help) && recipe_key_find(word))
     return wrong(parse, "keys of the recipe are written without dashes: %s=VALUE", word);
-  const char *nearest = nearest_word(word, names, parse->count + 2);
+  const char *nearest = nearest_word(word, names, count);
   if (nearest) return wrong(parse, "unknown option --%s; did you mean --%s?", word, nearest);
   return wrong(parse, "unknown option --%s", word);
 }

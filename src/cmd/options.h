@@ -30,7 +30,7 @@ typedef struct Option {
   OptionKind kind;
   void *value;          // holds the default; written when the option is given
   const char *argument; // its name in --help, NULL for a flag
-  const char *help;
+  const char *help;     // NULL: an option of older versions that is still taken; nothing mentions it
   double least, most; // inclusive range of a number; both 0: any
   bool required;
   bool *given;              // set when the option was given; may be NULL

@@ -7,8 +7,10 @@
 
 int cmd_plan(int argc, char **argv) {
   bool exact = false;
-  const Option options[] = {
-      {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in bytes instead of MiB and GiB"}};
+  const Option options[] = {{.name = "bytes",
+                             .kind = OPTION_FLAG,
+                             .value = &exact,
+                             .help = "print memory in bytes instead of kB, MB and GB"}};
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "

@@ -35,7 +35,8 @@ int cmd_train(int argc, char **argv) {
       summary,
       "  plait train recipes/demo.yaml\n"
       "  plait train recipes/demo.yaml mesh.dp=4 schedule.steps=100 run.dir=/tmp/try\n"
-      "  plait train runs/demo/recipe.yaml            # repeats a run\n",
+      "  plait train runs/demo/recipe.yaml            # continues a run\n"
+      "  plait train runs/demo/recipe.yaml run.dir=runs/again     # repeats it\n",
       .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);

@@ -121,8 +121,9 @@ const RecipeKey recipe_keys[] = {
                "vocabulary."),
 
     KEY("parallel.zero", RECIPE_INT, parallel.zero, "0", .least = 0, .most = 3, .example = "0", .inference = true,
-        .doc = "ZeRO stage. 0: every data-parallel rank stores everything. 1: the optimizer state is sharded "
-               "over them, 2: the gradients as well, 3: the parameters as well (FSDP)."),
+        .doc = "ZeRO stage. 0: every data-parallel rank stores everything. 1: the optimizer state and the stored "
+               "weights are sharded over them (the copy that computes remains whole on every data rank), 2: the "
+               "gradients as well, 3: that copy as well (FSDP)."),
     KEY("parallel.reshard", RECIPE_BOOL, parallel.reshard, "true", .inference = true,
         .doc = "With zero 3. `true`: gathered parameters are freed after each use and gathered again for the "
                "next. `false`: they are gathered once a step and kept, which takes the memory of zero 2 and a "

@@ -157,7 +157,9 @@ int recipe_write(const Recipe *recipe, const char *path, Error *error) {
   AtomicFile file;
   int code = file_begin(&file, path, error);
   if (code < 0) return code;
-  fputs("# The effective recipe: every default filled in, all paths absolute. `plait train` on it repeats the run.\n",
+  fputs("# The effective recipe: every default filled in, all paths absolute. `plait train` on it continues the run; "
+        "to repeat\n"
+        "# it, add run.dir=NEW.\n",
         file.stream);
   recipe_print(recipe, file.stream);
   return file_commit(&file, error);
@@ -291,11 +293,14 @@ void recipe_print_docs(FILE *out) {
       "  `'optimizer.betas=[0.9, 0.99]'`. The value is YAML. If a key is given twice, the later value wins; an empty\n"
       "  value means the default. Shells complete keys and values (`plait docs completion bash`).\n"
       "- Paths in the file are relative to the recipe's folder, those in `key=value` to the current folder.\n"
-      "- Mistakes are refused before any data is read or memory allocated, with line and column: unknown keys, keys\n"
-      "  that the file gives twice, values of a wrong type or out of range, values that are not built yet. Anchors,\n"
-      "  aliases and tags of YAML are not supported.\n"
+      "- Mistakes are refused before any data is read or memory allocated: unknown keys, keys that the file gives\n"
+      "  twice, values of a wrong type or out of range, values that are not built yet. The message names the line and\n"
+      "  column in the file, or the key where it was set by `key=value`. Anchors, aliases and tags of YAML are not\n"
+      "  supported.\n"
       "- `plait recipe RECIPE` checks a recipe and prints the effective one: every default filled in, paths\n"
-      "  absolute. A run keeps it as `recipe.yaml` in its folder; `plait train RUN/recipe.yaml` repeats the run.\n"
+      "  absolute. A run keeps it as `recipe.yaml` in its folder: `plait train RUN/recipe.yaml` continues the run, "
+      "and\n"
+      "  with `run.dir=NEW` after it repeats the run in the folder NEW.\n"
       "- A run that resumes prints every key that has changed. Keys marked *Fixed* belong to the run: a resume that\n"
       "  changes one of them, or the contents of its files, is refused without `--force`.\n",
       out);

@@ -16,7 +16,7 @@ const Command *command_find(const char *name) { return strcmp(name, "tokenize") 
 void command_print(const Command *command, const char *format) {}
 
 typedef struct Values {
-  bool flag, given;
+  bool flag, given, old;
   const char *text, *dtype;
   int64_t number;
   double real;
@@ -33,6 +33,7 @@ static int parse(Values *v, bool required, int least, int most, char **argv) {
       {"vocab-size", OPTION_INTEGER, &v->number, "N", "entries", .least = 257, .most = 1000, .given = &v->given},
       {.name = "temperature", .kind = OPTION_REAL, .value = &v->real, .argument = "T", .help = "of sampling"},
       {.name = "dtype", .kind = OPTION_TEXT, .value = &v->dtype, .argument = "D", .words = formats, .help = "a format"},
+      {.name = "obsolete", .kind = OPTION_FLAG, .value = &v->old}, // taken and not shown
   };
   const CommandHelp help = {"tokenize", "[options] FILE… [key=value …]", "Tokenizes.", "  plait tokenize\n",
                             .takes = TAKES_RECIPE};
@@ -73,6 +74,8 @@ static void test_good(void **state) {
   assert_string_equal(v.operands.words[1], "b");
   assert_string_equal(v.operands.words[2], "-");
   assert_string_equal(v.operands.words[3], "--c");
+  char *old[] = {"tokenize", "--obsolete", NULL};
+  assert_true(parse(&v, false, 0, 0, old) == OPTIONS_OK && v.old);
 }
 
 static void test_defaults(void **state) {
@@ -108,6 +111,7 @@ static void test_bad(void **state) {
       {{"--mesh.dp=4"}, "keys of the recipe are written without dashes: mesh.dp=VALUE", false, 0, 9},
       {{"mesh.dp=4"}, "FILE… is missing before mesh.dp=4; usage: plait tokenize [options] FILE…", false, 1, 9},
       {{"-train"}, "unknown option -train; did you mean --train?", false, 0, 9},
+      {{"--obsolet"}, "unknown option --obsolet (see", false, 0, 9},
       {{"--help=html"}, "--help=html: there is no such format", false, 0, 9},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -164,6 +168,13 @@ static void test_help(void **state) {
   assert_non_null(strstr(printed, "--vocab-size N   entries (default 300)\n"));
   assert_non_null(strstr(printed, "--out PREFIX     where it goes (must be given)\n"));
   assert_non_null(strstr(printed, "examples:\n  plait tokenize\n"));
+  for (const HelpFormat *f = help_formats; f->name; f++) {
+    char option[32], *words[] = {"tokenize", option, NULL};
+    snprintf(option, sizeof option, "--help=%s", f->name);
+    assert_int_equal(parse_quietly(words, true, 1, 1, printed, sizeof printed), 0);
+    assert_non_null(strstr(printed, "vocab"));
+    assert_null(strstr(printed, "obsolete"));
+  }
   char *version[] = {"tokenize", "--version", NULL};
   assert_int_equal(parse_quietly(version, true, 1, 1, printed, sizeof printed), 0);
   assert_string_equal(printed, "plait " PLAIT_VERSION "\n");
