@@ -216,6 +216,9 @@ int folder_sync(const char *path, Error *error) {
 }
 
 int folder_remove(const char *path, Error *error) {
+  struct stat st;
+  if (!lstat(path, &st) && S_ISLNK(st.st_mode)) // what it points to is somebody else's
+    return unlink(path) ? error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno)) : PLAIT_OK;
   DIR *d = opendir(path);
   if (!d)
     return errno == ENOENT ? PLAIT_OK
@@ -224,7 +227,6 @@ int folder_remove(const char *path, Error *error) {
   for (struct dirent *e; (e = readdir(d)) && code == PLAIT_OK;) {
     if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
     char *child = xformat("%s/%s", path, e->d_name);
-    struct stat st;
     if (lstat(child, &st) == 0 && S_ISDIR(st.st_mode)) code = folder_remove(child, error);
     else if (unlink(child)) code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", child, strerror(errno));
     free(child);
@@ -233,4 +235,29 @@ int folder_remove(const char *path, Error *error) {
   if (code == PLAIT_OK && rmdir(path))
     code = error_set(error, PLAIT_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
   return code;
+}
+
+int folder_replace_slowly(const char *from, const char *to, Error *error) {
+  char *aside = xformat("%s.old.%ld.tmp", to, (long)getpid());
+  int code = PLAIT_OK;
+  if (rename(to, aside))
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s", to, aside, strerror(errno));
+  else if (rename(from, to)) {
+    int why = errno, back = !rename(aside, to);
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s; %s%s", from, to, strerror(why),
+                     back ? "the folder that was there is unchanged" : "the folder that was there is now ",
+                     back ? "" : aside);
+  } else folder_remove(aside, NULL);
+  free(aside);
+  return code;
+}
+
+int folder_replace(const char *from, const char *to, Error *error) {
+#ifdef RENAME_EXCHANGE
+  if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
+    folder_remove(from, NULL);
+    return PLAIT_OK;
+  }
+#endif
+  return folder_replace_slowly(from, to, error);
 }

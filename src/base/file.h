@@ -35,4 +35,10 @@ int file_write_failed(const char *path, int why, double bytes, Error *error);
 int file_exists(const char *path);
 int folder_create(const char *path, Error *error); // with parents, as mkdir -p
 int folder_sync(const char *path, Error *error);
-int folder_remove(const char *path, Error *error); // with all that is in it; a missing folder is fine
+// With all that is in it; a missing folder is fine. A symbolic link is removed, never what it points to.
+int folder_remove(const char *path, Error *error);
+// Puts the folder `from` where the folder `to` is, in one step where the file system can, and removes the old one. When
+// it fails, `to` is as before, or the sentence says where it is; `from` stays the caller's.
+int folder_replace(const char *from, const char *to, Error *error);
+// The same in two steps, as file systems need it that cannot exchange names; between the two there is no `to`.
+int folder_replace_slowly(const char *from, const char *to, Error *error);

@@ -210,22 +210,14 @@ static int build_manifest(Manifest *m, const char *folder, int64_t step, int par
 
 // Puts the finished folder in its place; an older checkpoint of the same step stays until the new one is there.
 static int move_into_place(const char *dir, int64_t step, const char *temporary, Error *error) {
-  char *final = step_folder(dir, step, ""), *old = step_folder(dir, step, ".old.tmp");
-  int bad = rename(temporary, final), why = errno;
-  if (bad && (why == ENOTEMPTY || why == EEXIST)) {
-#ifdef RENAME_EXCHANGE
-    bad = renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE);
-    if (!bad) folder_remove(temporary, NULL);
-#endif
-    if (bad) { // file systems that cannot exchange
-      bad = rename(final, old) || rename(temporary, final);
-      why = errno;
-      if (!bad) folder_remove(old, NULL);
-    }
+  char *final = step_folder(dir, step, "");
+  int code = PLAIT_OK;
+  if (rename(temporary, final)) {
+    if (errno == ENOTEMPTY || errno == EEXIST) code = folder_replace(temporary, final, error);
+    else
+      code = error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s", temporary, final, strerror(errno));
   }
-  int code = bad ? error_set(error, PLAIT_FAILED, "%s: cannot be renamed to %s: %s", temporary, final, strerror(why))
-                 : folder_sync(dir, error);
-  free(old);
+  if (!code) code = folder_sync(dir, error);
   free(final);
   return code;
 }

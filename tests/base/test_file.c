@@ -250,6 +250,40 @@ static void folders(void **state) {
   assert_int_equal(folder_sync(in("x"), &error), PLAIT_FAILED);
 }
 
+// A link to a folder: the link goes, the folder and what is in it stay.
+static void remove_link(void **state) {
+  Error error = {0};
+  assert_int_equal(folder_create(in("theirs"), &error), PLAIT_OK);
+  write_whole(in("theirs/file"), "text");
+  assert_int_equal(symlink(in("theirs"), in("to-theirs")), 0);
+  assert_int_equal(folder_remove(in("to-theirs"), &error), PLAIT_OK);
+  struct stat st;
+  assert_int_equal(lstat(in("to-theirs"), &st), -1);
+  assert_content(in("theirs/file"), "text");
+  assert_int_equal(folder_remove(in("theirs"), &error), PLAIT_OK);
+}
+
+// In one step and in two: the new one is there and the old one is gone; when it fails, the old one is there.
+static void replace_folder(void **state) {
+  int (*const ways[])(const char *, const char *, Error *) = {folder_replace, folder_replace_slowly};
+  for (int i = 0; i < 2; i++) {
+    Error error = {0};
+    assert_int_equal(folder_create(in("r/old"), &error), PLAIT_OK);
+    write_whole(in("r/old/file"), "old");
+    assert_int_equal(ways[i](in("r/new"), in("r/old"), &error), PLAIT_FAILED); // there is no new one
+    assert_non_null(strstr(error.message, "r/new: cannot be renamed to "));
+    assert_non_null(strstr(error.message, "No such file or directory; the folder that was there is unchanged"));
+    assert_content(in("r/old/file"), "old");
+    error = (Error){0};
+    assert_int_equal(folder_create(in("r/new"), &error), PLAIT_OK);
+    write_whole(in("r/new/file"), "new");
+    assert_int_equal(ways[i](in("r/new"), in("r/old"), &error), PLAIT_OK);
+    assert_content(in("r/old/file"), "new");
+    assert_int_equal(entries(in("r")), 1);
+    assert_int_equal(folder_remove(in("r"), &error), PLAIT_OK);
+  }
+}
+
 // A mapped file is cut short: with the guard installed the process says which file it was, and ends with 1.
 static void cut_short(void **state) {
   char *path = in("cut"), *other = in("other"), said[512] = "";
@@ -317,6 +351,8 @@ int main(void) {
                                      TEST(maps),
                                      TEST(cut_short),
                                      TEST(closed_descriptors),
-                                     TEST(folders)};
+                                     TEST(folders),
+                                     TEST(remove_link),
+                                     TEST(replace_folder)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
