@@ -29,7 +29,7 @@ typedef struct HuggingfaceSave {
   const char *tokenizer;  // tokenizer.json to copy, or NULL
   const json_t *files;    // small files to write, as huggingface_files.h has them; borrowed, may be NULL
   int64_t shard_bytes;    // most tensor bytes of a file: beyond it there are several, and an index; 0: no limit
-  bool replace;           // a folder that holds a config.json may be there, and is replaced
+  bool replace;           // an export may be there, and is replaced; not a folder that holds anything else
   int dtype;              // Dtype of all tensors, or -1: as `dtypes` says
   const json_t *dtypes;   // borrowed, may be NULL: fp32
   // Reads a box of the Variable `name`, row-major, as fp32 into out. 0 or an error code.

@@ -41,6 +41,15 @@ json_t *huggingface_files_of_model(const char *folder) {
   return files;
 }
 
+static bool has_name(const char *const *names, const char *name) {
+  while (*names && strcmp(*names, name)) names++;
+  return *names;
+}
+
+bool huggingface_files_has_name(const char *name) {
+  return has_name(tokenizer_files, name) || has_name(model_files, name);
+}
+
 // The folder of a tokenizer.json, or the folder itself.
 static char *folder_of(const char *path) {
   struct stat st;

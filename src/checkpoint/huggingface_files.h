@@ -16,6 +16,9 @@ json_t *huggingface_files_of_model(const char *folder);
 // its folder; NULL: none). Where model has another tokenizer than that, what it says about tokens is not carried.
 json_t *huggingface_files_collect(const char *model, const char *tokenizer);
 
+// Is it the name of one of them?
+bool huggingface_files_has_name(const char *name);
+
 // Do two files hold the same bytes? Not where one cannot be read, or is a pipe.
 bool huggingface_same_file(const char *a, const char *b);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static Dtype dtype_of(const HuggingfaceSave *save, const char *tensor) {
@@ -243,18 +244,9 @@ static int is_vacant(const char *folder) {
   return vacant;
 }
 
-// Puts the new folder where the old one was, and the old one where the new one was.
-static int exchange(const char *from, const char *to, Error *error) {
-  if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) return PLAIT_OK;
-  char *aside = xformat("%s.old.%ld", to, (long)getpid()); // a file system that cannot do it in one step
-  int bad = rename(to, aside) || rename(from, to) || rename(aside, from);
-  free(aside);
-  return bad ? error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno)) : PLAIT_OK;
-}
-
 static int rename_synced(const char *from, const char *to, bool replace, Error *error) {
   int code = folder_sync(from, error);
-  if (!code && replace) code = exchange(from, to, error);
+  if (!code && replace) code = folder_replace(from, to, error);
   if (code) return code;
   if (!replace && rename(from, to))
     return error_set(error, PLAIT_FAILED, "%s: cannot be made from %s: %s", to, from, strerror(errno));
@@ -265,14 +257,66 @@ static int rename_synced(const char *from, const char *to, bool replace, Error *
   return code;
 }
 
-// Only what looks like such a folder: a wrong name must not cost anything else.
+// Could an export have written this entry of the folder?
+static bool is_of_an_export(int folder, const char *name) {
+  static const char *const names[] = {"config.json", "tokenizer.json", "model.safetensors",
+                                      "model.safetensors.index.json", NULL};
+  struct stat st;
+  int end = 0;
+  if (fstatat(folder, name, &st, 0) || S_ISDIR(st.st_mode)) return false;
+  for (int i = 0; names[i]; i++)
+    if (!strcmp(name, names[i])) return true;
+  sscanf(name, "model-%*5[0-9]-of-%*5[0-9].safetensors%n", &end);
+  return (end && !name[end]) || huggingface_files_has_name(name);
+}
+
+enum { NAMED = 3 }; // entries that a message names
+
+// Of all that the folder holds, what is not of an export: "a, b, c and 4 more"; "" where there is nothing.
+static void list_others(const char *folder, char *text, size_t size) {
+  struct dirent **entries;
+  int others = 0, count = scandir(folder, &entries, NULL, alphasort), fd = open(folder, O_RDONLY | O_CLOEXEC);
+  *text = 0;
+  for (int i = 0; i < count; i++) {
+    const char *name = entries[i]->d_name;
+    if (strcmp(name, ".") && strcmp(name, "..") && !is_of_an_export(fd, name) && others++ < NAMED)
+      snprintf(text + strlen(text), size - strlen(text), "%s%.60s", *text ? ", " : "", name);
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+  if (fd >= 0) close(fd);
+  if (others > NAMED) snprintf(text + strlen(text), size - strlen(text), " and %d more", others - NAMED);
+}
+
+// Only an export, and nothing beside it: replacing must not cost anything else.
 static int check_replaceable(const char *folder, Error *error) {
-  char *config = xformat("%s/config.json", folder);
+  char *config = xformat("%s/config.json", folder), others[256];
   int exists = file_exists(config);
   free(config);
-  if (exists) return PLAIT_OK;
+  if (!exists)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: exists and has no config.json, so it is not an exported model; remove it yourself", folder);
+  list_others(folder, others, sizeof others);
+  if (!*others) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
-                   "%s: exists and has no config.json, so it is not an exported model; remove it yourself", folder);
+                   "%s: also holds %s, which no export writes and which would be lost; move them elsewhere, or "
+                   "export to another folder",
+                   folder, others);
+}
+
+// The folder itself, which a symbolic link may stand for: a link would be exchanged instead of what it points to. The
+// caller frees it; NULL and a message where the link leads nowhere.
+static char *real_folder(const char *folder, Error *error) {
+  char *real = realpath(folder, NULL), *plain = xstrdup(folder);
+  struct stat st;
+  for (size_t n = strlen(plain); n > 1 && plain[n - 1] == '/'; n--) plain[n - 1] = 0;
+  if (real || lstat(plain, &st)) { // it exists, or nothing has its name
+    if (real) free(plain);
+    return real ? real : plain;
+  }
+  error_set(error, PLAIT_BAD_INPUT, "%s: is a symbolic link that leads nowhere; remove it, or name a folder", plain);
+  free(plain);
+  return NULL;
 }
 
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error) {
@@ -280,10 +324,10 @@ int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Err
   if (!vacant && !save->replace)
     return error_set(error, PLAIT_BAD_INPUT, "%s: exists already; allowed: a folder that does not exist or is empty",
                      save->folder);
-  char *folder = xstrdup(save->folder);
-  for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--) folder[n - 1] = 0;
+  char *folder = real_folder(save->folder, error);
+  if (!folder) return PLAIT_BAD_INPUT;
   char *temporary = xformat("%s.tmp.%ld", folder, (long)getpid());
-  int code = vacant ? PLAIT_OK : check_replaceable(folder, error);
+  int code = vacant ? PLAIT_OK : check_replaceable(save->folder, error);
   if (!code) code = folder_remove(temporary, error);
   if (!code) code = folder_create(temporary, error);
   if (!code) code = write_config(save, temporary, config, error);
@@ -291,8 +335,9 @@ int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Err
   if (!code && save->tokenizer) code = write_tokenizer(save->tokenizer, temporary, error);
   if (!code) code = huggingface_files_write(save->files, temporary, error);
   if (!code) code = huggingface_verify(save, temporary, config, error);
+  if (!code && !vacant) code = check_replaceable(save->folder, error); // once more: writing may have taken a while
   if (!code) code = rename_synced(temporary, folder, !vacant, error);
-  if (code || !vacant) folder_remove(temporary, NULL); // what it holds now: half of the new, or all of the old
+  if (code) folder_remove(temporary, NULL);
   free(temporary);
   free(folder);
   return code;

@@ -137,6 +137,27 @@ expect 0 'verified' "$PLAIT" export run --out joined --dtype bf16 --force
 mkdir mine && touch mine/letter
 refuse 2 'mine: exists and has no config.json, so it is not an exported model' "$PLAIT" export run --out mine --force
 [ -e mine/letter ] || fail "--force has removed a folder that is no model"
+# a clone of a repository of the Hub: all that no export writes is named, and stays
+cp -r joined clone
+mkdir clone/.git clone/tokenizer.json.d && touch clone/.git/HEAD clone/README.md clone/train.py clone/model-1-of-2.safetensors.bak
+before=$(cd clone && find . | sort | cksum)
+refuse 2 'clone: also holds .git, README.md, model-1-of-2.safetensors.bak and 2 more, which no export writes and which would be lost; move them elsewhere' \
+  "$PLAIT" export run --out clone --force
+[ "$(cd clone && find . | sort | cksum)" = "$before" ] || fail "a refused --force changes the folder: $(ls -A clone)"
+rm -r clone/.git clone/tokenizer.json.d clone/README.md clone/train.py clone/model-1-of-2.safetensors.bak
+touch clone/{generation_config,special_tokens_map,chat_template,tokenizer_config}.json clone/chat_template.jinja clone/model-0000{1,2}-of-00002.safetensors clone/model.safetensors.index.json
+expect 0 'verified' "$PLAIT" export run --out clone --force # all of these an export could have written
+[ "$(cd clone && ls)" = "$(cd made && ls)" ] || fail "not an export of its own: $(ls clone)"
+# a symbolic link stays one; what it points to is replaced
+ln -s joined link && ln -s nothing astray && mkdir bare && ln -s bare empty
+before=$(sum joined)
+expect 0 'verified' "$PLAIT" export run --out link/ --force
+[ -L link ] && [ "$(sum joined)" != "$before" ] || fail "--force on a link: $(ls -l)"
+[ "$(sum joined)" = "$(sum made)" ] || fail "not replaced through a link"
+expect 0 'verified' "$PLAIT" export run --out empty --force
+[ -L empty ] && [ -e bare/model.safetensors ] || fail "a link to an empty folder: $(ls -l)"
+refuse 2 'astray: is a symbolic link that leads nowhere' "$PLAIT" export run --out astray
+compgen -G '*.tmp.*' && fail "temporary folders are left"
 
 # ---- stopped: 128 + signal, and the folder is gone or whole ----
 # A model of some 100 MB, so that writing it takes a while
