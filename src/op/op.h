@@ -92,7 +92,7 @@ typedef struct OpDef {
   // Appends nodes that compute the gradients of the inputs. doutput[k] is the gradient of output k or -1; writes
   // dinput[i] = tensor or -1. NULL: not differentiable. g's phase is PHASE_BACKWARD, layer and scope are the node's.
   void (*gradient)(Graph *g, int node, const int *doutput, int *dinput);
-  // Writes the factor rule, e.g. "b s k, n k -> b s n ; linear 0 1". One letter a dim; operands by commas. Clauses:
+  // Writes the factor rule, e.g. "b s f, e f -> b s e ; linear 0 1". One letter a dim; operands by commas. Clauses:
   //   linear 0 1     inputs that may be partial, each on its own; "linear 0+1": only all together
   //   whole s d      factors that must not be sharded
   //   lower v        factors that may be sharded only through `lower`

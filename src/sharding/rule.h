@@ -1,4 +1,4 @@
-// Factor rules as data: the text that an op states ("b s k, n k -> b s n ; linear 0 1"), parsed.
+// Factor rules as data: the text that an op states ("b s f, e f -> b s e ; linear 0 1"), parsed.
 #pragma once
 #include "ir/graph.h"
 

@@ -57,6 +57,12 @@ done
 awk '/^= arena/ {if (sum != $NF || $NF % 2097152) exit 1}
      /^= total/ {exit $NF == sum ? 0 : 1}
      /^  / {sum += $NF}' plan.txt || fail "plan's rows do not add up"$'\n'"$(cat plan.txt)"
+rows=0
+while IFS= read -r row; do # docs/run.md explains every row of memory
+  rows=$((rows + 1))
+  grep -qF "| $row |" "$SOURCE/docs/run.md" || fail "docs/run.md does not explain plan's row \"$row\""
+done < <(sed -n '/^memory of a rank/,/^= total/s/^  *\([^0-9= ].*[a-z]\)  *[0-9]*$/\1/p; s/^\(= .*[a-z)]\)  *[0-9]*$/\1/p' plan.txt)
+[ "$rows" -ge 12 ] || fail "only $rows rows of memory in plan's output"
 # fp32 without ZeRO: parameters, gradients and twice as much optimizer state, for 2 layers of 32 by hand
 parameters=$((300 * 32 + 48 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32))
 "$PLAIT" plan --bytes recipe.yaml parallel.zero=0 >plan.txt
@@ -122,6 +128,11 @@ head -c 3000 text.txt >held.txt
 "$PLAIT" tokenize --tokenizer tokenizer.json --out train text.txt >/dev/null || fail tokenize
 "$PLAIT" tokenize --tokenizer tokenizer.json --out valid held.txt >/dev/null || fail tokenize
 "$PLAIT" train recipe.yaml >log.txt 2>&1 || fail "train: $(cat log.txt)"
+expect 0 'all 30 steps are done' "$PLAIT" train run/recipe.yaml # continues the run, which is at its end
+"$PLAIT" train run/recipe.yaml run.dir=again >again.txt 2>&1 || fail "train again: $(cat again.txt)"
+losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+[ "$(losses run | wc -l)" -eq 30 ] || fail "not 30 losses in run/metrics.jsonl"
+same "a run repeated from its recipe.yaml" "$(losses run)" "$(losses again)"
 [ "$(nproc)" -lt 2 ] || grep -q '1 thread a rank, with work stealing$' log.txt || fail "train does not say that ranks lend their threads"
 # a tokenizer that the model has no room for is refused before anything runs, and by whoever sees both
 sed 's/"vocab_size": 300/"vocab_size": 299/' config.json >few.json
