@@ -104,6 +104,11 @@ const char *by_hand_shape_text(const Shape *s, char *text, size_t size) {
   return text;
 }
 
+const char *by_hand_user_name(const char *name) {
+  size_t prefix = strlen(BY_HAND_PARAMETER);
+  return name + (strncmp(name, BY_HAND_PARAMETER, prefix) ? 0 : prefix);
+}
+
 // A tensor that an op of the current layer may read; -1 is wrong too, when nothing else was.
 int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers) {
   if (h->error.code) return 0;
@@ -112,8 +117,7 @@ int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integ
     return 0;
   }
   const Tensor *t = graph_tensor(h->g, x);
-  size_t prefix = strncmp(t->name, BY_HAND_PARAMETER, strlen(BY_HAND_PARAMETER)) ? 0 : strlen(BY_HAND_PARAMETER);
-  const char *name = t->name + prefix; // the user's
+  const char *name = by_hand_user_name(t->name);
   int layer = t->producer >= 0 ? h->g->node.data[t->producer].layer : 0; // data and parameters are everywhere
   if (layer > h->g->layer)
     wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, name, layer);
@@ -171,7 +175,7 @@ ByHandInput *by_hand_input(PlaitGraph *h, PlaitTensor x) {
 int by_hand_operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
   ByHandInput *in = by_hand_input(h, x);
   if (!in) return x;
-  in->computed = 1;
+  in->needed_forward = 1;
   return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
 }
 
@@ -237,6 +241,8 @@ void plait_graph_output(PlaitGraph *h, const char *name, PlaitTensor tensor) {
     wrong(h, "the output %s has no samples; allowed: what is computed from an input", name);
   h->g->layer = layer;
   if (h->error.code) return;
+  ByHandInput *in = by_hand_input(h, tensor);
+  if (in) in->needed_forward = 1;
   ByHandOutput o = {.name = h->name.data[h->name.count - 1], .tensor = tensor};
   o.copy = arena_format(&h->g->arena, "%s.copy", name);
   vec_push(&h->output, o);
@@ -261,16 +267,17 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
   int n = annotations_of(h, tensor);
   if (n < 0) return;
   const Tensor *t = graph_tensor(h->g, tensor);
+  const char *name = by_hand_user_name(t->name);
   size_t length = axis ? strlen(axis) : 0, small = axis ? strspn(axis, "abcdefghijklmnopqrstuvwxyz_") : 0;
   if (!length || small != length || length >= BY_HAND_NAME || !strcmp(axis, "pp"))
-    wrong(h, "%s is cut over the axis \"%.80s\"; allowed: small letters, and not pp", t->name, axis ? axis : "");
-  if (dim < 0 || dim >= t->shape.rank) wrong(h, "dim %d of %s; allowed: 0 to %d", dim, t->name, t->shape.rank - 1);
-  if (n == BY_HAND_ANNOTATIONS) wrong(h, "%s is cut more than %d times", t->name, BY_HAND_ANNOTATIONS);
+    wrong(h, "%s is cut over the axis \"%.80s\"; allowed: small letters, and not pp", name, axis ? axis : "");
+  if (dim < 0 || dim >= t->shape.rank) wrong(h, "dim %d of %s; allowed: 0 to %d", dim, name, t->shape.rank - 1);
+  if (n == BY_HAND_ANNOTATIONS) wrong(h, "%s is cut more than %d times", name, BY_HAND_ANNOTATIONS);
   for (int i = 0; i < h->annotation.count && !h->error.code; i++) {
     const ByHandAnnotation *a = &h->annotation.data[i];
     if (a->tensor != tensor) continue;
-    if (a->dim < 0) wrong(h, "%s is cut, and was to be whole", t->name);
-    else if (!strcmp(a->axis, axis)) wrong(h, "%s is cut over %s twice", t->name, axis);
+    if (a->dim < 0) wrong(h, "%s is cut, and was to be whole", name);
+    else if (!strcmp(a->axis, axis)) wrong(h, "%s is cut over %s twice", name, axis);
   }
   if (h->error.code) return;
   ByHandAnnotation a = {.tensor = tensor, .dim = dim};
@@ -280,6 +287,7 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
 
 void plait_graph_replicate(PlaitGraph *h, PlaitTensor tensor) {
   int n = annotations_of(h, tensor);
-  if (n > 0) wrong(h, "%s is to be whole, and has a placement already", graph_tensor(h->g, tensor)->name);
+  if (n > 0)
+    wrong(h, "%s is to be whole, and has a placement already", by_hand_user_name(graph_tensor(h->g, tensor)->name));
   if (n == 0) vec_push(&h->annotation, (ByHandAnnotation){.tensor = tensor, .dim = -1});
 }

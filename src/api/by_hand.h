@@ -22,9 +22,9 @@ enum { BY_HAND_ZEROS = -1, BY_HAND_POSITIONS = -2 };
 
 // An input of the graph.
 typedef struct ByHandInput {
-  int user;      // its number among the user's inputs; or BY_HAND_ZEROS …, which nobody gives
-  int computed;  // an op reads it, not the loss alone
-  int64_t limit; // of integers that are numbers of rows or classes: -1 … limit - 1; 0: any
+  int user;           // its number among the user's inputs; or BY_HAND_ZEROS …, which nobody gives
+  int needed_forward; // something beside the loss reads it, so that forward cannot do without
+  int64_t limit;      // of integers that are numbers of rows or classes: -1 … limit - 1; 0: any
 } ByHandInput;
 
 // What the loss of a step is divided by.
@@ -74,6 +74,7 @@ static inline Dtype by_hand_storage(Dtype dtype) { return dtype == DTYPE_F64 ? D
 
 // Building. What is wrong leaves its sentence in the graph, unless there is one already, and returns -1 (wrong) or 0.
 int by_hand_wrong(PlaitGraph *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *by_hand_user_name(const char *name);        // of a tensor or Variable: as the user knows it
 int by_hand_take_name(PlaitGraph *h, const char *name); // once a name; 0 also where something was wrong before
 int by_hand_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers);
 int by_hand_same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTensor b);

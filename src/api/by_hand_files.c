@@ -103,7 +103,7 @@ typedef struct Files {
   Error error; // of the process's first rank; before the task: what is wrong already
 } Files;
 
-static void tell(Files *f, const Rank *r, const Error *error) {
+static void keep_error(Files *f, const Rank *r, const Error *error) {
   if (r == by_hand_rank(f->t)) f->error = *error;
 }
 
@@ -127,7 +127,7 @@ static int write_checkpoint(Rank *r, const Files *f, Error *error) {
 
 static int save_rank(Rank *r, void *files, Error *error) {
   Error own = {0};
-  if (write_checkpoint(r, files, &own)) tell(files, r, &own);
+  if (write_checkpoint(r, files, &own)) keep_error(files, r, &own);
   return PLAIT_OK;
 }
 
@@ -175,7 +175,7 @@ static int load_rank(Rank *r, void *files, Error *error) {
   Error own = f->error; // the same on all ranks of a process, which only read it until they have agreed
   int code = agree(r->world, own.code, &own);
   if (code) {
-    tell(f, r, &own);
+    keep_error(f, r, &own);
     return PLAIT_OK;
   }
   code = save_load(r, f->checkpoint, error);

@@ -58,7 +58,7 @@ PlaitTensor plait_graph_embedding(PlaitGraph *h, const char *name, PlaitTensor t
     return wrong(h, "ids of %s are %s, with which its result has more than %d dims", name,
                  shape_of_tensor(h, ids, text), MAX_RANK);
   limit_input(h, ids, t->size[0]);
-  by_hand_input(h, ids)->computed = 1;
+  by_hand_input(h, ids)->needed_forward = 1;
   return op_embedding(h->g, name, table, ids);
 }
 
@@ -163,7 +163,7 @@ PlaitTensor plait_graph_rope(PlaitGraph *h, const char *name, PlaitTensor x, Pla
     return wrong(h, "x and positions of %s are %s and %s; allowed: (samples, s, …, d), d even, and (samples, s)", name,
                  shape_of_tensor(h, x, first), shape_of_tensor(h, positions, second));
   if (!(theta > 0) || !isfinite(theta)) return wrong(h, "theta of %s is %g; allowed: above 0", name, theta);
-  by_hand_input(h, positions)->computed = 1;
+  by_hand_input(h, positions)->needed_forward = 1;
   return op_rope(h->g, name, operand(h, name, x), positions, &(RopeAttr){.theta = theta});
 }
 
@@ -190,7 +190,7 @@ static PlaitTensor documents_of(PlaitGraph *h, const char *name, PlaitTensor doc
   if (have->rank != 2 || have->size[1] != s)
     return wrong(h, "documents of %s are %s; allowed: (samples, %lld)", name, shape_of_tensor(h, documents, text),
                  (long long)s);
-  by_hand_input(h, documents)->computed = 1;
+  by_hand_input(h, documents)->needed_forward = 1;
   return documents;
 }
 

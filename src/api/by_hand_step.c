@@ -73,7 +73,7 @@ static int check_inputs(const PlaitTraining *t, const void *const *inputs, int t
     if (user < 0) continue;
     const Tensor *x = graph_tensor(g, in->tensor);
     if (inputs[user]) code = dtype_is_float(x->dtype) ? PLAIT_OK : check_integers(t, in, x, inputs[user], error);
-    else if (targets || t->input[in->own].computed)
+    else if (targets || t->input[in->own].needed_forward)
       code = error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", in->name);
   }
   return code;

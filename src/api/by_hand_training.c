@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/nearest.h"
 #include "base/shares.h"
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,14 +16,13 @@ enum { MOST_MICROBATCHES = 1 << 16, MOST_NAMES = 64 };
 // Options ------------------------------------------------------------------------------------------------------------
 
 static int add_axis(PlaitTraining *t, const char *name, size_t length, int size, Error *error) {
-  if (t->mesh.naxis == MAX_AXES - 2 && mesh_pipeline(&t->mesh) < 0)
-    return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES - 2);
-  if (t->mesh.naxis == MAX_AXES) return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes", MAX_AXES);
-  char *own = t->axis[t->mesh.naxis];
+  char own[BY_HAND_NAME] = "";
   memcpy(own, name, length);
-  own[length] = 0;
   if (mesh_axis(&t->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
-  mesh_add(&t->mesh, own, size);
+  int others = t->mesh.naxis - (mesh_axis(&t->mesh, "pp") >= 0) - (mesh_axis(&t->mesh, "dp") >= 0);
+  if (strcmp(own, "pp") && strcmp(own, "dp") && others == MAX_AXES - 2)
+    return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes beside pp and dp", MAX_AXES - 2);
+  mesh_add(&t->mesh, strcpy(t->axis[t->mesh.naxis], own), size);
   return PLAIT_OK;
 }
 
@@ -279,6 +279,14 @@ static int64_t labels_of(const PlaitGraph *h) {
   return 1;
 }
 
+// What passes say of a parameter, with the user's name for it.
+static void use_user_names(Error *error) {
+  const size_t prefix = strlen(BY_HAND_PARAMETER);
+  for (char *at = error->message; (at = strstr(at, BY_HAND_PARAMETER)); at++)
+    if (isalnum((unsigned char)at[prefix]) || at[prefix] == '_' || at[prefix] == '-')
+      memmove(at, at + prefix, strlen(at + prefix) + 1);
+}
+
 static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOptions *o, int microbatches,
                    Error *error) {
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
@@ -327,6 +335,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
     if (!code)
       code = job_add_evaluation(t->job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
+  if (code) use_user_names(error);
   if (t->job) t->job->options.parallel.layout.annotation = NULL;
   free(annotation);
   return code;
@@ -376,7 +385,7 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
     int64_t n = shape_elements(&x->shape);
     const ByHandInput *in = &h->input[h->g->input.data[i].own];
     if (in->user < 0) t->constant[h->g->input.data[i].own] = constant_of(in->user, n, x->shape.size[1]);
-    if (!in->computed && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
+    if (!in->needed_forward && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
   }
   t->none = memset(xcalloc((size_t)bytes, 1), 0xff, (size_t)bytes); // labels -1, and numbers that are none
   t->output = xcalloc((size_t)h->output.count + 1, sizeof *t->output);

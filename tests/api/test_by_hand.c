@@ -217,6 +217,20 @@ static void many_axes_cut_one_dim(void **state) {
   for (int i = 0; i < WIDE; i++) assert_true(fabs(bias[0][i] - bias[1][i]) <= 1e-12);
 }
 
+// 14 axes and pp and dp, which a mesh that does not name them has as well.
+static void sixteen_axes_fit(void **state) {
+#define FOURTEEN "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1"
+  static const char *const meshes[] = {FOURTEEN,           "dp=2 " FOURTEEN,      FOURTEEN " dp=2",
+                                       "pp=3 " FOURTEEN,   FOURTEEN " pp=3 dp=2", "dp=2 " FOURTEEN " pp=3",
+                                       "dp=2 tp=2 pp=3 " "b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1"};
+  Run one = run(PLAIT_FP64, NOTHING, &(PlaitTrainingOptions){.seed = 7});
+  for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
+    Run r = run(PLAIT_FP64, strstr(meshes[i], "tp") ? COLUMNS : NOTHING,
+                &(PlaitTrainingOptions){.mesh = meshes[i], .seed = 7, .zero = strstr(meshes[i], "dp=2") ? 2 : 0});
+    if (!(largest_difference(&r, &one) <= 1e-12)) fail_msg("%s: %g", meshes[i], largest_difference(&r, &one));
+  }
+}
+
 static void narrower_types_are_near(void **state) {
   Run wide = run(PLAIT_FP64, COLUMNS, &(PlaitTrainingOptions){.mesh = "dp=1", .seed = 7});
   for (int i = 0; i < (int)(sizeof layouts / sizeof *layouts); i++) {
@@ -398,14 +412,15 @@ static void wrong_graphs_say_why(void **state) {
   GRAPH, plait_graph_scale(g, "a", X, NAN), expect_error(g, "not finite");
   GRAPH, plait_graph_layer(g, -1), expect_error(g, "layer -1");
   GRAPH, plait_graph_shard(g, X, 0, "tp"), expect_error(g, "the input x");
-  GRAPH, plait_graph_shard(g, W, 2, "tp"), expect_error(g, "dim 2 of");
+  GRAPH, plait_graph_shard(g, W, 2, "tp"), expect_error(g, "dim 2 of w; allowed");
   GRAPH, plait_graph_shard(g, W, 0, "pp"), expect_error(g, "\"pp\"");
   GRAPH, plait_graph_shard(g, W, 0, NULL), expect_error(g, "\"\"");
   GRAPH, plait_graph_shard(g, -1, 0, "tp"), expect_error(g, "tensor -1");
   GRAPH;
   PlaitTensor w = W;
-  plait_graph_shard(g, w, 0, "tp"), plait_graph_shard(g, w, 1, "tp"), expect_error(g, "over tp twice");
-  GRAPH, w = W, plait_graph_replicate(g, w), plait_graph_shard(g, w, 1, "tp"), expect_error(g, "to be whole");
+  plait_graph_shard(g, w, 0, "tp"), plait_graph_shard(g, w, 1, "tp"), expect_error(g, "w is cut over tp twice");
+  GRAPH, w = W, plait_graph_replicate(g, w), plait_graph_shard(g, w, 1, "tp"),
+         expect_error(g, "w is cut, and was to be whole");
   GRAPH;
   PlaitTensor h = (plait_graph_layer(g, 3), plait_graph_scale(g, "later", X, 2));
   plait_graph_layer(g, 1), plait_graph_scale(g, "earlier", h, 2), expect_error(g, "later of layer 3");
@@ -429,7 +444,18 @@ static void wrong_options_say_what_is_allowed(void **state) {
       {{.mesh = "dp=0"}, NOTHING, PLAIT_BAD_INPUT, "dp=0"},
       {{.mesh = "dp=-2"}, NOTHING, PLAIT_BAD_INPUT, "dp=-2"},
       {{.mesh = "dp=2 dp=2"}, NOTHING, PLAIT_BAD_INPUT, "twice"},
-      {{.mesh = "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1"}, NOTHING, PLAIT_BAD_INPUT, "axes"},
+      {{.mesh = "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1"},
+       NOTHING,
+       PLAIT_BAD_INPUT,
+       "mesh: more than 14 axes beside pp and dp"},
+      {{.mesh = "pp=1 dp=1 a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1"},
+       NOTHING,
+       PLAIT_BAD_INPUT,
+       "mesh: more than 14 axes beside pp and dp"},
+      {{.mesh = "a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 dp=2 pp=1 dp=2"},
+       NOTHING,
+       PLAIT_BAD_INPUT,
+       "mesh: the axis dp is there twice"},
       {{.mesh = "dp=2048"}, NOTHING, PLAIT_BAD_INPUT, "1024"},
       {{.mesh = "dp=5 tp=2"}, OUTPUT, PLAIT_BAD_INPUT, "the nearest is 20 or 25"},
       {{.mesh = "dp=2", .microbatches = 20}, NOTHING, PLAIT_BAD_INPUT, "has 12 at most; allowed: 1 to 12"},
@@ -442,7 +468,8 @@ static void wrong_options_say_what_is_allowed(void **state) {
       {{.mesh = "tp=5"},
        COLUMNS,
        PLAIT_INFEASIBLE,
-       "is sharded over tp, but 12 cannot be cut into 5 equal shards; the nearest number of ranks that fits is 4 or 6"},
+       "mesh: dim 0 of w1 (size 12) is sharded over tp, but 12 cannot be cut into 5 equal shards; the nearest number "
+       "of ranks that fits is 4 or 6"},
       {{.schedule = "forward"}, NOTHING, PLAIT_BAD_INPUT, "schedule is \"forward\"; allowed: naive, gpipe"},
       {{.schedule = "interleaved"}, NOTHING, PLAIT_BAD_INPUT, "schedule is \"interleaved\"; allowed: naive, gpipe"},
       {{.zero = 4}, NOTHING, PLAIT_BAD_INPUT, "zero is 4"},
@@ -487,6 +514,7 @@ static void wrong_options_say_what_is_allowed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_layout_is_one_rank), cmocka_unit_test(many_axes_cut_one_dim),
+      cmocka_unit_test(sixteen_axes_fit),
       cmocka_unit_test(narrower_types_are_near),  cmocka_unit_test(one_step_by_formula),
       cmocka_unit_test(one_annotation_is_enough), cmocka_unit_test(ranks_may_be_the_callers),
       cmocka_unit_test(wrong_graphs_say_why),     cmocka_unit_test(wrong_options_say_what_is_allowed),

@@ -628,6 +628,27 @@ static void wrong_inputs_say_where(void **state) {
   plait_training_destroy(t);
 }
 
+// An input that is an output too cannot be left out, although the loss alone computes with it.
+static void outputs_of_inputs_need_them(void **state) {
+  PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP32);
+  PlaitTensor x = plait_graph_input(g, "x", SIZE(E)), target = plait_graph_input(g, "target", SIZE(E));
+  plait_graph_squared_error(g, plait_graph_linear(g, "y", x, matrix(g, "w", SIZE(E, E)), -1), target);
+  plait_graph_output(g, "copy_of_target", target);
+  PlaitTraining *t;
+  PlaitError error = {0};
+  must(plait_training_create(g, &(PlaitTrainingOptions){.mesh = "dp=2"}, &t, &error), &error, "");
+  plait_graph_destroy(g);
+  float xs[SAMPLES * E], copy[SAMPLES * E];
+  for (int i = 0; i < SAMPLES * E; i++) xs[i] = (float)i;
+  assert_int_equal(plait_training_forward(t, (const void *[]){xs, NULL}, (void *[]){copy}, NULL, &error),
+                   PLAIT_BAD_INPUT);
+  assert_string_equal(error.message, "input target of the step is NULL");
+  error = (PlaitError){0};
+  must(plait_training_forward(t, (const void *[]){xs, xs}, (void *[]){copy}, NULL, &error), &error, "");
+  assert_memory_equal(copy, xs, sizeof xs);
+  plait_training_destroy(t);
+}
+
 // What only outputs need is no part of a step, and the loss must depend on every parameter.
 static void steps_leave_outputs_out(void **state) {
   PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP32);
@@ -663,6 +684,7 @@ int main(void) {
       cmocka_unit_test(rope_by_formula),
       cmocka_unit_test(einsums_under_any_placement),
       cmocka_unit_test(a_parameter_is_added_to_the_last_dims),
+      cmocka_unit_test(outputs_of_inputs_need_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
