@@ -80,7 +80,10 @@ static int is_tail(PlaitGraph *h, PlaitTensor a, PlaitTensor b) {
 
 PlaitTensor plait_graph_add(PlaitGraph *h, const char *name, PlaitTensor a, PlaitTensor b) {
   if (!by_hand_take_name(h, name) || !readable(h, name, a) || !readable(h, name, b)) return -1;
-  if (graph_tensor(h->g, b)->variable >= 0 && is_tail(h, a, b)) return op_bias(h->g, name, narrow(h, name, a), b);
+  if (is_tail(h, a, b)) { // added as biases are: wide
+    const char *cast = arena_format(&h->g->arena, "%s.cast%d", name, b);
+    return op_bias(h->g, name, narrow(h, name, a), op_cast(h->g, cast, b, by_hand_storage(h->dtype)));
+  }
   if (!by_hand_same_shape(h, name, a, b)) return -1;
   return op_add(h->g, name, (int[]){narrow(h, name, a), narrow(h, name, b)}, 2);
 }

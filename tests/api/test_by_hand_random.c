@@ -62,6 +62,13 @@ static PlaitTensor attention(Build *b, PlaitTensor x, PlaitTensor tokens) {
   return plait_graph_einsum(b->g, next(b, "back"), "b s h d, h d e -> b s e", y, parameter(b, SIZE(HEADS, 2, E), 0.4));
 }
 
+// What is added to the last dims: a parameter, or what is computed from one.
+static PlaitTensor addend(Build *b, int rank, const int64_t *size) {
+  int computed = b->parts % 3 == 1;
+  PlaitTensor p = parameter(b, rank, size, 0.3);
+  return computed ? plait_graph_scale(b->g, next(b, "of_it"), p, -2) : p;
+}
+
 // One random op, x (samples, s, e) → the same.
 static PlaitTensor step(Build *b, PlaitTensor x, PlaitTensor before, PlaitTensor tokens) {
   PlaitGraph *g = b->g;
@@ -72,8 +79,8 @@ static PlaitTensor step(Build *b, PlaitTensor x, PlaitTensor before, PlaitTensor
     y = parameter(b, SIZE(E, E), 0.4);
     return plait_graph_linear(g, next(b, "linear_bias"), x, y, parameter(b, SIZE(E), 0.3));
   case 2: return plait_graph_activation(g, next(b, "act"), x, (PlaitActivation)draw(&b->state, PLAIT_ACTIVATION_COUNT));
-  case 3: return plait_graph_add(g, next(b, "add_e"), x, parameter(b, SIZE(E), 0.3));
-  case 4: return plait_graph_add(g, next(b, "add_se"), x, parameter(b, SIZE(S, E), 0.3));
+  case 3: return plait_graph_add(g, next(b, "add_e"), x, addend(b, SIZE(E)));
+  case 4: return plait_graph_add(g, next(b, "add_se"), x, addend(b, SIZE(S, E)));
   case 5: return plait_graph_multiply(g, next(b, "times_e"), x, gain(b));
   case 6: return plait_graph_layer_norm(g, next(b, "layer_norm"), x, gain(b), draw(&b->state, 2) ? -1 : gain(b), 1e-5);
   case 7: return plait_graph_rms_norm(g, next(b, "rms_norm"), x, gain(b), 1e-5);
