@@ -1,7 +1,10 @@
 // A small decoder transformer of our own, trained on the bytes of a file, on a mesh: embedding, causal attention, a
-// feed-forward network, dropout, and the loss over a vocabulary of 256 bytes. Then it goes on writing by itself.
+// feed-forward network, dropout, and the loss over a vocabulary of 256 bytes. Then it prints
+// how the trained model continues the beginning of the file.
 //
-//   transformer_by_hand FILE [MESH]        as in transformer_by_hand README.md "pp=2 tp=2"; without a mesh: one rank
+//   transformer_by_hand FILE [MESH]        without a mesh it trains on one rank
+//
+// For example: transformer_by_hand README.md "pp=2 tp=2"
 #include <plait/graph.h>
 #include <stdlib.h>
 #include <string.h>

@@ -77,8 +77,8 @@ typedef enum PlaitActivation {
   PLAIT_ACTIVATION_COUNT
 } PlaitActivation;
 PlaitTensor plait_graph_activation(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitActivation kind);
-// Element by element. a and b are of one shape, or the dims of b, which has no samples then, are the last of a: a
-// parameter (size…) is added to every (…, size…).
+// Element by element. a and b are of one shape. Or b has no samples, and its dims are the last of a: a parameter
+// (size…), or what is computed from parameters alone, is added to every (…, size…).
 PlaitTensor plait_graph_add(PlaitGraph *graph, const char *name, PlaitTensor a, PlaitTensor b);
 PlaitTensor plait_graph_multiply(PlaitGraph *graph, const char *name, PlaitTensor a, PlaitTensor b);
 PlaitTensor plait_graph_scale(PlaitGraph *graph, const char *name, PlaitTensor x, double factor);
@@ -108,12 +108,16 @@ PlaitTensor plait_graph_attention(PlaitGraph *graph, const char *name, PlaitTens
                                   PlaitTensor documents, int causal, double dropout);
 
 // The product of a and b (or a alone, b -1), summed over the dims that the result lacks. text names each dim with a
-// small letter, blanks do not count: "b s d, d f -> b s f" is a linear layer, "b s d -> b d" a sum over s,
-// "b s t, b t d -> b s d" a product sample by sample, "b s d -> b d s" transposes, "b d -> b s=16 d" repeats what it
-// has 16 times. No letter stands twice in an operand. Where an operand has samples, their letter is the first in it, in
-// the other operand if that has samples too, and in the result: sums over samples are for losses. A product with a
-// parameter that plait_graph_linear could do, or could with the parameter transposed, is as fast; others run on a plain
-// kernel. Any dim may be cut by any axis; a sum over a cut dim is completed when needed.
+// small letter; blanks do not count:
+//   "b s d, d f -> b s f"     a linear layer
+//   "b s t, b t d -> b s d"   a product sample by sample
+//   "b s d -> b d"            a sum over s
+//   "b s d -> b d s"          a transpose
+//   "b d -> b s=16 d"         every row 16 times
+// No letter stands twice in an operand. Where an operand has samples, their letter is the first in it, in the other
+// operand if that has samples too, and in the result: sums over samples are for losses. A product with a parameter that
+// plait_graph_linear could do, or could with the parameter transposed, is as fast; others run on a plain kernel. Any
+// dim may be cut by any axis; a sum over a cut dim is completed when needed.
 PlaitTensor plait_graph_einsum(PlaitGraph *graph, const char *name, const char *text, PlaitTensor a, PlaitTensor b);
 // The sum, or with `mean` the mean, over dim `dim` (not the samples), which goes away.
 PlaitTensor plait_graph_reduce(PlaitGraph *graph, const char *name, PlaitTensor x, int dim, int mean);
@@ -152,8 +156,8 @@ void plait_graph_replicate(PlaitGraph *graph, PlaitTensor tensor);
 
 typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   const char *mesh; // axes and sizes, as "pp=2 dp=2 tp=2", the last on neighbouring ranks; NULL: one rank. "pp" is for
-                    // stages, "dp" for the samples; others (small letters) are those that plait_graph_shard names, and
-                    // an axis of several ranks that nothing names is refused
+                    // stages, "dp" for the samples. Other axes are those named in plait_graph_shard, in small letters,
+                    // at most 14. An axis with more than one rank that no call names is refused
   PlaitComm *comm;  // this rank's handle to the communicator of all ranks of its world (plait_comm_world), as many as
                     // the mesh has; borrowed: what plait_world_run gives its function, for one. NULL: ranks are
                     // threads of this process, which the training makes
@@ -195,7 +199,8 @@ int plait_training_step(PlaitTraining *training, const void *const *inputs, doub
 
 // The graph on these inputs as in a step, but forward only, without dropout, and nothing is updated. outputs[i], of the
 // i-th plait_graph_output, is filled: (samples, …), row-major, fp64 in an fp64 graph and else fp32; NULL: it is not
-// wanted. outputs may be NULL, as loss. An input that the loss alone reads may be NULL: then there is no loss (NaN).
+// wanted. outputs may be NULL, as loss. An input that the loss alone reads, and that is no output itself, may be NULL:
+// then there is no loss (NaN).
 int plait_training_forward(PlaitTraining *training, const void *const *inputs, void *const *outputs, double *loss,
                            PlaitError *error);
 
