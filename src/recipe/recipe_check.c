@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *recipe_where(const Recipe *recipe, const char *path) {
   const RecipeKey *key = recipe_key_find(path);
@@ -211,6 +212,14 @@ static int check_eval(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
+// A folder stands for the tokenizer.json in it, as for plait tokenize.
+static int resolve_tokenizer(Recipe *r, Error *error) {
+  struct stat st;
+  if (r->data.tokenizer && !stat(r->data.tokenizer, &st) && S_ISDIR(st.st_mode))
+    r->data.tokenizer = arena_format(&r->arena, "%s/tokenizer.json", r->data.tokenizer);
+  return PLAIT_OK;
+}
+
 static int resolve_precision(Recipe *r, Error *error) {
   r->precision_is_auto = r->precision == RECIPE_PRECISION_AUTO;
   if (r->precision_is_auto) r->precision = (int)setup_fast_precision(r);
@@ -237,8 +246,8 @@ static int check_precision(Recipe *r, Error *error) {
 }
 
 int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  int (*const checks[])(Recipe *, Error *) = {check_required, resolve_precision, check_mesh, check_parallel,
-                                              check_schedule, check_eval, check_precision};
+  int (*const checks[])(Recipe *, Error *) = {check_required, resolve_tokenizer, resolve_precision, check_mesh,
+                                              check_parallel, check_schedule,    check_eval,        check_precision};
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
     int code = checks[i](r, error);
     if (code < 0) return code;

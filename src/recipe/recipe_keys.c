@@ -99,8 +99,8 @@ const RecipeKey recipe_keys[] = {
                "`0.05` is usual. Training never sees them. The choice depends only on a document's position in "
                "its corpus."),
     KEY("data.tokenizer", RECIPE_PATH, data.tokenizer, .example = "data/tokenizer.json", .another_run = true,
-        .doc = "The Hugging Face `tokenizer.json` that made the token files. It is copied into checkpoints and "
-               "exports."),
+        .doc = "The Hugging Face `tokenizer.json` that made the token files, or a folder with one. It is copied into "
+               "the run and its exports."),
     KEY("data.seq_len", RECIPE_INT, data.seq_len, "1024", .least = 1, .most = MANY, .example = "256",
         .another_run = true, .doc = "Sequence length: tokens per sample."),
     KEY("data.document_mask", RECIPE_BOOL, data.document_mask, "true", .example = "true", .another_run = true,

@@ -61,6 +61,16 @@ expect 0 'data.train .*corpus -> .*moved/corpus \(the same contents\)' "$PLAIT" 
   data.tokenizer=moved/tokenizer.json model.config=moved/model.json
 [ "$(grep -o '(the same contents)' output | wc -l)" -eq 3 ] || fail "corpus, tokenizer and model have only moved"
 again
+# a folder stands for the tokenizer.json in it
+mkdir folder && cp tokenizer.json folder
+# shellcheck disable=SC2086
+expect 0 step "$PLAIT" train recipe.yaml $steps schedule.steps=1 run.dir=in-folder data.tokenizer=folder
+cmp folder/tokenizer.json in-folder/tokenizer.json || fail "the run has no copy of the tokenizer"
+grep -q 'tokenizer: .*/folder/tokenizer.json$' in-folder/recipe.yaml || fail "$(grep tokenizer in-folder/recipe.yaml)"
+rm folder/tokenizer.json
+# shellcheck disable=SC2086
+refuse 2 'data.tokenizer: .*/folder/tokenizer.json does not exist' "$PLAIT" train recipe.yaml $steps run.dir=no-tokenizer data.tokenizer=folder
+[ ! -e no-tokenizer ] || fail "a run that is refused leaves its folder"
 printf ' ' >>moved/tokenizer.json
 # shellcheck disable=SC2086
 refuse 2 'data.tokenizer .*tokenizer.json' "$PLAIT" train recipe.yaml $steps schedule.steps=8 data.tokenizer=moved/tokenizer.json
