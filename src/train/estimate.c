@@ -42,10 +42,10 @@ static double bubble(const Program *p) {
   return part;
 }
 
-int estimate_run(const Recipe *r, const Job *job, bool processes, int64_t steps, Estimate *e) {
+int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks, pipeline = job_pipeline_ranks(job);
   *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
-  e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads);
+  e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
   if (!(e->peak > 0)) return 0;
   double sum = 0, most = 0;
   for (int c = 0; c < pipeline; c++) {
@@ -65,7 +65,7 @@ int estimate_run(const Recipe *r, const Job *job, bool processes, int64_t steps,
 }
 
 // The same recipe in the narrow precision that this machine computes fast, where it is another one.
-static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, bool processes, int64_t steps,
+static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, int processes, int64_t steps,
                              Estimate *e) {
   Recipe other = *recipe; // shares the arena
   Job *job = NULL;
@@ -78,19 +78,20 @@ static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, bo
   return known;
 }
 
-void estimate_warn(const Recipe *r, const ModelConfig *config, const Estimate *e, bool processes, int64_t steps,
-                   FILE *out) {
+void estimate_warn(const Recipe *r, const ModelConfig *config, const Estimate *e, int processes, int64_t done,
+                   int64_t steps, FILE *out) {
   Estimate fast;
   double days = e->run_seconds / DAY;
   if (days <= 1) return;
   fprintf(out, "warning: this run takes about %s, at %s tokens/s. Shorter would be:\n",
           units_duration(e->run_seconds).s, units_count(e->tokens_per_s).s);
-  if (in_fast_precision(r, config, processes, steps, &fast) && fast.run_seconds < 0.9 * e->run_seconds)
+  if (!done && in_fast_precision(r, config, processes, steps, &fast) && fast.run_seconds < 0.9 * e->run_seconds)
     fprintf(out, "  precision: auto (%s, which this machine computes fast): about %s\n",
             dtype_name((Dtype)setup_fast_precision(r)), units_duration(fast.run_seconds).s);
-  fprintf(out, "  a smaller model: one of about %s parameters (this has %s) would take a day\n",
-          units_count((double)model_config_parameters(config) / days).s,
-          units_count((double)model_config_parameters(config)).s);
+  if (!done)
+    fprintf(out, "  a smaller model: one of about %s parameters (this has %s) would take a day\n",
+            units_count((double)model_config_parameters(config) / days).s,
+            units_count((double)model_config_parameters(config)).s);
   if (r->batch.global / days >= 1)
     fprintf(out, "  a smaller batch: batch.global: %.0f (not %d) would take a day\n", r->batch.global / days,
             r->batch.global);
@@ -98,6 +99,6 @@ void estimate_warn(const Recipe *r, const ModelConfig *config, const Estimate *e
     fprintf(out, "  a smaller batch: batch.global: 1 (not %d) would take about %s\n", r->batch.global,
             units_duration(e->run_seconds / r->batch.global).s);
   if ((double)steps / days >= 1)
-    fprintf(out, "  fewer steps: schedule.steps: %.0f (not %lld) would take a day\n", (double)steps / days,
-            (long long)steps);
+    fprintf(out, "  fewer steps: schedule.steps: %.0f (not %lld) would take a day\n",
+            (double)done + (double)steps / days, (long long)(done + steps));
 }

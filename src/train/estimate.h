@@ -10,9 +10,11 @@ typedef struct Estimate {
   double run_seconds;   // of the steps that are asked for, and their evaluations
 } Estimate;
 
-// Of `steps` steps. processes: ranks are processes, which are taken to be as fast as this one; the network between them
-// is not counted. 0: the device does not tell how fast it is.
-int estimate_run(const Recipe *recipe, const Job *job, bool processes, int64_t steps, Estimate *out);
-// A warning where the run takes more than a day: how long, and what would make it shorter by how much. "" else.
-void estimate_warn(const Recipe *recipe, const ModelConfig *config, const Estimate *estimate, bool processes,
-                   int64_t steps, FILE *out);
+// Of `steps` steps. processes: 0: ranks are threads; else they are processes, so many of them on this machine, and all
+// are taken to be as fast as this one; the network between them is not counted. Returns 1, or 0 where the device's
+// speed cannot be measured.
+int estimate_run(const Recipe *recipe, const Job *job, int processes, int64_t steps, Estimate *out);
+// A warning where the `steps` steps after step `done` take more than a day: how long, and what would make it shorter by
+// how much; of a run that resumes (done > 0) only what it can still change. Nothing else.
+void estimate_warn(const Recipe *recipe, const ModelConfig *config, const Estimate *estimate, int processes,
+                   int64_t done, int64_t steps, FILE *out);

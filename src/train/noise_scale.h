@@ -5,7 +5,11 @@
 #include <stddef.h>
 
 // Running means of the two, since their ratio of one step says little. A zeroed one is empty.
-typedef struct NoiseScale { double noise, signal, weight, tokens; int count; } NoiseScale;
+typedef struct NoiseScale {
+  double noise, signal, tokens;
+  double weight; // the running means started at 0: divide noise, signal and tokens by this
+  int count;
+} NoiseScale;
 
 // Norms of the gradients of a part's and of the whole batch's mean loss, and their target tokens. What is not finite,
 // or a part that is the whole, is left out.

@@ -31,12 +31,13 @@ static void cpu_model(char *text, size_t size) {
   if (f) fclose(f);
 }
 
-static char *key_of(const Device *device, Dtype dtype, int threads) {
-  char host[80] = "", model[256];
+static char *key_of(const Device *device, Dtype dtype, int threads, int processes) {
+  char host[80] = "", model[256], together[40] = "";
   if (gethostname(host, sizeof host - 1)) *host = 0;
   cpu_model(model, sizeof model);
-  return xformat("%s, %s, %d cores; plait %s, %s %s, %s, %d threads", host, model, cores_available(), PLAIT_VERSION,
-                 device->name, device->variant ? device->variant : "", dtype_name(dtype), threads);
+  if (processes > 1) snprintf(together, sizeof together, ", %d processes", processes);
+  return xformat("%s, %s, %d cores; plait %s, %s %s, %s, %d threads%s", host, model, cores_available(), PLAIT_VERSION,
+                 device->name, device->variant ? device->variant : "", dtype_name(dtype), threads, together);
 }
 
 static json_t *read_entries(const char *path) {
@@ -91,9 +92,9 @@ static double measure(const Device *device, Dtype dtype, int threads) {
   return flops;
 }
 
-static double peak(const Device *device, Dtype dtype, int threads, bool again) {
+static double peak(const Device *device, Dtype dtype, int threads, int processes, bool again) {
   if (threads > cores_available()) threads = cores_available();
-  char *folder = cache_folder(), *key = key_of(device, dtype, threads);
+  char *folder = cache_folder(), *key = key_of(device, dtype, threads, processes);
   char *path = folder ? xformat("%s/peaks.json", folder) : NULL;
   json_t *entries = path ? read_entries(path) : NULL;
   double known = entries ? find(entries, key) : 0,
@@ -106,6 +107,10 @@ static double peak(const Device *device, Dtype dtype, int threads, bool again) {
   return measured > known ? measured : known;
 }
 
-double peak_flops(const Device *device, Dtype dtype, int threads) { return peak(device, dtype, threads, false); }
+double peak_flops(const Device *device, Dtype dtype, int threads, int processes) {
+  return peak(device, dtype, threads, processes, false);
+}
 
-double peak_flops_again(const Device *device, Dtype dtype, int threads) { return peak(device, dtype, threads, true); }
+double peak_flops_again(const Device *device, Dtype dtype, int threads, int processes) {
+  return peak(device, dtype, threads, processes, true);
+}

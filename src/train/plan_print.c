@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
+#include "train/precision.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ typedef struct Plan {
   const ModelConfig *config;
   const Job *job;
   bool exact;     // whole bytes
+  bool kept;      // the precision is that of the run that run.dir holds
   FILE *out;
   int64_t loader; // bytes on the heap of a rank
 } Plan;
@@ -188,7 +190,7 @@ static void print_head(const Plan *plan) {
   setup_describe(r, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
-          r->precision_is_auto ? " (auto, on this machine)" : "",
+          !r->precision_is_auto ? "" : plan->kept ? " (auto, as in the run so far)" : " (auto, on this machine)",
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   const Shares *shares = &job->train.shares;
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
@@ -247,7 +249,7 @@ static void print_flops(const Plan *plan) {
 // How long it takes on this machine, or on machines like it where ranks are processes.
 static void print_time(const Plan *plan) {
   const Recipe *r = plan->recipe;
-  bool processes = r->run.comm == RECIPE_COMM_MPI;
+  int processes = r->run.comm == RECIPE_COMM_MPI;
   int64_t steps = r->schedule.steps;
   Estimate e;
   if (!estimate_run(r, plan->job, processes, steps, &e)) return;
@@ -256,7 +258,7 @@ static void print_time(const Plan *plan) {
           processes ? ", were all machines like this one; what goes between them is not counted" : "");
   fprintf(plan->out, "  %-22s %12s   %lld step%s; estimated from a product that this machine computes at %s\n",
           "the run", units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_flops(e.peak).s);
-  estimate_warn(r, plan->config, &e, processes, steps, plan->out);
+  estimate_warn(r, plan->config, &e, processes, 0, steps, plan->out);
 }
 
 // Of the busiest pipeline rank, by axes; a transfer between stages is over pp.
@@ -318,14 +320,16 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   return PLAIT_OK;
 }
 
-int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error) {
+int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
+  Recipe own = *asked, *recipe = &own; // with the precision that auto is in a run that is there; all else is borrowed
+  bool kept = precision_of_run(recipe);
   ModelConfig config = {0};
   Job *job = NULL;
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, error);
   if (!code) code = setup_job(recipe, &config, &job, error);
   if (!code) {
-    Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .out = out};
+    Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = loader_memory(recipe, &config, job);
     print_head(&plan);
     print_reference(&plan);

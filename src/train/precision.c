@@ -47,14 +47,19 @@ static int tell(Recipe *recipe, const Launch *launch, int *kept, Error *error) {
   return code;
 }
 
-int precision_resolve(Recipe *recipe, const Launch *launch, char *text, size_t size, Error *error) {
+bool precision_of_run(Recipe *recipe) {
   Recipe before = {0};
+  bool kept = recipe->precision_is_auto && find_before(recipe, &before);
+  if (FAULT(auto_forgets_the_run, kept, false)) take(recipe, &before);
+  recipe_free(&before);
+  return kept;
+}
+
+int precision_resolve(Recipe *recipe, const Launch *launch, char *text, size_t size, Error *error) {
   int kept = 0;
   *text = 0;
   if (!recipe->precision_is_auto) return PLAIT_OK;
-  if (!launch || !launch->rank) kept = find_before(recipe, &before);
-  if (FAULT(auto_forgets_the_run, kept, 0)) take(recipe, &before);
-  recipe_free(&before);
+  if (!launch || !launch->rank) kept = precision_of_run(recipe);
   int code = tell(recipe, launch, &kept, error);
   if (code) return code;
   const char *name = dtype_name((Dtype)recipe->precision);

@@ -3,6 +3,9 @@
 #include "recipe/recipe.h"
 #include "runtime/launch.h"
 
+// Where the recipe says auto: takes the precision and loss scale of the run that run.dir holds already, or of the
+// checkpoint that checkpoint.resume names. false: the recipe does not say auto, or there is neither.
+bool precision_of_run(Recipe *recipe);
 // Where the recipe says auto: the precision of the run that run.dir holds already, or of the checkpoint that
 // checkpoint.resume names, else what this machine computes fast (of several, rank 0's). Changes recipe->precision and
 // its loss scale, and says so in `text` (a line, or ""). Every rank calls it. PLAIT_BAD_INPUT where the run's precision

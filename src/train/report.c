@@ -32,9 +32,13 @@ void trainer_announce(const Trainer *t) {
   fflush(t->out); // at once, to a pipe as well
 }
 
+// How many processes of this run measure and train beside each other on this machine; 0: its ranks are threads.
+static int processes_here(const Trainer *t) { return is_process(t) ? plait_world_local_size(t->launch->world) : 0; }
+
 void trainer_measure_peak(Trainer *t) {
   int ranks = is_process(t) ? 1 : t->job->options.parallel.mesh.ranks;
-  t->peak_flops = peak_flops_again(t->job->options.device, (Dtype)t->recipe->precision, t->job->run.threads * ranks);
+  t->peak_flops = peak_flops_again(t->job->options.device, (Dtype)t->recipe->precision, t->job->run.threads * ranks,
+                                   is_process(t) ? processes_here(t) : 1);
   if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
   t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);
 }
@@ -42,11 +46,11 @@ void trainer_measure_peak(Trainer *t) {
 void trainer_expect(const Trainer *t) {
   Estimate e;
   int64_t steps = t->recipe->schedule.steps - t->first_step;
-  if (!speaks(t) || !estimate_run(t->recipe, t->job, is_process(t), steps, &e)) return;
+  if (!speaks(t) || !estimate_run(t->recipe, t->job, processes_here(t), steps, &e)) return;
   fprintf(t->out, "expected: about %s for %lld step%s, %s tokens/s (estimated from a product at %s)\n",
           units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_count(e.tokens_per_s).s,
           units_flops(e.peak).s);
-  estimate_warn(t->recipe, &t->config, &e, is_process(t), steps, t->out);
+  estimate_warn(t->recipe, &t->config, &e, processes_here(t), t->first_step, steps, t->out);
   fflush(t->out);
 }
 

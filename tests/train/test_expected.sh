@@ -35,6 +35,12 @@ start recipe.yaml run.dir=long schedule.steps=1000000000000
 wait_for grep -q '^warning: this run takes about .*, at ' log || { cat log; fail 'a run of years begins without a word'; }
 kill -9 "$running" && wait "$running" 2>/dev/null
 running=
+# one that resumes keeps its model and its precision, so it is not told to change them
+start recipe.yaml run.dir=short precision=auto schedule.steps=1000000000000
+wait_for grep -q '^  fewer steps: ' log || { cat log; fail 'a run of years goes on without a word'; }
+grep -q 'a smaller model\|^  precision: auto' log && fail "advice that a run cannot follow: $(cat log)"
+kill -9 "$running" && wait "$running" 2>/dev/null
+running=
 
 # No cache is no error, and neither is what somebody else has written there.
 for folder in /proc/none relative ''; do
@@ -75,10 +81,11 @@ same_run named auto
 # elsewhere: on a machine without bf16 it computes as it did, to the bit but for its kernels
 PLAIT_SIMD=portable expect 0 "precision: auto is $here here, as in the run so far" "$PLAIT" train recipe.yaml precision=auto run.dir=auto "${short[@]}" schedule.steps=6
 [ "$(stored auto)" = "$here" ] || fail "resumed elsewhere, the run's recipe has precision: $(stored auto), not $here"
-# a run with a loss scale keeps that, too
+# a run with a loss scale keeps that, too, and a plan for it knows
 expect 0 'step 4' "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=1024 run.dir=scaled "${short[@]}"
 expect 0 'auto is fp16 here, as in the run so far' "$PLAIT" train recipe.yaml precision=auto run.dir=scaled "${short[@]}" schedule.steps=6
 grep -qx '  initial: 1024' scaled/recipe.yaml || fail 'the loss scale is lost'
+expect 0 '^precision +fp16 \(auto, as in the run so far\)' "$PLAIT" plan recipe.yaml precision=auto run.dir=scaled
 expect 0 "precision +$here \(auto, on this machine\)" "$PLAIT" plan recipe.yaml precision=auto
 expect 0 '^loss' "$PLAIT" eval auto precision=auto
 expect 0 . "$PLAIT" generate auto precision=auto --prompt ba --max-tokens 2
