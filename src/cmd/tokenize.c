@@ -292,7 +292,7 @@ int cmd_tokenize(int argc, char **argv) {
       {"train", OPTION_FLAG, &job.train, NULL, "train a byte-level BPE tokenizer on FILES", .required = false},
       {"vocab-size", OPTION_INTEGER, &job.vocab_size, "N", "with --train: size of the vocabulary", .least = 257,
        .most = 1 << 20, .given = &job.vocab_size_given},
-      {"files-from", OPTION_TEXT, &job.files_from, "LIST",
+      {"files-from", OPTION_TEXT, &job.files_from, "FILE",
        "a file with more FILES, one path per line; - is standard input", .required = false},
       {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names are (for pipes)",
        .required = false},

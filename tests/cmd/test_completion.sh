@@ -49,6 +49,7 @@ offers bash 'plait bench ' comm
 offers bash 'plait train recipes/m' recipes/mine.yaml
 offers bash 'plait tokenize a' 'a file.txt'
 offers bash 'plait tokenize --tokenizer a' 'a file.txt'
+offers bash 'plait tokenize --files-from a' 'a file.txt'
 offers bash 'plait train r.yaml parallel.z' parallel.zero=
 offers bash 'plait train r.yaml parallel.zero=' 0 1 2 3
 offers bash 'plait train r.yaml mesh.dp=2 parallel.pipeline=g' gpipe
