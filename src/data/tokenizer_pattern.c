@@ -104,11 +104,13 @@ static void put_line_end(Translation *t) {
   put(t, ")");
 }
 
-// Behind a backslash. 1: it is a place, not a character.
+// Behind a backslash. 1: it matches no character (an anchor).
 static int parse_escape(Translation *t, Options options) {
   UnicodeSet set = {0};
   uint32_t code;
   char name = t->text.at < t->text.end ? *t->text.at : 0;
+  const uint32_t before = t->before;
+  t->before = 0; // but for an escape that is one character
   if (name == 'b' || name == 'B') return t->text.at++, put_word_boundary(t, name == 'B'), 1;
   if (name == 'A' || name == 'Z' || name == 'z') {
     t->text.at++;
@@ -126,6 +128,7 @@ static int parse_escape(Translation *t, Options options) {
     return PLAIT_OK;
   }
   vec_free(&set);
+  t->before = before;
   return kind < 0 ? kind : put_code(t, code, options);
 }
 
@@ -174,14 +177,14 @@ static int parse_options(Translation *t, Options options) {
   return code;
 }
 
-// Behind "(". 1: it looks around, so it is a place.
+// Behind "(". 1: it matches no character (a lookaround).
 static int parse_group(Translation *t, Options options) {
   static const char *const looks[] = {"?=", "?!", "?<=", "?<!"}, *const opens[] = {"(?=", "(?!", "(?<=", "(?<!"};
   if (++t->depth > DEPTH) return pattern_refuse(&t->text, "groups nest more than %d deep", DEPTH);
-  int place = 0, code;
-  for (int i = 0; i < 4 && !place; i++)
-    if (take_next(t, looks[i])) put(t, opens[i]), place = 1;
-  if (place) code = finish_group(t, options);
+  int zero_width = 0, code;
+  for (int i = 0; i < 4 && !zero_width; i++)
+    if (take_next(t, looks[i])) put(t, opens[i]), zero_width = 1;
+  if (zero_width) code = finish_group(t, options);
   else if (take_next(t, "?:")) put(t, "(?:"), code = finish_group(t, options);
   else if (take_next(t, "?>")) put(t, "(?>"), code = finish_group(t, options);
   else if (is_next(t, "?<") || is_next(t, "?'")) {
@@ -195,7 +198,7 @@ static int parse_group(Translation *t, Options options) {
   else put(t, "(?:"), code = finish_group(t, options);
   t->depth--;
   t->before = 0;
-  return code < 0 ? code : place;
+  return code < 0 ? code : zero_width;
 }
 
 // ---- repetition ----------------------------------------------------------------------------------------------------
@@ -242,13 +245,14 @@ static int put_interval(Translation *t, long least, long most) {
 }
 
 // What follows one item from parts[start] on. In Ruby's syntax a + behind {…} repeats once more and is not possessive.
-static int parse_repetitions(Translation *t, int start, int place) {
+static int parse_repetitions(Translation *t, int start, int zero_width) {
   for (int count = 0;; count++) {
     long least, most;
     const char *end = read_interval(t, &least, &most);
     char c = t->text.at < t->text.end ? *t->text.at : 0;
     if (!end && c != '*' && c != '+' && c != '?') return PLAIT_OK;
-    if (place) return pattern_refuse(&t->text, "it repeats something that is a place and not a character");
+    if (zero_width)
+      return pattern_refuse(&t->text, "it repeats what matches no character (an anchor or a lookaround)");
     t->before = 0;
     if (count) wrap(t, start);
     if (end) {
@@ -276,12 +280,13 @@ static void skip_space(Translation *t) {
   }
 }
 
+// 1: it matches no character.
 static int parse_item(Translation *t, Options options) {
   uint32_t code;
   char c = *t->text.at;
   if (c == '[') return t->text.at++, t->before = 0, parse_class(t, options);
   if (c == '.') return t->text.at++, t->before = 0, put_any(t, options), PLAIT_OK;
-  if (c == '^' || c == '$') return t->text.at++, put(t, c == '^' ? "^" : "$"), 1;
+  if (c == '^' || c == '$') return t->text.at++, t->before = 0, put(t, c == '^' ? "^" : "$"), 1;
   if (c == '(') return t->text.at++, t->before = 0, parse_group(t, options);
   if (c == '\\') return t->text.at++, parse_escape(t, options);
   int result = pattern_character(&t->text, &code);
@@ -306,10 +311,10 @@ static int parse_branches(Translation *t, Options options) {
     }
     if (strchr("*+?", *t->text.at) || read_interval(t, &least, &most))
       return pattern_refuse(&t->text, "there is nothing that a %c could repeat", *t->text.at);
-    int start = t->parts.count, place = parse_item(t, options);
-    if (place < 0) return place;
+    int start = t->parts.count, zero_width = parse_item(t, options);
+    if (zero_width < 0) return zero_width;
     if (options.spaced) skip_space(t);
-    int code = parse_repetitions(t, start, place);
+    int code = parse_repetitions(t, start, zero_width);
     if (code < 0) return code;
   }
 }

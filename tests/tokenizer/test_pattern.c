@@ -34,6 +34,9 @@ static const struct { const char *pattern, *text, *matches;
     {"\\b\\w", "\xc3\xa9t\xc3\xa9 x", "\xc3\xa9|x|"},
     {"(?i:'s|'ve)", "'S 'VE '\xc5\xbf", "'S|'VE|'\xc5\xbf|"},
     {"(?i)a(?-i)b|C", "Ab aB C AC", "Ab|AC|"},            // (?-i) holds for all that is left of its group
+    {"(?i:s\\st)", "S t st", "S t|"},                      // s and t with something between them are no pair
+    {"(?i)f\\di", "F1i fi", "F1i|"},
+    {"(?i:s\\bt|s$t|s(?=t)i|f\\Rl)", "st F\nL", "F\nL|"},
     {"\\R", "a\r\nb\n\xe2\x80\xa8", "\r\n|\n|\xe2\x80\xa8|"},
     {"(?x) a b # c\n | d", "ab d", "ab|d|"},
     {"\\v", "\v\n", "\v|"},
@@ -103,7 +106,8 @@ static const struct { const char *pattern, *says;
     {"a)", "no ("},
     {"*a", "nothing that a *"},
     {"a|+", "nothing that a +"},
-    {"^*", "a place and not a character"},
+    {"^*", "matches no character (an anchor or a lookaround)"},
+    {"(?i:s\\x74)", "\"st\""},
     {"a{3,2}", "exchanged"},
     {"a{70000}", "65535"},
     {"(?~a)", "not supported"},
