@@ -20,6 +20,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <yaml.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -241,6 +243,8 @@ static void tell_build(void) {
   say(GOOD, "libyaml", "%s (reads recipes)", yaml_get_version_string());
   say(GOOD, "jansson", "%s (reads JSON)", JANSSON_VERSION);
   say(GOOD, "pcre2", "%s (regular expressions of tokenizers)", pcre);
+  say(GOOD, "zlib", "%s (reads .gz text)", zlibVersion());
+  say(GOOD, "libzstd", "%s (reads .zst text)", ZSTD_versionString());
 }
 
 static void tell_tools(void) {

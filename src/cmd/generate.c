@@ -50,12 +50,25 @@ static int choose_window(Generate *g, Error *error) {
   return PLAIT_OK;
 }
 
+// Encodes the prompt; a warning where the vocabulary lacks some of it.
+static int encode_prompt(const Generate *g, bool speaks, IdVector *ids, Error *error) {
+  size_t bytes = strlen(g->prompt);
+  TokenizerScratch *scratch = tokenizer_scratch_create(g->tokenizer);
+  int code = tokenizer_encode_with(g->tokenizer, scratch, g->prompt, bytes, 0, ids, error);
+  int64_t missed = code ? 0 : tokenizer_missed(scratch).bytes;
+  tokenizer_scratch_destroy(scratch);
+  if (missed && speaks)
+    fprintf(stderr, "plait generate: warning: the tokenizer's vocabulary lacks %lld byte%s of the prompt\n",
+            (long long)missed, missed > 1 ? "s" : "");
+  return code;
+}
+
 // The prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
-static int push_prompt(Generate *g, TokenizerStream *stream, Error *error) {
+static int push_prompt(Generate *g, TokenizerStream *stream, bool speaks, Error *error) {
   IdVector ids = {0};
   ByteVector unused = {0};
   for (int i = 0; i < g->text.before.count; i++) vec_push(&ids, g->text.before.data[i]);
-  int code = tokenizer_encode(g->tokenizer, g->prompt, strlen(g->prompt), 0, &ids, error);
+  int code = encode_prompt(g, speaks, &ids, error);
   if (!code && !ids.count && g->text.bos >= 0) vec_push(&ids, g->text.bos);
   if (!code && !ids.count)
     code = error_set(error, PLAIT_BAD_INPUT,
@@ -108,7 +121,7 @@ static int run(Generate *g, const Launch *launch, Error *error) {
   bool ended = false;
   int64_t i = 0;
   tokenizer_stream_begin(&stream, g->tokenizer, 0);
-  int code = launch_agree(launch, push_prompt(g, &stream, error), error);
+  int code = launch_agree(launch, push_prompt(g, &stream, !launch->rank, error), error);
   if (!code) fputs(g->prompt, g->out), fflush(g->out);
   double started = clock_seconds();
   for (; !code && i < g->max_tokens; i++) {

@@ -18,7 +18,7 @@ $output"
   [ -s "$work/errors" ] && fail "$*: $(cat "$work/errors")"
 }
 
-for topic in cores SIMD memory 'huge pages' GPU MPI compiler libyaml jansson pcre2 clang python3; do
+for topic in cores SIMD memory 'huge pages' GPU MPI compiler libyaml jansson pcre2 zlib libzstd clang python3; do
   expect "^(ok|--|!!)  $topic  " "$PLAIT" doctor
 done
 expect '^plait [0-9.]+ on ' "$PLAIT" doctor
@@ -27,6 +27,8 @@ expect "^ok  cores +1 of " taskset -c "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).
 expect "^ok  libyaml +$(pkg-config --modversion yaml-0.1) " "$PLAIT" doctor
 expect "^ok  jansson +$(pkg-config --modversion jansson | sed 's/\.0$//')" "$PLAIT" doctor
 expect "^ok  pcre2 +$(pkg-config --modversion libpcre2-8) " "$PLAIT" doctor
+expect "^ok  zlib +$(pkg-config --modversion zlib) " "$PLAIT" doctor
+expect "^ok  libzstd +$(pkg-config --modversion libzstd) " "$PLAIT" doctor
 expect '^ok  SIMD +kernels use portable, because PLAIT_SIMD is portable' env PLAIT_SIMD=portable "$PLAIT" doctor
 expect '^!!  SIMD +PLAIT_SIMD is "avx3"; allowed: reference, portable, avx2, avx512, avx512_bf16 or amx' env PLAIT_SIMD=avx3 "$PLAIT" doctor
 

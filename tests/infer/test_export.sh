@@ -121,6 +121,18 @@ rm template/tokenizer_config.json
 [ "$(tokens plain)" = "$(tokens off)" ] || fail "add_bos_token: false does not switch the template off"
 [ "$(tokens plain)" != "$(tokens bos)" ] || fail "BOS changes nothing, so nothing is tested"
 
+# ---- a prompt that the vocabulary lacks some of ----
+cp -r made lacks
+python3 - <<'PYTHON' || die "no tokenizer that lacks a byte"
+import json
+t = json.load(open("lacks/tokenizer.json"))
+del t["model"]["vocab"]["\u00fe"] # byte 254
+json.dump(t, open("lacks/tokenizer.json", "w"))
+PYTHON
+expect 0 "^plait generate: warning: the tokenizer's vocabulary lacks 2 bytes of the prompt$" "$PLAIT" generate lacks --prompt $'ba\376\376' --max-tokens 2 --window 32
+expect 0 . "$PLAIT" generate lacks --prompt ba --max-tokens 2 --window 32
+grep -q lacks output && fail "a warning without reason"
+
 # ---- shards ----
 expect 0 '3 files model-….safetensors and an index' "$PLAIT" export run --out shards --shard-size 60kB
 [ -e shards/model.safetensors.index.json ] && [ ! -e shards/model.safetensors ] || fail "no shards: $(ls shards)"
