@@ -304,19 +304,28 @@ static int check_replaceable(const char *folder, Error *error) {
                    folder, others);
 }
 
+static bool is_current_folder(const char *folder) {
+  struct stat here, there;
+  return !stat(".", &here) && !stat(folder, &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 // The folder itself, which a symbolic link may stand for: a link would be exchanged instead of what it points to. The
-// caller frees it; NULL and a message where the link leads nowhere.
+// caller frees it; NULL and a message where the link leads nowhere, or the process would lose its current folder.
 static char *real_folder(const char *folder, Error *error) {
   char *real = realpath(folder, NULL), *plain = xstrdup(folder);
   struct stat st;
   for (size_t n = strlen(plain); n > 1 && plain[n - 1] == '/'; n--) plain[n - 1] = 0;
-  if (real || lstat(plain, &st)) { // it exists, or nothing has its name
-    if (real) free(plain);
-    return real ? real : plain;
+  if (!real && lstat(plain, &st)) return plain; // nothing has this name
+  if (!real)
+    error_set(error, PLAIT_BAD_INPUT, "%s: is a symbolic link that leads nowhere; remove it, or name a folder", plain);
+  else if (is_current_folder(real)) {
+    error_set(error, PLAIT_BAD_INPUT, "%s: is the current folder, which cannot be replaced; start from another folder",
+              folder);
+    free(real);
+    real = NULL;
   }
-  error_set(error, PLAIT_BAD_INPUT, "%s: is a symbolic link that leads nowhere; remove it, or name a folder", plain);
   free(plain);
-  return NULL;
+  return real;
 }
 
 int huggingface_save(const HuggingfaceSave *save, const ModelConfig *config, Error *error) {

@@ -169,6 +169,9 @@ expect 0 'verified' "$PLAIT" export run --out link/ --force
 expect 0 'verified' "$PLAIT" export run --out empty --force
 [ -L empty ] && [ -e bare/model.safetensors ] || fail "a link to an empty folder: $(ls -l)"
 refuse 2 'astray: is a symbolic link that leads nowhere' "$PLAIT" export run --out astray
+cd bare || die "no folder bare"
+refuse 2 'export: .: is the current folder, which cannot be replaced; start from another folder' "$PLAIT" export ../run --out . --force
+cd .. || die "no folder above"
 compgen -G '*.tmp.*' && fail "temporary folders are left"
 
 # ---- stopped: 128 + signal, and the folder is gone or whole ----
