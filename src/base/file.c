@@ -184,6 +184,11 @@ void file_abandon(AtomicFile *file) {
   *file = (AtomicFile){0};
 }
 
+int file_is_folder(const char *path) {
+  struct stat st;
+  return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 int file_exists(const char *path) { return access(path, F_OK) == 0; }
 
 int folder_create(const char *path, Error *error) {

@@ -33,6 +33,7 @@ void file_abandon(AtomicFile *file); // also safe after a commit or a failed beg
 int file_write_failed(const char *path, int why, double bytes, Error *error);
 
 int file_exists(const char *path);
+int file_is_folder(const char *path); // follows symbolic links
 int folder_create(const char *path, Error *error); // with parents, as mkdir -p
 int folder_sync(const char *path, Error *error);
 // With all that is in it; a missing folder is fine. A symbolic link is removed, never what it points to.

@@ -102,9 +102,11 @@ static int syntax_error(const char *name, const yaml_parser_t *parser, Error *er
   if (parser->error == YAML_READER_ERROR)
     return error_set(error, PLAIT_BAD_INPUT, "%s: not valid UTF-8 text at byte %zu: %s", name, parser->problem_offset,
                      problem);
-  return error_set(error, PLAIT_BAD_INPUT, "%s:%zu:%zu: not valid YAML: %s%s%s", name, parser->problem_mark.line + 1,
+  int token = strstr(problem, "cannot start any token") != NULL; // a tab, nearly always
+  return error_set(error, PLAIT_BAD_INPUT, "%s:%zu:%zu: not valid YAML: %s%s%s%s", name, parser->problem_mark.line + 1,
                    parser->problem_mark.column + 1, problem, parser->context ? ", " : "",
-                   parser->context ? parser->context : "");
+                   parser->context ? parser->context : "",
+                   token ? " (if it is a tab: YAML indents with spaces only)" : "");
 }
 
 // A second document would be ignored silently; refuse it.

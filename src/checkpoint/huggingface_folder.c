@@ -117,7 +117,10 @@ static int holds(const char *folder, const char *name) {
 int huggingface_check_weights(const char *folder, Error *error) {
   if (holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json")) return PLAIT_OK;
   if (!holds(folder, "pytorch_model.bin") && !holds(folder, "pytorch_model.bin.index.json"))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+    return error_set(error, PLAIT_BAD_INPUT,
+                     file_exists(folder) ? "%s: holds neither model.safetensors nor model.safetensors.index.json"
+                                         : "%s does not exist; give a Hugging Face folder on this machine (plait "
+                                           "downloads nothing)",
                      folder);
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s holds its weights as pytorch_model.bin, and plait reads safetensors only. This line adds a "

@@ -23,6 +23,7 @@ typedef struct Tokenize {
   bool train, vocab_size_given, eot_given, force, jsonl;
   Vec(char *) files; // owned
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
+  int64_t characters; // of the texts, while a tokenizer is trained
   int complaints;    // files that do not look like text
   int64_t missed;    // bytes that the vocabulary lacks
   int missed_files;
@@ -148,6 +149,7 @@ static void complain_of_missed(Tokenize *job, const char *path, const TextCheck 
 
 static void complain(void *argument, const char *path, const TextCheck *check) {
   Tokenize *job = argument;
+  job->characters += check->characters;
   char why[300];
   complain_of_missed(job, path, check);
   if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
@@ -166,6 +168,12 @@ static int train(Tokenize *job, Error *error) {
   int code = make_folder(job->out, error);
   if (code >= 0) code = tokenizer_train_files(&files, (int)job->vocab_size, (int)job->threads, &t, error);
   if (code < 0) return code;
+  if (!job->characters) {
+    tokenizer_destroy(t);
+    return error_set(error, PLAIT_BAD_INPUT, "%s%s: no text, only empty documents",
+                     text_stream_name(job->files.data[0]),
+                     job->files.count > 1 ? " …" : "");
+  }
   signals_install(NULL); // until here no file was open, and a signal ended it at once
   code = tokenizer_save(t, job->out, error);
   int size = tokenizer_vocab_size(t);
@@ -228,8 +236,8 @@ static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64
             job->missed_files, (long long)job->missed);
   if (counts->empty)
     fprintf(stderr, "plait tokenize: note: %lld empty documents were left out\n", (long long)counts->empty);
-  printf("%s: %lld documents, %lld tokens, %lld bytes, %.3f bytes a token, %.1f MB/s, %.1f s\n", job->out,
-         (long long)counts->documents, (long long)tokens, (long long)counts->bytes,
+  printf("%s: %lld document%s, %lld tokens, %lld bytes, %.3f bytes a token, %.1f MB/s, %.1f s\n", job->out,
+         (long long)counts->documents, counts->documents == 1 ? "" : "s", (long long)tokens, (long long)counts->bytes,
          tokens ? bytes / (double)tokens : 0.0, bytes / 1e6 / seconds, seconds);
 }
 

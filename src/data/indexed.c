@@ -135,10 +135,25 @@ static int check_documents(const IndexedDataset *d, const char *idx, Error *erro
   return PLAIT_OK;
 }
 
+// A text, a folder or PREFIX.bin is easily named instead of the prefix of token files.
+static int explain_missing(const char *prefix, const char *idx, const char *bin, Error *error) {
+  size_t n = strlen(prefix);
+  const char *end = n > 4 ? prefix + n - 4 : "";
+  if ((!strcmp(end, ".bin") || !strcmp(end, ".idx")) && file_exists(prefix))
+    return error_set(error, PLAIT_BAD_INPUT, "%s is one of two token files; give their prefix, without %s", prefix,
+                     end);
+  if (file_exists(bin))
+    return error_set(error, PLAIT_BAD_INPUT, "%s does not exist, although %s does; tokenize the text again", idx, bin);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s is not the prefix of token files: there is no %s.idx; plait tokenize --tokenizer FILE --out "
+                   "PREFIX TEXTS makes them",
+                   prefix, prefix);
+}
+
 int indexed_open(IndexedDataset *dataset, const char *prefix, Error *error) {
   *dataset = (IndexedDataset){.prefix = xstrdup(prefix)};
   char *idx = xformat("%s.idx", prefix), *bin = xformat("%s.bin", prefix);
-  int code = file_map(idx, &dataset->idx, error);
+  int code = file_exists(idx) ? file_map(idx, &dataset->idx, error) : explain_missing(prefix, idx, bin, error);
   if (code == PLAIT_OK) code = check_header(dataset, idx, error);
   if (code == PLAIT_OK) code = file_map(bin, &dataset->bin, error);
   if (code == PLAIT_OK) code = check_sequences(dataset, idx, bin, error);

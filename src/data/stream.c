@@ -57,8 +57,8 @@ int stream_open(Stream *s, const IndexedDataset *dataset, double split, StreamPa
   if (s->all < 2)
     return error_set(
         error, PLAIT_BAD_INPUT,
-        "data.split holds out whole documents, but %s has only %lld; make a corpus of several documents, or "
-        "give data.valid instead",
+        "data.split holds out whole documents, but %s has only %lld, and each text file is one; cut the text into "
+        "files (split -C 100k book.txt text/part-) and tokenize them, or leave data.split out",
         dataset->prefix, (long long)s->all);
   s->threshold = choose_threshold(s, split);
   s->tokens = s->documents = 0;

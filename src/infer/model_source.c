@@ -118,7 +118,17 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
   *source = (ModelSource){.path = xstrdup(path), .document_end = -1};
   for (size_t n = strlen(path); n > 1 && source->path[n - 1] == '/'; n--) source->path[n - 1] = 0;
   path = source->path;
-  if (!file_exists(path)) return error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
+  if (!file_exists(path))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s does not exist; give a run, a checkpoint or a Hugging Face folder on this machine (plait "
+                     "downloads nothing)",
+                     path);
+  if (!file_is_folder(path))
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%s is a file; give the folder of a run (run.dir of its recipe), of a checkpoint, or a Hugging Face "
+        "folder",
+        path);
   if (has(path, "checkpoint.json")) return open_checkpoint(source, error);
   if (has(path, "config.json") && !huggingface_check_weights(path, NULL)) return open_huggingface(source, error);
   char *inside = xformat("%s/checkpoints", path);

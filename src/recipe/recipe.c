@@ -206,9 +206,17 @@ static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node
   return PLAIT_OK;
 }
 
-// FOLDER/TEXT without "." parts and doubled slashes. ".." stays: a symbolic link may stand before it.
+// FOLDER/TEXT without "." parts and doubled slashes. A ".." that TEXT begins with goes up from FOLDER, which has no
+// symbolic links in it; other ".." stay, since a link may stand before them.
 static char *absolute_path(Arena *arena, const char *folder, const char *text) {
-  const char *joined = text[0] == '/' ? text : arena_format(arena, "%s/%s", folder, text);
+  size_t length = strlen(folder);
+  while (text[0] != '/' && !strncmp(text, "..", 2) && (!text[2] || text[2] == '/')) {
+    while (length && folder[length - 1] == '/') length--;
+    while (length && folder[length - 1] != '/') length--;
+    text += text[2] ? 3 : 2;
+    while (text[0] == '/') text++;
+  }
+  const char *joined = text[0] == '/' ? text : arena_format(arena, "%.*s/%s", (int)length, folder, text);
   char *path = arena_strdup(arena, joined), *to = path;
   for (const char *from = joined; *from;) {
     while (*from == '/') from++;
@@ -491,11 +499,20 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   return end_loading(&loader, code);
 }
 
+static int refuse_folder(const char *path, Error *error) {
+  char *inside = xformat("%s/recipe.yaml", path);
+  int code = file_exists(inside) ? error_set(error, PLAIT_BAD_INPUT,
+                                             "%s is a run and not a recipe; its recipe is %s", path, inside)
+                                 : error_set(error, PLAIT_BAD_INPUT, "%s is a folder; a recipe is a YAML file", path);
+  free(inside);
+  return code;
+}
+
 int recipe_load(const char *path, int override_count, char **overrides, Recipe *recipe, Error *error) {
   *recipe = (Recipe){0};
   char *text;
   size_t size;
-  int code = file_read(path, YAML_MAX_BYTES, &text, &size, error);
+  int code = file_is_folder(path) ? refuse_folder(path, error) : file_read(path, YAML_MAX_BYTES, &text, &size, error);
   if (code < 0) return code;
   char *real = realpath(path, NULL); // a linked recipe means the folder that it lies in
   char *slash = real ? strrchr(real, '/') : NULL;

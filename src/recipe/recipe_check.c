@@ -175,8 +175,10 @@ static int check_rollback(const Recipe *r, Error *error) {
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%sschedule.warmup is %lld, but must be at most schedule.steps (%lld)",
-                     recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps);
+                     "%sschedule.warmup is %lld, but must be at most schedule.steps (%lld); for a short run give both, "
+                     "as in schedule.steps=%lld schedule.warmup=%lld",
+                     recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps,
+                     (long long)r->schedule.steps, (long long)(r->schedule.steps + 9) / 10);
   if (r->schedule.min_lr > r->optimizer.lr)
     return error_set(error, PLAIT_BAD_INPUT,
                      "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",

@@ -38,6 +38,12 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 }
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
+  const char *init = recipe->model.init;
+  if (init[0] == '/' && !file_is_folder(init))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%smodel.init: %s %s; give a Hugging Face folder on this machine (plait downloads nothing)",
+                     recipe_where(recipe, "model.init"), init,
+                     file_exists(init) ? "is not a folder" : "does not exist");
   int code = model_config_load(config, recipe->model.config, error);
   return code ? error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
 }

@@ -213,7 +213,7 @@ static void print_head(const Plan *plan) {
 static void print_reference(const Plan *plan) {
   char text[1024];
   graph_reference_ops(plan->job->train.graph, plan->job->options.device, text, sizeof text);
-  if (*text) fprintf(plan->out, "kernels    by reference kernels, which are slow: %s\n", text);
+  if (*text) fprintf(plan->out, "kernels    no fast kernel for %s: these use a plain, slower one\n", text);
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.

@@ -24,7 +24,7 @@ void trainer_announce(const Trainer *t) {
             t->job->train.shares.microbatches);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
-  if (*reference) fprintf(t->out, "by reference kernels, which are slow: %s\n", reference);
+  if (*reference) fprintf(t->out, "note: no fast kernel for %s: these use a plain, slower one\n", reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);

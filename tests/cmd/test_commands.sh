@@ -119,6 +119,7 @@ refuse 2 'has no tokenizer.json; give --tokenizer' "$PLAIT" generate "$golden/gp
 refuse 2 'does not say what to evaluate on; name a corpus: plait eval .*gpt2-tied --data PREFIX' "$PLAIT" eval "$golden/gpt2-tied"
 refuse 2 'does not exist' "$PLAIT" eval nowhere --data valid
 refuse 2 'is neither a checkpoint' "$PLAIT" eval . --data valid
+refuse 2 'config.json is a file; give the folder of a run' "$PLAIT" generate gpt2-tied/config.json --prompt x
 expect 2 'no-corpus' "$PLAIT" eval "$golden/gpt2-tied" --data no-corpus
 
 # ---- a run

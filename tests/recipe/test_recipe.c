@@ -383,8 +383,8 @@ static void test_values(void **state) {
              "checkpoint: {resume: old/step-3}\neval:\n"
              "run: {dir: r, threads: auto, seed: 9223372036854775807, dump_gradients: g}\n",
              0, NULL, &r);
-  assert_string_equal(r.model.init, "/base/../hf");
-  assert_string_equal(r.model.config, "/base/../hf/config.json");
+  assert_string_equal(r.model.init, "/hf");
+  assert_string_equal(r.model.config, "/hf/config.json");
   assert_int_equal(r.data.train.count, 3);
   assert_true(r.data.train.items[0].weight == 0.3 && r.data.train.items[1].weight == 7);
   assert_string_equal(r.data.train.items[1].prefix, "/b");

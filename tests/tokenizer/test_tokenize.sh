@@ -30,9 +30,9 @@ expect 0 'documents' --tokenizer t.json --out all --files-from list
 sort -r list | "$PLAIT" tokenize --tokenizer t.json --out piped --files-from - >/dev/null || fail "a list from a pipe"
 [ "$(wc -c <all.bin)" -eq "$(wc -c <piped.bin)" ] || fail "a list from a pipe has other ids"
 expect 0 '1 empty documents' --tokenizer t.json --out with-empty a.txt empty.txt
-expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --out l2 a.txt
-expect 0 '1 documents' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --eot '<pad>' --out l2 --force a.txt
-expect 0 '1 documents' --tokenizer t.json --eot none --out without a.txt
+expect 0 '1 document' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --out l2 a.txt
+expect 0 '1 document' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" --eot '<pad>' --out l2 --force a.txt
+expect 0 '1 document' --tokenizer t.json --eot none --out without a.txt
 [ $(($(wc -c <without.bin) + 2)) -eq "$(wc -c <with-empty.bin)" ] || fail "--eot none writes an end"
 
 expect 2 'FILES' --tokenizer t.json --out x
@@ -58,7 +58,7 @@ expect 0 'new/more/x' --tokenizer new/data/t.json --out new/more/x a.txt
 # Bytes that a vocabulary lacks: how many, in which file, where; once, and the sum at the end.
 lacking=$SOURCE/tests/tokenizer/golden/smollm2.json
 printf 'plain text, no warning\n' >plain.txt
-expect 0 '1 documents' --tokenizer "$lacking" --out lack plain.txt
+expect 0 '1 document' --tokenizer "$lacking" --out lack plain.txt
 grep -q lacks out && fail "a warning without reason"
 printf 'twelve bytes\376\376 and \376\n' >bytes.txt
 expect 0 'bytes.txt: the tokenizer.s vocabulary lacks 3 bytes of this text, the first at byte 12; such bytes are left out' \
@@ -67,6 +67,6 @@ printf '{"text": "fine"}\n{"text": "\\u010e\\u010e"}\n' >lines.jsonl
 expect 0 'lines.jsonl: .* lacks 4 bytes of this text, the first in line 2;' --tokenizer "$lacking" --out lack3 lines.jsonl
 expect 0 'in all, 2 files have 7 bytes that the vocabulary lacks' --tokenizer "$lacking" --out lack4 bytes.txt lines.jsonl
 [ "$(grep -c 'this text' out)" -eq 1 ] || fail "the warning is not said once"
-expect 0 '1 documents' --tokenizer t.json --out lack5 bytes.txt
+expect 0 '1 document' --tokenizer t.json --out lack5 bytes.txt
 grep -q lacks out && fail "a vocabulary of all bytes lacks some"
 exit 0

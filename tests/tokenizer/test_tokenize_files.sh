@@ -56,9 +56,9 @@ cmp t.json packed.json || fail "a tokenizer depends on how its text is packed"
 { gzip -c once.txt; : | gzip -c; gzip -c once.txt; head -c 512 /dev/zero; } >members.gz
 { zstd -qc once.txt; zstd -qc once.txt; } >frames.zst
 cat once.txt once.txt >twice.txt
-expect 0 '1 documents' --tokenizer t.json --out twice twice.txt
-expect 0 '1 documents' --tokenizer t.json --out members members.gz
-expect 0 '1 documents' --tokenizer t.json --out frames frames.zst
+expect 0 '1 document' --tokenizer t.json --out twice twice.txt
+expect 0 '1 document' --tokenizer t.json --out members members.gz
+expect 0 '1 document' --tokenizer t.json --out frames frames.zst
 same twice members
 same twice frames
 expect 2 'given twice' --tokenizer t.json --out x - -
@@ -91,7 +91,7 @@ expect 2 'plain.idx exists already' --tokenizer t.json --out plain once.txt
 mv kept.bin plain.bin
 [ "$(cat plain.bin plain.idx | cksum)" = "$before" ] || fail "a refusal has cost the old tokens"
 expect 2 't.json exists already' --train --vocab-size 300 --out t.json once.txt
-expect 0 '1 documents' --tokenizer t.json --out plain --force once.txt
+expect 0 '1 document' --tokenizer t.json --out plain --force once.txt
 [ "$(cat plain.bin plain.idx | cksum)" != "$before" ] || fail "--force replaces nothing"
 
 # ---- what it warns of ----
@@ -104,7 +104,7 @@ expect 0 'warning: latin1.txt [0-9]*% of its characters are not UTF-8 .*iconv' -
 printf 'a \xef\xbf\xbd\xef\xbf\xbd b\n' >lost.txt
 expect 0 'warning: lost.txt 29%' --tokenizer t.json --out w --force lost.txt
 { printf 'caf\xe9 '; head -c 300 once.txt; } >few.txt
-expect 0 '1 documents' --tokenizer t.json --out w --force few.txt
+expect 0 '1 document' --tokenizer t.json --out w --force few.txt
 grep -q warning out && fail "a warning of one byte in 300: $(cat out)"
 iconv -f UTF-8 -t UTF-16 once.txt >wide.txt 2>/dev/null
 expect 0 'warning: wide.txt is UTF-16' --tokenizer t.json --out w --force wide.txt

@@ -33,11 +33,17 @@ bad 'data.tokenizer: .*tokenizer.json has 300 tokens, but vocab_size in .*few.js
 echo '{"model": {"type": "WordPiece", "vocab": {"a": 0}}}' >pieces.json
 bad 'data.tokenizer: .*pieces.json: model.type is WordPiece, supported is BPE' data.tokenizer=pieces.json
 bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json
+bad 'schedule.warmup is 9, but must be .* as in schedule.steps=8 schedule.warmup=1$' schedule.steps=8 schedule.warmup=9
+bad 'model.init: .*nosuch does not exist; .*downloads nothing' model.init=nosuch
+refuse 2 'run is a run and not a recipe; its recipe is run/recipe.yaml' "$PLAIT" train run
+printf 'model:\n\tconfig: x\n' >tab.yaml
+refuse 2 'tab.yaml:2:1: .* indents with spaces only' "$PLAIT" train tab.yaml
 untouched recipes
 
 # ---- corpora ----
 
-bad 'data.train.*nosuch' data.train=nosuch
+bad 'data.train.*nosuch is not the prefix of token files' data.train=nosuch
+bad 'data.train: .*corpus.bin is one of two token files; give their prefix, without .bin' data.train=corpus.bin
 bad 'data.valid.*nosuch' data.valid=nosuch
 for side in bin idx; do
   cp corpus.bin bad.bin
