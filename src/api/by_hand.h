@@ -89,5 +89,7 @@ int by_hand_operand(PlaitGraph *h, const char *reader, PlaitTensor x);   // x in
 int by_hand_constant(PlaitGraph *h, int which, int64_t s);
 
 // A rank and a training at work.
+// The end of a call whose error is `own`: its code; the caller's error takes the sentence unless it has an earlier one.
+int by_hand_report(PlaitError *error, int code, const Error *own);
 int by_hand_usable(const PlaitTraining *t, Error *error); // PLAIT_BAD_INPUT after a failure
 Rank *by_hand_rank(const PlaitTraining *t);               // the first rank of this process

@@ -59,28 +59,26 @@ static int gather_whole(PlaitTraining *t, const Variable *p, void *whole, size_t
 
 int plait_training_read(PlaitTraining *t, const char *parameter, void *data, size_t size, PlaitError *error) {
   Error own = {0};
-  if (!error) error = &own;
-  int code = by_hand_usable(t, error);
-  const Variable *p = code ? NULL : find_parameter(t, parameter, size, error);
-  if (!p) return error->code;
-  if (t->comm) return gather_whole(t, p, data, size, error);
-  copy_local(t, p, data, 0);
-  return PLAIT_OK;
+  int code = by_hand_usable(t, &own);
+  const Variable *p = code ? NULL : find_parameter(t, parameter, size, &own);
+  if (!p) code = own.code;
+  else if (t->comm) code = gather_whole(t, p, data, size, &own);
+  else copy_local(t, p, data, 0);
+  return by_hand_report(error, code, &own);
 }
 
 int plait_training_write(PlaitTraining *t, const char *parameter, const void *data, size_t size, PlaitError *error) {
   Error own = {0};
-  if (!error) error = &own;
-  int code = by_hand_usable(t, error);
-  const Variable *p = code ? NULL : find_parameter(t, parameter, size, error);
-  if (!p) return error->code;
-  copy_local(t, p, (void *)(uintptr_t)data, 1);
-  return PLAIT_OK;
+  int code = by_hand_usable(t, &own);
+  const Variable *p = code ? NULL : find_parameter(t, parameter, size, &own);
+  if (p) copy_local(t, p, (void *)(uintptr_t)data, 1);
+  return by_hand_report(error, own.code, &own);
 }
 
 // Agreement ----------------------------------------------------------------------------------------------------------
 
-// The outcome of all ranks of comm: that of the lowest rank that failed, with its sentence.
+// The outcome of all ranks of comm: that of the lowest rank that failed, with its sentence. error holds this call's
+// alone.
 static int agree(PlaitComm *comm, int code, Error *error) {
   int ranks = plait_comm_size(comm), rank = plait_comm_rank(comm);
   int32_t worst = code ? ranks - rank : 0;
@@ -215,9 +213,7 @@ static CheckpointTensor *parameter_boxes(const PlaitTraining *t, int *count) {
   return all.data;
 }
 
-int plait_training_save_parameters(PlaitTraining *t, const char *path, PlaitError *error) {
-  Error own = {0};
-  if (!error) error = &own;
+static int save_parameters(PlaitTraining *t, const char *path, Error *error) {
   int code = by_hand_usable(t, error), count;
   if (code) return code;
   CheckpointTensor *boxes = parameter_boxes(t, &count);
@@ -233,6 +229,11 @@ int plait_training_save_parameters(PlaitTraining *t, const char *path, PlaitErro
   }
   free(boxes);
   return code;
+}
+
+int plait_training_save_parameters(PlaitTraining *t, const char *path, PlaitError *error) {
+  Error own = {0};
+  return by_hand_report(error, save_parameters(t, path, &own), &own);
 }
 
 static const SafetensorsEntry *find_entry(const Safetensors *file, const char *path, const Variable *p, Error *error) {
@@ -270,9 +271,7 @@ static void take_file(const PlaitTraining *t, const Safetensors *file, const cha
   free(boxes);
 }
 
-int plait_training_load_parameters(PlaitTraining *t, const char *path, PlaitError *error) {
-  Error own = {0};
-  if (!error) error = &own;
+static int load_parameters(const PlaitTraining *t, const char *path, Error *error) {
   int code = by_hand_usable(t, error);
   if (code) return code;
   Safetensors file = {0};
@@ -282,4 +281,9 @@ int plait_training_load_parameters(PlaitTraining *t, const char *path, PlaitErro
   if (!code) take_file(t, &file, path);
   safetensors_close(&file);
   return code;
+}
+
+int plait_training_load_parameters(PlaitTraining *t, const char *path, PlaitError *error) {
+  Error own = {0};
+  return by_hand_report(error, load_parameters(t, path, &own), &own);
 }

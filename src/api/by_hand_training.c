@@ -359,6 +359,10 @@ Rank *by_hand_rank(const PlaitTraining *t) {
   return session_rank(t->session, t->comm ? plait_comm_rank(t->comm) : 0);
 }
 
+int by_hand_report(PlaitError *error, int code, const Error *own) {
+  return code ? error_set(error, code, "%s", own->message) : PLAIT_OK;
+}
+
 int by_hand_usable(const PlaitTraining *t, Error *error) {
   return t->failed || session_culprit(t->session) >= 0
              ? error_set(error, PLAIT_BAD_INPUT, "the training has failed before; it can only be destroyed")
@@ -401,22 +405,21 @@ int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *optio
                           PlaitError *error) {
   Error own = {0};
   PlaitTrainingOptions o = options ? *options : (PlaitTrainingOptions){0};
-  if (!error) error = &own;
   *training = NULL;
   PlaitTraining *t = xcalloc(1, sizeof *t);
   int microbatches = o.microbatches > 0 ? o.microbatches : 1;
-  int code = check_graph(h, error);
-  if (!code) code = parse_mesh(t, o.mesh, error);
-  if (!code) code = check_options(h, &o, &t->mesh, microbatches, error);
+  int code = check_graph(h, &own);
+  if (!code) code = parse_mesh(t, o.mesh, &own);
+  if (!code) code = check_options(h, &o, &t->mesh, microbatches, &own);
   t->comm = o.comm;
   t->seed = o.seed;
   if (!code) keep(t, h);
-  if (!code) code = check_comm(t, error);
-  if (!code) code = compile(t, h, &o, microbatches, error);
-  if (!code) code = start(t, error);
+  if (!code) code = check_comm(t, &own);
+  if (!code) code = compile(t, h, &o, microbatches, &own);
+  if (!code) code = start(t, &own);
   if (code) plait_training_destroy(t);
   else *training = t;
-  return code;
+  return by_hand_report(error, code, &own);
 }
 
 void plait_training_destroy(PlaitTraining *t) {

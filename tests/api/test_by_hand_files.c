@@ -6,9 +6,11 @@
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -169,16 +171,49 @@ static void what_does_not_fit_says_why(void **state) {
   damage(name);
   refuse(t, step, 0, name);
   refuse(t, path, 0, "there is no checkpoint in ");
-  // where nothing can be written the training goes on
-  char *file = inside("a-file"), *below = inside("a-file/run");
-  FILE *f = fopen(file, "w");
-  fclose(f);
-  assert_true(plait_training_save(t, below, &error) < 0);
-  assert_non_null(strstr(error.message, "a-file"));
-  double loss[1], logits[SAMPLES * CLASSES];
-  assert_int_equal(steps(t, 0, 1, loss, logits), PLAIT_OK);
   plait_training_destroy(t);
-  free(found), free(file), free(below), free(path), free(step);
+  free(found), free(path), free(step);
+}
+
+// Saving to a path that cannot be is PLAIT_FAILED, and neither leaves anything there nor ends the training.
+static void refuse_to_save(PlaitTraining *t, const char *path, const char *words) {
+  PlaitError error = {0};
+  double loss[STEPS], logits[SAMPLES * CLASSES];
+  char *file = xformat("%s.safetensors", path),
+       *left = xformat("find %s %s ! -type d 2>/dev/null | grep .", path, file);
+  assert_int_equal(plait_training_save(t, path, &error), PLAIT_FAILED);
+  if (!strstr(error.message, words)) fail_msg("\"%s\" does not say \"%s\"", error.message, words);
+  assert_int_equal(plait_training_save(t, path, NULL), PLAIT_FAILED);
+  error = (PlaitError){0};
+  assert_int_equal(plait_training_save_parameters(t, file, &error), PLAIT_FAILED);
+  if (!strstr(error.message, words)) fail_msg("\"%s\" does not say \"%s\"", error.message, words);
+  assert_int_not_equal(system(left), 0);
+  assert_int_equal(steps(t, 0, 1, loss, logits), PLAIT_OK);
+  free(file), free(left);
+}
+
+// A path below a file; and a disk that takes no more, as a limit on the size of files.
+static void a_failing_disk_is_survived(void **state) {
+  PlaitTraining *t = create("dp=2 tp=2", 2);
+  char *file = inside("a-file"), *below = inside("a-file/run"), *full = inside("full");
+  fclose(fopen(file, "w"));
+  refuse_to_save(t, below, "a-file");
+  struct rlimit before, few;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  few = (struct rlimit){100, before.rlim_max};
+  void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+  refuse_to_save(t, full, "File too large");
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  PlaitError error = {0};
+  assert_int_equal(plait_training_save(t, below, &error), PLAIT_FAILED);
+  assert_int_equal(plait_training_read(t, "none", NULL, 0, &error), PLAIT_BAD_INPUT); // its own code, but
+  assert_non_null(strstr(error.message, "a-file"));                                  // the first sentence
+  must(plait_training_save(t, full, &error), &error); // there is room again
+  must(plait_training_load(t, full, &error), &error);
+  plait_training_destroy(t);
+  free(file), free(below), free(full);
 }
 
 static void parameters_are_a_plain_file(void **state) {
@@ -211,6 +246,70 @@ static void parameters_are_a_plain_file(void **state) {
   free(path), free(none);
 }
 
+// ---- parameters in any floating-point type
+
+enum { VALUES = 6 };
+// Numbers that every type has, the least of fp16 among them.
+static const double value[VALUES] = {0.5, -1, 1.5, -0.25, 6, 0x1p-24};
+static const uint16_t fp16[VALUES] = {0x3800, 0xbc00, 0x3e00, 0xb400, 0x4600, 0x0001},
+                      bf16[VALUES] = {0x3f00, 0xbf80, 0x3fc0, 0xbe80, 0x40c0, 0x3380};
+
+// A file with one tensor w (2, 3).
+static void write_file(const char *path, const char *dtype, const void *data, size_t bytes) {
+  char *header = xformat("{\"w\":{\"dtype\":\"%s\",\"shape\":[2,3],\"data_offsets\":[0,%zu]}}", dtype, bytes);
+  unsigned char length[8] = {(unsigned char)strlen(header)};
+  FILE *f = fopen(path, "wb");
+  assert_int_equal(fwrite(length, 8, 1, f) + fwrite(header, strlen(header), 1, f) + fwrite(data, bytes, 1, f), 3);
+  fclose(f);
+  free(header);
+}
+
+static PlaitTraining *create_plain(PlaitDtype dtype) {
+  PlaitGraph *g = plait_graph_create(4, dtype);
+  PlaitTensor x = plait_graph_input(g, "x", 1, (int64_t[]){3}), y = plait_graph_input(g, "y", 1, (int64_t[]){2});
+  PlaitTensor w = plait_graph_parameter(g, "w", 2, (int64_t[]){2, 3}, 1);
+  plait_graph_squared_error(g, plait_graph_linear(g, "product", x, w, -1), y);
+  plait_graph_shard(g, w, 0, "tp");
+  return create_of(g, &(PlaitTrainingOptions){.mesh = "dp=2 tp=2", .zero = 3});
+}
+
+static void parameters_come_in_any_float_type(void **state) {
+  static const PlaitDtype graphs[] = {PLAIT_FP32, PLAIT_FP64, PLAIT_BF16};
+  float fp32[VALUES];
+  int32_t integers[VALUES] = {0};
+  for (int i = 0; i < VALUES; i++) fp32[i] = (float)value[i];
+  const struct { const char *name; const void *data; size_t bytes;
+  } types[] = {{"F32", fp32, sizeof fp32},
+               {"F64", value, sizeof value},
+               {"F16", fp16, sizeof fp16},
+               {"BF16", bf16, sizeof bf16}};
+  char *path = inside("types.safetensors");
+  for (int g = 0; g < 3; g++) {
+    PlaitTraining *t = create_plain(graphs[g]);
+    double wide[VALUES];
+    float narrow[VALUES];
+    int is_wide = graphs[g] == PLAIT_FP64;
+    void *have = is_wide ? (void *)wide : narrow;
+    size_t size = is_wide ? sizeof wide : sizeof narrow;
+    for (int i = 0; i < 4; i++) {
+      PlaitError error = {0};
+      memset(have, 0, size);
+      must(plait_training_write(t, "w", have, size, &error), &error);
+      write_file(path, types[i].name, types[i].data, types[i].bytes);
+      must(plait_training_load_parameters(t, path, &error), &error);
+      must(plait_training_read(t, "w", have, size, &error), &error);
+      for (int k = 0; k < VALUES; k++)
+        if ((is_wide ? wide[k] : narrow[k]) != value[k]) fail_msg("graph %d, %s: number %d", g, types[i].name, k);
+    }
+    PlaitError error = {0};
+    write_file(path, "I32", integers, sizeof integers);
+    assert_int_equal(plait_training_load_parameters(t, path, &error), PLAIT_BAD_INPUT);
+    assert_non_null(strstr(error.message, ": w is of type I32; allowed: F64, F32, F16 and BF16"));
+    plait_training_destroy(t);
+  }
+  free(path);
+}
+
 // ---- every rank the caller's own
 
 typedef struct Own { PlaitWorld *world; int rank, failed; Run result; } Own;
@@ -220,7 +319,8 @@ static void *own_rank(void *argument) {
   PlaitComm *comm;
   PlaitError error = {0};
   PlaitTraining *t;
-  char *path = inside("own"), *file = inside("own.safetensors"), *none = inside("nowhere");
+  char *path = inside("own"), *file = inside("own.safetensors"), *none = inside("nowhere"),
+       *below = inside("own.safetensors/run");
   PlaitGraph *g = build(HIDDEN, 0.3);
   PlaitTrainingOptions options = {.mesh = "dp=2 tp=2", .zero = 2, .seed = 3, .optimizer = "adamw"};
   o->failed = 1;
@@ -228,6 +328,8 @@ static void *own_rank(void *argument) {
   options.comm = comm;
   if (plait_training_create(g, &options, &t, &error) || steps(t, 0, 3, o->result.loss, o->result.logits)) abort();
   if (plait_training_save(t, path, &error) || plait_training_save_parameters(t, file, &error)) abort();
+  if (plait_training_save(t, below, &error) != PLAIT_FAILED) abort(); // on all ranks, and they go on
+  if (plait_training_save_parameters(t, below, &error) != PLAIT_FAILED) abort();
   if (plait_training_load(t, none, &error) != PLAIT_BAD_INPUT) abort();
   if (plait_training_load_parameters(t, none, &error) != PLAIT_BAD_INPUT) abort();
   if (steps(t, 3, STEPS, o->result.loss, o->result.logits) || plait_training_load(t, path, &error)) abort();
@@ -236,7 +338,7 @@ static void *own_rank(void *argument) {
   plait_training_destroy(t);
   plait_graph_destroy(g);
   plait_comm_destroy(comm);
-  free(path), free(file), free(none);
+  free(path), free(file), free(none), free(below);
   return NULL;
 }
 
@@ -275,7 +377,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_goes_on),
       cmocka_unit_test(what_does_not_fit_says_why),
+      cmocka_unit_test(a_failing_disk_is_survived),
       cmocka_unit_test(parameters_are_a_plain_file),
+      cmocka_unit_test(parameters_come_in_any_float_type),
       cmocka_unit_test(ranks_may_be_the_callers),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
