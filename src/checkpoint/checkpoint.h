@@ -59,8 +59,11 @@ void checkpoint_abandon(const char *dir, int64_t step); // removes step-N.tmp
 int checkpoint_mark_best(const char *dir, int64_t step, Error *error);
 int64_t checkpoint_best(const char *dir); // the step that DIR/best names and that is there, or 0
 
-// Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one and the best.
-int checkpoint_prune(const char *dir, int keep, Error *error);
+// Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one, the best,
+// and that of step `written`, whatever lies beside it.
+int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error);
+// Moves the checkpoints after `step` into the folder `to`, and DIR/best if it names one of them.
+int checkpoint_move_later(const char *dir, int64_t step, const char *to, Error *error);
 
 // Reading. An open checkpoint may be used by several threads at once.
 typedef struct Checkpoint Checkpoint;
@@ -75,6 +78,9 @@ int checkpoint_verify(Checkpoint *checkpoint, Error *error); // all parts now
 // error. *opened (may be NULL as an argument) is then that checkpoint, already verified; the caller closes it.
 // *warnings (may be NULL as an argument) is one line for each newer one that was skipped, or NULL; the caller frees it.
 int checkpoint_latest_valid(const char *dir, int64_t *step, Checkpoint **opened, char **warnings, Error *error);
+
+// The same, of checkpoints whose manifest is verified and whose parts may be anything.
+int checkpoint_peek_latest(const char *dir, Checkpoint **opened, Error *error);
 
 typedef struct CheckpointEntry {
   const char *name;

@@ -298,11 +298,11 @@ int checkpoint_begin(const char *dir, int64_t step, Error *error) {
   return code;
 }
 
-// Opens DIR/step-N and verifies all of it.
-static int open_valid(const char *dir, int64_t step, Checkpoint **opened, Error *error) {
+// Opens DIR/step-N, and verifies all of it where asked to.
+static int open_step(const char *dir, int64_t step, int verify, Checkpoint **opened, Error *error) {
   char *path = step_folder(dir, step, "");
   int code = checkpoint_open(opened, path, error);
-  if (!code) code = checkpoint_verify(*opened, error);
+  if (!code && verify) code = checkpoint_verify(*opened, error);
   if (!code && checkpoint_step(*opened) != step)
     code = error_set(error, PLAIT_BAD_INPUT, "%s: holds step %" PRId64, path, checkpoint_step(*opened));
   if (code) {
@@ -319,23 +319,30 @@ static void add_warning(char **warnings, const char *message) {
   *warnings = all;
 }
 
-int checkpoint_latest_valid(const char *dir, int64_t *step, Checkpoint **opened, char **warnings, Error *error) {
+static int find_latest(const char *dir, int verify, Checkpoint **found, char **warnings, Error *error) {
   Steps steps = {0};
-  Checkpoint *found = NULL;
-  if (opened) *opened = NULL;
-  if (warnings) *warnings = NULL;
+  *found = NULL;
   int code = list_steps(dir, &steps, 0, error);
-  for (int i = 0; i < steps.count && !code && !found; i++) {
+  for (int i = 0; i < steps.count && !code && !*found; i++) {
     Error why = {0};
-    if (open_valid(dir, steps.data[i], &found, &why)) {
-      if (warnings) add_warning(warnings, why.message);
-    } else *step = steps.data[i];
+    if (open_step(dir, steps.data[i], verify, found, &why) && warnings) add_warning(warnings, why.message);
   }
   vec_free(&steps);
-  int result = code ? code : found != NULL;
+  return code ? code : *found != NULL;
+}
+
+int checkpoint_latest_valid(const char *dir, int64_t *step, Checkpoint **opened, char **warnings, Error *error) {
+  Checkpoint *found;
+  if (warnings) *warnings = NULL;
+  int result = find_latest(dir, 1, &found, warnings, error);
+  if (found) *step = checkpoint_step(found);
   if (opened) *opened = found;
   else checkpoint_close(found);
   return result;
+}
+
+int checkpoint_peek_latest(const char *dir, Checkpoint **opened, Error *error) {
+  return find_latest(dir, 0, opened, NULL, error);
 }
 
 // Renamed before it is deleted: an interrupted deletion must not look like a checkpoint.
@@ -373,7 +380,30 @@ int64_t checkpoint_best(const char *dir) {
   return step;
 }
 
-int checkpoint_prune(const char *dir, int keep, Error *error) {
+// Newest first: where that is interrupted, what is left behind is still later than `step`.
+int checkpoint_move_later(const char *dir, int64_t step, const char *to, Error *error) {
+  Steps steps = {0};
+  char *link = xformat("%s/best", dir), *moved_link = xformat("%s/best", to);
+  int64_t best = checkpoint_best(dir);
+  int code = list_steps(dir, &steps, 0, error);
+  if (!code && best > 0 && best > step && rename(link, moved_link))
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be moved to %s: %s", link, to, strerror(errno));
+  for (int i = 0; i < steps.count && !code && steps.data[i] > step; i++) {
+    char *from = step_folder(dir, steps.data[i], ""), *moved = step_folder(to, steps.data[i], "");
+    if (rename(from, moved))
+      code = error_set(error, PLAIT_FAILED, "%s: cannot be moved to %s: %s", from, to, strerror(errno));
+    free(from);
+    free(moved);
+  }
+  if (!code) code = folder_sync(to, error);
+  if (!code) code = folder_sync(dir, error);
+  vec_free(&steps);
+  free(link);
+  free(moved_link);
+  return code;
+}
+
+int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error) {
   Steps steps = {0};
   int64_t valid = -1;
   if (keep <= 0) return PLAIT_OK;
@@ -384,7 +414,7 @@ int checkpoint_prune(const char *dir, int keep, Error *error) {
     if (code > 0) code = PLAIT_OK;
     int64_t best = checkpoint_best(dir);
     for (int i = keep; any && i < steps.count && !code; i++)
-      if (steps.data[i] != valid && steps.data[i] != FAULT(best_is_pruned, best, -1))
+      if (steps.data[i] != valid && steps.data[i] != written && steps.data[i] != FAULT(best_is_pruned, best, -1))
         code = delete_step(dir, steps.data[i], error);
   }
   vec_free(&steps);

@@ -27,7 +27,9 @@ int cmd_train(int argc, char **argv) {
   bool force = false;
   const Option options[] = {{.name = "force",
                              .value = &force,
-                             .help = "resume although seed, data, tokenizer or model have changed"}};
+                             .help =
+                                 "resume although seed, data, tokenizer or model have changed; go back to an earlier "
+                                 "checkpoint and move the later ones aside"}};
   char summary[1200];
   describe(summary, sizeof summary);
   const CommandHelp help = {

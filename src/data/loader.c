@@ -62,7 +62,8 @@ static int64_t steps_before(const Loader *l, int64_t round) {
   return steps;
 }
 
-// Of which dataset an evaluation's step is, and the how-manieth of it; false: the evaluation has no such step.
+// Finds the dataset that an evaluation's step reads, and which of its batches that is (from 0); false: the evaluation
+// has no such step.
 static bool find_turn(const Loader *l, int64_t step, int *dataset, int64_t *turn) {
   int64_t low = 0, high = step + 1; // steps_before(low) <= step < steps_before(high)
   if (steps_before(l, high) <= step) return false;

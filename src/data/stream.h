@@ -3,7 +3,8 @@
 //
 // Which documents are held out follows from their number in the dataset alone, by a hash: neither the seed nor the
 // other datasets of a blend change it, and documents that are added at the end leave the earlier ones where they were.
-// About the asked-for fraction is held out, but at least one document, and one stays at least.
+// About the asked-for fraction is held out, but at least one document, and one stays at least: which one that is, where
+// the fraction alone would hold out none or all, may change when documents are added.
 #pragma once
 #include "data/indexed.h"
 
@@ -13,7 +14,7 @@ typedef struct Stream {
   const IndexedDataset *dataset; // borrowed
   StreamPart part;
   uint64_t threshold; // documents whose hash is below it are held out
-  int64_t tokens, documents; // of the part, without empty documents
+  int64_t tokens, documents; // of the part; without empty documents, but for STREAM_ALL
   int64_t all;               // documents of the dataset that are not empty
   int64_t *before;           // (blocks + 1) tokens of the part before each block of documents; NULL: STREAM_ALL
 } Stream;

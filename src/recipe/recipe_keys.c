@@ -236,8 +236,9 @@ const RecipeKey recipe_keys[] = {
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
         .doc = "`auto`: resume from the newest valid checkpoint in run.dir, if there is one. `never`: start from "
-               "the beginning. A folder: start from this checkpoint; once run.dir has later checkpoints, the run "
-               "resumes from those."),
+               "the beginning. A folder: start from this checkpoint; once the run has later checkpoints of its own, it "
+               "resumes from those. If run.dir holds later checkpoints already, of a run that did not begin there, "
+               "that is refused without `--force`, which moves them aside."),
 
     KEY("eval.every", RECIPE_LONG, eval.every, "200", .least = 0, .most = STEPS, .example = "200",
         .doc = "Steps between evaluations on data.valid, or on the documents that data.split holds out. 0: "

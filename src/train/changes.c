@@ -75,11 +75,11 @@ __attribute__((format(printf, 2, 3))) static void add(char **list, const char *f
   free(old);
 }
 
-static void note(Changes *c, int refused, const char *what, const char *before, const char *after, const char *why) {
+static void note(Changes *c, int other_run, const char *what, const char *before, const char *after, const char *why) {
   char *text = xformat("%s %.*s%s %s %.*s%s%s", what, MOST_SHOWN, before, strlen(before) > MOST_SHOWN ? "..." : "",
                        locale_arrow(), MOST_SHOWN, after, strlen(after) > MOST_SHOWN ? "..." : "", why);
   add(&c->listed, "%s", text);
-  if (refused) add(&c->refused, "%s", text);
+  if (other_run) add(&c->other_run, "%s", text);
   free(text);
 }
 
@@ -90,7 +90,7 @@ static char *json_text(const json_t *value) {
   return text ? text : xstrdup("not given");
 }
 
-static void compare_json(Changes *c, int refused, const char *path, const json_t *before, const json_t *after) {
+static void compare_json(Changes *c, int other_run, const char *path, const json_t *before, const json_t *after) {
   const char *key;
   const json_t *value;
   json_t *keys = json_object();
@@ -100,7 +100,7 @@ static void compare_json(Changes *c, int refused, const char *path, const json_t
     const json_t *was = json_object_get(before, key), *is = json_object_get(after, key);
     if (was && is && json_equal(was, is)) continue;
     char *what = xformat("model.config: %s of %s", key, path), *a = json_text(was), *b = json_text(is);
-    note(c, refused, what, a, b, "");
+    note(c, other_run, what, a, b, "");
     free(what);
     free(a);
     free(b);
@@ -144,7 +144,7 @@ static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, con
   if (equal) {
     char *text = xformat("%s (the contents of %s)", key->path, b);
     add(&c->listed, "%s", text);
-    add(&c->refused, "%s", text);
+    add(&c->other_run, "%s", text);
     free(text);
   } else {
     bool moved = files && contents == 1;
@@ -197,7 +197,7 @@ void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t 
 
 void changes_free(Changes *changes) {
   free(changes->listed);
-  free(changes->refused);
+  free(changes->other_run);
   free(changes->unknown);
   free(changes->order);
   *changes = (Changes){0};

@@ -9,7 +9,7 @@ json_t *changes_facts(const Recipe *recipe);
 
 typedef struct Changes {
   char *listed;  // "schedule.steps 300 → 600, optimizer.lr 0.0003 → 0.0001"; NULL: none
-  char *refused; // of these, what makes it another run; NULL: nothing
+  char *other_run; // of these, what makes it another run; NULL: nothing
   char *unknown; // a sentence where the recorded recipe is one that this version of plait cannot read; else NULL
   char *order;   // a sentence where another batch.global changes which samples follow; NULL: it does not
 } Changes;

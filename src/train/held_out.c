@@ -38,14 +38,31 @@ static const char *last_part(const char *prefix) {
   return slash ? slash + 1 : prefix;
 }
 
-void held_out_name(const HeldOut *h, int source, char *name, size_t size) {
-  const char *part = last_part(h->sources->items[source].prefix);
-  int same = 0;
-  for (int k = 0; k < h->count; k++) same += !strcmp(last_part(h->sources->items[k].prefix), part);
-  if (same > 1) snprintf(name, size, "%.40s_%d", part, source + 1);
-  else snprintf(name, size, "%.40s", part);
+// The last part of the prefix, as far as it fits and with "_" for what names of metrics may not have.
+static void base_name(const HeldOut *h, int source, char name[HELD_OUT_NAME]) {
+  snprintf(name, HELD_OUT_NAME, "%.40s", last_part(h->sources->items[source].prefix));
   for (char *c = name; *c; c++)
     if (!isalnum((unsigned char)*c) && !strchr("-_.", *c)) *c = '_';
+}
+
+static int count_of_base(const HeldOut *h, const char *name) {
+  char other[HELD_OUT_NAME];
+  int count = 0;
+  for (int k = 0; k < h->count; k++) {
+    base_name(h, k, other);
+    count += !strcmp(other, name);
+  }
+  return count;
+}
+
+// Numbered names end in different numbers, and none of them is the base of a source.
+void held_out_name(const HeldOut *h, int source, char name[HELD_OUT_NAME]) {
+  base_name(h, source, name);
+  if (count_of_base(h, name) < 2) return;
+  do { // at most a few times: a base has 40 characters at most
+    size_t n = strlen(name);
+    snprintf(name + n, HELD_OUT_NAME - n, "_%d", source + 1);
+  } while (count_of_base(h, name));
 }
 
 bool best_update(BestLoss *best, int64_t step, double loss) {

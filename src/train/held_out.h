@@ -13,8 +13,10 @@ typedef struct HeldOut {
 // Evaluates on eval.batches batches; collective. The caller frees *result, also after an error.
 int held_out_evaluate(Rank *r, const Recipe *recipe, HeldOut *result, Error *error);
 void held_out_free(HeldOut *result);
-// A source's name for people and for metrics, unlike that of the other sources: the last part of its prefix.
-void held_out_name(const HeldOut *h, int source, char *name, size_t size);
+enum { HELD_OUT_NAME = 64 };
+// A source's name for people and for metrics, unlike that of the other sources: the last part of its prefix, and where
+// several have the same, also its number in the list, from 1.
+void held_out_name(const HeldOut *h, int source, char name[HELD_OUT_NAME]);
 
 // The best held-out loss so far. Zeroed: there is none.
 typedef struct BestLoss {

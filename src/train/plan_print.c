@@ -322,7 +322,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 
 int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   Recipe own = *asked, *recipe = &own; // with the precision that auto is in a run that is there; all else is borrowed
-  bool kept = precision_of_run(recipe);
+  bool kept = precision_of_run(recipe, false);
   ModelConfig config = {0};
   Job *job = NULL;
   int code = setup_model_config(recipe, &config, error);

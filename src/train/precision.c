@@ -2,31 +2,33 @@
 #include "train/precision.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
 #include "recipe/setup.h"
+#include "train/resume.h"
 #include <stdlib.h>
 #include <string.h>
 
-static int from_checkpoint(const char *path, Recipe *before) {
-  Checkpoint *checkpoint = NULL;
+static int from_checkpoint(const Recipe *recipe, bool force, Recipe *before) {
+  char *checkpoints = xformat("%s/checkpoints", recipe->run.dir);
+  ResumeFrom from;
   Error ignored = {0};
-  if (checkpoint_open(&checkpoint, path, &ignored)) return 0;
-  const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
+  int code = resume_find(recipe, checkpoints, force, RESUME_PEEK, &from, &ignored);
+  const char *text =
+      !code && from.checkpoint ? json_string_value(json_object_get(checkpoint_extra(from.checkpoint), "recipe")) : NULL;
   int found = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, before, &ignored);
-  checkpoint_close(checkpoint);
+  resume_free(&from);
+  free(checkpoints);
   return found;
 }
 
-// The recipe that the run was started with, of run.dir, or else of the checkpoint where it is to begin. 0: neither can
-// be read.
-static int find_before(const Recipe *recipe, Recipe *before) {
-  const char *resume = recipe->checkpoint.resume;
+// The recipe of the checkpoint that the run will start from, or else the one in run.dir. 0: neither can be read.
+static int find_before(const Recipe *recipe, bool force, Recipe *before) {
   Error ignored = {0};
-  if (!strcmp(resume, "never")) return 0;
+  if (!strcmp(recipe->checkpoint.resume, "never")) return 0;
+  if (from_checkpoint(recipe, force, before)) return 1;
   char *path = xformat("%s/recipe.yaml", recipe->run.dir);
   int found = file_exists(path) && !recipe_load(path, 0, NULL, before, &ignored);
   free(path);
-  return found || (resume[0] == '/' && from_checkpoint(resume, before));
+  return found;
 }
 
 static void take(Recipe *recipe, const Recipe *from) {
@@ -47,19 +49,19 @@ static int tell(Recipe *recipe, const Launch *launch, int *kept, Error *error) {
   return code;
 }
 
-bool precision_of_run(Recipe *recipe) {
+bool precision_of_run(Recipe *recipe, bool force) {
   Recipe before = {0};
-  bool kept = recipe->precision_is_auto && find_before(recipe, &before);
+  bool kept = recipe->precision_is_auto && find_before(recipe, force, &before);
   if (FAULT(auto_forgets_the_run, kept, false)) take(recipe, &before);
   recipe_free(&before);
   return kept;
 }
 
-int precision_resolve(Recipe *recipe, const Launch *launch, char *text, size_t size, Error *error) {
+int precision_resolve(Recipe *recipe, const Launch *launch, bool force, char *text, size_t size, Error *error) {
   int kept = 0;
   *text = 0;
   if (!recipe->precision_is_auto) return PLAIT_OK;
-  if (!launch || !launch->rank) kept = precision_of_run(recipe);
+  if (!launch || !launch->rank) kept = precision_of_run(recipe, force);
   int code = tell(recipe, launch, &kept, error);
   if (code) return code;
   const char *name = dtype_name((Dtype)recipe->precision);

@@ -46,7 +46,7 @@ void trainer_measure_peak(Trainer *t) {
 void trainer_expect(const Trainer *t) {
   Estimate e;
   int64_t steps = t->recipe->schedule.steps - t->first_step;
-  if (!speaks(t) || !estimate_run(t->recipe, t->job, processes_here(t), steps, &e)) return;
+  if (!has_rank_0(t) || !estimate_run(t->recipe, t->job, processes_here(t), steps, &e)) return;
   fprintf(t->out, "expected: about %s for %lld step%s, %s tokens/s (estimated from a product at %s)\n",
           units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_count(e.tokens_per_s).s,
           units_flops(e.peak).s);
@@ -125,8 +125,8 @@ static void report_sources(Trainer *t, const HeldOut *h, char *line, size_t size
   enum { MOST = 50 }; // of them are shown
   size_t n = 0;
   for (int k = 0; k < h->count && k < MOST; k++) {
-    char name[64], key[80], loss[32] = "n/a";
-    held_out_name(h, k, name, sizeof name);
+    char name[HELD_OUT_NAME], key[HELD_OUT_NAME + 16], loss[32] = "n/a";
+    held_out_name(h, k, name);
     snprintf(key, sizeof key, "eval_loss/%s", name);
     metrics_real(&t->metrics, key, h->source_loss[k]);
     if (!isnan(h->source_loss[k])) snprintf(loss, sizeof loss, "%.4f", h->source_loss[k]);

@@ -23,6 +23,7 @@ void save_extra_free(SaveExtra *extra) {
   free(extra->config);
   json_decref(extra->dtypes);
   json_decref(extra->facts);
+  json_decref(extra->began_at);
   json_decref(extra->text);
   *extra = (SaveExtra){0};
 }
@@ -34,6 +35,7 @@ static json_t *as_json(const SaveExtra *e) {
   if (e->dtypes) json_object_set(o, "huggingface_dtypes", e->dtypes);
   if (e->best.step || e->best.without) json_object_set_new(o, "best", best_to_json(&e->best));
   if (e->facts) json_object_set(o, "facts", e->facts);
+  if (e->began_at) json_object_set(o, "began_at", e->began_at);
   if (e->text) json_object_update(o, e->text);
   return o;
 }
@@ -53,7 +55,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
     code = checkpoint_finish(dir, extra->step, r->job->options.parallel.mesh.ranks, object, error);
     json_decref(object);
     if (!code && extra->is_best) code = checkpoint_mark_best(dir, extra->step, error);
-    if (!code) code = checkpoint_prune(dir, keep, error);
+    if (!code) code = checkpoint_prune(dir, extra->step, keep, error);
   }
   return code ? code : rank_barrier(r, error);
 }

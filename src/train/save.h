@@ -14,6 +14,7 @@ typedef struct SaveExtra {
   char *recipe, *config; // texts of the effective recipe and of config.json; owned
   json_t *dtypes;       // of the Hugging Face folder that the run started from, or NULL; owned
   json_t *facts;        // of the files that the recipe names (train/changes.h), or NULL; owned
+  json_t *began_at;     // checkpoints where the run was told to begin (train/resume.h), or NULL; owned
   json_t *text;         // what run_text.h says, or NULL; owned
 } SaveExtra;
 

@@ -6,94 +6,11 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "train/plan_print.h"
+#include "train/resume.h"
 #include "train/run_text.h"
 #include "recipe/setup.h"
 #include <string.h>
 #include <time.h>
-
-// A run's folder is easily named instead of one of its checkpoints.
-static int check_checkpoint(const char *path, Error *error) {
-  char *file = xformat("%s/checkpoint.json", path), *inside = xformat("%s/checkpoints", path);
-  int code = PLAIT_OK;
-  if (!file_exists(path)) code = error_set(error, PLAIT_BAD_INPUT, "%s does not exist", path);
-  else if (!file_exists(file) && file_exists(inside))
-    code = error_set(error, PLAIT_BAD_INPUT, "%s is a run and not a checkpoint; take one of %s", path, inside);
-  else if (!file_exists(file))
-    code = error_set(error, PLAIT_BAD_INPUT,
-                     "%s is not a checkpoint: expected a folder with checkpoint.json, such as RUN/checkpoints/step-100",
-                     path);
-  free(file);
-  free(inside);
-  return code;
-}
-
-static bool lies_in(const char *path, const char *folder) {
-  size_t n = strlen(folder);
-  return !strncmp(path, folder, n) && path[n] == '/';
-}
-
-static int open_named(Trainer *t, const char *path, Error *error) {
-  int code = check_checkpoint(path, error);
-  if (!code) code = checkpoint_open(&t->resume, path, error);
-  if (!code) code = checkpoint_verify(t->resume, error);
-  if (code) error_prefix(error, "%scheckpoint.resume", recipe_where(t->recipe, "checkpoint.resume"));
-  return code;
-}
-
-// Is this checkpoint of a run that began at the checkpoint `named`? The recipe in it says so.
-static bool began_at(const Checkpoint *checkpoint, const char *named) {
-  const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
-  Recipe was = {0};
-  Error ignored = {0};
-  bool same = text && !recipe_parse("recipe", text, strlen(text), "/", 0, NULL, &was, &ignored) &&
-              !strcmp(was.checkpoint.resume, named);
-  recipe_free(&was);
-  return same;
-}
-
-// A run that began at another run's checkpoint and has some of its own resumes from these: the same command goes on.
-static int find_own(Trainer *t, const char *named, Error *error) {
-  const char *key = "checkpoint.resume";
-  int64_t step;
-  int found = checkpoint_latest_valid(t->checkpoints, &step, &t->resume, NULL, error);
-  if (found > 0 && !began_at(t->resume, named)) {
-    checkpoint_close(t->resume);
-    t->resume = NULL;
-    return 0;
-  }
-  if (found > 0)
-    fprintf(t->out,
-            "note: %s%s is where the run began; %s has later checkpoints of its own, and the run resumes from "
-            "the newest\n",
-            recipe_where(t->recipe, key), key, t->recipe->run.dir);
-  return found;
-}
-
-// Where the run starts from: a checkpoint (own or named), else init.
-static int find_resume(Trainer *t, Error *error) {
-  const char *how = t->recipe->checkpoint.resume;
-  char *warnings = NULL;
-  int64_t step = 0;
-  if (how[0] == '/') {
-    int own = lies_in(how, t->checkpoints) ? 0 : find_own(t, how, error);
-    return own ? (own < 0 ? own : PLAIT_OK) : open_named(t, how, error);
-  }
-  int found =
-      checkpoint_latest_valid(t->checkpoints, &step, strcmp(how, "never") ? &t->resume : NULL, &warnings, error);
-  if (warnings && found) fprintf(t->out, "%s%s", warnings, warnings[strlen(warnings) - 1] == '\n' ? "" : "\n");
-  if (warnings && !found) // to begin again would drop the metrics of what a person may still save
-    found = error_set(error, PLAIT_BAD_INPUT,
-                      "run.dir: no checkpoint in %s can be read (%.*s); move them away to start over", t->checkpoints,
-                      (int)strcspn(warnings, "\n"), warnings);
-  free(warnings);
-  if (found < 0) return found;
-  if (found && !strcmp(how, "never"))
-    return error_set(
-        error, PLAIT_BAD_INPUT,
-        "run.dir: %s holds a checkpoint of step %lld already; choose another folder, or checkpoint.resume: auto",
-        t->recipe->run.dir, (long long)step);
-  return PLAIT_OK;
-}
 
 // Generation would miss it when the run is over.
 static int check_tokenizer(const Trainer *t, Error *error) {
@@ -106,7 +23,7 @@ static int check_tokenizer(const Trainer *t, Error *error) {
 // Before anything is allocated: evaluation would meet its own corpora only after many steps.
 static int check_data(Trainer *t, Error *error) {
   int code = PLAIT_OK;
-  if (t->recipe->data.tokenizer && speaks(t)) code = check_tokenizer(t, error);
+  if (t->recipe->data.tokenizer && has_rank_0(t)) code = check_tokenizer(t, error);
   return code ? code : setup_check_data(t->recipe, &t->config, &t->split, error);
 }
 
@@ -133,7 +50,7 @@ int trainer_due_evaluation(const Trainer *t, int64_t step) {
 
 // Of its own run: a checkpoint that another run.dir names is where a new run begins, which may well be another one.
 static bool resumes_itself(const Trainer *t) {
-  return t->resume && lies_in(checkpoint_path(t->resume), t->checkpoints);
+  return t->resume && resume_lies_in(checkpoint_path(t->resume), t->checkpoints);
 }
 
 // What has changed since the checkpoint. By rank 0, which will tell.
@@ -141,11 +58,11 @@ static int check_changes(Trainer *t, Error *error) {
   t->extra.facts = changes_facts(t->recipe);
   if (!t->resume) return PLAIT_OK;
   changes_find(t->recipe, &t->config, t->extra.facts, t->resume, &t->changes);
-  if (!FAULT(another_run_resumes, t->changes.refused, NULL) || t->force || !resumes_itself(t)) return PLAIT_OK;
+  if (!FAULT(another_run_resumes, t->changes.other_run, NULL) || t->force || !resumes_itself(t)) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s holds a run at step %lld that differs in what makes it this run: %.600s; choose another run.dir "
                    "for a new run, or resume all the same with --force",
-                   t->recipe->run.dir, (long long)checkpoint_step(t->resume), t->changes.refused);
+                   t->recipe->run.dir, (long long)checkpoint_step(t->resume), t->changes.other_run);
 }
 
 void trainer_tell_changes(const Trainer *t) {
@@ -156,9 +73,9 @@ void trainer_tell_changes(const Trainer *t) {
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
   if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
-  if (t->changes.refused && resumes_itself(t))
+  if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
-            (long long)t->first_step + 1, t->changes.refused);
+            (long long)t->first_step + 1, t->changes.other_run);
   if (r->model.init[0] == '/')
     fprintf(t->out, "note: %smodel.init is %s, but a run that resumes has its weights from its checkpoint and does not "
             "read it again\n", recipe_where(r, "model.init"), r->model.init);
@@ -189,19 +106,65 @@ bool trainer_is_over(const Trainer *t) {
   return true;
 }
 
+static int find_resume(Trainer *t, Error *error) {
+  ResumeFrom from;
+  int code = resume_find(t->recipe, t->checkpoints, t->force, RESUME_VERIFY, &from, error);
+  if (!code) {
+    if (from.notes) fputs(from.notes, t->out);
+    t->keep_until = from.keep_until;
+    t->resume = from.checkpoint;
+    from.checkpoint = NULL;
+  }
+  resume_free(&from);
+  return code;
+}
+
 // Rank 0 opens the run folder and chooses where to start; the other processes are told.
 static int open_folder(Trainer *t, Error *error) {
   int code = PLAIT_OK;
-  if (speaks(t)) code = run_folder_open(&t->folder, t->recipe, error);
+  if (has_rank_0(t)) code = run_folder_open(&t->folder, t->recipe, error);
   else t->folder.path = xstrdup(t->recipe->run.dir);
   if (!code) t->checkpoints = run_folder_file(&t->folder, "checkpoints");
-  if (!code && speaks(t)) code = find_resume(t, error);
+  if (!code && has_rank_0(t)) code = find_resume(t, error);
   code = launch_agree(t->launch, code, error);
   char *path = t->resume ? xstrdup(checkpoint_path(t->resume)) : NULL;
   if (!code) code = launch_tell(t->launch, &path, error);
   if (!code && path && !t->resume) code = checkpoint_open(&t->resume, path, error);
   free(path);
   return code;
+}
+
+// All processes must come to the same conclusions from it.
+static int tell_best(Trainer *t, Error *error) {
+  json_t *json = best_to_json(&t->extra.best);
+  char *text = json_dumps(json, 0);
+  json_decref(json);
+  int code = launch_tell(t->launch, &text, error);
+  if (!code && (json = json_loads(text, 0, NULL))) t->extra.best = best_from_json(json);
+  if (!code) json_decref(json);
+  free(text);
+  return code;
+}
+
+// What the run has so far, from the checkpoint. Held-out losses count only if they are of the same run.
+static int take_over(Trainer *t, Error *error) {
+  const Recipe *recipe = t->recipe;
+  json_t *extra = t->resume ? checkpoint_extra(t->resume) : NULL;
+  bool own = resumes_itself(t);
+  if (has_rank_0(t)) {
+    t->extra.text = run_text_describe(recipe, extra);
+    t->extra.began_at = resume_origins(recipe, own ? t->resume : NULL);
+  }
+  if (!t->resume)
+    return recipe->model.init[0] == '/'
+               ? huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error)
+               : PLAIT_OK;
+  t->first_step = checkpoint_step(t->resume);
+  t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
+  t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
+  if (FAULT(patience_is_forgotten, own, false) && !t->changes.other_run)
+    t->extra.best = best_from_json(json_object_get(extra, "best"));
+  return PLAIT_OK;
 }
 
 int trainer_prepare(Trainer *t, Error *error) {
@@ -220,28 +183,19 @@ int trainer_prepare(Trainer *t, Error *error) {
     code = save_explain(recipe, t->resume, error);
   if (!code && !t->resume && recipe->model.init[0] == '/')
     code = huggingface_load(recipe->model.init, &t->config, NULL, 0, error);
+  code = launch_agree(t->launch, code, error); // one process may fail to read what the others can
   if (code) return code;
   code = save_extra_create(recipe, &t->config, &t->extra, error);
-  if (!code) code = launch_agree(t->launch, speaks(t) ? check_changes(t, error) : PLAIT_OK, error);
-  if (t->resume) {
-    json_t *extra = checkpoint_extra(t->resume);
-    t->first_step = checkpoint_step(t->resume);
-    t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
-    t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
-    if (FAULT(patience_is_forgotten, resumes_itself(t), false))
-      t->extra.best = best_from_json(json_object_get(extra, "best"));
-  } else if (recipe->model.init[0] == '/' && !code) {
-    code = huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error);
-  }
-  if (!code && speaks(t)) t->extra.text = run_text_describe(recipe, t->resume ? checkpoint_extra(t->resume) : NULL);
-  return code;
+  if (!code && has_rank_0(t)) code = check_changes(t, error);
+  if (!code) code = take_over(t, error);
+  code = launch_agree(t->launch, code, error);
+  return code ? code : tell_best(t, error);
 }
 
 // checkpoints/best is what the checkpoint says: a run that was killed had no time to set it, and one that goes back to
 // an older checkpoint leaves what came after.
 static int mend_best(Trainer *t, Error *error) {
   BestLoss *best = &t->extra.best;
-  if (t->changes.refused) *best = (BestLoss){0}; // other data, perhaps: losses cannot be compared
   int64_t marked = checkpoint_best(t->checkpoints);
   if (marked == best->step || (!marked && !t->recipe->checkpoint.best)) return PLAIT_OK;
   char *path = xformat("%s/step-%lld/checkpoint.json", t->checkpoints, (long long)best->step);
@@ -252,14 +206,24 @@ static int mend_best(Trainer *t, Error *error) {
                                          : PLAIT_OK;
 }
 
+int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
+  Recipe recipe = *t->recipe;
+  if (has_checkpoints && recipe.checkpoint.resume[0] == '/') recipe.checkpoint.resume = "auto";
+  return run_folder_write_recipe(&t->folder, &recipe, error);
+}
+
 // From here on the run folder is changed: all that could be refused has been.
 static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
   MetricsSeries done = {0};
-  int code = run_folder_write_recipe(&t->folder, t->recipe, error);
+  int64_t keep_until = t->keep_until < t->first_step ? 0 : t->first_step; // of another run: none of its metrics
+  int code = PLAIT_OK;
+  if (FAULT(later_checkpoints_stay, t->keep_until, INT64_MAX) < INT64_MAX)
+    code = resume_set_aside(t->recipe, t->checkpoints, t->keep_until, t->out, error);
+  if (!code) code = trainer_write_recipe(t, resumes_itself(t), error);
   if (!code && t->resume) code = mend_best(t, error);
   if (!code) code = run_text_keep(&t->folder, t->recipe, error);
-  if (!code) code = metrics_truncate_after(path, t->first_step, error);
+  if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
   if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
     code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
@@ -274,20 +238,8 @@ static int open_metrics(Trainer *t, Error *error) {
   return code;
 }
 
-// All processes must come to the same conclusions from it.
-static int tell_best(Trainer *t, Error *error) {
-  json_t *json = best_to_json(&t->extra.best);
-  char *text = json_dumps(json, 0);
-  json_decref(json);
-  int code = launch_tell(t->launch, &text, error);
-  if (!code && (json = json_loads(text, 0, NULL))) t->extra.best = best_from_json(json);
-  if (!code) json_decref(json);
-  free(text);
-  return code;
-}
-
 int trainer_begin_writing(Trainer *t, Error *error) {
-  int code = speaks(t) ? open_metrics(t, error) : PLAIT_OK;
+  int code = has_rank_0(t) ? open_metrics(t, error) : PLAIT_OK;
   code = launch_agree(t->launch, code, error);
   char *first = t->evaluate_first ? xstrdup("evaluate") : NULL;
   if (!code) code = launch_tell(t->launch, &first, error);

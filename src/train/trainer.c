@@ -83,7 +83,7 @@ static int save(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *
   if (code || r->rank) return code;
   t->saving = 0;
   trainer_report_save(t, step);
-  return PLAIT_OK;
+  return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
 }
 
 // Rank 0 gathers the reduced gradients of all ranks into DIR/step-N.safetensors; the others wait.
@@ -130,6 +130,15 @@ static int turn_trace(const Trainer *t, Rank *r, int64_t step, Error *error) {
                                                 : PLAIT_OK;
 }
 
+static bool has_lost_patience(const Recipe *recipe, const BestLoss *best) {
+  return recipe->eval.patience && best->without >= recipe->eval.patience;
+}
+
+static int end_early(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *error) {
+  if (r->rank == 0 || is_process(t)) t->patience_over = 1;
+  return r->rank ? PLAIT_OK : trainer_report_patience(t, step, best, error);
+}
+
 static int run_steps(Trainer *t, Rank *r, Error *error) {
   const Recipe *recipe = t->recipe;
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
@@ -137,9 +146,10 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
   BestLoss best = t->extra.best;
   int code = PLAIT_OK;
   if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
-  if (!code && t->evaluate_first && recipe->checkpoint.best && best.step == t->first_step)
-    code = save(t, r, t->first_step, &best, error);
+  // Saved, since the metrics hold it now: the next run would neither evaluate again nor know it.
+  if (!code && t->evaluate_first) code = save(t, r, t->first_step, &best, error);
   if (code) return code;
+  if (t->evaluate_first && has_lost_patience(recipe, &best)) return end_early(t, r, t->first_step, &best, error);
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     int stop = 0;
     code = turn_trace(t, r, step, error);
@@ -151,7 +161,7 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
     if ((!stop || step == last) && trainer_due_evaluation(t, step))
       code = evaluate(t, r, step, &best, error);
     bool is_best = recipe->checkpoint.best && best.step == step,
-         over = recipe->eval.patience && best.without >= recipe->eval.patience && step < last && !stop;
+         over = has_lost_patience(recipe, &best) && step < last && !stop;
     if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
       code = save(t, r, step, &best, error);
       non_finite_saved(&recovery);
@@ -161,10 +171,7 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
       if (r->rank == 0 || is_process(t)) t->stopped = 1;
       return PLAIT_OK;
     }
-    if (over) {
-      if (r->rank == 0 || is_process(t)) t->patience_over = 1;
-      return r->rank ? PLAIT_OK : trainer_report_patience(t, step, &best, error);
-    }
+    if (over) return end_early(t, r, step, &best, error);
   }
   return PLAIT_OK;
 }
@@ -193,7 +200,8 @@ static int run_ranks(Trainer *t, Error *error) {
 }
 
 static int run(Trainer *t, Error *error) {
-  signals_install(speaks(t) ? "stopping after this step, which is saved then; a second signal ends it at once" : NULL);
+  signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second signal ends it at once"
+                                : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing
   trainer_tell_changes(t);
   trainer_measure_peak(t);
@@ -212,7 +220,7 @@ static int run(Trainer *t, Error *error) {
     fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
             (long long)t->extra.step);
   }
-  code = speaks(t) ? trainer_summarise(t, how, error) : PLAIT_OK;
+  code = has_rank_0(t) ? trainer_summarise(t, how, error) : PLAIT_OK;
   return code || !t->stopped ? code : PLAIT_INTERRUPTED;
 }
 
@@ -240,11 +248,12 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
                .force = force,
                .last_loss = NAN,
                .metrics.fd = -1,
-               .folder.lock = -1};
+               .folder.lock = -1,
+               .keep_until = INT64_MAX};
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
-  if (!code) code = precision_resolve(&own, launch, t.precision, sizeof t.precision, error);
+  if (!code) code = precision_resolve(&own, launch, force, t.precision, sizeof t.precision, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = trainer_begin_writing(&t, error);

@@ -23,6 +23,7 @@ typedef struct Trainer {
   RunFolder folder;
   char *checkpoints;      // folder
   Checkpoint *resume;     // NULL: from init
+  int64_t keep_until;     // later checkpoints of the folder are moved away before the first step; rank 0's
   Changes changes;        // since that checkpoint
   char *split;            // a line about what data.split holds out, or NULL
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
@@ -44,7 +45,8 @@ typedef struct Trainer {
 } Trainer;
 
 static inline int is_process(const Trainer *t) { return t->launch && t->launch->world; }
-static inline int speaks(const Trainer *t) { return !is_process(t) || t->launch->rank == 0; } // has rank 0
+// This process runs rank 0, which prints and owns the folder.
+static inline int has_rank_0(const Trainer *t) { return !is_process(t) || t->launch->rank == 0; }
 
 // Before the ranks (start.c) ------------------------------------------------------------------------------------------
 
@@ -57,6 +59,8 @@ bool trainer_is_over(const Trainer *t);
 void trainer_tell_changes(const Trainer *t);
 // From here on the run folder is changed: all that could be refused has been.
 int trainer_begin_writing(Trainer *t, Error *error);
+// run.dir/recipe.yaml. Once the folder has checkpoints it says to resume from these, wherever the run began.
+int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error);
 static inline int trainer_due(int64_t every, int64_t step, int64_t last) {
   return step == last || (every && step % every == 0);
 }

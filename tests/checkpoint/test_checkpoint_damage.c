@@ -189,8 +189,8 @@ static void test_newest_valid_and_prune(void **state) {
   assert_non_null(strstr(warnings, "step-12/part-00001.safetensors: damaged"));
   assert_non_null(strstr(warnings, "step-11/checkpoint.json"));
   free(warnings);
-  assert_int_equal(checkpoint_prune(dir, 0, &error), PLAIT_OK);
-  assert_int_equal(checkpoint_prune(dir, 2, &error), PLAIT_OK); // 12 and 11 are invalid: 10 must survive
+  assert_int_equal(checkpoint_prune(dir, 0, 0, &error), PLAIT_OK);
+  assert_int_equal(checkpoint_prune(dir, 0, 2, &error), PLAIT_OK); // 12 and 11 are invalid: 10 must survive
   static const int expected[] = {0, 0, 1, 1, 1};
   for (int s = 8; s <= 12; s++) {
     file = xformat("%s/step-%d", dir, s);
@@ -198,7 +198,7 @@ static void test_newest_valid_and_prune(void **state) {
     free(file);
   }
   save_small(dir, 13, 0);
-  assert_int_equal(checkpoint_prune(dir, 1, &error), PLAIT_OK);
+  assert_int_equal(checkpoint_prune(dir, 0, 1, &error), PLAIT_OK);
   assert_int_equal(checkpoint_latest_valid(dir, &step, NULL, &warnings, &error), 1);
   assert_int_equal(step, 13);
   assert_null(warnings);
@@ -206,6 +206,16 @@ static void test_newest_valid_and_prune(void **state) {
   assert_false(file_exists(file));
   free(file);
   save_small(dir, 14, 0);
+  save_small(dir, 9, 0); // a run that went back: what it has just written stays
+  assert_int_equal(checkpoint_prune(dir, 9, 1, &error), PLAIT_OK);
+  file = path_in(dir, "step-9/checkpoint.json");
+  assert_true(file_exists(file));
+  free(file);
+  file = path_in(dir, "step-13");
+  assert_false(file_exists(file));
+  free(file);
+  save_small(dir, 13, 0);
+  assert_int_equal(checkpoint_prune(dir, 0, 2, &error), PLAIT_OK); // and then goes like any other
   for (int s = 13; s <= 14; s++) {
     file = xformat("%s/step-%d/part-00000.safetensors", dir, s);
     flip(file);
@@ -213,7 +223,7 @@ static void test_newest_valid_and_prune(void **state) {
   }
   assert_int_equal(checkpoint_latest_valid(dir, &step, &c, NULL, &error), 0);
   assert_null(c);
-  assert_int_equal(checkpoint_prune(dir, 1, &error), PLAIT_OK); // none is valid: a person may still save something
+  assert_int_equal(checkpoint_prune(dir, 0, 1, &error), PLAIT_OK); // none is valid: a person may still save something
   file = path_in(dir, "step-13");
   assert_true(file_exists(file));
   free(file);

@@ -40,7 +40,7 @@ static void test_kill(void **state) {
     if (!child) {
       for (int64_t s = last + 1;; s++) {
         if (save(dir, s, (LayoutKind)(s % LAYOUTS), 2 + (int)(s % 3), (int)(s % 100), NULL, NULL)) _exit(1);
-        if (checkpoint_prune(dir, 2, NULL) || write(done[1], "", 1) != 1) _exit(1);
+        if (checkpoint_prune(dir, 0, 2, NULL) || write(done[1], "", 1) != 1) _exit(1);
       }
     }
     // Every other round sees a save through first, so that there is progress on the slowest machine.

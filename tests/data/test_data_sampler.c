@@ -328,6 +328,49 @@ static void test_split_of_few(void **state) {
   free(prefix);
 }
 
+// Held-out documents of the first `count` of a corpus that grows, held (DOCUMENTS).
+static int hold_out(const char *prefix, int count, double split, char *held) {
+  Error error = {0};
+  IndexedDataset dataset;
+  Stream s;
+  int lengths[40];
+  for (int d = 0; d < count; d++) lengths[d] = 5;
+  write_documents(prefix, lengths, count);
+  assert_int_equal(indexed_open(&dataset, prefix, &error), 0);
+  assert_int_equal(stream_open(&s, &dataset, split, STREAM_HELD_OUT, &error), 0);
+  memset(held, 0, DOCUMENTS);
+  StreamDocument d = stream_document_at(&s, 0);
+  for (int64_t i = 0;; d = stream_document_after(&s, d)) {
+    held[d.number] = 1;
+    if (++i == s.documents) break;
+  }
+  int documents = (int)s.documents;
+  stream_close(&s);
+  indexed_close(&dataset);
+  return documents;
+}
+
+// One document at least is held out, and one stays. Appended documents change which one that is, and nothing else.
+static void test_small_split_grows(void **state) {
+  static char before[DOCUMENTS], held[DOCUMENTS];
+  char *prefix = scratch_path(folder, "growing");
+  int moved = 0;
+  for (int i = 0; i < 4; i++) {
+    double split = (const double[]){0.02, 0.1, 0.5, 0.98}[i];
+    int had = hold_out(prefix, 2, split, before);
+    for (int n = 3; n <= 40; n++) {
+      int has = hold_out(prefix, n, split, held), same = !memcmp(before, held, (size_t)n - 1);
+      assert_true(has >= 1 && has < n);
+      if (!same && had > 1 && had < n - 2) fail_msg("document %d changes a split %g of %d documents", n, split, n - 1);
+      moved += !same;
+      had = has;
+      memcpy(before, held, DOCUMENTS);
+    }
+  }
+  assert_true(moved > 0);
+  free(prefix);
+}
+
 static void test_refusals(void **state) {
   Error error = {0};
   char *prefix = scratch_path(folder, "short");
@@ -370,6 +413,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
       cmocka_unit_test_setup_teardown(test_split, setup, teardown),
       cmocka_unit_test_setup_teardown(test_split_of_few, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_small_split_grows, setup, teardown),
       cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,17 @@ patient='run.dir=patient schedule.warmup=0 schedule.name=constant eval.every=2 o
   grep -q '^note: --force: from step 7 on' log || { cat log; fail "a forced resume says nothing"; }
 }
 
+# ---- what only one process cannot read ends all of them, with one sentence ----
+
+"$PLAIT" export single/checkpoints/step-5 --out weights >log 2>&1 || { cat log; die "export"; }
+cp -r weights other-weights
+printf x >>other-weights/model.safetensors
+timeout 60 "$MPIRUN" -n 1 "$PLAIT" train recipe.yaml run.dir=tuned model.init=weights : \
+  -n 1 "$PLAIT" train recipe.yaml run.dir=tuned model.init=other-weights >output 2>&1
+[ $? -eq 2 ] && [ "$(grep -c '^plait' output)" -eq 1 ] && grep -q 'other-weights/model.safetensors' output ||
+  { cat output; fail "weights that one process cannot read"; }
+[ ! -e tuned/metrics.jsonl ] || fail "a run that was refused has begun"
+
 # ---- signals, and on under another layout ----
 
 processes() { pgrep -f "$PLAIT train recipe.yaml .*run.dir=$1( |\$)" | while read -r id; do

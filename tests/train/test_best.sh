@@ -38,6 +38,17 @@ best() { readlink "$1/checkpoints/best"; }
   expect 0 'step 8: the run ends early' "$PLAIT" train recipe.yaml run.dir=patient $small schedule.steps=20 optimizer.lr=0 eval.patience=3
   expect 0 'finished at step 10 of 10' "$PLAIT" train recipe.yaml run.dir=patient $small schedule.steps=10 optimizer.lr=0 eval.patience=0
   refuse 2 'eval.patience is 2, but eval.every is 0' "$PLAIT" train recipe.yaml run.dir=no $small eval.every=0 eval.patience=2
+  # another run's losses do not count
+  rm -rf patient && cp -r before patient
+  expect 0 'step 12: the run ends early: the held-out loss was lowest at step 8' \
+    "$PLAIT" train --force recipe.yaml run.dir=patient $small schedule.steps=20 optimizer.lr=0 eval.patience=2 run.seed=8
+  # an evaluation that is owed ends the run before another step, and is saved: it is neither forgotten nor counted twice
+  owed="run.dir=owed $small eval.every=3 optimizer.lr=0 eval.patience=2"
+  expect 0 'step 6' "$PLAIT" train recipe.yaml $owed schedule.steps=6
+  sed -i '/"step": 6, "eval_loss"/d' owed/metrics.jsonl
+  expect 0 '^step 6: the run ends early' "$PLAIT" train recipe.yaml $owed schedule.steps=20
+  grep -qE '^step +7' output && fail "a step was trained after the end of patience"
+  expect 0 'owed: the run ended early at step 6: .* 2 evaluations since then' "$PLAIT" train recipe.yaml $owed schedule.steps=20
   # several ranks come to the same end; so does a run that was stopped on the way
   expect 0 'step 6: the run ends early' "$PLAIT" train recipe.yaml run.dir=ranks schedule.warmup=0 schedule.name=constant eval.every=2 \
     optimizer.lr=0 schedule.steps=20 eval.patience=2 checkpoint.best=true

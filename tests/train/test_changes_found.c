@@ -56,16 +56,16 @@ static void find(const char *recorded, const char *facts_before, const char *fac
 static void test_recorded(void **state) {
   Changes c;
   find(NULL, NULL, NULL, &c); // nothing
-  assert_true(!c.listed && !c.refused && !c.unknown && !c.order);
+  assert_true(!c.listed && !c.other_run && !c.unknown && !c.order);
   changes_free(&c);
   find(RECIPE ", log_often: 3}\n", NULL, NULL, &c); // a key that this version does not have
-  assert_true(!c.listed && !c.refused && !c.order);
+  assert_true(!c.listed && !c.other_run && !c.order);
   assert_non_null(strstr(c.unknown, "this version of plait cannot read the recipe in"));
   assert_non_null(strstr(c.unknown, "run.log_often: unknown key"));
   changes_free(&c);
   find(RECIPE "}\nschedule: {steps: 10}\n", NULL, "{\"data.train\": [\"a\"]}", &c); // no contents: paths alone
   assert_string_equal(c.listed, "schedule.steps 10 -> 20, run.seed 7 -> 8");
-  assert_string_equal(c.refused, "run.seed 7 -> 8");
+  assert_string_equal(c.other_run, "run.seed 7 -> 8");
   changes_free(&c);
   changes_free(&c);
 }
@@ -76,16 +76,16 @@ static void test_contents(void **state) {
       "model: {config: /m.json}\ndata: {train: /elsewhere}\nrun: {dir: /s, seed: 8}\nschedule: {steps: 20}\n";
   find(text, "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"a\"]}", &c);
   assert_string_equal(c.listed, "data.train /elsewhere -> /t (the same contents)");
-  assert_null(c.refused);
+  assert_null(c.other_run);
   changes_free(&c);
   find(text, "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"b\"]}", &c);
-  assert_string_equal(c.refused, "data.train /elsewhere -> /t");
+  assert_string_equal(c.other_run, "data.train /elsewhere -> /t");
   changes_free(&c);
   find(text, "{\"data.train\": [null]}", "{\"data.train\": [null]}", &c); // not known
-  assert_string_equal(c.refused, "data.train /elsewhere -> /t");
+  assert_string_equal(c.other_run, "data.train /elsewhere -> /t");
   changes_free(&c);
   find(RECIPE "}\nschedule: {steps: 20}\n", "{\"data.train\": [\"a\"]}", "{\"data.train\": [\"b\"]}", &c);
-  assert_string_equal(c.refused, "data.train (the contents of /t), run.seed 7 -> 8");
+  assert_string_equal(c.other_run, "data.train (the contents of /t), run.seed 7 -> 8");
   changes_free(&c);
 }
 

@@ -37,7 +37,8 @@ refuse 2 'data.split is 0.1, but data.valid is given as well' "$PLAIT" train rec
 expect 0 'step 8' "$PLAIT" train recipe.yaml run.dir=blend $split eval.batches=2 'data.train=[{prefix: corpus, weight: 3}, {prefix: few, weight: 1}]'
 
 # nothing to predict: documents of one token
-: >empty.txt
-"$PLAIT" tokenize --tokenizer tokenizer.json --out ends empty.txt empty.txt >log 2>&1
-[ -e ends.idx ] && refuse 2 'data.valid: .*(no token to predict|too short)' "$PLAIT" train recipe.yaml run.dir=ends data.valid=ends
+mkdir ones
+for ((i = 0; i < 300; i++)); do printf a >"ones/$i.txt"; done
+"$PLAIT" tokenize --tokenizer tokenizer.json --eot none --out ones/corpus ones/*.txt >log 2>&1 || { cat log; die "tokenize"; }
+refuse 2 'data.train: no token to predict in the held-out text' "$PLAIT" train recipe.yaml run.dir=ones-run data.train=ones/corpus data.valid= data.split=0.1
 finish
