@@ -319,7 +319,7 @@ static void test_split_of_few(void **state) {
   write_documents(prefix, (int[]){20, 0}, 2);
   assert_int_equal(sampler_open(&s, &config, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "data.split holds out whole documents, but"));
-  assert_non_null(strstr(error.message, "few has only 1; make a corpus of several documents, or give data.valid"));
+  assert_non_null(strstr(error.message, "few has only 1, and each text file is one; cut the text into files"));
   error = (Error){0};
   write_documents(prefix, (int[]){3, 4}, 2);
   config.evaluation = 0;
