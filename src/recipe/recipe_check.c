@@ -3,7 +3,7 @@
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "recipe/recipe_keys.h"
-#include "recipe/setup.h"
+#include "recipe/recipe_device.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,7 +224,7 @@ static int resolve_tokenizer(Recipe *r, Error *error) {
 
 static int resolve_precision(Recipe *r, Error *error) {
   r->precision_is_auto = r->precision == RECIPE_PRECISION_AUTO;
-  if (r->precision_is_auto) r->precision = (int)setup_fast_precision(r);
+  if (r->precision_is_auto) r->precision = (int)recipe_fast_precision(r);
   return PLAIT_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
+#include "recipe/recipe_device.h"
 #include "runtime/chaos.h"
 #include <stdlib.h>
 #include <string.h>
@@ -135,20 +136,6 @@ static UpdateOptions update_options(const Recipe *r) {
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
-static int find_device(const Recipe *recipe, const Device **device, Error *error) {
-  static const char *const names[] = {
-      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
-  int code = device_by_name(names[recipe->run.backend], device, error);
-  return code ? error_prefix(error, "run.backend") : PLAIT_OK;
-}
-
-Dtype setup_fast_precision(const Recipe *recipe) {
-  const Device *device;
-  Error ignored = {0};
-  if (find_device(recipe, &device, &ignored)) return DTYPE_F32;
-  return device->fast_dtypes >> DTYPE_BF16 & 1 ? DTYPE_BF16 : DTYPE_F32;
-}
-
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
   if (code) return code;
@@ -156,7 +143,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   WorkloadTexts texts;
   Workload workload = recipe_workload(recipe, config, &texts);
   const Device *device;
-  if ((code = find_device(recipe, &device, error))) return code;
+  if ((code = recipe_device(recipe, &device, error))) return code;
   *out = (CompileOptions){
       .mode = MODEL_TRAIN,
       .device = device,

@@ -25,9 +25,6 @@ int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
 void setup_describe(const Recipe *recipe, char *text, size_t size);
 
-// What precision: auto means on this machine: DTYPE_BF16 where the device computes it fast, else DTYPE_F32.
-Dtype setup_fast_precision(const Recipe *recipe);
-
 // Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
 // Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
 // alone or with the model's config cannot be.

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
+#include "recipe/recipe_device.h"
 #include "recipe/setup.h"
 #include "train/peak.h"
 
@@ -70,7 +71,7 @@ static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, in
   Recipe other = *recipe; // shares the arena
   Job *job = NULL;
   Error ignored = {0};
-  other.precision = (int)setup_fast_precision(recipe);
+  other.precision = (int)recipe_fast_precision(recipe);
   other.loss_scale.initial = 0;
   if (other.precision == recipe->precision || setup_job(&other, config, &job, &ignored)) return 0;
   int known = estimate_run(&other, job, processes, steps, e);
@@ -87,7 +88,7 @@ void estimate_warn(const Recipe *r, const ModelConfig *config, const Estimate *e
           units_duration(e->run_seconds).s, units_count(e->tokens_per_s).s);
   if (!done && in_fast_precision(r, config, processes, steps, &fast) && fast.run_seconds < 0.9 * e->run_seconds)
     fprintf(out, "  precision: auto (%s, which this machine computes fast): about %s\n",
-            dtype_name((Dtype)setup_fast_precision(r)), units_duration(fast.run_seconds).s);
+            dtype_name((Dtype)recipe_fast_precision(r)), units_duration(fast.run_seconds).s);
   if (!done)
     fprintf(out, "  a smaller model: one of about %s parameters (this has %s) would take a day\n",
             units_count((double)model_config_parameters(config) / days).s,
