@@ -52,9 +52,8 @@ bool huggingface_files_has_name(const char *name) {
 
 // The folder of a tokenizer.json, or the folder itself.
 static char *folder_of(const char *path) {
-  struct stat st;
   char *folder = xstrdup(path), *slash = strrchr(folder, '/');
-  if (!stat(path, &st) && S_ISDIR(st.st_mode)) return folder;
+  if (file_is_folder(path)) return folder;
   if (!slash) strcpy(folder, "."); // "tokenizer.json" has room for it
   else slash[slash == folder] = 0;
   return folder;

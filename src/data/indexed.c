@@ -144,10 +144,11 @@ static int explain_missing(const char *prefix, const char *idx, const char *bin,
                      end);
   if (file_exists(bin))
     return error_set(error, PLAIT_BAD_INPUT, "%s does not exist, although %s does; tokenize the text again", idx, bin);
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "%s is not the prefix of token files: there is no %s.idx; plait tokenize --tokenizer FILE --out "
-                   "PREFIX TEXTS makes them",
-                   prefix, prefix);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "no token files at %s: %s.idx does not exist; make them with plait tokenize --tokenizer FILE --out %s "
+      "TEXTS",
+      prefix, prefix, prefix);
 }
 
 int indexed_open(IndexedDataset *dataset, const char *prefix, Error *error) {

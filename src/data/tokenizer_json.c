@@ -4,7 +4,6 @@
 #include "data/tokenizer_added.h"
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FILE_LIMIT = 512 << 20 };
 
@@ -320,9 +319,7 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
 }
 
 int tokenizer_load(const char *path, Tokenizer **t, Error *error) {
-  struct stat st;
-  int folder = !stat(path, &st) && S_ISDIR(st.st_mode);
-  char *file = folder ? xformat("%s/tokenizer.json", path) : xstrdup(path), *data = NULL;
+  char *file = file_is_folder(path) ? xformat("%s/tokenizer.json", path) : xstrdup(path), *data = NULL;
   size_t bytes = 0;
   *t = NULL;
   int code = file_read(file, FILE_LIMIT, &data, &bytes, error);

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MAX_CONFIG_BYTES = 4 << 20 };
 
@@ -64,9 +63,7 @@ int model_config_parse(ModelConfig *config, const char *text, size_t size, const
 
 int model_config_load(ModelConfig *config, const char *path, Error *error) {
   *config = (ModelConfig){0};
-  struct stat st;
-  int folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-  char *file = folder ? xformat("%s/config.json", path) : xstrdup(path), *text;
+  char *file = file_is_folder(path) ? xformat("%s/config.json", path) : xstrdup(path), *text;
   size_t size;
   int code = file_read(file, MAX_CONFIG_BYTES, &text, &size, error);
   if (code == PLAIT_OK) {

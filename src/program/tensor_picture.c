@@ -126,40 +126,6 @@ static char *plain_line(const char *line, const char *name) {
   return text;
 }
 
-static int words_of(char *text, char **word, int most) {
-  int n = 0;
-  char *save = NULL;
-  for (char *w = strtok_r(text, " ", &save); w && n < most; w = strtok_r(NULL, " ", &save)) word[n++] = w;
-  return n;
-}
-
-// Of a bucket ("a b c = all_gather over dp x y z") the tensor that is, or belongs to, the parameter: "b = all_gather
-// over dp y, in a bucket of 3". Anything else stays as it is.
-static char *without_bucket(char *text) {
-  enum { MOST = 512 };
-  char *copy = xstrdup(text), *word[MOST];
-  int n = words_of(copy, word, MOST), equals = 0, mine = -1;
-  while (equals < n && strcmp(word[equals], "=")) equals++;
-  int inputs = n - equals, count = equals;
-  if (equals < 2 || !strstr(text, " over ") || inputs < count + 4) {
-    free(copy);
-    return text;
-  }
-  for (int k = 0; k < count; k++)
-    if (strchr(word[k], 'W') || strchr(word[n - count + k], 'W')) mine = k;
-  char *kept = xformat("%s = %s over", word[mine < 0 ? 0 : mine], word[equals + 1]);
-  for (int k = equals + 3; k < n - count; k++) {
-    char *longer = xformat("%s %s", kept, word[k]);
-    free(kept);
-    kept = longer;
-  }
-  char *all = xformat("%s %s, in a bucket of %d", kept, word[n - count + (mine < 0 ? 0 : mine)], count);
-  free(kept);
-  free(copy);
-  free(text);
-  return all;
-}
-
 static void add_line(Picture *p, char *text) {
   if (p->lines == MOST_LINES) {
     p->left_out++;
@@ -167,25 +133,23 @@ static void add_line(Picture *p, char *text) {
   } else p->line[p->lines++] = text;
 }
 
-// The headings of bodies, and the instructions that name the parameter in one of its forms.
+// The instructions that name the parameter in one of its forms, as plait explain --only lists them, by bodies.
 static void find_lines(Picture *p, const Program *program) {
-  char *text = NULL, *save = NULL;
+  const char *name = p->graph->variable.data[p->parameter].name;
+  char *text = NULL, *save = NULL, *names = xformat("*%s*", name);
   size_t size = 0;
   FILE *memory = open_memstream(&text, &size);
   CHECK(memory, "open_memstream");
-  program_print(program, NULL, memory);
+  program_print(program, names, memory);
   fclose(memory);
-  const char *name = p->graph->variable.data[p->parameter].name, *heading = NULL;
+  int inside = 0; // of the bodies, which come after the actions
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-    if (!strncmp(line, "body ", 5)) heading = line;
-    if (!heading || heading == line || !strstr(line, name)) continue;
-    if (heading[0]) {
-      add_line(p, xstrdup(heading + 5));
-      heading = "";
-    }
-    char *start = line + strspn(line, " 0123456789");
-    add_line(p, without_bucket(plain_line(start, name)));
+    int heading = !strncmp(line, "body ", 5);
+    inside |= heading;
+    if (heading) add_line(p, xstrdup(line + 5));
+    else if (inside) add_line(p, plain_line(line + strspn(line, " 0123456789"), name));
   }
+  free(names);
   free(text);
 }
 

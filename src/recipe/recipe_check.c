@@ -1,5 +1,6 @@
 // Checks of a recipe across its keys: contradictions are refused, keys without effect get a note.
 #include "recipe/recipe_check.h"
+#include "base/file.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "recipe/recipe_keys.h"
@@ -7,7 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 const char *recipe_where(const Recipe *recipe, const char *path) {
   const RecipeKey *key = recipe_key_find(path);
@@ -216,8 +216,7 @@ static int check_eval(Recipe *r, Error *error) {
 
 // A folder stands for the tokenizer.json in it, as for plait tokenize.
 static int resolve_tokenizer(Recipe *r, Error *error) {
-  struct stat st;
-  if (r->data.tokenizer && !stat(r->data.tokenizer, &st) && S_ISDIR(st.st_mode))
+  if (r->data.tokenizer && file_is_folder(r->data.tokenizer))
     r->data.tokenizer = arena_format(&r->arena, "%s/tokenizer.json", r->data.tokenizer);
   return PLAIT_OK;
 }

@@ -42,7 +42,7 @@ untouched recipes
 
 # ---- corpora ----
 
-bad 'data.train.*nosuch is not the prefix of token files' data.train=nosuch
+bad 'data.train: no token files at .*nosuch: .*nosuch.idx does not exist; make them with plait tokenize' data.train=nosuch
 bad 'data.train: .*corpus.bin is one of two token files; give their prefix, without .bin' data.train=corpus.bin
 bad 'data.valid.*nosuch' data.valid=nosuch
 for side in bin idx; do
