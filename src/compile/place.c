@@ -5,21 +5,6 @@
 #include "compile/place_node.h"
 #include <string.h>
 
-// The recipe key whose axes cut a dim, ", by the key layout.embed"; "" for a dim of a user's own graph.
-static const char *key_of(DimName dim) {
-  switch (dim) {
-  case DIM_BATCH: return ", by the key layout.batch";
-  case DIM_SEQ: return ", by the key layout.seq";
-  case DIM_EMBED: return ", by the key layout.embed";
-  case DIM_KV_HEADS:
-  case DIM_GROUP: return ", by the key layout.heads";
-  case DIM_HEAD_DIM: return ", by the key layout.head_dim";
-  case DIM_FFN: return ", by the key layout.ffn";
-  case DIM_POSITION: return ", by the key layout.position";
-  default: return "";
-  }
-}
-
 // "dp × tp"
 static const char *axes_text(const Mesh *mesh, const AxisList *list, char *text, size_t size) {
   size_t n = 0;
@@ -40,10 +25,10 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
     if (above > s->size[d] || s->size[d] % above) snprintf(nearest, sizeof nearest, "%d", below);
     else snprintf(nearest, sizeof nearest, "%d or %d", below, above);
     return error_set(error, PLAIT_INFEASIBLE,
-                     "mesh: %s of %s (size %lld) is sharded over %s%s, but %lld cannot be cut into %d equal shards; "
+                     "mesh: %s of %s (size %lld) is sharded over %s, but %lld cannot be cut into %d equal shards; "
                      "the nearest number of ranks that fits is %s",
                      s->dim[d] == DIM_NONE ? number : dim_name(s->dim[d]), what, (long long)s->size[d],
-                     axes_text(mesh, &p->dim[d], axes, sizeof axes), key_of(s->dim[d]), (long long)s->size[d], shards,
+                     axes_text(mesh, &p->dim[d], axes, sizeof axes), (long long)s->size[d], shards,
                      nearest);
   }
   return PLAIT_OK;
