@@ -206,6 +206,13 @@ int plait_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, 
 int plait_all_to_all(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype,
                      PlaitStream *stream, PlaitEvent *event);
 
+// recv (count) = send (count) of the rank `distance` before this one, counted around the ring of all ranks: rank r
+// gives to rank (r + distance) mod n and receives from rank (r - distance) mod n. A negative distance goes the other
+// way. Not in place, unless the distance is a multiple of n, which copies. On a stream the next block of a ring travels
+// while this one is computed with: examples/ring_attention.c.
+int plait_shift(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int distance,
+                PlaitStream *stream, PlaitEvent *event);
+
 // recv_counts[p] elements at recv + recv_offsets[p] = send of rank p, whose send_count must be that. Offsets in
 // elements; NULL packs the parts in rank order. In place: send == recv + recv_offsets[r]. Arrays have n entries and are
 // copied.

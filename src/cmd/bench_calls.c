@@ -28,6 +28,9 @@ static int scatter(const BenchCall *c) {
 static int all_to_all(const BenchCall *c) {
   return plait_all_to_all(c->comm, &(PlaitBuffer){c->memory, c->other, c->count}, 1, c->dtype, NULL, NULL);
 }
+static int shift(const BenchCall *c) {
+  return plait_shift(c->comm, &(PlaitBuffer){c->memory, c->other, c->count}, 1, c->dtype, 1, NULL, NULL);
+}
 static int all_gather_v(const BenchCall *c) {
   return plait_all_gather_v(c->comm, part(c), c->count, c->memory, c->counts, NULL, c->dtype, NULL, NULL);
 }
@@ -56,6 +59,7 @@ const BenchKind bench_kinds[] = {
     {"gather", 1, 0, 0, gather},
     {"scatter", 1, 0, 0, scatter},
     {"all_to_all", 1, 0, 0, all_to_all},
+    {"shift", 0, 0, 0, shift},
     {"all_gather_v", 1, 0, 0, all_gather_v},
     {"all_to_all_v", 1, 0, 0, all_to_all_v},
     {"send_recv", 0, 0, 1, send_recv},

@@ -30,6 +30,12 @@ static int ping_pong(const BenchCall *c, MPI_Datatype type, int count) {
   return status;
 }
 
+static int around(const BenchCall *c, MPI_Datatype type, int count) {
+  int next = (c->rank + 1) % c->ranks, previous = (c->rank + c->ranks - 1) % c->ranks;
+  return MPI_Sendrecv(c->memory, count, type, next, 0, c->other, count, type, previous, 0, MPI_COMM_WORLD,
+                      MPI_STATUS_IGNORE);
+}
+
 static int with_counts(const BenchCall *c, int all_to_all, MPI_Datatype type, int count) {
   int *counts = xcalloc(2 * (size_t)c->ranks, sizeof *counts), *offsets = counts + c->ranks;
   for (int r = 0; r < c->ranks; r++) counts[r] = count, offsets[r] = r * count;
@@ -55,6 +61,7 @@ int bench_plain(const BenchKind *kind, const BenchCall *c) {
   else if (IS("gather")) status = MPI_Gather(root ? MPI_IN_PLACE : part, n, type, c->memory, n, type, 0, all);
   else if (IS("scatter")) status = MPI_Scatter(c->memory, n, type, root ? MPI_IN_PLACE : part, n, type, 0, all);
   else if (IS("all_to_all")) status = MPI_Alltoall(c->memory, n, type, c->other, n, type, all);
+  else if (IS("shift")) status = around(c, type, n);
   else if (IS("all_gather_v")) status = with_counts(c, 0, type, n);
   else if (IS("all_to_all_v")) status = with_counts(c, 1, type, n);
   else if (IS("send_recv")) status = ping_pong(c, type, n);

@@ -39,6 +39,7 @@ void comm_describe(const CommCall *call, char *text, size_t size) {
   if (traits->rooted) snprintf(root, sizeof root, " with root %d", call->root);
   if (call->kind == COMM_SEND || call->kind == COMM_RECV)
     snprintf(root, sizeof root, " %s %d", call->kind == COMM_SEND ? "to" : "from", call->root);
+  if (call->kind == COMM_SHIFT) snprintf(root, sizeof root, " by %d", call->root);
   if (call->nbuffers != 1) snprintf(buffers, sizeof buffers, " in %zu buffers", call->nbuffers);
   snprintf(text, size, "%s%s%s of %zu %s%s%s", traits->name, traits->reduces ? " " : "",
            traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
@@ -64,7 +65,8 @@ static const char *buffer_problem(const PlaitComm *comm, const CommCall *call, c
   if (send_end <= recv || recv_end <= send) return NULL;
   uintptr_t send_place = traits->recv_parts ? recv + rank * part : send;
   uintptr_t recv_place = traits->send_parts ? send + rank * part : traits->recv_parts ? recv : send;
-  if (traits->send_parts && traits->recv_parts) return "overlaps, and this call does not work in place";
+  if ((traits->send_parts && traits->recv_parts) || (call->kind == COMM_SHIFT && call->root))
+    return "overlaps, and this call does not work in place";
   return send == send_place && recv == recv_place ? NULL : "overlaps otherwise than in place";
 }
 
@@ -112,6 +114,7 @@ static void describe_arguments(const PlaitComm *comm, const CommCall *call, size
   else if (traits->reduces) snprintf(op, sizeof op, ", operation number %d", (int)call->op);
   if (traits->rooted || is_message)
     snprintf(root, sizeof root, ", %s %d of %d ranks", is_message ? "peer" : "root", call->root, comm->size);
+  if (call->kind == COMM_SHIFT) snprintf(root, sizeof root, ", by %d of %d ranks", call->root, comm->size);
   if (index != SIZE_MAX) snprintf(buffer, sizeof buffer, ", buffer %zu of %zu", index, call->nbuffers);
   snprintf(text, size, "%s%s%s%s", dtype, op, root, buffer);
 }
@@ -184,6 +187,13 @@ int plait_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, 
 int plait_all_to_all(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype,
                      PlaitStream *stream, PlaitEvent *event) {
   CommCall call = {.kind = COMM_ALL_TO_ALL, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype};
+  return start(comm, &call, stream, event);
+}
+
+int plait_shift(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int distance,
+                PlaitStream *stream, PlaitEvent *event) {
+  CommCall call = {.kind = COMM_SHIFT, .buffers = buffers, .nbuffers = nbuffers, .dtype = dtype,
+                   .root = comm_around(0, distance, comm->size)};
   return start(comm, &call, stream, event);
 }
 

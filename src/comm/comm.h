@@ -23,7 +23,7 @@ typedef struct CommCall {
   CommKind kind;
   PlaitDtype dtype;
   PlaitOp op;
-  int root;        // of a rooted collective; the peer of a send or recv
+  int root;        // of a rooted collective; the peer of a send or recv; how far a shift goes, 0 to size - 1
   int rendezvous;  // a send that is done when the receiver has copied, not when it is posted
   const Waiter *waiter; // the thread that runs the call
   uint64_t ticket; // its place in the order of issue; the back end's
@@ -33,6 +33,9 @@ typedef struct CommCall {
   const size_t *send_counts, *send_offsets, *recv_counts,
       *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
 } CommCall;
+
+// By `distance` places from `rank`, or back where that is negative, around a ring of n ranks.
+static inline int comm_around(int rank, int distance, int n) { return (int)((((long)rank + distance) % n + n) % n); }
 
 size_t comm_dtype_size(PlaitDtype dtype);
 size_t comm_total(const CommCall *call); // sum of the buffers' counts

@@ -32,13 +32,20 @@ static View part_for(const MpiComm *c, const CommCall *call, int peer, int recei
                      call->send_counts[peer] * size);
 }
 
+// Does this rank give the peer elements, or receive some from it, when the call's ends include it? Of a shift one rank
+// gives and one receives; all exchange headers, as ranks that shift by other distances would wait for each other.
+static int part_moves(const MpiComm *c, const CommCall *call, int peer, int receives) {
+  return call->kind != COMM_SHIFT ||
+         peer == comm_around(c->base.rank, receives ? -call->root : call->root, c->base.size);
+}
+
 static int post_parts(MpiComm *c, const CommCall *call, Ends ends, int receive) {
   MpiWorld *w = (MpiWorld *)c->base.world;
   int n = c->base.size, tag = wire_tag(c, call), status = MPI_SUCCESS;
   wire_lock(w);
   for (int i = 1; i < n && status == MPI_SUCCESS; i++) { // each begins with another, or all would crowd one rank
     int peer = (c->base.rank + (receive ? n - i : i)) % n;
-    if (!header_includes(c, call, ends, peer)) continue;
+    if (!header_includes(c, call, ends, peer) || !part_moves(c, call, peer, receive)) continue;
     View view = part_for(c, call, peer, receive);
     status = wire_post(c, &c->first[0], &view, 0, view.bytes, peer, tag, receive);
   }
@@ -53,7 +60,7 @@ static int exchange(MpiComm *c, const CommCall *call, Ends to, Ends from) {
   if (!code) code = post_parts(c, call, to, 0);
   if (!code) code = header_await(c, call, from);
   if (!code) code = post_parts(c, call, from, 1);
-  if (!code && (!rooted || is_root)) {
+  if (!code && (!rooted || is_root) && part_moves(c, call, c->base.rank, 0)) {
     View send = part_for(c, call, c->base.rank, 0), recv = part_for(c, call, c->base.rank, 1);
     view_copy(&recv, &send);
   }

@@ -1,5 +1,6 @@
 // Each rank's part of the work of a collective, once all ranks' calls and memory can be read.
 #include "comm/share.h"
+#include "base/fault.h"
 #include "comm/reduce.h"
 #include <stdio.h>
 #include <string.h>
@@ -129,6 +130,11 @@ static void copy_parts(const CommCall *const *calls, int n, int rank) {
       for (int p = 0; p < n; p++)
         copy(recv + (size_t)p * bytes, (const char *)calls[p]->buffers[b].send + (size_t)rank * bytes, bytes);
       break;
+    case COMM_SHIFT: {
+      int source = comm_around(rank, FAULT(shift_is_off_by_one, 0, 1) - call->root, n);
+      copy(recv, calls[source]->buffers[b].send, bytes);
+      break;
+    }
     case COMM_BROADCAST: broadcast_part(calls, n, rank, b, bytes); break;
     case COMM_SCATTER: copy(recv, root_send + (size_t)rank * bytes, bytes); break;
     case COMM_GATHER: copy((char *)calls[call->root]->buffers[b].recv + (size_t)rank * bytes, send, bytes); break;

@@ -23,7 +23,7 @@ refuse() {
 "$PLAIT" bench --help >output 2>&1 || fail "--help"
 grep -q 'mpirun -n 2 plait bench comm' output || fail "--help has no example"
 
-collectives='all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all all_gather_v all_to_all_v send_recv'
+collectives='all_reduce reduce_scatter all_gather broadcast reduce gather scatter all_to_all shift all_gather_v all_to_all_v send_recv'
 for ranks in 1 2 3; do
   for dtype in fp32 bf16 uint8; do
     "$PLAIT" bench comm --ranks $ranks --dtype $dtype --sizes 8,24,48K --repeat 2 >output 2>&1 || fail "$ranks ranks of $dtype"
@@ -34,7 +34,7 @@ for ranks in 1 2 3; do
         fail "$ranks ranks of $dtype: $collective"
     done
     [ "$(grep -c '^barrier ' output)" -eq 1 ] || fail "$ranks ranks: barrier"
-    [ "$(wc -l <output)" -eq $((ranks == 1 ? 33 : 36)) ] || fail "$ranks ranks: other lines"
+    [ "$(wc -l <output)" -eq $((ranks == 1 ? 36 : 39)) ] || fail "$ranks ranks: other lines"
   done
 done
 "$PLAIT" bench comm --collectives all_reduce --to 64K --repeat 1 >output 2>&1 || fail "--to"

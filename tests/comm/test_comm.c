@@ -224,6 +224,21 @@ static int test_all_to_all(Case *c) {
   return 0;
 }
 
+// By every distance, in both directions and further than once around.
+static int test_shift(Case *c) {
+  for (int distance = -c->n; distance <= c->n + 1; distance++) {
+    int whole_turns = distance % c->n == 0;
+    prepare(c, 0, 0, whole_turns && c->in_place);
+    int code = plait_shift(c->comm, c->list, c->nbuffers, c->dtype, distance, NULL, NULL);
+    if (code) return code;
+    for (size_t b = 0; b < c->nbuffers; b++)
+      if (differs(c, "shift", b, sent_by(c, (c->rank - distance + 2 * c->n) % c->n, b, 0), c->recv[b], c->counts[b]) ||
+          untouched(c, "shift", b, c->counts[b] * c->size, 8))
+        return 1;
+  }
+  return 0;
+}
+
 // Rank p sends (p · 7 + r · 3) % (count + 1) elements to rank r.
 static size_t ragged(const Case *c, int p, int r) { return (size_t)(p * 7 + r * 3) % (c->counts[0] + 1); }
 
@@ -279,6 +294,7 @@ static int run_case(Case *c) {
   if (!code) code = test_gathers(c);
   if (!code) code = test_from_root(c);
   if (!code) code = test_all_to_all(c);
+  if (!code) code = test_shift(c);
   if (!code) code = test_v(c);
   if (!code) code = test_ring(c);
   return code ? code : plait_barrier(c->comm, NULL, NULL);

@@ -138,6 +138,31 @@ static int delayed(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
+// Blocks travel around a ring of streams while the rank works with the one that it has: two blocks in turn, and every
+// rank sees every block once, in order.
+static int ring_of_streams(Ranks *ranks, PlaitComm *comm, int rank) {
+  enum { SIZE = 5000 };
+  int n = ranks->n, code, wrong = 0;
+  int32_t *block[2] = {xcalloc(SIZE, sizeof **block), xcalloc(SIZE, sizeof **block)};
+  PlaitStream *stream;
+  PlaitEvent arrived = {0};
+  if ((code = plait_stream_create(comm, &stream, NULL))) return code;
+  for (int i = 0; i < SIZE; i++) block[0][i] = rank * SIZE + i;
+  for (int step = 0; step < n && !code; step++) {
+    const int32_t *here = block[step % 2];
+    PlaitBuffer list[2] = {{here, block[1 - step % 2], 1}, {here + 1, block[1 - step % 2] + 1, SIZE - 1}};
+    if (step < n - 1) code = plait_shift(comm, list, 2, PLAIT_INT32, 1, stream, &arrived);
+    for (int i = 0; i < SIZE; i++) wrong += here[i] != (rank - step + n) % n * SIZE + i;
+    int waited = plait_event_wait(arrived);
+    if (!code) code = waited;
+  }
+  plait_stream_destroy(stream);
+  free(block[0]);
+  free(block[1]);
+  EXPECT(!wrong);
+  return code;
+}
+
 static void test_streams(void **state) {
   for (int n = 1; n <= 8; n += n < 4 ? 1 : 4) expect_pass(n, streams);
   expect_pass(2, two_streams);
@@ -145,6 +170,7 @@ static void test_streams(void **state) {
   expect_pass(2, events_poll);
   expect_pass(4, events_poll);
   expect_pass(1, delayed);
+  for (int n = 1; n <= 8; n += n < 4 ? 1 : 4) expect_pass(n, ring_of_streams);
 }
 
 // Messages ----------------------------------------------------------------------------------------------------------
@@ -428,6 +454,15 @@ static int bad_count(Ranks *ranks, PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_reduce(comm, list, 2, PLAIT_FP32, PLAIT_MAX, 1, NULL, NULL);
 }
 
+static int wrong_distance(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[5] = {0}, y[5];
+  return plait_shift(comm, &(PlaitBuffer){x, y, 5}, 1, PLAIT_FP32, rank == 2 ? -1 : 1, NULL, NULL);
+}
+static int shift_in_place(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[5] = {0};
+  return plait_shift(comm, &(PlaitBuffer){x, x, 5}, 1, PLAIT_FP32, 4, NULL, NULL);
+}
+
 static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   int x = 0;
   PlaitBuffer list = {&x, &x, 1};
@@ -500,6 +535,10 @@ static void test_failures(void **state) {
   EXPECT_FAILURE(2, bad_dtype, "all_reduce has an unknown dtype (dtype number 17, sum)");
   EXPECT_FAILURE(2, bad_op, "all_reduce has an unknown operation (fp32, operation number 5)");
   EXPECT_FAILURE(2, bad_count, "rank 0: reduce has an impossible count (fp32, max, root 1 of 2 ranks, buffer 1 of 2)");
+  EXPECT_FAILURE(4, wrong_distance, "rank 0 calls shift of 5 fp32 by 1 while rank 2 calls shift of 5 fp32 by 3",
+                 "call 1");
+  EXPECT_FAILURE(3, shift_in_place,
+                 "shift overlaps, and this call does not work in place (fp32, by 1 of 3 ranks, buffer");
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
   for (unsigned delay = 500; delay < 12000 && ranks_can_fail(); delay += 500) {

@@ -29,6 +29,10 @@ static int ragged(PlaitComm *comm, int rank) {
   return plait_all_gather_v(comm, x, rank + 1 > 2 ? 1 : (size_t)rank + 1, y, counts, NULL, PLAIT_FP32, NULL, NULL);
 }
 
+static int distance(PlaitComm *comm, int rank) {
+  return plait_shift(comm, &(PlaitBuffer){x, y, 5}, 1, PLAIT_FP32, rank == 1 ? -1 : 1, NULL, NULL);
+}
+
 static int message(PlaitComm *comm, int rank) {
   PlaitBuffer list = {x, x, rank ? 7 : 8};
   PlaitEvent sent;
@@ -124,6 +128,7 @@ int main(int argc, char **argv) {
   if (!strcmp(name, "kind")) code = kind(comm, rank);
   if (!strcmp(name, "count")) code = count(comm, rank);
   if (!strcmp(name, "ragged")) code = ragged(comm, rank);
+  if (!strcmp(name, "distance")) code = distance(comm, rank);
   if (!strcmp(name, "message")) code = message(comm, rank);
   if (!strcmp(name, "lists")) code = lists(comm, rank);
   if (!strcmp(name, "aborted")) code = aborted(comm, rank, world);

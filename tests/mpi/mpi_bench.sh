@@ -10,7 +10,7 @@ fail() {
 }
 for n in 2 3; do
   ranks $n "$PLAIT" bench comm --sizes 24,48K --repeat 2 >"$log" 2>&1 || fail "$n processes"
-  [ "$(awk 'NF == 7 && $1 != "collective" && $4 > 0 && $6 > 0' "$log" | wc -l)" -eq 22 ] || fail "$n processes: 11 collectives of 2 sizes"
+  [ "$(awk 'NF == 7 && $1 != "collective" && $4 > 0 && $6 > 0' "$log" | wc -l)" -eq 24 ] || fail "$n processes: 12 collectives of 2 sizes"
   [ "$(grep -c '^barrier ' "$log")" -eq 1 ] || fail "$n processes: barrier"
 done
 ranks 2 "$PLAIT" bench comm --dtype bf16 --sizes 48K --repeat 2 >"$log" 2>&1 || fail "bf16"

@@ -27,6 +27,7 @@ fails() {
 fails kind 1 'rank [02] calls all_reduce sum of 5 fp32\|rank 1 calls all_gather of 5 fp32' 'call 2 of the communicator'
 fails count 1 'buffer 1 has 2000[01] and 2000[01] elements'
 fails ragged 1 '2 elements from rank 1 for rank 0, which expects 3'
+fails distance 1 'rank [012] calls shift of 5 fp32 by [12] while rank [012] calls shift of 5 fp32 by [12]'
 fails message 1 'rank 1 calls recv of 7 fp32 from 0 while rank 0 calls send of 8 fp32 to 1'
 fails lists 1 'ranks \[0 1\] while rank 1 creates one of ranks \[1 0\]'
 fails aborted 1 'plait: rank 2 on .*: the disk is full'
