@@ -27,7 +27,10 @@
 // wrap around; max and min of a NaN are NaN.
 //
 // Buffers: a call takes a list of them, so that many small tensors can be one message without being copied together.
-// All ranks pass the same counts in the same order. The list itself is copied before the call returns; the memory that
+// All ranks pass the same counts in the same order. Where a buffer has a part for each rank (send or recv `n · count`
+// below), part p begins p · count elements behind the address, or p · stride where a stride is given: parts may lie
+// apart, as the columns that ranks have of a row-major matrix (one buffer for each row), or the other way round.
+// Strides are each rank's own affair. The list itself is copied before the call returns; the memory that
 // it points to must stay, and the program must leave it alone, until the call is done. Where `in place` is not
 // mentioned below, nothing that a rank receives may overlap what it sends.
 //
@@ -81,6 +84,9 @@ typedef struct PlaitBuffer {
   const void *send; // what this rank gives
   void *recv;       // where it receives; the same address is `in place`, which each call allows or not
   size_t count;     // in elements; each call says of which of the two
+  // Elements from the part of one rank to that of the next one, where a call has parts there; 0: count. Below 0: the
+  // parts lie in descending order, and the address is that of part 0, the last of them. Elsewhere 0.
+  ptrdiff_t send_stride, recv_stride;
 } PlaitBuffer;
 
 // The moment when a call is done. A plain value: copy it, overwrite it, forget it; nothing is to be freed. All zero
@@ -176,12 +182,11 @@ int plait_event_done(PlaitEvent event); // 1 done, 0 not yet, negative: failed
 int plait_all_reduce(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op,
                      PlaitStream *stream, PlaitEvent *event);
 
-// recv (count) = op over ranks of part r of send (n · count), each buffer on its own. In place: recv == send + r ·
-// count.
+// recv (count) = op over ranks of part r of send (n · count), each buffer on its own. In place: recv == part r of send.
 int plait_reduce_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op,
                          PlaitStream *stream, PlaitEvent *event);
 
-// recv (n · count) = send (count) of every rank, each buffer on its own. In place: send == recv + r · count.
+// recv (n · count) = send (count) of every rank, each buffer on its own. In place: send == part r of recv.
 int plait_all_gather(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype,
                      PlaitStream *stream, PlaitEvent *event);
 
@@ -194,11 +199,11 @@ int plait_broadcast(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers
 int plait_reduce(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, PlaitOp op, int root,
                  PlaitStream *stream, PlaitEvent *event);
 
-// recv (n · count) of the root = send (count) of every rank. In place on the root: send == recv + root · count.
+// recv (n · count) of the root = send (count) of every rank. In place on the root: send == part `root` of recv.
 int plait_gather(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int root,
                  PlaitStream *stream, PlaitEvent *event);
 
-// recv (count) = part r of the root's send (n · count). In place on the root: recv == send + root · count.
+// recv (count) = part r of the root's send (n · count). In place on the root: recv == part `root` of send.
 int plait_scatter(PlaitComm *comm, const PlaitBuffer *buffers, size_t nbuffers, PlaitDtype dtype, int root,
                   PlaitStream *stream, PlaitEvent *event);
 

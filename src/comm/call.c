@@ -1,6 +1,7 @@
 // The public functions of communication: check the arguments, then hand the call to the back end or to a stream.
 #include "comm/comm.h"
 #include "base/dtype.h"
+#include "base/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,13 @@ size_t comm_total(const CommCall *call) {
   return total;
 }
 
+char *comm_part(const PlaitBuffer *buffer, size_t element_size, int part, int receives) {
+  ptrdiff_t stride = FAULT(strides_are_ignored, receives ? buffer->recv_stride : buffer->send_stride, 0);
+  if (!stride) stride = (ptrdiff_t)buffer->count;
+  char *base = receives ? buffer->recv : (char *)(uintptr_t)buffer->send;
+  return part ? base + stride * part * (ptrdiff_t)element_size : base;
+}
+
 void comm_describe(const CommCall *call, char *text, size_t size) {
   const CommTraits *traits = &comm_traits[call->kind];
   char root[32] = "", buffers[48] = "";
@@ -45,29 +53,64 @@ void comm_describe(const CommCall *call, char *text, size_t size) {
            traits->reduces ? op_names[call->op] : "", comm_total(call), dtype_name((Dtype)call->dtype), buffers, root);
 }
 
+static size_t distance(ptrdiff_t stride) { return stride < 0 ? -(size_t)stride : (size_t)stride; }
+
+// Why the strides of a buffer are wrong, or NULL.
+static const char *stride_problem(const CommCall *call, const PlaitBuffer *buffer, size_t most) {
+  const CommTraits *traits = &comm_traits[call->kind];
+  if (buffer->send_stride && !traits->send_parts) return "has a stride where it sends no parts";
+  if (buffer->recv_stride && !traits->recv_parts) return "has a stride where it receives no parts";
+  if (distance(buffer->send_stride) > most || distance(buffer->recv_stride) > most) return "has an impossible stride";
+  if (buffer->recv_stride && distance(buffer->recv_stride) < buffer->count)
+    return "receives parts that overlap: the stride is below the count";
+  return NULL;
+}
+
+// Do any parts overlap, but for the one place where a call may work in place (-1: none)?
+static int parts_overlap(const PlaitBuffer *buffer, size_t size, int sends, int receives, int send_place,
+                         int recv_place) {
+  size_t part = buffer->count * size;
+  for (int s = 0; s < sends; s++)
+    for (int r = 0; r < receives; r++) {
+      uintptr_t from = (uintptr_t)comm_part(buffer, size, s, 0), to = (uintptr_t)comm_part(buffer, size, r, 1);
+      if (from + part <= to || to + part <= from) continue;
+      if (from != to || s != send_place || r != recv_place) return 1;
+    }
+  return 0;
+}
+
+// The bytes from the first to the last of a buffer's parts; *begin: where they begin.
+static size_t span(const PlaitBuffer *buffer, size_t size, int parts, int receives, uintptr_t *begin) {
+  uintptr_t first = (uintptr_t)comm_part(buffer, size, 0, receives),
+            last = (uintptr_t)comm_part(buffer, size, parts - 1, receives);
+  *begin = first < last ? first : last;
+  return (first < last ? last : first) - *begin + buffer->count * size;
+}
+
 // Why a buffer cannot be used by this rank, or NULL. Memory may overlap only where the call says "in place".
 static const char *buffer_problem(const PlaitComm *comm, const CommCall *call, const PlaitBuffer *buffer) {
   const CommTraits *traits = &comm_traits[call->kind];
   int is_root = call->root == comm->rank;
   int sends = call->kind != COMM_RECV && (!traits->root_sends || is_root);
   int receives = call->kind != COMM_SEND && (!traits->root_receives || is_root);
-  size_t n = (size_t)comm->size, rank = (size_t)comm->rank, size = comm_dtype_size(call->dtype);
+  size_t n = (size_t)comm->size, size = comm_dtype_size(call->dtype);
   if (buffer->count > SIZE_MAX / 16 / n / n) return "has an impossible count";
+  const char *stride = stride_problem(call, buffer, SIZE_MAX / 16 / n / n);
+  if (stride) return stride;
   if (!buffer->count) return NULL;
   if (call->kind == COMM_BROADCAST && is_root && !buffer->recv) receives = 0;
   if (sends && !buffer->send) return "has no send memory";
   if (receives && !buffer->recv) return "has no recv memory";
   if (!sends || !receives) return NULL;
-  size_t part = buffer->count * size;
-  uintptr_t send = (uintptr_t)buffer->send, recv = (uintptr_t)buffer->recv;
-  uintptr_t send_end = send + part * (traits->send_parts ? n : 1),
-            recv_end = recv + part * (traits->recv_parts ? n : 1);
-  if (send_end <= recv || recv_end <= send) return NULL;
-  uintptr_t send_place = traits->recv_parts ? recv + rank * part : send;
-  uintptr_t recv_place = traits->send_parts ? send + rank * part : traits->recv_parts ? recv : send;
-  if ((traits->send_parts && traits->recv_parts) || (call->kind == COMM_SHIFT && call->root))
-    return "overlaps, and this call does not work in place";
-  return send == send_place && recv == recv_place ? NULL : "overlaps otherwise than in place";
+  int send_parts = traits->send_parts ? comm->size : 1, recv_parts = traits->recv_parts ? comm->size : 1;
+  uintptr_t send, recv;
+  size_t sent = span(buffer, size, send_parts, 0, &send), received = span(buffer, size, recv_parts, 1, &recv);
+  if (send + sent <= recv || recv + received <= send) return NULL;
+  int both = (traits->send_parts && traits->recv_parts) || (call->kind == COMM_SHIFT && call->root);
+  if (!parts_overlap(buffer, size, send_parts, recv_parts, both ? -1 : traits->send_parts ? comm->rank : 0,
+                     traits->recv_parts ? comm->rank : 0))
+    return NULL;
+  return both ? "overlaps, and this call does not work in place" : "overlaps otherwise than in place";
 }
 
 static const char *problem_v(const PlaitComm *comm, const CommCall *call) {

@@ -39,6 +39,8 @@ static inline int comm_around(int rank, int distance, int n) { return (int)((((l
 
 size_t comm_dtype_size(PlaitDtype dtype);
 size_t comm_total(const CommCall *call); // sum of the buffers' counts
+// Where part `part` of what a buffer sends, or receives, begins; part 0 of one without parts.
+char *comm_part(const PlaitBuffer *buffer, size_t element_size, int part, int receives);
 // "all_reduce of 17 fp32 in 2 buffers (sum)", for messages.
 void comm_describe(const CommCall *call, char *text, size_t size);
 

@@ -13,9 +13,9 @@ View view_memory(const void *data, size_t bytes) { return (View){.data = (char *
 
 static char *buffer_start(const View *v, size_t b, size_t *bytes) {
   const PlaitBuffer *buffer = &v->call->buffers[b];
-  char *base = v->receives ? buffer->recv : (char *)(uintptr_t)buffer->send;
-  *bytes = buffer->count * comm_dtype_size(v->call->dtype);
-  return v->part < 0 || !*bytes ? base : base + (size_t)v->part * *bytes;
+  size_t size = comm_dtype_size(v->call->dtype);
+  *bytes = buffer->count * size;
+  return comm_part(buffer, size, v->part < 0 || !*bytes ? 0 : v->part, v->receives);
 }
 
 // Where a walk along a view is: buffer b, `within` bytes into it.

@@ -74,17 +74,17 @@ static void copy(void *to, const void *from, size_t bytes) {
   if (bytes && to != from) memcpy(to, from, bytes); // equal where a call works in place
 }
 
-// Element range [from, to) of buffer b, over all ranks in order; send begins at element `offset`. The result goes to
-// the recv of rank `target`, or of all ranks if that is -1: pushing from the cache is cheaper than everybody's reading
-// later.
-static void reduce_range(const CommCall *const *calls, int n, size_t b, size_t offset, size_t from, size_t to,
+// Element range [from, to) of part `part` of buffer b (0: of what has no parts), over all ranks in order. The result
+// goes to the recv of rank `target`, or of all ranks if that is -1: pushing from the cache is cheaper than everybody's
+// reading later.
+static void reduce_range(const CommCall *const *calls, int n, size_t b, int part, size_t from, size_t to,
                          int target) {
   const void *in[LOCAL_MOST_RANKS];
   void *out[LOCAL_MOST_RANKS];
   size_t size = comm_dtype_size(calls[0]->dtype);
   int count = 0;
   for (int p = 0; p < n; p++) {
-    in[p] = (const char *)calls[p]->buffers[b].send + (offset + from) * size;
+    in[p] = comm_part(&calls[p]->buffers[b], size, part, 0) + from * size;
     if (target < 0 || target == p) out[count++] = (char *)calls[p]->buffers[b].recv + from * size;
   }
   reduce_run(calls[0]->dtype, calls[0]->op, in, n, out, count, to - from);
@@ -118,17 +118,16 @@ static void copy_parts(const CommCall *const *calls, int n, int rank) {
   const CommCall *call = calls[rank];
   size_t size = comm_dtype_size(call->dtype);
   for (size_t b = 0; b < call->nbuffers; b++) {
-    size_t bytes = call->buffers[b].count * size;
-    char *recv = call->buffers[b].recv;
-    const char *send = call->buffers[b].send, *root_send = calls[call->root]->buffers[b].send;
+    const PlaitBuffer *mine = &call->buffers[b], *roots = &calls[call->root]->buffers[b];
+    size_t bytes = mine->count * size;
     if (!bytes) continue;
     switch (call->kind) {
     case COMM_ALL_GATHER:
-      for (int p = 0; p < n; p++) copy(recv + (size_t)p * bytes, calls[p]->buffers[b].send, bytes);
+      for (int p = 0; p < n; p++) copy(comm_part(mine, size, p, 1), calls[p]->buffers[b].send, bytes);
       break;
     case COMM_ALL_TO_ALL:
       for (int p = 0; p < n; p++)
-        copy(recv + (size_t)p * bytes, (const char *)calls[p]->buffers[b].send + (size_t)rank * bytes, bytes);
+        copy(comm_part(mine, size, p, 1), comm_part(&calls[p]->buffers[b], size, rank, 0), bytes);
       break;
     case COMM_SHIFT: {
       int source = comm_around(rank, FAULT(shift_is_off_by_one, 0, 1) - call->root, n);
@@ -136,8 +135,8 @@ static void copy_parts(const CommCall *const *calls, int n, int rank) {
       break;
     }
     case COMM_BROADCAST: broadcast_part(calls, n, rank, b, bytes); break;
-    case COMM_SCATTER: copy(recv, root_send + (size_t)rank * bytes, bytes); break;
-    case COMM_GATHER: copy((char *)calls[call->root]->buffers[b].recv + (size_t)rank * bytes, send, bytes); break;
+    case COMM_SCATTER: copy(mine->recv, comm_part(roots, size, rank, 0), bytes); break;
+    case COMM_GATHER: copy(comm_part(roots, size, rank, 1), mine->send, bytes); break;
     default: break;
     }
   }
@@ -168,7 +167,7 @@ void share_run(const CommCall *const *calls, int n, int rank) {
   case COMM_REDUCE: reduce_shared(calls, n, rank, call->root); break;
   case COMM_REDUCE_SCATTER:
     for (size_t b = 0; b < call->nbuffers; b++)
-      reduce_range(calls, n, b, (size_t)rank * call->buffers[b].count, 0, call->buffers[b].count, rank);
+      if (call->buffers[b].count) reduce_range(calls, n, b, rank, 0, call->buffers[b].count, rank);
     break;
   case COMM_ALL_GATHER_V:
   case COMM_ALL_TO_ALL_V: copy_parts_v(calls, n, rank); break;

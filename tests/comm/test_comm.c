@@ -239,6 +239,73 @@ static int test_shift(Case *c) {
   return 0;
 }
 
+// Parts that lie apart, and in descending order. A rank's strides are its own affair: here they differ between ranks.
+enum { GAP = 5 };
+
+static ptrdiff_t stride_of(const Case *c, size_t b, int turn) {
+  ptrdiff_t stride = (ptrdiff_t)c->counts[b];
+  if ((turn + c->rank) % 3) stride += GAP;
+  return (turn + c->rank) % 2 ? -stride : stride;
+}
+
+// The address of part 0 of n parts in `memory`, so that all of them lie in it.
+static char *first_part(const Case *c, char *memory, ptrdiff_t stride) {
+  return stride < 0 ? memory - stride * (c->n - 1) * (ptrdiff_t)c->size : memory;
+}
+
+static void prepare_strided(Case *c, int turn, int send_parts, int recv_parts) {
+  for (size_t b = 0; b < c->nbuffers; b++) {
+    ptrdiff_t send = send_parts ? stride_of(c, b, turn) : 0, recv = recv_parts ? stride_of(c, b, turn + 1) : 0;
+    size_t part = c->counts[b] * c->size;
+    memset(c->recv[b], PATTERN, (size_t)c->n * (part + GAP * c->size));
+    c->list[b] = (PlaitBuffer){first_part(c, c->send[b], send), first_part(c, c->recv[b], recv), c->counts[b], send,
+                               recv};
+    for (int p = 0; p < (send_parts ? c->n : 1); p++)
+      memcpy((char *)(uintptr_t)c->list[b].send + p * send * (ptrdiff_t)c->size,
+             sent_by(c, c->rank, b, (size_t)p * c->counts[b]), part);
+  }
+}
+
+// Part p of what was received must be `expected`, and what lies between the parts as it was.
+static int wrong_part(const Case *c, const char *call, size_t b, int p, const void *expected) {
+  ptrdiff_t stride = c->list[b].recv_stride ? c->list[b].recv_stride : (ptrdiff_t)c->counts[b];
+  const char *at = (const char *)c->list[b].recv + p * stride * (ptrdiff_t)c->size;
+  if (differs(c, call, b, expected, at, c->counts[b])) return 1;
+  size_t gap = (size_t)(stride < 0 ? -stride : stride) - c->counts[b];
+  return untouched(c, call, b, (size_t)(at - c->recv[b]) + c->counts[b] * c->size, gap * c->size);
+}
+
+static int test_strides(Case *c) {
+  int code, is_root = c->rank == c->root;
+  for (int turn = 0; turn < 6; turn++) {
+    prepare_strided(c, turn, 1, 1);
+    if ((code = plait_all_to_all(c->comm, c->list, c->nbuffers, c->dtype, NULL, NULL))) return code;
+    for (size_t b = 0; b < c->nbuffers; b++)
+      for (int p = 0; p < c->n; p++)
+        if (wrong_part(c, "all_to_all", b, p, sent_by(c, p, b, (size_t)c->rank * c->counts[b]))) return 1;
+    prepare_strided(c, turn, 0, 1);
+    if ((code = plait_all_gather(c->comm, c->list, c->nbuffers, c->dtype, NULL, NULL))) return code;
+    for (size_t b = 0; b < c->nbuffers; b++)
+      for (int p = 0; p < c->n; p++)
+        if (wrong_part(c, "all_gather", b, p, sent_by(c, p, b, 0))) return 1;
+    prepare_strided(c, turn, 0, 1);
+    if ((code = plait_gather(c->comm, c->list, c->nbuffers, c->dtype, c->root, NULL, NULL))) return code;
+    for (size_t b = 0; b < c->nbuffers && is_root; b++)
+      for (int p = 0; p < c->n; p++)
+        if (wrong_part(c, "gather", b, p, sent_by(c, p, b, 0))) return 1;
+    prepare_strided(c, turn, 1, 0);
+    if ((code = plait_scatter(c->comm, c->list, c->nbuffers, c->dtype, c->root, NULL, NULL))) return code;
+    for (size_t b = 0; b < c->nbuffers; b++)
+      if (wrong_part(c, "scatter", b, 0, sent_by(c, c->root, b, (size_t)c->rank * c->counts[b]))) return 1;
+    prepare_strided(c, turn, 1, 0);
+    if ((code = plait_reduce_scatter(c->comm, c->list, c->nbuffers, c->dtype, PLAIT_SUM, NULL, NULL))) return code;
+    c->op = PLAIT_SUM;
+    for (size_t b = 0; b < c->nbuffers; b++)
+      if (wrong_part(c, "reduce_scatter", b, 0, reduced(c, b, (size_t)c->rank * c->counts[b]))) return 1;
+  }
+  return 0;
+}
+
 // Rank p sends (p · 7 + r · 3) % (count + 1) elements to rank r.
 static size_t ragged(const Case *c, int p, int r) { return (size_t)(p * 7 + r * 3) % (c->counts[0] + 1); }
 
@@ -295,6 +362,7 @@ static int run_case(Case *c) {
   if (!code) code = test_from_root(c);
   if (!code) code = test_all_to_all(c);
   if (!code) code = test_shift(c);
+  if (!code && !c->in_place) code = test_strides(c);
   if (!code) code = test_v(c);
   if (!code) code = test_ring(c);
   return code ? code : plait_barrier(c->comm, NULL, NULL);

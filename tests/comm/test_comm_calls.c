@@ -439,6 +439,49 @@ static int bad_pointer(Ranks *ranks, PlaitComm *comm, int rank) {
   return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_INT32, NULL, NULL);
 }
 
+// Strides: where a call has no parts, below the count, beyond all memory; parts that meet what is sent, though the
+// first does not.
+static int bad_stride(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[8] = {0}, y[8];
+  PlaitBuffer list = {x, y, 2, 3};
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_FP32, NULL, NULL);
+}
+static int bad_recv_stride(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[8] = {0}, y[8];
+  PlaitBuffer list = {x, y, 2, 0, -4};
+  return rank ? plait_barrier(comm, NULL, NULL)
+              : plait_reduce_scatter(comm, &list, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+}
+static int dense_stride(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[8] = {0}, y[8];
+  PlaitBuffer list = {x, y + 1, 2, 0, -1};
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_all_to_all(comm, &list, 1, PLAIT_FP32, NULL, NULL);
+}
+static int vast_stride(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[8] = {0}, y[8];
+  PlaitBuffer list = {x, y, 2, 0, PTRDIFF_MIN};
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_FP32, NULL, NULL);
+}
+static int strided_overlap(Ranks *ranks, PlaitComm *comm, int rank) {
+  float x[8] = {0};
+  PlaitBuffer list = {x, x + 4, 2, 0, -3}; // parts at 4 and 1
+  return rank ? plait_barrier(comm, NULL, NULL) : plait_all_gather(comm, &list, 1, PLAIT_FP32, NULL, NULL);
+}
+
+// Of a row-major matrix in one piece of memory, columns are sent and others received: these do not overlap. And in
+// place.
+static int strides_between(Ranks *ranks, PlaitComm *comm, int rank) {
+  int x[8] = {0}, code;
+  for (int p = 0; p < 2; p++) x[4 * p] = 10 * rank + p;
+  if ((code = plait_all_to_all(comm, &(PlaitBuffer){x, x + 6, 1, 4, -4}, 1, PLAIT_INT32, NULL, NULL))) return code;
+  for (int p = 0; p < 2; p++) EXPECT(x[6 - 4 * p] == 10 * p + rank && x[4 * p] == 10 * rank + p);
+  for (int p = 0; p < 2; p++) x[4 - 3 * p] = p == rank ? rank + 7 : 0; // part p at 4 - 3 p
+  if ((code = plait_all_gather(comm, &(PlaitBuffer){x + 4 - 3 * rank, x + 4, 1, 0, -3}, 1, PLAIT_INT32, NULL, NULL)))
+    return code;
+  for (int p = 0; p < 2; p++) EXPECT(x[4 - 3 * p] == p + 7);
+  return 0;
+}
+
 // Names, and numbers only where there is no name.
 static int bad_dtype(Ranks *ranks, PlaitComm *comm, int rank) {
   float x = 0;
@@ -539,6 +582,13 @@ static void test_failures(void **state) {
                  "call 1");
   EXPECT_FAILURE(3, shift_in_place,
                  "shift overlaps, and this call does not work in place (fp32, by 1 of 3 ranks, buffer");
+  EXPECT_FAILURE(2, bad_stride, "rank 0: all_gather has a stride where it sends no parts (fp32, buffer 0 of 1)");
+  EXPECT_FAILURE(2, bad_recv_stride, "rank 0: reduce_scatter has a stride where it receives no parts (fp32, sum");
+  EXPECT_FAILURE(2, dense_stride,
+                 "rank 0: all_to_all receives parts that overlap: the stride is below the count (fp32");
+  EXPECT_FAILURE(2, vast_stride, "rank 0: all_gather has an impossible stride (fp32");
+  EXPECT_FAILURE(2, strided_overlap, "rank 0: all_gather overlaps otherwise than in place (fp32");
+  expect_pass(2, strides_between);
   EXPECT_FAILURE(6, aborted, "the disk is full");
   for (int i = 0; i < 10; i++) EXPECT_FAILURE(4, abort_in_the_middle, "enough");
   for (unsigned delay = 500; delay < 12000 && ranks_can_fail(); delay += 500) {
