@@ -131,7 +131,7 @@ static void copy_parts(const CommCall *const *calls, int n, int rank) {
       break;
     case COMM_SHIFT: {
       int source = comm_around(rank, FAULT(shift_is_off_by_one, 0, 1) - call->root, n);
-      copy(recv, calls[source]->buffers[b].send, bytes);
+      copy(mine->recv, calls[source]->buffers[b].send, bytes);
       break;
     }
     case COMM_BROADCAST: broadcast_part(calls, n, rank, b, bytes); break;
