@@ -60,8 +60,8 @@ int stages_previous(const StageSet *s, int from) {
   }
 }
 
-StageSet stages_coordinates(const StageSet *stages, int coordinates) {
+StageSet stages_coordinates(const StageSet *stages, StageMap map) {
   StageSet s = {{0}};
-  for EACH_STAGE(stage, stages) stages_add(&s, stage_coordinate(stage, coordinates));
+  for EACH_STAGE(stage, stages) stages_add(&s, stage_coordinate(stage, map));
   return s;
 }

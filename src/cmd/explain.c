@@ -85,7 +85,7 @@ static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
   for (int stage = 0; stage < s->stages; stage++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       cost[stage][phase] =
-          program_body_flops(job->train.program[stage_coordinate(stage, s->coordinates)], stage, (Phase)phase);
+          program_body_flops(job->train.program[stage_coordinate(stage, s->map)], stage, (Phase)phase);
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
@@ -133,17 +133,18 @@ typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512];
 static const char *describe_coordinate(const void *context, int coordinate) {
   StageText *s = (StageText *)(uintptr_t)context;
   const Graph *g = s->graph;
-  int pp = mesh_pipeline_ranks(s->mesh), several = g->stages > pp;
+  StageMap map = mesh_stage_map(s->mesh);
+  int several = g->stages > map.coordinates;
   size_t size = sizeof s->text, n = (size_t)snprintf(s->text, size, several ? "stages" : "stage");
   for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++)
-    if (stage_coordinate(stage, pp) == coordinate)
+    if (stage_coordinate(stage, map) == coordinate)
       n += (size_t)snprintf(s->text + n, size - n, "%s%d", said++ ? ", " : " ", stage);
   const char *between = ": ";
-  if (stage_coordinate(0, pp) == coordinate)
+  if (stage_coordinate(0, map) == coordinate)
     n += (size_t)snprintf(s->text + n, size - n, "%sembedding", between), between = ", ";
   for (int stage = 0, said = 0; stage < g->stages && n + 64 < size; stage++) {
     int from = g->cut[stage], to = g->cut[stage + 1] - 1;
-    if (to < from || stage_coordinate(stage, pp) != coordinate) continue;
+    if (to < from || stage_coordinate(stage, map) != coordinate) continue;
     n += (size_t)snprintf(s->text + n, size - n, "%s%s%d", between,
                           said                     ? ""
                           : from == to && !several ? "layer "
@@ -153,7 +154,7 @@ static const char *describe_coordinate(const void *context, int coordinate) {
     between = ", ";
     said = 1;
   }
-  if (stage_coordinate(g->stages - 1, pp) == coordinate) snprintf(s->text + n, size - n, "%shead", between);
+  if (stage_coordinate(g->stages - 1, map) == coordinate) snprintf(s->text + n, size - n, "%shead", between);
   return s->text;
 }
 

@@ -49,7 +49,9 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   p.storage = (Storage){o->zero, o->reshard, o->unsplit, shard_axes(&p.mesh)};
   int pp = parallel_pipeline_ranks(&p);
   // With one rank there is nothing to fill: backward follows forward, and one slot serves all microbatches.
-  p.pipeline = (Pipeline){.schedule = pp > 1 ? o->schedule : &schedules[SCHEDULE_1F1B],
+  const ScheduleGenerator *schedule = pp > 1 ? o->schedule : &schedules[SCHEDULE_1F1B];
+  p.mesh.folded = schedule->folded;
+  p.pipeline = (Pipeline){.schedule = schedule,
                           .stages = pp * o->stages_per_rank,
                           .cut_given = o->cut > 0};
   for (int s = 0; s < o->cut; s++) p.pipeline.layers[s] = o->layers[s];

@@ -38,7 +38,7 @@ int in_flight_messages(const Program *p, int forward, int coordinate) {
   for (int i = 0; i < p->actions.count; i++) {
     const Action *a = &p->actions.data[i];
     if (a->kind != ACTION_SEND || a->microbatch || (a->peer > a->stage) != forward ||
-        stage_coordinate(a->peer, p->schedule->coordinates) != coordinate)
+        stage_coordinate(a->peer, p->schedule->map) != coordinate)
       continue;
     n += a->kept ? p->slots[a->stage].count : p->staging[a->stage][a->phase].count;
   }

@@ -59,7 +59,7 @@ static int print_body(const Program *p, const char *title, const Body *b, const 
 }
 
 int program_print(const Program *p, const char *only, FILE *out) {
-  fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->coordinates);
+  fprintf(out, "Program of pipeline rank %d of %d:", p->coordinate, p->schedule->map.coordinates);
   for EACH_PROGRAM_STAGE(s, p)
   fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "",
           (long long)p->slots[s].bytes);

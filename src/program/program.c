@@ -84,9 +84,9 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->coordinate = o->coordinate;
   p->chaos = o->chaos;
   p->shares = o->shares;
-  int pp = mesh_pipeline_ranks(mesh);
-  p->segments = segments_of(graph, pp);
-  int code = schedule_create(o->schedule, p->segments, pp, o->microbatches, &p->schedule, error);
+  StageMap map = mesh_stage_map(mesh);
+  p->segments = segments_of(graph, map);
+  int code = schedule_create(o->schedule, p->segments, map, o->microbatches, &p->schedule, error);
   if (code) {
     program_destroy(p);
     return code;

@@ -129,8 +129,8 @@ double program_body_flops(const Program *p, int stage, Phase phase);
 
 // Whether this coordinate's ranks run a stage.
 #define EACH_PROGRAM_STAGE(stage, p)                                                                                   \
-  EACH_STAGE_ON(stage, (p)->coordinate, (p)->schedule->coordinates, (p)->graph->stages)
+  EACH_STAGE_ON(stage, (p)->coordinate, (p)->schedule->map, (p)->graph->stages)
 static inline int program_runs(const Program *p, int stage) {
-  return stage_coordinate(stage, p->schedule->coordinates) == p->coordinate;
+  return stage_coordinate(stage, p->schedule->map) == p->coordinate;
 }
 int64_t round_up(int64_t bytes, int64_t to);

@@ -144,7 +144,7 @@ static int adds_here(const Binding *b, const Node *n, int k) {
   if (!spans) return 1;
   const StageSet *holders = graph_stages(g, graph_holders(g, n->input[k]));
   return FAULT(norm_counts_tied_twice,
-               stage_coordinate(stages_next(holders, 0), b->program->schedule->coordinates) == b->program->coordinate,
+               stage_coordinate(stages_next(holders, 0), b->program->schedule->map) == b->program->coordinate,
                mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
@@ -198,7 +198,7 @@ static void reserve_collective(const Bound *b) {
 static void reserve_messages(Binding *b) {
   const Program *p = b->program;
   for (int forward = 0; forward < 2 && b->pipe[forward]; forward++)
-    for (int c = 0, n; c < p->schedule->coordinates; c++)
+    for (int c = 0, n; c < p->schedule->map.coordinates; c++)
       if ((n = in_flight_messages(p, forward, c))) comm_reserve_messages(b->pipe[forward], c, (size_t)n, (size_t)n);
 }
 

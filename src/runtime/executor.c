@@ -252,7 +252,7 @@ static int run_transfer(Executor *e, const Action *a) {
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
   char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
   PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
-  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->coordinates),
+  int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->map),
       direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
   PlaitComm *pipe = e->binding.pipe[direction];

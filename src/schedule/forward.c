@@ -2,10 +2,10 @@
 // in interleaved.c; the last group may be smaller.
 #include "schedule/schedule.h"
 
-static void generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
-  for (int first = 0; first < microbatches; first += coordinates)
+static void generate(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
+  for (int first = 0; first < microbatches; first += map.coordinates)
     for (int s = 0; s < stages; s++)
-      for (int m = first; m < first + coordinates && m < microbatches && stage_coordinate(s, coordinates) == coordinate;
+      for (int m = first; m < first + map.coordinates && m < microbatches && stage_coordinate(s, map) == coordinate;
            m++)
         vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = s, .microbatch = m});
 }

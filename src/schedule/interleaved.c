@@ -14,7 +14,8 @@ static Action nth(int coordinates, int stages, int coordinate, ActionKind kind, 
 
 // Forwards that run alone first: (v − 1) · coordinates until the first microbatch is back for its last stage here, and
 // two for each coordinate behind this one. Then one forward and one backward alternate.
-void schedule_interleaved(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+void schedule_interleaved(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
+  int coordinates = map.coordinates;
   CHECK(stages % coordinates == 0 && microbatches % coordinates == 0,
         "stages and microbatches must be multiples of the pipeline ranks");
   int v = stages / coordinates, total = microbatches * v, behind = coordinates - 1 - coordinate;

@@ -2,9 +2,9 @@
 // that at most as many microbatches are in flight as stages lie ahead. One stage a coordinate.
 #include "schedule/schedule.h"
 
-void schedule_1f1b(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
-  CHECK(stages == coordinates, "1f1b runs one stage a pipeline rank");
-  int warm = coordinates - 1 - coordinate;
+void schedule_1f1b(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
+  CHECK(stages == map.coordinates, "1f1b runs one stage a pipeline rank");
+  int warm = map.coordinates - 1 - coordinate;
   if (warm > microbatches) warm = microbatches;
   for (int m = 0; m < warm; m++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = coordinate, .microbatch = m});
   for (int m = 0; m < microbatches; m++) {

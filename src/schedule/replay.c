@@ -24,7 +24,7 @@ typedef struct Replay {
 typedef struct Walker { Replay *r; int coordinate; } Walker;
 
 static int queue_of(const Replay *r, int from, int to, int forward) {
-  return (from * r->s->coordinates + to) * 2 + forward;
+  return (from * r->s->map.coordinates + to) * 2 + forward;
 }
 static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
   return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches + microbatch];
@@ -39,7 +39,7 @@ static int wait_received(Replay *r, int coordinate, int send) {
 }
 
 static int send(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->coordinates), a->peer > a->stage);
+  int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->map), a->peer > a->stage);
   vec_push(&r->queue[q], (Message){a, r->clock[coordinate], -1});
   r->posted[coordinate][a - r->s->list[coordinate].data] = (Posted){q, r->queue[q].count - 1};
   return 1;
@@ -47,7 +47,7 @@ static int send(Replay *r, int coordinate, const Action *a) {
 
 // 1 when the message was there, 0 when not, an error when another one came first.
 static int receive(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, stage_coordinate(a->peer, r->s->coordinates), coordinate, a->stage > a->peer);
+  int q = queue_of(r, stage_coordinate(a->peer, r->s->map), coordinate, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
   if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
@@ -73,7 +73,7 @@ static int run_segment(Replay *r, int coordinate, const Action *a) {
                      a->stage, a->microbatch);
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
-    if (stage_coordinate(c->stage, r->s->coordinates) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
+    if (stage_coordinate(c->stage, r->s->map) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
       return error_set(r->error, PLAIT_INFEASIBLE,
                        "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
@@ -100,7 +100,7 @@ static int visit(void *context, const WalkStep *step) {
 static int run_all(Replay *r) {
   for (int progress = 1; progress;) {
     progress = 0;
-    for (int c = 0; c < r->s->coordinates; c++) {
+    for (int c = 0; c < r->s->map.coordinates; c++) {
       Walker walker = {r, c};
       int code;
       while ((code = walk_step(r->walk[c], visit, &walker)) > 0) progress = 1;
@@ -127,14 +127,14 @@ static int describe_stop(void *context, const WalkStep *step) {
 // Whoever has not come to the end of its list stands at a step that never can be done.
 static int check_deadlock(const Replay *r) {
   int code = PLAIT_OK;
-  for (int c = 0; c < r->s->coordinates && code >= 0; c++) code = walk_step(r->walk[c], describe_stop, r->error);
+  for (int c = 0; c < r->s->map.coordinates && code >= 0; c++) code = walk_step(r->walk[c], describe_stop, r->error);
   return code < 0 ? code : PLAIT_OK;
 }
 
 // No message may be left over, and what any stage does with a microbatch all must do with all.
 static int check_whole(const Replay *r) {
   const Schedule *s = r->s;
-  int n = s->coordinates, training = 0;
+  int n = s->map.coordinates, training = 0;
   for (int q = 0; q < n * n * 2; q++)
     if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
       return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received",
@@ -157,7 +157,7 @@ static int by_coordinate(const void *a, const void *b) {
 }
 
 static void replay_free(Replay *r) {
-  int n = r->s->coordinates;
+  int n = r->s->map.coordinates;
   for (int q = 0; q < n * n * 2; q++) vec_free(&r->queue[q]);
   for (int c = 0; c < n; c++) {
     walk_destroy(r->walk[c]);
@@ -173,7 +173,7 @@ static void replay_free(Replay *r) {
 
 int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
                     ScheduleSpans *spans, Error *error) {
-  size_t n = (size_t)s->coordinates;
+  size_t n = (size_t)s->map.coordinates;
   Replay r = {.s = s, .segments = segments, .cost = cost, .spans = spans, .error = error};
   r.clock = xcalloc(n, sizeof *r.clock);
   r.queue = xcalloc(n * n * 2, sizeof *r.queue);
@@ -181,7 +181,7 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
   r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)s->microbatches, 1);
   r.walk = xcalloc(n, sizeof *r.walk);
   r.posted = xcalloc(n, sizeof *r.posted);
-  for (int c = 0; c < s->coordinates; c++) {
+  for (int c = 0; c < s->map.coordinates; c++) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     r.walk[c] = walk_create(&plan);
     r.posted[c] = xcalloc((size_t)s->list[c].count, sizeof *r.posted[c]);

@@ -6,11 +6,11 @@ static const Segment *segment_of(const Segments *segments, const Action *a) {
   return &segments->micro[a->stage][action_phase(a)];
 }
 
-static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, int coordinates,
+static void add_messages(const CrossingList *list, ActionKind kind, const Action *at, StageMap map,
                          ActionList *full) {
   for (int k = 0; k < list->count; k++) {
     const Crossing *c = &list->data[k];
-    if (stage_coordinate(c->stage, coordinates) == stage_coordinate(at->stage, coordinates))
+    if (stage_coordinate(c->stage, map) == stage_coordinate(at->stage, map))
       continue; // handed over in memory
     if (FAULT(schedule_drops_a_send, 0, kind == ACTION_SEND && at->microbatch == 1)) continue;
     vec_push(full, (Action){.kind = kind,
@@ -24,14 +24,14 @@ static void add_messages(const CrossingList *list, ActionKind kind, const Action
 }
 
 // RECV before a segment, SEND after it.
-static void add_communication(const Segments *segments, int coordinates, const ActionList *plain, ActionList *full) {
+static void add_communication(const Segments *segments, StageMap map, const ActionList *plain, ActionList *full) {
   vec_push(full, (Action){.kind = ACTION_BEGIN});
   for (int i = 0; i < plain->count; i++) {
     const Action *a = &plain->data[i];
     const Segment *s = segment_of(segments, a);
-    add_messages(&s->receive, ACTION_RECV, a, coordinates, full);
+    add_messages(&s->receive, ACTION_RECV, a, map, full);
     vec_push(full, *a);
-    add_messages(&s->send, ACTION_SEND, a, coordinates, full);
+    add_messages(&s->send, ACTION_SEND, a, map, full);
   }
   vec_push(full, (Action){.kind = ACTION_END});
 }
@@ -64,7 +64,7 @@ static int overlaps(const Stay *stay, int microbatches, int slots) {
 static void count_slots(Schedule *s, const Segments *segments) {
   Stay *stay = xcalloc((size_t)s->stages * (size_t)s->microbatches, sizeof *stay);
   for (int t = 0; t < s->stages; t++) s->slots[t] = s->microbatches;
-  for (int c = 0; c < s->coordinates; c++) {
+  for (int c = 0; c < s->map.coordinates; c++) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     Walk *walk = walk_create(&plan);
     walk_run(walk, note_stay, &(Stays){s, walk, stay});
@@ -80,7 +80,7 @@ static void count_slots(Schedule *s, const Segments *segments) {
 }
 
 WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const ActionList *list) {
-  return (WalkPlan){list, segments, s->coordinates, s->microbatches, s->slots, STAGING_BUFFERS};
+  return (WalkPlan){list, segments, s->map, s->microbatches, s->slots, STAGING_BUFFERS};
 }
 
 // ---- entry ---------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const Action
 static int check_places(const Schedule *s, const ActionList *list, int coordinate, Error *error) {
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
-    if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->coordinates) == coordinate &&
+    if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->map) == coordinate &&
         a->microbatch >= 0 && a->microbatch < s->microbatches && action_runs_body(a))
       continue;
     return error_set(error, PLAIT_INFEASIBLE,
@@ -99,18 +99,18 @@ static int check_places(const Schedule *s, const ActionList *list, int coordinat
   return PLAIT_OK;
 }
 
-int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
+int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error) {
   Schedule *s = xcalloc(1, sizeof *s);
-  *s = (Schedule){.coordinates = coordinates, .stages = segments->stages, .microbatches = microbatches};
-  s->list = xcalloc((size_t)coordinates, sizeof *s->list);
+  *s = (Schedule){.map = map, .stages = segments->stages, .microbatches = microbatches};
+  s->list = xcalloc((size_t)map.coordinates, sizeof *s->list);
   s->slots = xcalloc((size_t)s->stages, sizeof *s->slots);
   int code = PLAIT_OK;
-  for (int c = 0; c < coordinates && !code; c++) {
+  for (int c = 0; c < map.coordinates && !code; c++) {
     ActionList plain = {0};
-    generator->generate(coordinates, segments->stages, microbatches, c, &plain);
+    generator->generate(map, segments->stages, microbatches, c, &plain);
     code = check_places(s, &plain, c, error);
-    if (!code) add_communication(segments, coordinates, &plain, &s->list[c]);
+    if (!code) add_communication(segments, map, &plain, &s->list[c]);
     vec_free(&plain);
   }
   if (!code) count_slots(s, segments);
@@ -122,7 +122,7 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
 
 void schedule_free(Schedule *s) {
   if (!s) return;
-  for (int c = 0; c < s->coordinates; c++) vec_free(&s->list[c]);
+  for (int c = 0; c < s->map.coordinates; c++) vec_free(&s->list[c]);
   free(s->list);
   free(s->slots);
   free(s);

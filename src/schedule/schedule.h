@@ -25,8 +25,8 @@ typedef struct Action {
 typedef Vec(Action) ActionList;
 
 typedef struct Schedule {
-  int coordinates;      // pipeline ranks
-  int stages;           // virtual stages; stage_coordinate says where each runs
+  StageMap map;         // pipeline ranks, and which of them runs which virtual stage
+  int stages;           // virtual stages
   int microbatches;
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
@@ -36,7 +36,7 @@ typedef struct Schedule {
 enum { STAGING_BUFFERS = 2 };
 
 // Appends FORWARD and BACKWARD actions for one coordinate, in order.
-typedef void ScheduleGenerate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list);
+typedef void ScheduleGenerate(StageMap map, int stages, int microbatches, int coordinate, ActionList *list);
 #define SCHEDULE(id, name, generate, ...) ScheduleGenerate generate;
 #include "schedule/schedules.def"
 
@@ -53,6 +53,7 @@ typedef struct ScheduleGenerator {
   int least_stages; // that a pipeline rank has; parallel.stages_per_rank: auto is this many
   int most_stages;  // 0: any number
   int microbatches_multiple_of_ranks; // it takes no other number of microbatches
+  int folded;       // stages lie on the ranks there and back (StageMap)
 } ScheduleGenerator;
 extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
 extern const ScheduleGenerator schedule_forward;     // of evaluation and generation
@@ -79,13 +80,13 @@ typedef struct Segments {
   Segment begin, end;               // nodes of all stages; which run where is Node.stages
   Segment (*micro)[PHASE_COUNT];    // [stage][phase]
 } Segments;
-// Cuts a partitioned graph whose stages lie on so many coordinates in turn. A tensor arrives at a coordinate once, in
+// Cuts a partitioned graph whose stages lie on coordinates by the map. A tensor arrives at a coordinate once, in
 // the first segment there that reads it. segments_free releases it.
-Segments *segments_of(const Graph *g, int coordinates);
+Segments *segments_of(const Graph *g, StageMap map);
 void segments_free(Segments *s);
 
 // Generates, adds BEGIN, SEND, RECV and END, counts slots and validates by schedule_replay.
-int schedule_create(const ScheduleGenerator *generator, const Segments *segments, int coordinates, int microbatches,
+int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
 

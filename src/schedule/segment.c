@@ -14,8 +14,8 @@ static int listed(const CrossingList *list, int tensor) {
 }
 
 // The stage of the same coordinate in whose slot a tensor from elsewhere lies: the one that has received it; or -1.
-static int receiver(const Segments *s, int tensor, int coordinate, int coordinates) {
-  for EACH_STAGE_ON(stage, coordinate, coordinates, s->stages)
+static int receiver(const Segments *s, int tensor, int coordinate, StageMap map) {
+  for EACH_STAGE_ON(stage, coordinate, map, s->stages)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       if (listed(&s->micro[stage][phase].receive, tensor)) return stage;
   return -1;
@@ -23,15 +23,15 @@ static int receiver(const Segments *s, int tensor, int coordinate, int coordinat
 
 // A tensor made on another coordinate arrives once, in the first segment here that reads it (nodes come in the order in
 // which a microbatch passes them). One made in another stage of this coordinate stays in that stage's slot.
-static void cross(Segments *s, const Graph *g, int coordinates, const Node *reader, int tensor) {
+static void cross(Segments *s, const Graph *g, StageMap map, const Node *reader, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->producer < 0 || t->variable >= 0) return;
   const Node *maker = &g->node.data[t->producer];
   Segment *in = &s->micro[reader->stage][reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (maker->stage == reader->stage) return;
-  int coordinate = stage_coordinate(reader->stage, coordinates),
-      here = stage_coordinate(maker->stage, coordinates) == coordinate;
-  int holder = here ? maker->stage : receiver(s, tensor, coordinate, coordinates);
+  int coordinate = stage_coordinate(reader->stage, map),
+      here = stage_coordinate(maker->stage, map) == coordinate;
+  int holder = here ? maker->stage : receiver(s, tensor, coordinate, map);
   if (holder >= 0) stages_add(&in->holders, holder);
   if (holder >= 0 && (!here || listed(&in->receive, tensor))) return;
   vec_push(&in->receive, (Crossing){tensor, maker->stage, maker->phase, here});
@@ -39,9 +39,9 @@ static void cross(Segments *s, const Graph *g, int coordinates, const Node *read
 }
 
 // Marks what a segment receives or sends that another body of the coordinate reads: in its list of that.
-static void keep(Segments *s, int coordinates, int tensor, const Node *reader) {
-  int coordinate = stage_coordinate(reader->stage, coordinates);
-  for EACH_STAGE_ON(stage, coordinate, coordinates, s->stages)
+static void keep(Segments *s, StageMap map, int tensor, const Node *reader) {
+  int coordinate = stage_coordinate(reader->stage, map);
+  for EACH_STAGE_ON(stage, coordinate, map, s->stages)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       if (stage == reader->stage && phase == (int)reader->phase) continue;
       CrossingList *lists[] = {&s->micro[stage][phase].receive, &s->micro[stage][phase].send};
@@ -51,7 +51,7 @@ static void keep(Segments *s, int coordinates, int tensor, const Node *reader) {
     }
 }
 
-Segments *segments_of(const Graph *g, int coordinates) {
+Segments *segments_of(const Graph *g, StageMap map) {
   Segments *s = xcalloc(1, sizeof *s);
   s->stages = g->stages;
   s->micro = xcalloc((size_t)g->stages, sizeof *s->micro);
@@ -61,13 +61,13 @@ Segments *segments_of(const Graph *g, int coordinates) {
       const Node *n = &g->node.data[i];
       if (n->region != REGION_MICRO || (int)n->phase != phase) continue;
       for (int k = 0; k < n->ninput; k++)
-        if (n->input[k] >= 0) cross(s, g, coordinates, n, n->input[k]);
+        if (n->input[k] >= 0) cross(s, g, map, n, n->input[k]);
     }
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].ninput; k++) {
       int t = g->node.data[i].input[k];
       if (t >= 0 && graph_tensor(g, t)->producer >= 0 && graph_tensor(g, t)->variable < 0)
-        keep(s, coordinates, t, &g->node.data[i]);
+        keep(s, map, t, &g->node.data[i]);
     }
   return s;
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 
 double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
-  return spans->total > 0 ? 1 - spans->busy / (s->coordinates * spans->total) : 0;
+  return spans->total > 0 ? 1 - spans->busy / (s->map.coordinates * spans->total) : 0;
 }
 
 // ---- SVG -----------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ static int is_dark(int turn, int turns) { return turns > 1 && 2 * turn > turns -
 static int digits(int n) { return n < 10 ? 1 : n < 100 ? 2 : n < 1000 ? 3 : 4; }
 
 static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, FILE *out) {
-  int turns = s->stages / s->coordinates, turn = span->stage / s->coordinates;
+  int turns = s->stages / s->map.coordinates, turn = span->stage / s->map.coordinates;
   double x = LEFT + span->start * scale, width = (span->end - span->start) * scale, y = TOP + span->coordinate * ROW;
   if (width < 1) width = 1; // a segment without FLOPs
   fprintf(out,
@@ -53,7 +53,7 @@ static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, F
 }
 
 static void svg_legend(const Schedule *s, FILE *out) {
-  int turns = s->stages / s->coordinates, x = LEFT;
+  int turns = s->stages / s->map.coordinates, x = LEFT;
   for (int b = 0; b < 2; b++) {
     ActionKind kind = b ? ACTION_BACKWARD : ACTION_FORWARD;
     int shown = turns < 8 ? turns : 8;
@@ -81,8 +81,8 @@ static void svg_axis(int rows, double width, FILE *out) {
 }
 
 static void print_title(const Schedule *s, const TimelineText *text, FILE *out) {
-  int turns = s->stages / s->coordinates;
-  fprintf(out, "%s on %d pipeline rank%s", text->name, s->coordinates, s->coordinates > 1 ? "s" : "");
+  int turns = s->stages / s->map.coordinates;
+  fprintf(out, "%s on %d pipeline rank%s", text->name, s->map.coordinates, s->map.coordinates > 1 ? "s" : "");
   if (turns > 1) fprintf(out, " × %d stages", turns);
   fprintf(out, ", %d microbatch%s", s->microbatches, s->microbatches > 1 ? "es" : "");
 }
@@ -93,13 +93,14 @@ static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const Ti
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
-  double boxes = 2.0 * s->microbatches * (s->stages / s->coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
+  double boxes = 2.0 * s->microbatches * (s->stages / s->map.coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
   double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)),
          scale = spans->total > 0 ? width / spans->total : 0;
   fprintf(out,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" viewBox=\"0 0 %.0f %d\" "
           "font-family=\"sans-serif\" font-size=\"11\">\n",
-          LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28, LEFT + width + RIGHT, TOP + s->coordinates * ROW + 28);
+          LEFT + width + RIGHT, TOP + s->map.coordinates * ROW + 28, LEFT + width + RIGHT,
+          TOP + s->map.coordinates * ROW + 28);
   fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", out);
   fprintf(out, "<text x=\"%d\" y=\"26\" font-size=\"15\">", LEFT);
   print_title(s, text, out);
@@ -107,13 +108,13 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   print_bubble(s, spans, text, out);
   fputs("; the head's backward pass is part of its forward pass; transfers are not counted</text>\n", out);
   svg_legend(s, out);
-  for (int c = 0; c < s->coordinates; c++) {
+  for (int c = 0; c < s->map.coordinates; c++) {
     fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width,
             BOX);
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" font-size=\"12\">pp %d</text>\n", LEFT - 8,
             TOP + c * ROW + BOX / 2 + 4, c);
   }
-  svg_axis(s->coordinates, width, out);
+  svg_axis(s->map.coordinates, width, out);
   fputs("<g stroke=\"#fff\" stroke-width=\"0.6\">\n", out);
   for (int i = 0; i < spans->span.count; i++) svg_box(s, &spans->span.data[i], scale, out);
   fputs("</g>\n</svg>\n", out);
@@ -133,7 +134,7 @@ void timeline_json(const Schedule *s, const ScheduleSpans *spans, const Timeline
   fputs(": ", out);
   print_bubble(s, spans, text, out);
   fputs("\"}}", out);
-  for (int c = 0; c < s->coordinates; c++)
+  for (int c = 0; c < s->map.coordinates; c++)
     fprintf(out, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"pp %d\"}}", c + 1,
             c);
   for (int i = 0; i < spans->span.count; i++) {

@@ -68,7 +68,7 @@ static int has_staging(const WalkPlan *p, int stage, int phase) {
   for (int l = 0; l < 2; l++)
     for (int i = 0; i < lists[l]->count; i++)
       if (!lists[l]->data[i].kept &&
-          stage_coordinate(lists[l]->data[i].stage, p->coordinates) != stage_coordinate(stage, p->coordinates))
+          stage_coordinate(lists[l]->data[i].stage, p->map) != stage_coordinate(stage, p->map))
         return 1;
   return 0;
 }

@@ -40,7 +40,8 @@ typedef int (*WalkVisitor)(void *context, const WalkStep *step);
 typedef struct WalkPlan {
   const ActionList *list;
   const Segments *segments;
-  int coordinates, microbatches; // pipeline ranks; of a step
+  StageMap map;                  // which pipeline rank runs which stage
+  int microbatches;              // of a step
   const int *slots;              // (stages) slots of each
   int staging;                   // staging buffers of each segment
 } WalkPlan;

@@ -73,6 +73,8 @@ int mesh_pipeline_coordinate(const Mesh *mesh, int rank) {
   return axis < 0 ? 0 : mesh_coordinate(mesh, rank, axis);
 }
 
+StageMap mesh_stage_map(const Mesh *mesh) { return (StageMap){mesh_pipeline_ranks(mesh), mesh->folded}; }
+
 int mesh_coordinate(const Mesh *mesh, int rank, int axis) {
   for (int a = mesh->naxis - 1; a > axis; a--) rank /= mesh->axis[a].size;
   return rank % mesh->axis[axis].size;
@@ -108,12 +110,12 @@ int mesh_group(const Mesh *mesh, int rank, uint32_t axes, const StageSet *coordi
 }
 
 StageSet mesh_stage_coordinates(const Mesh *mesh, const StageSet *stages) {
-  return stages_coordinates(stages, mesh_pipeline_ranks(mesh));
+  return stages_coordinates(stages, mesh_stage_map(mesh));
 }
 
 int mesh_runs_stages(const Mesh *mesh, int coordinate, const StageSet *stages) {
-  int pp = mesh_pipeline_ranks(mesh);
+  StageMap map = mesh_stage_map(mesh);
   for EACH_STAGE(stage, stages)
-    if (stage_coordinate(stage, pp) == coordinate) return 1;
+    if (stage_coordinate(stage, map) == coordinate) return 1;
   return 0;
 }

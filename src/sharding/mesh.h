@@ -18,7 +18,8 @@ typedef enum AxisPart {
 
 // of: the users' axis that it is, or is a part of. Names are in static storage.
 typedef struct Axis { const char *name; int size; AxisRole role; const char *of; AxisPart part; } Axis;
-typedef struct Mesh { int naxis, ranks; Axis axis[MAX_AXES]; } Mesh;
+// folded: virtual stages lie on the pipeline axis there and back (StageMap).
+typedef struct Mesh { int naxis, ranks, folded; Axis axis[MAX_AXES]; } Mesh;
 
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
@@ -33,6 +34,7 @@ int mesh_coordinate(const Mesh *mesh, int rank, int axis);
 int mesh_pipeline(const Mesh *mesh);                            // the axis of the pipeline, or -1
 int mesh_pipeline_ranks(const Mesh *mesh);                      // its size; 1 where there is none
 int mesh_pipeline_coordinate(const Mesh *mesh, int rank);       // on it
+StageMap mesh_stage_map(const Mesh *mesh);                      // which of its coordinates run which stages
 // A rank's place among those of a set of axes (bits), as mesh_group lists them: the last axis counts first.
 int mesh_index(const Mesh *mesh, int rank, uint32_t axes);
 // Product of the sizes of a set of axes (bits).

@@ -37,8 +37,8 @@ static double bubble(const Program *p) {
   ScheduleSpans spans = {0};
   Error ignored = {0};
   double part = 0;
-  if (p->schedule->coordinates > 1 && !schedule_replay(p->schedule, p->segments, NULL, &spans, &ignored))
-    part = 1 - spans.busy / (p->schedule->coordinates * spans.total);
+  if (p->schedule->map.coordinates > 1 && !schedule_replay(p->schedule, p->segments, NULL, &spans, &ignored))
+    part = 1 - spans.busy / (p->schedule->map.coordinates * spans.total);
   schedule_spans_free(&spans);
   return part;
 }

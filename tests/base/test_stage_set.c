@@ -52,22 +52,27 @@ static void sets_are_what_arrays_are(void **state) {
     fill(&seed, &y, b);
     same(&x, a);
     int within = 1, coordinates = 1 + next_random(&seed, 70);
+    StageMap map = {coordinates, i % 2};
     char on[MAX_STAGES] = {0};
     for (int s = 0; s < MAX_STAGES; s++) {
       within &= a[s] || !b[s];
-      if (a[s]) on[stage_coordinate(s, coordinates)] = 1;
+      if (a[s]) on[stage_coordinate(s, map)] = 1;
     }
     assert_int_equal(stages_include(&x, &y), within);
     assert_int_equal(stages_equal(&x, &y), !memcmp(a, b, sizeof a));
-    StageSet run = stages_coordinates(&x, coordinates), both = x, any = x;
+    StageSet run = stages_coordinates(&x, map), both = x, any = x;
     same(&run, on);
     int met = 0, end = 1 + next_random(&seed, MAX_STAGES);
     for (int c = 0; c < coordinates; c++)
-      for EACH_STAGE_ON(stage, c, coordinates, end) {
-        assert_int_equal(stage_coordinate(stage, coordinates), c);
+      for EACH_STAGE_ON(stage, c, map, end) {
+        assert_int_equal(stage_coordinate(stage, map), c);
         met++;
       }
     assert_int_equal(met, end);
+    for (int s = 0; s < MAX_STAGES; s++) { // in turn, or there and back
+      int turn = s / coordinates, at = s % coordinates;
+      assert_int_equal(stage_coordinate(s, map), map.folded && turn % 2 ? coordinates - 1 - at : at);
+    }
     stages_intersect(&both, &y);
     stages_unite(&any, &y);
     for (int s = 0; s < MAX_STAGES; s++) {

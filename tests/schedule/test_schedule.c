@@ -30,7 +30,7 @@ static int create(const ScheduleGenerator *generator, int stages, int coordinate
                   Error *error) {
   Segments *s = chain(stages, generator != &schedule_forward);
   *out = NULL;
-  int code = schedule_create(generator, s, coordinates, microbatches, out, error);
+  int code = schedule_create(generator, s, (StageMap){coordinates, generator->folded}, microbatches, out, error);
   segments_free(s);
   return code;
 }
@@ -40,13 +40,13 @@ static int is_segment(const Action *a) { return a->kind == ACTION_FORWARD || a->
 // Every segment once, on the coordinate of its stage; BEGIN first, END last.
 static void check_whole(const Schedule *s, int phases) {
   int *count = xcalloc((size_t)(s->stages * s->microbatches * 2), sizeof(int));
-  for (int c = 0; c < s->coordinates; c++) {
+  for (int c = 0; c < s->map.coordinates; c++) {
     const ActionList *l = &s->list[c];
     assert_true(l->data[0].kind == ACTION_BEGIN && l->data[l->count - 1].kind == ACTION_END);
     for (int i = 1; i < l->count - 1; i++) {
       const Action *a = &l->data[i];
       assert_true(a->kind != ACTION_BEGIN && a->kind != ACTION_END);
-      assert_int_equal(stage_coordinate(a->stage, s->coordinates), c);
+      assert_int_equal(stage_coordinate(a->stage, s->map), c);
       if (is_segment(a)) count[(a->stage * s->microbatches + a->microbatch) * 2 + (a->kind == ACTION_BACKWARD)]++;
     }
   }
@@ -74,7 +74,7 @@ static void check_order(const Schedule *s) {
   for (int i = 0; i < s->list[0].count; i++) training |= s->list[0].data[i].kind == ACTION_BACKWARD;
   for (int progress = 1; progress;) {
     progress = done = 0;
-    for (int c = 0; c < s->coordinates; c++) {
+    for (int c = 0; c < s->map.coordinates; c++) {
       for (; at[c] < s->list[c].count && may_run(s, forward, backward, &s->list[c].data[at[c]]);
            at[c]++, progress = 1) {
         const Action *a = &s->list[c].data[at[c]];
@@ -87,7 +87,7 @@ static void check_order(const Schedule *s) {
       done += at[c] == s->list[c].count;
     }
   }
-  assert_int_equal(done, s->coordinates);
+  assert_int_equal(done, s->map.coordinates);
   free(forward);
   free(backward);
   free(slot);
@@ -95,7 +95,7 @@ static void check_order(const Schedule *s) {
 
 // A segment's receives stand directly before it, its sends directly behind it.
 static void check_messages(const Schedule *s) {
-  for (int c = 0; c < s->coordinates; c++)
+  for (int c = 0; c < s->map.coordinates; c++)
     for (int i = 1; i < s->list[c].count - 1; i++) {
       const Action *a = &s->list[c].data[i], *next = a + 1, *last = a - 1;
       if (a->kind == ACTION_RECV)
@@ -111,7 +111,7 @@ static int least(int a, int b) { return a < b ? a : b; }
 
 // The most microbatches of a stage between their forward and the end of their backward.
 static int most_in_flight(const Schedule *s, int stage) {
-  const ActionList *l = &s->list[stage_coordinate(stage, s->coordinates)];
+  const ActionList *l = &s->list[stage_coordinate(stage, s->map)];
   int flight = 0, most = 0;
   for (int i = 0; i < l->count; i++) {
     if (l->data[i].stage != stage) continue;
@@ -178,7 +178,7 @@ static void bubble(const ScheduleGenerator *generator, int p, int v, int m, doub
   double (*cost)[PHASE_COUNT] = xcalloc((size_t)(p * v), sizeof *cost);
   for (int t = 0; t < p * v; t++) cost[t][PHASE_FORWARD] = 1, cost[t][PHASE_BACKWARD] = backward;
   ScheduleSpans spans;
-  assert_int_equal(schedule_create(generator, segments, p, m, &s, &error), PLAIT_OK);
+  assert_int_equal(schedule_create(generator, segments, (StageMap){p, generator->folded}, m, &s, &error), PLAIT_OK);
   assert_int_equal(schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error), PLAIT_OK);
   assert_int_equal(spans.span.count, 2 * p * v * m);
   double ideal = v * m * (1 + backward);
@@ -245,7 +245,7 @@ static void from_text(const char *text, int coordinate, ActionList *list) {
 }
 
 #define HAND_MADE(name, first, second)                                                                       \
-  static void name##_generate(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) { \
+  static void name##_generate(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) { \
     from_text(coordinate ? second : first, coordinate, list);                                                \
   }                                                                                                          \
   static const ScheduleGenerator name = {#name, name##_generate, .least_stages = 1};
@@ -300,7 +300,7 @@ static void slots_are_never_shared(void **state) {
 }
 
 // Two stages on one rank hand over in memory, without messages: the order is checked all the same.
-static void in_memory_out_of_order(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+static void in_memory_out_of_order(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
   const ActionKind kind[] = {ACTION_FORWARD, ACTION_FORWARD, ACTION_BACKWARD, ACTION_BACKWARD};
   const int stage[] = {1, 0, 1, 0};
   for (int i = 0; i < 4; i++) vec_push(list, (Action){.kind = kind[i], .stage = stage[i]});
@@ -327,11 +327,11 @@ static void readers_of_other_stages_hold_slots(void **state) {
   segments_free(segments);
   segments = chain(4, 0);
   vec_push(&segments->micro[2][PHASE_FORWARD].receive, (Crossing){50, 0, PHASE_FORWARD, 0});
-  assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
+  assert_int_equal(schedule_create(&schedule_forward, segments, (StageMap){2, 0}, 4, &s, &error), PLAIT_OK);
   assert_int_equal(s->slots[0], 1);
   schedule_free(s);
   segments->micro[2][PHASE_FORWARD].holders = stages_one(0); // as segments_of finds it
-  assert_int_equal(schedule_create(&schedule_forward, segments, 2, 4, &s, &error), PLAIT_OK);
+  assert_int_equal(schedule_create(&schedule_forward, segments, (StageMap){2, 0}, 4, &s, &error), PLAIT_OK);
   assert_int_equal(s->slots[0], 2);
   assert_int_equal(s->slots[2], 1);
   schedule_free(s);
@@ -339,7 +339,7 @@ static void readers_of_other_stages_hold_slots(void **state) {
 }
 
 // Messages that wait for each other in a circle.
-static void generate_stuck(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
+static void generate_stuck(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
   static const char *const text[] = {"F0 B0 F1 B1", "F0 B0 F1 B1"};
   from_text(text[coordinate], coordinate, list);
 }
@@ -353,15 +353,15 @@ static void messages_can_deadlock(void **state) {
   // after the gradient that this needs: a message in a circle.
   vec_push(&segments->micro[0][PHASE_BACKWARD].send, (Crossing){60, 1, PHASE_BACKWARD, 0});
   vec_push(&segments->micro[1][PHASE_BACKWARD].receive, (Crossing){60, 0, PHASE_BACKWARD, 0});
-  assert_int_equal(schedule_create(&generator, segments, 2, 2, &s, &error), PLAIT_INFEASIBLE);
+  assert_int_equal(schedule_create(&generator, segments, (StageMap){2, 0}, 2, &s, &error), PLAIT_INFEASIBLE);
   assert_non_null(strstr(error.message, "deadlock"));
   segments_free(segments);
 }
 
 // Two ranks with two stages each. The second rank takes microbatch 1 only after it has run all of microbatch 0, and for
 // that it needs a gradient that the first rank computes after stage 0 has run all microbatches.
-static void generate_ahead(int coordinates, int stages, int microbatches, int coordinate, ActionList *list) {
-  int stage[] = {coordinate, coordinate + coordinates};
+static void generate_ahead(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
+  int stage[] = {coordinate, coordinate + map.coordinates};
   for (int k = 0; k < 2; k++) vec_push(list, (Action){.kind = ACTION_FORWARD, .stage = stage[k], .microbatch = 0});
   for (int k = 1; coordinate && k >= 0; k--)
     vec_push(list, (Action){.kind = ACTION_BACKWARD, .stage = stage[k], .microbatch = 0});

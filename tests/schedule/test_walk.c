@@ -26,7 +26,8 @@ static Schedule *create(const ScheduleGenerator *generator, const Segments *segm
                         int microbatches) {
   Schedule *s;
   Error error = {0};
-  if (schedule_create(generator, segments, coordinates, microbatches, &s, &error)) fail_msg("%s", error.message);
+  if (schedule_create(generator, segments, (StageMap){coordinates, generator->folded}, microbatches, &s, &error))
+    fail_msg("%s", error.message);
   return s;
 }
 
@@ -150,7 +151,7 @@ static int obey(void *context, const WalkStep *step) {
 }
 
 static void check_laws(const Schedule *s, const Segments *segments) {
-  for (int c = 0; c < s->coordinates; c++) {
+  for (int c = 0; c < s->map.coordinates; c++) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     Walk *walk = walk_create(&plan);
     size_t actions = (size_t)s->list[c].count, buffers = (size_t)(s->stages * 3 * (s->microbatches + STAGING_BUFFERS));
