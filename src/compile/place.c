@@ -15,7 +15,7 @@ static const char *axes_text(const Mesh *mesh, const AxisList *list, char *text,
 
 static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, const char *what, Error *error) {
   for (int d = 0; d < s->rank; d++) {
-    int shards = axis_list_shards(mesh, &p->dim[d]);
+    int shards = axis_list_parts(mesh, &p->dim[d]);
     if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
     int below = shards, above = shards;
     char number[16], axes[128], nearest[64];

@@ -41,7 +41,7 @@ static void propose(Factors *f, int factor, const AxisList *list) {
   if (f->rule->whole >> factor & 1 || f->axes[factor].n) return;
   for (int i = 0; i < list->n; i++) {
     if (f->used >> list->axis[i] & 1) break;
-    f->axes[factor].axis[f->axes[factor].n++] = list->axis[i];
+    axis_list_take(&f->axes[factor], list, i);
     f->used |= 1u << list->axis[i];
   }
 }

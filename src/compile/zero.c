@@ -43,8 +43,8 @@ static const Placement *sharded_storage(Graph *g, const Parallel *parallel, cons
     if (!(parallel->storage.shard_axes >> a & 1) || mesh->axis[a].size == 1) continue;
     if (placement_axes(&p) >> a & 1) continue; // the Layout has cut it over this axis already
     int d = storage_dim(mesh, &p, &v->shape, mesh->axis[a].size);
-    CHECK(d >= 0 && p.dim[d].n < MAX_AXES_PER_DIM);
-    p.dim[d].axis[p.dim[d].n++] = (int8_t)a;
+    CHECK(d >= 0);
+    axis_list_push(&p.dim[d], a);
   }
   return placement_new(g, &p);
 }

@@ -2,16 +2,14 @@
 #include "sharding/layout.h"
 #include <string.h>
 
-void layout_add(Layout *layout, Role role, DimName dim, int axis) {
-  for (int i = 0; i < layout->n; i++) {
-    LayoutEntry *e = &layout->entry[i];
-    if (e->role != role || e->dim != dim) continue;
-    CHECK(e->axes.n < MAX_AXES_PER_DIM);
-    e->axes.axis[e->axes.n++] = (int8_t)axis;
-    return;
-  }
-  CHECK(layout->n < (int)(sizeof layout->entry / sizeof *layout->entry));
-  layout->entry[layout->n++] = (LayoutEntry){role, dim, {1, {(int8_t)axis}}};
+void layout_add(Layout *layout, Role role, DimName dim, int axis, int zigzag) {
+  int i = 0;
+  while (i < layout->n && (layout->entry[i].role != role || layout->entry[i].dim != dim)) i++;
+  CHECK(i < (int)(sizeof layout->entry / sizeof *layout->entry));
+  if (i == layout->n) layout->entry[layout->n++] = (LayoutEntry){.role = role, .dim = dim};
+  AxisList *axes = &layout->entry[i].axes;
+  axis_list_push(axes, axis);
+  if (zigzag) axes->zigzag = axes->n;
 }
 
 AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
@@ -32,7 +30,7 @@ Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, co
   for (int d = 0; d < shape->rank; d++) {
     AxisList axes = layout_axes(layout, role, shape->dim[d]);
     for (int i = 0; i < axes.n; i++)
-      if (mesh->axis[axes.axis[i]].size > 1) p.dim[d].axis[p.dim[d].n++] = axes.axis[i];
+      if (mesh->axis[axes.axis[i]].size > 1) axis_list_take(&p.dim[d], &axes, i);
   }
   return p;
 }
@@ -52,12 +50,11 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
     AxisList *list = &out->dim[d],
              data = shape->dim[d] == DIM_BATCH ? layout_axes(layout, ROLE_DATA, DIM_BATCH) : (AxisList){0};
     for (int i = 0; i < data.n; i++)
-      if (!(taken >> data.axis[i] & 1) && mesh->axis[data.axis[i]].size > 1) list->axis[list->n++] = data.axis[i];
+      if (!(taken >> data.axis[i] & 1) && mesh->axis[data.axis[i]].size > 1) axis_list_push(list, data.axis[i]);
     for (int i = 0; i < layout->annotations; i++) {
       const LayoutTensor *a = &layout->annotation[i];
       if (strcmp(a->name, name) || a->axis < 0 || a->dim != d || mesh->axis[a->axis].size == 1) continue;
-      CHECK(list->n < MAX_AXES_PER_DIM);
-      list->axis[list->n++] = (int8_t)a->axis;
+      axis_list_push(list, a->axis);
     }
   }
   return 1;
@@ -85,9 +82,12 @@ static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
       {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},           {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},
       {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
   };
-  int group = row == LAYOUT_ROW_HEADS && mesh->axis[axis].part == AXIS_PART_GROUP;
+  const Axis *a = &mesh->axis[axis];
+  int group = row == LAYOUT_ROW_HEADS && a->part == AXIS_PART_GROUP;
+  int context = row == LAYOUT_ROW_SEQ && a->role == AXIS_CONTEXT, zigzag = context && a->part == AXIS_WHOLE;
   for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
-    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, axis);
+    if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, axis, zigzag);
+  if (context) layout_add(l, ROLE_DATA, DIM_SEQ, axis, zigzag);
 }
 
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh) {

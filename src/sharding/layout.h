@@ -16,7 +16,7 @@ typedef struct Layout {
   int propagate;       // parameters that nothing is said about lie as their first reader wants them
 } Layout;
 
-void layout_add(Layout *layout, Role role, DimName dim, int axis);
+void layout_add(Layout *layout, Role role, DimName dim, int axis, int zigzag); // zigzag: see AxisList
 // The axes of a dim for a role (empty: replicated).
 AxisList layout_axes(const Layout *layout, Role role, DimName dim);
 // The axes (bits) over which the batch is sharded.
@@ -45,5 +45,6 @@ typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
 
 LayoutTable layout_shipped(LayoutShipped name);
 // A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
-// the row `heads` cuts the query heads of a group.
+// the row `heads` cuts the query heads of a group. Axes for context in the row `seq` cut the data as well, the
+// outermost of their parts in zigzag.
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);

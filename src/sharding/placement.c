@@ -4,8 +4,37 @@
 #include <string.h>
 
 int axis_list_equal(const AxisList *a, const AxisList *b) {
-  return a->n == b->n && !memcmp(a->axis, b->axis, (size_t)a->n);
+  return a->n == b->n && axis_list_prefix(a, b) == a->n;
 }
+
+static int in_zigzag(const AxisList *list, int i) { return list->zigzag == i + 1; }
+
+int axis_list_prefix(const AxisList *a, const AxisList *b) {
+  int n = 0;
+  while (n < a->n && n < b->n && a->axis[n] == b->axis[n] &&
+         (in_zigzag(a, n) == in_zigzag(b, n) || FAULT(zigzag_is_contiguous_to_prefixes, 0, 1)))
+    n++;
+  return n;
+}
+
+void axis_list_push(AxisList *list, int axis) {
+  CHECK(list->n < MAX_AXES_PER_DIM);
+  list->axis[list->n++] = (int8_t)axis;
+}
+
+void axis_list_take(AxisList *list, const AxisList *from, int i) {
+  axis_list_push(list, from->axis[i]);
+  if (in_zigzag(from, i)) list->zigzag = list->n;
+}
+
+int axis_list_pop(AxisList *list) {
+  int axis = list->axis[--list->n];
+  list->axis[list->n] = 0;
+  if (in_zigzag(list, list->n)) list->zigzag = 0;
+  return axis;
+}
+
+int axis_list_zigzag_axis(const AxisList *list) { return list->zigzag ? list->axis[list->zigzag - 1] : -1; }
 
 int placement_same_owner(const Placement *a, const Placement *b) {
   return a->owner_axes == b->owner_axes && (!a->owner_axes || a->owner == b->owner);
@@ -45,6 +74,10 @@ int axis_list_shards(const Mesh *mesh, const AxisList *list) {
   return n;
 }
 
+int axis_list_parts(const Mesh *mesh, const AxisList *list) {
+  return axis_list_shards(mesh, list) * (list->zigzag ? 2 : 1);
+}
+
 int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size) {
   for (int i = 0; i < list->n; i++) {
     int64_t n = mesh->axis[list->axis[i]].size;
@@ -53,19 +86,42 @@ int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size) {
   return size;
 }
 
+// Part c of those of `length` into which a map is cut; the last may be shorter, or empty.
+static void take_part(IndexMap *m, int64_t c, int64_t length) {
+  int64_t from = c * length, second = m->runs > 1 ? m->run[1].local - from : length;
+  m->local = length;
+  m->valid -= from;
+  m->valid = m->valid < 0 ? 0 : m->valid > length ? length : m->valid;
+  if (second <= 0) m->run[0].global = m->run[1].global - second; // it begins within the second run
+  else m->run[0].global = FAULT(address_of_nested_shard, m->run[0].global, 0) + from;
+  m->runs = second > 0 && second < length ? 2 : 1;
+  m->run[1].local = m->runs > 1 ? second : 0;
+  if (m->runs == 1) m->run[1].global = 0;
+}
+
+// Rank c's two chunks of the 2n of a map of one run.
+static void take_zigzag(IndexMap *m, int64_t c, int64_t n) {
+  int64_t chunk = m->local / (2 * n), first = m->run[0].global;
+  CHECK(m->runs == 1 && m->valid == m->local && m->local % (2 * n) == 0,
+        "%lld positions cannot be cut in zigzag over %lld ranks", (long long)m->local, (long long)n);
+  m->local = m->valid = 2 * chunk;
+  m->runs = 2;
+  m->run[0].global = first + c * chunk;
+  m->run[1].local = chunk;
+  m->run[1].global = first + FAULT(zigzag_lacks_its_second_chunk, 2 * n - 1 - c, 2 * c + 1) * chunk;
+}
+
 // A shard of a shard: 5 rows over tp 2 are 3 and 2 (+1 of padding); the second, over dp 2, is cut into 2 and 2, of
 // which 2 and 0 are valid.
 IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int rank) {
-  int64_t length = size, valid = size, offset = 0;
+  IndexMap m = index_whole(size);
   for (int i = 0; i < list->n; i++) {
     int64_t n = mesh->axis[list->axis[i]].size, c = mesh_coordinate(mesh, rank, list->axis[i]);
-    length = (length + n - 1) / n;
-    offset = FAULT(address_of_nested_shard, offset, 0) + c * length;
-    valid -= c * length;
-    valid = valid < 0 ? 0 : valid > length ? length : valid;
+    if (n > 1 && in_zigzag(list, i)) take_zigzag(&m, c, n);
+    else take_part(&m, c, (m.local + n - 1) / n);
   }
-  return (IndexMap){
-      .local = length, .valid = valid, .global = size, .runs = 1, .run = {{0, FAULT(address_of_shard, offset, 0)}}};
+  m.run[0].global = FAULT(address_of_shard, m.run[0].global, 0);
+  return m;
 }
 
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {
@@ -109,8 +165,10 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
     char number[16];
     snprintf(number, sizeof number, "%d", d);
     used = append(text, size, used, used ? " " : "", shape ? dim_name(shape->dim[d]) : number);
-    for (int i = 0; i < p->dim[d].n; i++)
+    for (int i = 0; i < p->dim[d].n; i++) {
       used = append(text, size, used, i ? "," : ":", mesh->axis[p->dim[d].axis[i]].name);
+      if (in_zigzag(&p->dim[d], i)) used = append(text, size, used, "~", "");
+    }
   }
   if (p->partial) used = append_axes(mesh, p->partial, text, size, used, "partial");
   if (!p->owner_axes) return;

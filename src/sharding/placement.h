@@ -1,12 +1,18 @@
 // Placement: for every tensor dim an ordered list of mesh axes that shard it, plus a set of axes over which the value
 // is still a partial sum, plus a set of axes of which one rank alone has it. Placements are data, arena-allocated and
 // never changed once a tensor points at them.
+//
+// Over one axis of a list the dim may be cut in zigzag: what the axes before it leave is 2N equal chunks for its N
+// ranks, and rank r has chunks r and 2N − 1 − r, one behind the other in memory. Causal attention over the shards of a
+// sequence is balanced that way (Dubey et al., "The Llama 3 Herd of Models", 2024). Axes after it cut the rank's memory
+// in contiguous parts, so that a shard is at most two runs of global indices.
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
 #include "op/op.h"
 
-typedef struct AxisList { int8_t n; int8_t axis[MAX_AXES_PER_DIM]; } AxisList;
+// zigzag: 1 + the position in `axis` of the axis over which the dim is cut in zigzag; 0: in contiguous parts over all.
+typedef struct AxisList { int8_t n; int8_t axis[MAX_AXES_PER_DIM]; int8_t zigzag; } AxisList;
 
 struct Placement {
   int rank;
@@ -28,7 +34,16 @@ int placement_here(const Mesh *mesh, const Placement *p, int rank);
 // run by all.
 const Placement *node_owner(const Graph *g, const Node *n);
 int axis_list_equal(const AxisList *a, const AxisList *b);
+// How many axes two lists begin with in common, cut in the same order.
+int axis_list_prefix(const AxisList *a, const AxisList *b);
+void axis_list_push(AxisList *list, int axis); // one more axis, which cuts in contiguous parts
+void axis_list_take(AxisList *list, const AxisList *from,
+                    int i);        // or axis i of another list, which cuts as it does there
+int axis_list_pop(AxisList *list); // the last axis, which the list no longer has
+int axis_list_zigzag_axis(const AxisList *list); // the axis over which it is cut in zigzag, or -1
 int axis_list_shards(const Mesh *mesh, const AxisList *list);
+// What divides the dim where shards are equal: their number, twice as many where the dim is cut in zigzag.
+int axis_list_parts(const Mesh *mesh, const AxisList *list);
 // Length of a shard of a dim of `size`: nested ceil(size / axis), the same on every rank.
 int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size);
 // Where a rank's shard lies: IndexMap with offset, memory length and valid length.
@@ -43,7 +58,8 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 // 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
-// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1"; nothing for a replicated tensor.
+// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag); nothing for a replicated
+// tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
 // The same, as PlacementPrinter of ir/graph.h; context is the Mesh.
 void placement_printer(const void *mesh, const Placement *p, const Shape *shape, char *text, size_t size);

@@ -17,17 +17,11 @@ static void append_rooted(RedistributeStep *steps, int *n, int to_owner, const P
   steps[*n - 1].root = owned->owner;
 }
 
-static int prefix_of(const AxisList *a, const AxisList *b) {
-  int n = 0;
-  while (n < a->n && n < b->n && a->axis[n] == b->axis[n]) n++;
-  return n;
-}
-
 // The dim on which summing over `axis` may scatter: there the target goes on with this axis. -1: none.
 static int scatter_dim(const Placement *now, const Placement *to, int axis) {
   for (int d = 0; d < now->rank; d++) {
     const AxisList *a = &now->dim[d], *b = &to->dim[d];
-    if (b->n > a->n && prefix_of(a, b) == a->n && b->axis[a->n] == axis) return d;
+    if (b->n > a->n && axis_list_prefix(a, b) == a->n && b->axis[a->n] == axis) return d;
   }
   return -1;
 }
@@ -47,7 +41,7 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
       if (d < 0) continue;
       UNLESS_FAULT(collective_sums_twice) sums &= ~(1u << a);
       now.partial &= ~(1u << a);
-      now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
+      axis_list_take(&now.dim[d], &to->dim[d], now.dim[d].n);
       append(steps, &n, OP_REDUCE_SCATTER, 1u << a, d, &now);
       progress = 1;
     }
@@ -63,14 +57,14 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
   }
   if (moves && from->owner_axes) append_rooted(steps, &n, 0, from, &now);
   for (int d = 0; d < now.rank; d++)
-    while (now.dim[d].n > prefix_of(&now.dim[d], &to->dim[d])) {
-      int a = now.dim[d].axis[--now.dim[d].n];
+    while (now.dim[d].n > axis_list_prefix(&now.dim[d], &to->dim[d])) {
+      int a = axis_list_pop(&now.dim[d]);
       append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
     }
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n < to->dim[d].n) {
       int a = to->dim[d].axis[now.dim[d].n];
-      now.dim[d].axis[now.dim[d].n++] = (int8_t)a;
+      axis_list_take(&now.dim[d], &to->dim[d], now.dim[d].n);
       append(steps, &n, OP_SLICE, 1u << a, d, &now);
     }
   if (!placement_same_owner(&now, to)) { // all have it; only one keeps it

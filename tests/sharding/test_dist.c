@@ -48,7 +48,7 @@ static void groups_take_coordinates_of_pp(void **state) {
 
 // Every element of a dim lies in exactly one shard, where index_map says; padding only behind what is valid.
 static void check_map(const Mesh *m, const AxisList *list, int64_t size) {
-  int found[64] = {0}, holders = m->ranks / axis_list_shards(m, list);
+  int found[256] = {0}, holders = m->ranks / axis_list_shards(m, list);
   int64_t local = axis_list_local(m, list, size);
   for (int r = 0; r < m->ranks; r++) {
     IndexMap map = axis_list_map(m, list, size, r);
@@ -69,21 +69,44 @@ static void check_map(const Mesh *m, const AxisList *list, int64_t size) {
 
 static void shards_cover_a_dim_once(void **state) {
   Mesh m = small_mesh(2, 3, 4);
-  static const AxisList lists[] = {{0},         {1, {0}},    {1, {2}},       {2, {0, 1}},
-                                   {2, {1, 0}}, {2, {2, 1}}, {3, {0, 1, 2}}, {3, {2, 0, 1}}};
+  static const AxisList lists[] = {{0},            {1, {0}, 0},    {1, {2}, 0},       {2, {0, 1}, 0},
+                                   {2, {1, 0}, 0}, {2, {2, 1}, 0}, {3, {0, 1, 2}, 0}, {3, {2, 0, 1}, 0}};
   for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
     for (int64_t size = 1; size <= 50; size++) check_map(&m, &lists[l], size);
   // Nested rounding up: 7 over 2, then 3, is 4, then 2; the last rank of the first half has 0 of its 2.
-  AxisList nested = {2, {0, 1}};
+  AxisList nested = {2, {0, 1}, 0};
   IndexMap map = axis_list_map(&m, &nested, 7, 8);
   assert_true(map.local == 2 && map.valid == 0);
   map = axis_list_map(&m, &nested, 7, 12);
   assert_true(map.local == 2 && map.valid == 2 && map.run[0].global == 4);
 }
 
+// In zigzag every rank has two runs of what the axes before leave, and axes behind cut these.
+static void zigzag_covers_a_dim_once(void **state) {
+  Mesh m = small_mesh(2, 3, 4);
+  static const AxisList lists[] = {{1, {0}, 1},       {1, {1}, 1},      {1, {2}, 1},    {2, {0, 1}, 1},
+                                   {2, {0, 1}, 2},    {2, {1, 0}, 1},   {2, {2, 1}, 2}, {3, {0, 1, 2}, 1},
+                                   {3, {0, 1, 2}, 2}, {3, {2, 0, 1}, 3}};
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+    for (int64_t size = 48; size <= 192; size += 48) check_map(&m, &lists[l], size);
+  for (int64_t size = 12; size <= 60; size += 12) check_map(&m, &lists[3], size); // halves of 1 to 5 over 3: padded
+  AxisList outer = {2, {2, 1}, 1}, inner = {2, {0, 2}, 2};
+  IndexMap map = axis_list_map(&m, &outer, 24, 4 + 3); // the middle third of chunks 3 (9 to 11) and 4 (12 to 14)
+  assert_true(map.local == 2 && map.runs == 2 && map.run[1].local == 1);
+  assert_true(map.run[0].global == 11 && map.run[1].global == 12);
+  map = axis_list_map(&m, &inner, 16, 12 + 1);
+  assert_true(map.local == 2 && map.run[0].global == 9 && map.run[1].local == 1 && map.run[1].global == 14);
+  outer.zigzag = 2;
+  assert_false(axis_list_equal(&outer, &(AxisList){2, {2, 1}, 1}));
+  assert_int_equal(axis_list_prefix(&outer, &(AxisList){2, {2, 1}, 0}), 1);
+  assert_int_equal(axis_list_parts(&m, &outer), 24);
+  assert_int_equal(axis_list_pop(&outer), 1);
+  assert_int_equal(outer.zigzag, 0);
+}
+
 static void one_rank_of_each_shard_is_primary(void **state) {
   Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 3, 2});
-  Placement p = {.rank = 2, .dim = {{0}, {1, {1}}}};
+  Placement p = {.rank = 2, .dim = {{0}, {1, {1}, 0}}};
   int primary[3] = {0};
   for (int r = 0; r < m.ranks; r++)
     if (placement_primary(&m, &p, r, NULL)) primary[mesh_coordinate(&m, r, 1)]++;
@@ -100,7 +123,7 @@ static void one_rank_of_each_shard_is_primary(void **state) {
 // Redistribution on data ---------------------------------------------------------------------------------------------
 
 #define GARBAGE (0.0 / 0.0) // what a rank has of a tensor that another one owns
-enum { ROWS = 12, COLUMNS = 12, MAX_RANKS = 12, MAX_ELEMENTS = ROWS * COLUMNS };
+enum { ROWS = 12, COLUMNS = 24, MAX_RANKS = 12, MAX_ELEMENTS = ROWS * COLUMNS };
 
 typedef struct Shards {
   const Mesh *mesh;
@@ -164,6 +187,18 @@ static double sum_of(const Shards *s, const int *ranks, int n, int64_t at) {
   return sum;
 }
 
+// Where chunk-wise index `at` of a dim of `local` elements a rank lies among the n ranks of an axis that cuts it in
+// zigzag: rank r has chunks r and 2n − 1 − r.
+static int zigzag_source(int64_t *at, int64_t local, int n) {
+  int64_t half = local / 2, chunk = *at / half;
+  *at = *at % half + (chunk >= n ? half : 0);
+  return (int)(chunk >= n ? 2 * n - 1 - chunk : chunk);
+}
+static int64_t zigzag_index(int64_t at, int64_t local, int n, int r) {
+  int64_t half = local / 2;
+  return (at < half ? r : 2 * n - 1 - r) * half + at % half;
+}
+
 // What the collective of a step does to every rank's memory. The new local shape is that of step->to.
 static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   out->mesh = s->mesh;
@@ -172,6 +207,7 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   placement_local(s->mesh, &step->to, &s->shape, out->local);
   int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER,
       reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
+  int zigzag = d >= 0 && axis_list_zigzag_axis(gather ? &s->placement.dim[d] : &step->to.dim[d]) == axis;
   for (int r = 0; r < s->mesh->ranks; r++) {
     int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks);
     for (int64_t i = 0; i < out->local[0]; i++)
@@ -182,9 +218,13 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
           out->data[r][i * out->local[1] + j] = GARBAGE;
           continue;
         }
-        if (gather) {
+        if (gather && zigzag) {
+          source = ranks[zigzag_source(&at[d], s->local[d], n)];
+        } else if (gather) {
           source = ranks[at[d] / s->local[d]];
           at[d] %= s->local[d];
+        } else if (d >= 0 && zigzag) {
+          at[d] = zigzag_index(at[d], out->local[d], n, mesh_coordinate(s->mesh, r, axis));
         } else if (d >= 0) {
           at[d] += mesh_coordinate(s->mesh, r, axis) * out->local[d];
         }
@@ -197,9 +237,13 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
 
 typedef Vec(Placement) Placements;
 
+// What all_placements makes besides axes on dims and partial sums.
+typedef enum Beyond { NOTHING, OWNERS, IN_ZIGZAG } Beyond;
+
 // All placements of two dims on the mesh: every axis on no dim, dim 0, dim 1 or partial, in every order on a dim; with
-// `owners` also with the last rank of any axes that are left as the owner.
-static void all_placements(const Mesh *m, Placement p, uint32_t left, int owners, Placements *out) {
+// OWNERS also with the last rank of any axes that are left as the owner, with IN_ZIGZAG also with dim 1 in zigzag over
+// each of its axes.
+static void all_placements(const Mesh *m, Placement p, uint32_t left, Beyond beyond, Placements *out) {
   vec_push(out, p);
   for (int a = 0; a < m->naxis; a++) {
     if (!(left >> a & 1)) continue;
@@ -208,27 +252,30 @@ static void all_placements(const Mesh *m, Placement p, uint32_t left, int owners
       q.dim[d].axis[q.dim[d].n++] = (int8_t)a;
       if (d == 0 && q.dim[1].n) continue; // dim 0 first, so that nothing comes twice
       if (q.partial || q.owner_axes) continue;
-      all_placements(m, q, left & ~(1u << a), owners, out);
+      all_placements(m, q, left & ~(1u << a), beyond, out);
+      if (beyond != IN_ZIGZAG || d != 1 || q.dim[d].zigzag) continue;
+      q.dim[d].zigzag = q.dim[d].n;
+      all_placements(m, q, left & ~(1u << a), beyond, out);
     }
     if (p.partial < 1u << a && !p.owner_axes) {
       Placement q = p;
       q.partial |= 1u << a;
-      all_placements(m, q, left & ~(1u << a), owners, out);
+      all_placements(m, q, left & ~(1u << a), beyond, out);
     }
-    if (owners && p.owner_axes < 1u << a) {
+    if (beyond == OWNERS && p.owner_axes < 1u << a) {
       Placement q = p;
       q.owner_axes |= 1u << a;
       q.owner = mesh_size(m, q.owner_axes) - 1;
-      all_placements(m, q, left & ~(1u << a), owners, out);
+      all_placements(m, q, left & ~(1u << a), beyond, out);
     }
   }
 }
 
-static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, int owners) {
+static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, Beyond beyond) {
   Placements all = {0};
   Shards *now = xcalloc(2, sizeof *now);
-  all_placements(m, (Placement){.rank = 2}, (1u << m->naxis) - 1, owners, &all);
-  assert_true(all.count > (owners ? 20 : 10));
+  all_placements(m, (Placement){.rank = 2}, (1u << m->naxis) - 1, beyond, &all);
+  assert_true(all.count > (beyond ? 20 : 10));
   for (int f = 0; f < all.count; f++)
     for (int t = 0; t < all.count; t++) {
       const Placement *from = &all.data[f], *to = &all.data[t];
@@ -262,13 +309,14 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, int o
 
 static void every_pair_of_placements(void **state) {
   Mesh three = small_mesh(2, 3, 2), two = mesh_create(2, (const char *[]){"a", "b"}, (int[]){2, 3});
-  redistribute_all(&three, 12, 12, 0);
-  for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6, 1); // padding in the outermost dim
+  redistribute_all(&three, 12, 12, NOTHING);
+  redistribute_all(&two, 6, 24, IN_ZIGZAG);
+  for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6, OWNERS); // padding in the outermost dim
 }
 
 // A sum that ends up sharded by the same axis moves half: it is scattered, not reduced and then cut.
 static void sums_are_scattered(void **state) {
-  Placement from = {.rank = 2, .partial = 3}, to = {.rank = 2, .dim = {{2, {1, 0}}}};
+  Placement from = {.rank = 2, .partial = 3}, to = {.rank = 2, .dim = {{2, {1, 0}, 0}}};
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
   assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
@@ -296,7 +344,7 @@ static void sums_are_reduced_to_an_owner(void **state) {
 
 static void one_owner_of_a_group(void **state) {
   Mesh m = small_mesh(2, 3, 2);
-  Placement p = {.rank = 1, .dim = {{1, {2}}}, .owner_axes = 3, .owner = 4}; // a 1, b 1
+  Placement p = {.rank = 1, .dim = {{1, {2}, 0}}, .owner_axes = 3, .owner = 4}; // a 1, b 1
   char text[80];
   int here = 0, primary = 0;
   for (int r = 0; r < m.ranks; r++) {
@@ -382,9 +430,12 @@ static void standard_layout(void **state) {
   m.axis[3].size = 1; // axes of one rank are left out
   p = layout_placement(&l, &m, ROLE_WEIGHT, &weight);
   assert_int_equal(placement_axes(&p), 0);
-  p = (Placement){.rank = 2, .dim = {{2, {1, 3}}}, .partial = 1};
+  p = (Placement){.rank = 2, .dim = {{2, {1, 3}, 0}}, .partial = 1};
   placement_text(&m, &p, NULL, text, sizeof text);
   assert_string_equal(text, "0:dp,tp partial:pp");
+  p = (Placement){.rank = 2, .dim = {{0}, {2, {2, 3}, 1}}};
+  placement_text(&m, &p, NULL, text, sizeof text);
+  assert_string_equal(text, "1:cp~,tp");
   char little[8];
   placement_text(&m, &p, NULL, little, sizeof little);
   assert_true(strlen(little) < sizeof little);
@@ -395,6 +446,7 @@ int main(void) {
       cmocka_unit_test(ranks_are_coordinates),
       cmocka_unit_test(groups_take_coordinates_of_pp),
       cmocka_unit_test(shards_cover_a_dim_once),
+      cmocka_unit_test(zigzag_covers_a_dim_once),
       cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements),
       cmocka_unit_test(sums_are_scattered),

@@ -86,6 +86,22 @@ static void boxes_hold_each_element_once(void **state) {
   assert_true(several > 10 && none > 10);
 }
 
+// The boxes of all ranks of a tensor that is cut in zigzag, and then again, hold it once.
+static void zigzag_shards_hold_a_tensor_once(void **state) {
+  Mesh m = mesh_create(3, (const char *[]){"pp", "cp", "tp"}, (int[]){1, 2, 3});
+  const Placement p = {.rank = DIMS, .dim = {{0}, {2, {1, 2}, 1}, {0}}};
+  const Shape shape = shape_of(DIMS, (int64_t[]){2, GLOBAL, 3}, (DimName[]){DIM_BATCH, DIM_SEQ, DIM_EMBED});
+  char met[2][GLOBAL][3] = {{{0}}};
+  int boxes = 0;
+  for (int r = 0; r < m.ranks; r++)
+    for (ShardBoxes b = {.shard = shard_of(&m, &p, &shape, r)}; shard_next(&b); boxes++)
+      for (int64_t i = 0; i < box_elements(&b.box); i++)
+        met[b.box.offset[0] + i / b.box.local[2] / b.box.local[1]]
+           [b.box.offset[1] + i / b.box.local[2] % b.box.local[1]][b.box.offset[2] + i % b.box.local[2]]++;
+  for (size_t i = 0; i < sizeof met; i++) assert_int_equal(((char *)met)[i], 1);
+  assert_int_equal(boxes, 8); // of each three of cp's ranks the middle one has two runs
+}
+
 static void scalars_and_what_lives_elsewhere(void **state) {
   ShardBoxes scalar = {.shard = {.rank = 0}}, nothing = {.shard = shard_nowhere()};
   assert_true(shard_next(&scalar) && scalar.box.rank == 0 && box_elements(&scalar.box) == 1);
@@ -95,6 +111,7 @@ static void scalars_and_what_lives_elsewhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(boxes_hold_each_element_once),
+                                     cmocka_unit_test(zigzag_shards_hold_a_tensor_once),
                                      cmocka_unit_test(scalars_and_what_lives_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
