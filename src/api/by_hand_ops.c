@@ -207,11 +207,11 @@ PlaitTensor plait_graph_attention(PlaitGraph *h, const char *name, PlaitTensor q
   if (documents < 0) return -1;
   AttentionAttr attr = {.scale = 1 / sqrt((double)s.size[s.rank - 1]), .dropout = dropout, .causal = causal != 0};
   q = operand(h, name, q), k = operand(h, name, k), v = operand(h, name, v);
-  if (s.rank == 5) return op_attention(h->g, name, q, k, v, documents, &attr);
+  if (s.rank == 5) return op_attention(h->g, name, q, k, v, documents, documents, &attr);
   // every head has its own key: a group of one
   EinsumAttr in = {.rank = {4, 0, 5}, .letter = {{0, 1, 2, 4}, {0}, {0, 1, 2, 3, 4}}, .size = {0, 0, 0, 1}},
              out = {.rank = {5, 0, 4}, .letter = {{0, 1, 2, 3, 4}, {0}, {0, 1, 2, 4}}};
   q = op_einsum(h->g, part_name(h, name, "group"), &in, q, -1);
-  int y = op_attention(h->g, part_name(h, name, "attention"), q, k, v, documents, &attr);
+  int y = op_attention(h->g, part_name(h, name, "attention"), q, k, v, documents, documents, &attr);
   return op_einsum(h->g, name, &out, y, -1);
 }

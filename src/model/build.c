@@ -126,7 +126,7 @@ int build_attention(ModelBuild *m, int x) {
       .scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
   int64_t longest = FAULT(window_is_too_long, c->window, c->window + 1); // a token sees itself and window - 1 before it
   if (c->window) build_limit(m, c->window_key, longest, "attention within a window is not built yet");
-  return op_attention(g, "attention", q, k, v, m->documents, &attr);
+  return op_attention(g, "attention", q, k, v, m->documents, m->documents, &attr);
 }
 
 int build_embedding(ModelBuild *m, int *wte) {

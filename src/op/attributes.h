@@ -39,6 +39,7 @@ typedef struct AttentionAttr {
   double scale;       // of q·k, usually 1/sqrt(head_dim)
   double dropout;     // probability, 0 none
   int32_t causal;
+  int32_t wide;       // out, or dq, dk and dv, have the dtype of statistics: parts that will be merged or added
   uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
 } AttentionAttr;
 typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU } ActivationKind;

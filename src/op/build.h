@@ -13,8 +13,11 @@ int op_layer_norm(Graph *g, const char *name, int x, int gain, int bias, double 
 int op_rms_norm(Graph *g, const char *name, int x, int gain, double epsilon);
 int op_rope(Graph *g, const char *name, int x, int positions,
             const RopeAttr *attr); // x (b, s, …heads, d), positions (b, s)
-// q (b, s, g, r, d), k and v (b, s, g, d), documents (b, s) → (b, s, g, r, d)
-int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, const AttentionAttr *attr);
+// q (b, s, g, r, d), k and v (b, t, g, d), documents (b, s) of queries and (b, t) of keys → (b, s, g, r, d)
+int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, int key_documents,
+                 const AttentionAttr *attr);
+// out (b, s, g, r, d) and logsumexp (b, g, r, s) of two parts of the keys, in this order → those of all, out first
+int op_merge(Graph *g, const char *name, const int part[4], int *logsumexp);
 int op_softmax(Graph *g, const char *name, int x); // over the last dim
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
 int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind); // act(gate) * up

@@ -9,6 +9,7 @@
 
 // An operand in a few letters: what it holds, then dims as letter and size.
 //   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
+//   M statistics of which half are -infinity
 //   v floats of a vector or an accumulator, which stay fp32 where others are bf16
 //   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents
 //   - absent
@@ -129,36 +130,49 @@ static const Row rows[] = {
 #define ATTENTION_ROWS(name, backward_flag)                                                                            \
   {name " causal documents",                                                                                           \
    OP_ATTENTION,                                                                                                       \
-   {"f b2 s7 g2 r3 d5", "f b2 s7 g2 d5", "f b2 s7 g2 d5", "t b2 s7"},                                                  \
-   ATTR(AttentionAttr, 0.4, 0, 1, 7),                                                                                  \
+   {"f b2 s7 g2 r3 d5", "f b2 s7 g2 d5", "f b2 s7 g2 d5", "t b2 s7", "t b2 s7"},                                       \
+   ATTR(AttentionAttr, 0.4, 0, 1, 0, 7),                                                                               \
    .backward = backward_flag},                                                                                         \
       {name " full",                                                                                                   \
        OP_ATTENTION,                                                                                                   \
-       {"f b3 s6 g1 r2 d4", "f b3 s6 g1 d4", "f b3 s6 g1 d4", "t b3 s6"},                                              \
-       ATTR(AttentionAttr, 0.5, 0, 0, 7),                                                                              \
+       {"f b3 s6 g1 r2 d4", "f b3 s6 g1 d4", "f b3 s6 g1 d4", "t b3 s6", "t b3 s6"},                                   \
+       ATTR(AttentionAttr, 0.5, 0, 0, 0, 7),                                                                           \
        .backward = backward_flag},                                                                                     \
       {name " dropout",                                                                                                \
        OP_ATTENTION,                                                                                                   \
-       {"f b2 s9 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s9"},                                              \
-       ATTR(AttentionAttr, 0.6, 0.3, 1, 77),                                                                           \
+       {"f b2 s9 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s9", "t b2 s9"},                                   \
+       ATTR(AttentionAttr, 0.6, 0.3, 1, 0, 77),                                                                        \
        .backward = backward_flag},                                                                                     \
       {name " dropout full",                                                                                           \
        OP_ATTENTION,                                                                                                   \
-       {"f b2 s5 g2 r2 d3", "f b2 s5 g2 d3", "f b2 s5 g2 d3", "t b2 s5"},                                              \
-       ATTR(AttentionAttr, 0.6, 0.5, 0, 78),                                                                           \
+       {"f b2 s5 g2 r2 d3", "f b2 s5 g2 d3", "f b2 s5 g2 d3", "t b2 s5", "t b2 s5"},                                   \
+       ATTR(AttentionAttr, 0.6, 0.5, 0, 0, 78),                                                                        \
        .backward = backward_flag},                                                                                     \
       {name " long",                                                                                                   \
        OP_ATTENTION,                                                                                                   \
-       {"f b1 s83 g2 r1 d17", "f b1 s83 g2 d17", "f b1 s83 g2 d17", "t b1 s83"},                                       \
-       ATTR(AttentionAttr, 0.25, 0, 1, 7),                                                                             \
+       {"f b1 s83 g2 r1 d17", "f b1 s83 g2 d17", "f b1 s83 g2 d17", "t b1 s83", "t b1 s83"},                           \
+       ATTR(AttentionAttr, 0.25, 0, 1, 0, 7),                                                                          \
+       .backward = backward_flag},                                                                                     \
+      {name " fewer keys",                                                                                             \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s9 g2 r2 d3", "f b2 s6 g2 d3", "f b2 s6 g2 d3", "i3 b2 s9", "i3 b2 s6"},                                 \
+       ATTR(AttentionAttr, 0.6, 0.3, 1, 0, 77),                                                                        \
+       .backward = backward_flag},                                                                                     \
+      {name " fewer queries",                                                                                          \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s4 g1 r3 d5", "f b2 s7 g1 d5", "f b2 s7 g1 d5", "i4 b2 s4", "i4 b2 s7"},                                 \
+       ATTR(AttentionAttr, 0.5, 0, 0, 1, 7),                                                                           \
        .backward = backward_flag},                                                                                     \
   {                                                                                                                    \
-    name " one token", OP_ATTENTION, {"f b3 s1 g1 r1 d2", "f b3 s1 g1 d2", "f b3 s1 g1 d2", "t b3 s1"},                \
-        ATTR(AttentionAttr, 1, 0, 1, 7), .backward = backward_flag                                                     \
+    name " one token", OP_ATTENTION, {"f b3 s1 g1 r1 d2", "f b3 s1 g1 d2", "f b3 s1 g1 d2", "t b3 s1", "t b3 s1"},     \
+        ATTR(AttentionAttr, 1, 0, 1, 0, 7), .backward = backward_flag                                                  \
   }
     ATTENTION_ROWS("attention", 0),
     ATTENTION_ROWS("attention_grad", 1),
 #undef ATTENTION_ROWS
+    {"merge", OP_MERGE, {"f b2 s5 g2 r3 d4", "S b2 g2 r3 s5", "f b2 s5 g2 r3 d4", "S b2 g2 r3 s5"}, NONE},
+    {"merge none", OP_MERGE, {"f b2 s3 g1 r2 d7", "M b2 g1 r2 s3", "f b2 s3 g1 r2 d7", "M b2 g1 r2 s3"}, NONE},
+    {"merge wide", OP_MERGE, {"f b3 s4 g2 r1 d33", "M b3 g2 r1 s4", "f b3 s4 g2 r1 d33", "S b3 g2 r1 s4"}, NONE},
 #define ACTIVATION_ROWS(kind, text)                                                                                    \
   {"activation " text, OP_ACTIVATION, {"f b2 s5 f7"}, ATTR(ActivationAttr, kind)},                                     \
   {"activation_grad " text, OP_ACTIVATION, {"f b2 s5 f7"}, ATTR(ActivationAttr, kind), .backward = 1},                 \
@@ -363,16 +377,31 @@ static const Row large_rows[] = {
 #define ATTENTION_ROWS(name, backward_flag)                                                                            \
   {name " blocks",                                                                                                     \
    OP_ATTENTION,                                                                                                       \
-   {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150"},                                       \
-   ATTR(AttentionAttr, 0.2, 0.1, 1, 7),                                                                                \
+   {"f b2 s150 g2 r2 d20", "f b2 s150 g2 d20", "f b2 s150 g2 d20", "t b2 s150", "t b2 s150"},                          \
+   ATTR(AttentionAttr, 0.2, 0.1, 1, 0, 7),                                                                             \
    .backward = backward_flag},                                                                                         \
+      {name " fewer keys blocks",                                                                                      \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s150 g2 r2 d20", "f b2 s70 g2 d20", "f b2 s70 g2 d20", "i20 b2 s150", "i20 b2 s70"},                     \
+       ATTR(AttentionAttr, 0.2, 0.1, 1, 1, 7),                                                                         \
+       .backward = backward_flag},                                                                                     \
+      {name " fewer queries blocks",                                                                                   \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s33 g2 r2 d20", "f b2 s200 g2 d20", "f b2 s200 g2 d20", "i40 b2 s33", "i40 b2 s200"},                    \
+       ATTR(AttentionAttr, 0.2, 0.1, 1, 0, 7),                                                                         \
+       .backward = backward_flag},                                                                                     \
   {                                                                                                                    \
-    name " full blocks", OP_ATTENTION, {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130"},   \
-        ATTR(AttentionAttr, 0.1, 0, 0, 7), .backward = backward_flag                                                   \
+    name " full blocks", OP_ATTENTION,                                                                                 \
+        {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130", "t b2 s130"},                     \
+        ATTR(AttentionAttr, 0.1, 0, 0, 0, 7), .backward = backward_flag                                                \
   }
     ATTENTION_ROWS("attention", 0),
     ATTENTION_ROWS("attention_grad", 1),
 #undef ATTENTION_ROWS
+    {"merge blocks",
+     OP_MERGE,
+     {"f b2 s150 g2 r2 d70", "M b2 g2 r2 s150", "f b2 s150 g2 r2 d70", "M b2 g2 r2 s150"},
+     NONE},
     {"activation blocks", OP_ACTIVATION, {"f b3 s31 f403"}, ATTR(ActivationAttr, ACTIVATION_GELU_TANH)},
     {"dropout blocks", OP_DROPOUT, {"f b3 s31 e403"}, ATTR(DropoutAttr, 0.1, 91)},
     {"embedding_grad blocks", OP_EMBEDDING, {"f v37 e67", "i37 b4 s61"}, NONE, .backward = 1},
@@ -432,7 +461,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   snprintf(name, sizeof name, "input%d", k);
   Dtype of = strchr("ipt", *text)   ? DTYPE_I32
              : strchr("DZO", *text) ? DTYPE_F64
-             : strchr("SRv", *text) ? op_statistics_dtype(dtype)
+             : strchr("SRMv", *text) ? op_statistics_dtype(dtype)
                                     : dtype;
   return graph_input(g, name, of, s);
 }
@@ -444,6 +473,7 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   philox4x32(key, (uint32_t)i, 0, 1, 0, r);
   switch (*text) {
   case '+': case 'R': case 'D': return positive;
+  case 'M': return r[1] % 2 ? normal : -INFINITY;
   case 'Z': return 0;
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;

@@ -88,9 +88,11 @@ static double tolerance_of(Dtype dtype) { return dtype == DTYPE_F64 ? 1e-12 : dt
 static void compare(const double *got, const Operand *expected, const char *name, const char *how, int output) {
   int64_t n = operand_elements(expected);
   double largest = 1;
-  for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(operand_load(expected, i)));
   for (int64_t i = 0; i < n; i++)
-    if (!(fabs(got[i] - operand_load(expected, i)) <= tolerance_of(expected->dtype) * largest))
+    if (isfinite(operand_load(expected, i))) largest = fmax(largest, fabs(operand_load(expected, i)));
+  for (int64_t i = 0; i < n; i++)
+    if (got[i] != operand_load(expected, i) &&
+        !(fabs(got[i] - operand_load(expected, i)) <= tolerance_of(expected->dtype) * largest))
       fail_msg("%s, %s: output %d [%lld] is %.15g, unsharded %.15g", name, how, output, (long long)i, got[i],
                operand_load(expected, i));
 }

@@ -105,7 +105,7 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
     t->maximum[i] = (REAL)-INFINITY;
     t->sum[i] = 0;
   }
-  for (int64_t j = 0; j < a->tiles; j++) {
+  for (int64_t j = 0; j < a->key_tiles; j++) {
     TYPED(set_keys)(a, &t->at, j);
     int visible = TYPED(tile_visible)(a, &t->at);
     if (visible) TYPED(forward_tile)(a, t, visible);
@@ -138,7 +138,7 @@ static void TYPED(gradient_scores)(const ATTENTION *a, TILE_STATE *t, int visibl
   for (int64_t i = 0; i < t->at.rows; i++) {
     REAL *p = t->score + i * TILE, *dp = t->dscore + i * TILE, *factor = t->factor + i * TILE;
     REAL delta = TYPED(dot)(a->dout + q + i * a->q_row, a->out + q + i * a->q_row, a->d);
-    TYPED(exp_sum)(p, t->at.columns, -logsumexp[i]);
+    TYPED(exp_sum)(p, t->at.columns, -TYPED(shift_of)(logsumexp[i]));
     if (a->attr->dropout > 0) {
       for (int64_t j = 0; j < t->at.columns; j++) {
         dp[j] = scale * p[j] * (dp[j] * factor[j] - delta);
@@ -193,16 +193,17 @@ static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
   TILE_STATE *t = TYPED(attention_state)(a, slot);
   t->at.b = unit / a->g;
   t->at.g = unit % a->g;
-  for (int64_t s = 0; s < a->s; s++) {
-    int64_t k = ((t->at.b * a->s + s) * a->g + t->at.g) * a->d;
+  for (int64_t s = 0; s < a->s; s++)
+    memset(a->dq + ((t->at.b * a->s + s) * a->g + t->at.g) * a->r * a->d, 0, sizeof(REAL) * (size_t)(a->r * a->d));
+  for (int64_t s = 0; s < a->t; s++) {
+    int64_t k = ((t->at.b * a->t + s) * a->g + t->at.g) * a->d;
     memset(a->dk + k, 0, sizeof(REAL) * (size_t)a->d);
     memset(a->dv + k, 0, sizeof(REAL) * (size_t)a->d);
-    memset(a->dq + k * a->r, 0, sizeof(REAL) * (size_t)(a->r * a->d));
   }
   for (t->at.r = 0; t->at.r < a->r; t->at.r++)
     for (int64_t i = 0; i < a->tiles; i++) {
       TYPED(set_queries)(a, &t->at, i);
-      for (int64_t j = 0; j < a->tiles; j++) {
+      for (int64_t j = 0; j < a->key_tiles; j++) {
         TYPED(set_keys)(a, &t->at, j);
         int visible = TYPED(tile_visible)(a, &t->at);
         if (visible) TYPED(gradient_tile)(a, t, visible);
@@ -212,9 +213,9 @@ static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
 
 static void TYPED(attention_grad)(const KernelCall *call) {
   ATTENTION a = TYPED(attention_of)(call);
-  a.out = call->input[4].data;
-  a.logsumexp = call->input[5].data;
-  a.dout = call->input[6].data;
+  a.out = call->input[5].data;
+  a.logsumexp = call->input[6].data;
+  a.dout = call->input[7].data;
   a.dq = call->output[0].data;
   a.dk = call->output[1].data;
   a.dv = call->output[2].data;

@@ -7,8 +7,8 @@ enum { TYPED(TILE) = 64 };
 typedef struct TYPED(Attention) {
   const KernelCall *call;
   const AttentionAttr *attr;
-  int64_t b, s, g, r, d, tiles; // tiles: of s
-  const ELEMENT *q, *k, *v, *out, *dout; // (b, s, g, r, d), (b, s, g, d) twice, (b, s, g, r, d) twice
+  int64_t b, s, t, g, r, d, tiles, key_tiles; // tiles: of s, of t
+  const ELEMENT *q, *k, *v, *out, *dout; // (b, s, g, r, d), (b, t, g, d) twice, (b, s, g, r, d) twice
   const REAL *logsumexp;                 // (b, g, r, s)
   ELEMENT *dq, *dk, *dv;
   int64_t q_row, k_row; // strides between positions
@@ -27,16 +27,18 @@ typedef struct TYPED(TilePlace) {
 } TYPED(TilePlace);
 #define PLACE TYPED(TilePlace)
 
-static ATTENTION TYPED(attention_sizes)(const Operand *q) {
-  ATTENTION a = {.b = q->size[0], .s = q->size[1], .g = q->size[2], .r = q->size[3], .d = q->size[4]};
+static ATTENTION TYPED(attention_sizes)(const Operand *input) {
+  const int64_t *q = input[0].size;
+  ATTENTION a = {.b = q[0], .s = q[1], .t = input[1].size[1], .g = q[2], .r = q[3], .d = q[4]};
   a.tiles = (a.s + TILE - 1) / TILE;
+  a.key_tiles = (a.t + TILE - 1) / TILE;
   a.q_row = a.g * a.r * a.d;
   a.k_row = a.g * a.d;
   return a;
 }
 
 static ATTENTION TYPED(attention_of)(const KernelCall *call) {
-  ATTENTION a = TYPED(attention_sizes)(&call->input[0]);
+  ATTENTION a = TYPED(attention_sizes)(call->input);
   a.call = call;
   a.attr = call->attr;
   a.q = call->input[0].data;
@@ -55,7 +57,7 @@ static int64_t TYPED(query_at)(const ATTENTION *a, const PLACE *t) {
   return (((t->b * a->s + t->s0) * a->g + t->g) * a->r + t->r) * a->d;
 }
 static int64_t TYPED(keys_at)(const ATTENTION *a, const PLACE *t) {
-  return ((t->b * a->s + t->t0) * a->g + t->g) * a->d;
+  return ((t->b * a->t + t->t0) * a->g + t->g) * a->d;
 }
 static int64_t TYPED(rows_at)(const ATTENTION *a, const PLACE *t) {
   return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->s0;
@@ -76,9 +78,9 @@ static void TYPED(set_queries)(const ATTENTION *a, PLACE *t, int64_t tile) {
 }
 static void TYPED(set_keys)(const ATTENTION *a, PLACE *t, int64_t tile) {
   t->t0 = tile * TILE;
-  t->columns = a->s - t->t0 < TILE ? a->s - t->t0 : TILE;
+  t->columns = a->t - t->t0 < TILE ? a->t - t->t0 : TILE;
   TYPED(read_positions)
-  (&a->call->input[3], &a->call->input[1].map[1], t->b * a->s, t->t0, t->columns, t->key_position, t->key_document);
+  (&a->call->input[4], &a->call->input[1].map[1], t->b * a->t, t->t0, t->columns, t->key_position, t->key_document);
   t->aligned = t->key_position[0] % 4 == 0;
   for (int64_t j = 1; j < t->columns; j++) t->aligned &= t->key_position[j] == t->key_position[0] + j;
 }
@@ -131,6 +133,10 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
     }
   }
 }
+
+// What the exponents of a query's scores are shifted by: of one that sees no key anywhere (-inf - -inf is no number),
+// nothing.
+INLINE REAL TYPED(shift_of)(REAL logsumexp) { return logsumexp == (REAL)-INFINITY ? 0 : logsumexp; }
 
 // One row of scores against n others, scaled; hidden ones are -inf. `before`: the row's position must not be before
 // others'.

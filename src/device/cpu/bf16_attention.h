@@ -34,15 +34,15 @@ static size_t forward_slot(const ATTENTION *a) {
 }
 static size_t backward_slot(const ATTENTION *a) {
   return rounded(sizeof(AttentionTile)) +
-         rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))) +
-         sizeof(float) * (size_t)((1 + 2 * a->tiles) * accumulator_size(a)) + 64;
+         rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->key_tiles) * packed_along(a))) +
+         sizeof(float) * (size_t)((1 + 2 * a->key_tiles) * accumulator_size(a)) + 64;
 }
 static size_t attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  ATTENTION a = TYPED(attention_sizes)(&input[0]);
+  ATTENTION a = TYPED(attention_sizes)(input);
   return (size_t)threads * rounded(forward_slot(&a));
 }
 static size_t attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  ATTENTION a = TYPED(attention_sizes)(&input[0]);
+  ATTENTION a = TYPED(attention_sizes)(input);
   return (size_t)threads * rounded(backward_slot(&a));
 }
 
@@ -55,6 +55,12 @@ static void tile_product(AttentionTile *t, const uint16_t *a, int64_t row, int64
     for (int64_t j = 0; j < n; j += NR)
       micro(step_up(depth), at.data, at.row, b + j * step_up(depth), c + i * c_row + j, c_row, add);
   }
+}
+
+// n elements of an output from `at` on, bf16 or, of wide results, fp32.
+static void store_row(const Operand *to, int64_t at, const float *from, int64_t n) {
+  if (to->dtype == DTYPE_F32) memcpy((float *)to->data + at, from, (size_t)n * sizeof *from);
+  else narrow_row((uint16_t *)to->data + at, from, n);
 }
 
 // ---- forward
@@ -111,7 +117,7 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
   memset(accumulator, 0, sizeof(float) * (size_t)(count * accumulator_size(a)));
   for (int64_t i = 0; i < count * TILE; i++) t->maximum[i] = -INFINITY, t->sum[i] = 0;
   tiles_begin();
-  for (int64_t j = 0; j < a->tiles; j++) {
+  for (int64_t j = 0; j < a->key_tiles; j++) {
     int packed = 0;
     TYPED(set_keys)(a, &t->at, j);
     for (int64_t i = 0; i < count; i++) {
@@ -134,13 +140,13 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
   tiles_end();
   for (int64_t i = 0; i < count; i++) {
     TYPED(set_queries)(a, &t->at, from + i);
-    uint16_t *out = (uint16_t *)a->call->output[0].data + TYPED(query_at)(a, &t->at);
+    int64_t out = TYPED(query_at)(a, &t->at);
     float *o = accumulator + i * accumulator_size(a),
           *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
     for (int64_t k = 0; k < t->at.rows; k++, o += width_of(a)) {
       float sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       for (int64_t e = 0; e < a->d; e++) o[e] *= inverse;
-      narrow_row(out + k * a->q_row, o, a->d);
+      store_row(&a->call->output[0], out + k * a->q_row, o, a->d);
       rows[k] = t->maximum[i * TILE + k] + logf(sum);
     }
   }
@@ -183,8 +189,8 @@ static void backward_rows(const ATTENTION *a, AttentionTile *t, int visible) {
 
 typedef struct Backward { // of one key-value head
   Packed *q_across, *dout_across, *q_along, *dout_along; // packed queries' side: (d × queries) and (queries × d)
-  Packed *keys;                                          // (tiles) packed (keys × d)
-  float *dq, *dk, *dv;                                   // accumulators: one tile, (tiles) twice
+  Packed *keys;                                          // (key tiles) packed (keys × d)
+  float *dq, *dk, *dv;                                   // accumulators: one tile, (key tiles) twice
 } Backward;
 
 static void backward_tile(const ATTENTION *a, AttentionTile *t, const Backward *w, int64_t j, int visible) {
@@ -208,7 +214,8 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backwar
   pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, t->at.rows);
   pack_b(w->q_along, a->q + q, a->q_row, 1, t->at.rows, a->d);
   pack_b(w->dout_along, a->dout + q, a->q_row, 1, t->at.rows, a->d);
-  memcpy(t->logsumexp, a->logsumexp + TYPED(rows_at)(a, &t->at), sizeof(float) * (size_t)t->at.rows);
+  for (int64_t row = 0; row < t->at.rows; row++)
+    t->logsumexp[row] = TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, &t->at) + row]);
   for (int64_t row = 0; row < t->at.rows; row++) {
     const uint16_t *x = a->dout + q + row * a->q_row, *y = a->out + q + row * a->q_row;
     int64_t n = a->d;
@@ -217,13 +224,13 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backwar
     t->delta[row] = sum_f32(sum);
   }
   memset(w->dq, 0, sizeof(float) * (size_t)accumulator_size(a));
-  for (int64_t j = 0; j < a->tiles; j++) {
+  for (int64_t j = 0; j < a->key_tiles; j++) {
     TYPED(set_keys)(a, &t->at, j);
     int visible = TYPED(tile_visible)(a, &t->at);
     if (visible) backward_tile(a, t, w, j, visible);
   }
   for (int64_t row = 0; row < t->at.rows; row++)
-    narrow_row(a->dq + q + row * a->q_row, w->dq + row * width_of(a), a->d);
+    store_row(&a->call->output[0], q + row * a->q_row, w->dq + row * width_of(a), a->d);
 }
 
 // One key-value head of one sample: all tiles, in one order.
@@ -236,14 +243,15 @@ static void attention_grad_unit(void *argument, int slot, int64_t unit) {
   w.q_along = w.dout_across + packed_across(a);
   w.dout_along = w.q_along + packed_along(a);
   w.keys = w.dout_along + packed_along(a);
-  w.dq = (float *)(void *)((char *)w.q_across +
-                           rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->tiles) * packed_along(a))));
+  w.dq =
+      (float *)(void *)((char *)w.q_across + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) +
+                                                                               (2 + a->key_tiles) * packed_along(a))));
   w.dk = w.dq + accumulator_size(a);
-  w.dv = w.dk + a->tiles * accumulator_size(a);
+  w.dv = w.dk + a->key_tiles * accumulator_size(a);
   t->at.b = unit / a->g;
   t->at.g = unit % a->g;
-  memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->tiles * accumulator_size(a)));
-  for (int64_t j = 0; j < a->tiles; j++) {
+  memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->key_tiles * accumulator_size(a)));
+  for (int64_t j = 0; j < a->key_tiles; j++) {
     TYPED(set_keys)(a, &t->at, j);
     pack_b(w.keys + j * packed_along(a), a->k + TYPED(keys_at)(a, &t->at), a->k_row, 1, t->at.columns, a->d);
   }
@@ -251,12 +259,12 @@ static void attention_grad_unit(void *argument, int slot, int64_t unit) {
   for (t->at.r = 0; t->at.r < a->r; t->at.r++)
     for (int64_t i = 0; i < a->tiles; i++) backward_queries(a, t, &w, i);
   tiles_end();
-  for (int64_t j = 0; j < a->tiles; j++) {
+  for (int64_t j = 0; j < a->key_tiles; j++) {
     TYPED(set_keys)(a, &t->at, j);
     for (int64_t row = 0; row < t->at.columns; row++) {
       int64_t at = TYPED(keys_at)(a, &t->at) + row * a->k_row, from = j * accumulator_size(a) + row * width_of(a);
-      narrow_row(a->dk + at, w.dk + from, a->d);
-      narrow_row(a->dv + at, w.dv + from, a->d);
+      store_row(&a->call->output[1], at, w.dk + from, a->d);
+      store_row(&a->call->output[2], at, w.dv + from, a->d);
     }
   }
 }
@@ -267,12 +275,9 @@ static void attention_grad_bf16(const KernelCall *call) {
     op_def(OP_ATTENTION_GRAD)->reference(call);
     return;
   }
-  a.out = call->input[4].data;
-  a.logsumexp = call->input[5].data;
-  a.dout = call->input[6].data;
-  a.dq = call->output[0].data;
-  a.dk = call->output[1].data;
-  a.dv = call->output[2].data;
+  a.out = call->input[5].data;
+  a.logsumexp = call->input[6].data;
+  a.dout = call->input[7].data;
   a.slot_bytes = rounded(backward_slot(&a));
   team_each(call_team(call), a.b * a.g, attention_grad_unit, &a);
 }

@@ -52,6 +52,7 @@
 #include "device/cpu/bf16_cross_entropy.h"
 #include "device/cpu/attention_tiles.h"
 #include "device/cpu/bf16_attention.h"
+#include "device/cpu/merge.h"
 
 // Calls with other dtypes than a kernel is written for go to the reference.
 #define no_workspace NULL
