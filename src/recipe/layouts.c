@@ -5,7 +5,7 @@
 #include <string.h>
 
 const LayoutTraits layout_traits[LAYOUT_FEATURES] = {
-#define LAYOUT_FEATURE(id, name, kind, key, condition, axis, settings) {name, kind, key, condition, axis, settings},
+#define LAYOUT_FEATURE(id, ...) {__VA_ARGS__},
 #define LAYOUT_REFUSED(...)
 #include "recipe/layouts.def"
 #undef LAYOUT_FEATURE
@@ -21,25 +21,17 @@ static const struct { LayoutFeature a, b; const char *why; } refused[] = {
     {LAYOUT_FEATURES, LAYOUT_FEATURES, NULL},
 };
 
-// The key that switches a feature on, and the condition in its words. The table may name a key as it was called before.
-static const RecipeKey *find_switch(const LayoutTraits *t, const char **word, char *condition, size_t size) {
-  const RecipeAlias *alias = recipe_alias_find(t->key);
-  const char *space = strchr(t->condition, ' ');
-  *word = space ? space + 1 : "";
-  if (alias) *word = recipe_alias_value(alias, *word);
-  snprintf(condition, size, "%.*s%s", space ? (int)(space + 1 - t->condition) : 0, t->condition, *word);
-  return recipe_key_find(alias ? alias->path : t->key);
+static int axis_size(const Recipe *r, const char *axis) {
+  ParallelOptions o = recipe_parallel(r);
+  return o.mesh.axis[mesh_axis(&o.mesh, axis)].size;
 }
 
 static bool has_feature(const Recipe *r, LayoutFeature f) {
   const LayoutTraits *t = &layout_traits[f];
   if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
   if (f == LAYOUT_UNEVEN) return r->mesh.dp > 1 && !recipe_is_even(r);
-  const char *word;
-  char condition[64];
-  const RecipeKey *key = find_switch(t, &word, condition, sizeof condition);
-  if (!key || !recipe_fulfils(r, key, condition)) return false;
-  return !t->axis[0] || (!strcmp(t->axis, "dp") ? r->mesh.dp : !strcmp(t->axis, "tp") ? r->mesh.tp : r->mesh.pp) > 1;
+  const RecipeKey *key = recipe_key_find(t->key);
+  return key && recipe_fulfils(r, key, t->condition) && (!t->axis[0] || axis_size(r, t->axis) > 1);
 }
 
 uint64_t layouts_features(const Recipe *recipe) {
@@ -52,11 +44,10 @@ uint64_t layouts_features(const Recipe *recipe) {
 bool layouts_built(LayoutFeature feature) {
   const LayoutTraits *t = &layout_traits[feature];
   if (!t->key[0]) return true;
-  const char *value;
-  char condition[64];
-  const RecipeKey *key = find_switch(t, &value, condition, sizeof condition);
+  const RecipeKey *key = recipe_key_find(t->key);
   if (!key || key->kind == RECIPE_LATER) return false;
-  const RecipeWord *word = recipe_word(key, value);
+  const char *space = strchr(t->condition, ' ');
+  const RecipeWord *word = recipe_word(key, space ? space + 1 : "");
   return key->kind != RECIPE_CHOICE || (word && !word->later);
 }
 

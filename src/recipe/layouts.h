@@ -18,6 +18,7 @@ typedef struct LayoutTraits {
   const char *key, *condition; // "parallel.zero", "= 1"
   const char *axis;            // of the mesh, that must have more than one rank; "": any mesh
   const char *settings;        // "key=value key=value"
+  const char *sizes, *needs;   // for the matrix: "2 3 4", "zero parallel.zero=3"
 } LayoutTraits;
 extern const LayoutTraits layout_traits[LAYOUT_FEATURES];
 

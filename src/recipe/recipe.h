@@ -168,6 +168,7 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
 int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
+int recipe_data_ranks(const Recipe *r); // over which the Layout cuts the batch
 int recipe_microbatches(const Recipe *r);
 bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences of every microbatch
 

@@ -35,15 +35,17 @@ ParallelOptions recipe_parallel(const Recipe *r) {
   return o;
 }
 
-static int data_ranks(const Recipe *r) {
+int recipe_data_ranks(const Recipe *r) {
   ParallelOptions o = recipe_parallel(r);
   return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);
 }
 
-int recipe_microbatches(const Recipe *r) { return shares_microbatches(r->batch.global, data_ranks(r), r->batch.micro); }
+int recipe_microbatches(const Recipe *r) {
+  return shares_microbatches(r->batch.global, recipe_data_ranks(r), r->batch.micro);
+}
 
 bool recipe_is_even(const Recipe *r) {
-  Shares shares = shares_create(r->batch.global, data_ranks(r), r->batch.micro);
+  Shares shares = shares_create(r->batch.global, recipe_data_ranks(r), r->batch.micro);
   bool even = shares.even;
   return even;
 }

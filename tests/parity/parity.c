@@ -31,7 +31,7 @@
   " \"max_position_embeddings\": 20, \"intermediate_size\": " ffn ", \"vocab_size\": 61, \"window_size\": 18,"         \
   " \"attention_types\": [[[\"global\", \"local\"], 2]], \"resid_dropout\": 0.1, \"embed_dropout\": 0.1,"              \
   " \"attention_dropout\": 0.1, \"tie_word_embeddings\": true, \"initializer_range\": 0.2}"
-// Those named "3" divide by 3 as well: three key and value heads, or two that three ranks share.
+// Those named "3" divide by 3 and by 6 as well: three key and value heads, or two that three ranks share.
 static const struct { const char *name, *json; } models[] = {
     {"gpt", GPT("4", "40", "61", "true")},
     {"gpt untied", GPT("4", "40", "61", "false")},
@@ -41,14 +41,14 @@ static const struct { const char *name, *json; } models[] = {
     {"llama", LLAMA("20", "4", "2", "28", "false")},
     {"llama tied", LLAMA("20", "4", "2", "28", "true")},
     {"llama one", LLAMA("20", "4", "1", "28", "true")},
-    {"llama 3", LLAMA("21", "6", "3", "30", "false")},
-    {"llama tied 3", LLAMA("21", "6", "2", "30", "true")},
+    {"llama 3", LLAMA("24", "6", "3", "30", "false")},
+    {"llama tied 3", LLAMA("24", "6", "2", "30", "true")},
     {"qwen2", ROTARY("qwen2", "20", "4", "2", "28", "true", "")},
-    {"qwen2 3", ROTARY("qwen2", "21", "6", "3", "30", "true", "")},
+    {"qwen2 3", ROTARY("qwen2", "24", "6", "3", "30", "true", "")},
     {"qwen3", ROTARY("qwen3", "20", "4", "2", "28", "false", "")},
-    {"qwen3 3", ROTARY("qwen3", "21", "6", "2", "30", "false", "")},
+    {"qwen3 3", ROTARY("qwen3", "24", "6", "2", "30", "false", "")},
     {"mistral", ROTARY("mistral", "20", "4", "2", "28", "false", WINDOW)},
-    {"mistral 3", ROTARY("mistral", "21", "6", "3", "30", "false", WINDOW)},
+    {"mistral 3", ROTARY("mistral", "24", "6", "3", "30", "false", WINDOW)},
     {"gpt neo", NEO("4", "40")},
     {"gpt neo 3", NEO("6", "42")},
 };
@@ -207,15 +207,16 @@ static char *recipe_of(const ParityCase *c, Arena *arena) {
   static const char *const recompute[] = {"none", "selective", "full"};
   return arena_format(
       arena,
-      "model: {config: /config.json}\ndata: {train: /corpus, seq_len: %d}\nmesh: {pp: %d, dp: %d, tp: %d}\n"
+      "model: {config: /config.json}\ndata: {train: /corpus, seq_len: %d}\nmesh: {pp: %d, dp: %d, cp: %d, tp: %d}\n"
       "parallel: {zero: %d, sequence: %s, recompute: %s, pipeline: %s}\nprecision: %s\nbatch: {global: %d, micro: %d}\n"
       "optimizer: {name: adamw, lr: 1e-2, betas: [0.9, 0.95], epsilon: 1e-8, weight_decay: 0.1, clip: 1.0}\n"
       "run: {dir: /run, dump_gradients: /gradients}\n",
-      seq_of(c), c->pp, c->dp, c->tp, c->zero, c->sequence ? "true" : "false", recompute[c->recompute],
-      c->schedule ? c->schedule : "1f1b", dtype_name(c->precision), c->global ? c->global : GLOBAL, c->micro);
+      seq_of(c), c->pp, c->dp, c->cp ? c->cp : 1, c->tp, c->zero, c->sequence ? "true" : "false",
+      recompute[c->recompute], c->schedule ? c->schedule : "1f1b", dtype_name(c->precision),
+      c->global ? c->global : GLOBAL, c->micro);
 }
 
-static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
+int parity_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
   Arena arena = {0};
   char *text = recipe_of(c, &arena),
        *next = arena_format(&arena, "%s %s", c->settings ? c->settings : "", c->more_settings ? c->more_settings : "");
@@ -227,11 +228,25 @@ static int read_recipe(const ParityCase *c, Recipe *recipe, Error *error) {
   return code;
 }
 
+static const char *model_of(const ParityCase *c) {
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    if (!strcmp(models[i].name, c->model)) return models[i].json;
+  CHECK(0, "no model %s", c->model);
+}
+
+int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
+  const char *json = model_of(c);
+  *config = (ModelConfig){0};
+  int code = model_config_parse(config, json, strlen(json), c->model, error);
+  if (!code && c->layers) config->layers = c->layers, model_measure(config);
+  return code;
+}
+
 static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Error *error) {
   Recipe recipe;
   CompileOptions options;
   JobOptions run = {.threads = c->threads ? c->threads : 1, .helpers = c->helpers, .seed = 1234};
-  int code = read_recipe(c, &recipe, error);
+  int code = parity_recipe(c, &recipe, error);
   if (!code) code = setup_compile_options(&recipe, config, &options, error);
   int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
   if (!code && *bucket_bytes > 0)
@@ -291,20 +306,12 @@ static int run_ranks(Run *run, Error *error) {
   return code;
 }
 
-static const char *model_of(const ParityCase *c) {
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    if (!strcmp(models[i].name, c->model)) return models[i].json;
-  CHECK(0, "no model %s", c->model);
-}
-
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error) {
-  const char *json = model_of(c);
   CHECK(c->steps <= PARITY_MAX_STEPS);
-  ModelConfig config = {0};
+  ModelConfig config;
   *result = (ParityResult){.steps = c->steps};
   Run run = {.c = c, .result = result};
-  int code = model_config_parse(&config, json, strlen(json), c->model, error);
-  if (!code && c->layers) config.layers = c->layers, model_measure(&config);
+  int code = parity_config(c, &config, error);
   if (!code) code = compile(c, &config, &run.job, error);
   if (!code) randomize_inits(run.job->train.graph);
   if (!code && c->edit) c->edit(run.job, c->context);
@@ -349,5 +356,5 @@ int parity_steps(int full) {
 
 int parity_wanted(const ParityCase *c) {
   const char *filter = getenv("PARITY_ONLY");
-  return !filter || strstr(c->name, filter);
+  return !filter || filter[0] == '=' || strstr(c->name, filter); // =: of the matrix, which has made its list by it
 }

@@ -1,5 +1,6 @@
 // Parity: runs a tiny model under a layout and records what one rank would have to reproduce.
 #pragma once
+#include "recipe/recipe.h"
 #include "runtime/session.h"
 
 enum { PARITY_MAX_STEPS = 24, PARITY_GRADIENTS = 3 };
@@ -17,6 +18,7 @@ typedef struct ParityCase {
   const char *name;
   const char *model;    // "gpt", "gpt untied", "llama" or "llama tied"
   int pp, dp, tp, zero, micro;
+  int cp;               // 0: 1
   RecomputeMode recompute;
   int sequence;
   const char *schedule; // NULL: 1f1b, for pp 1 and more
@@ -62,8 +64,12 @@ struct ParityResult {
 // error (of the recipe, the layout or the first rank that failed) it is empty.
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error);
 void parity_free(ParityResult *result);
+// The case as a recipe, which the caller frees; and its model's config.
+int parity_recipe(const ParityCase *c, Recipe *recipe, Error *error);
+int parity_config(const ParityCase *c, ModelConfig *config, Error *error);
 
 // Steps to run: `full`, fewer under a sanitizer; environment PARITY_STEPS takes precedence (for scripts/mutants).
 int parity_steps(int full);
-// Environment PARITY_ONLY runs the cases whose name contains it, for work on one of them.
+// Environment PARITY_ONLY runs the cases whose name contains it, for work on one of them. (Of the matrix, see
+// matrix.h.)
 int parity_wanted(const ParityCase *c);

@@ -93,7 +93,7 @@ static void try(const ParityCase *c, MatrixLeg leg, Mutation *m, Count *count) {
 
 // Layouts whose Programs have every kind of collective, and how many mutants of each a sample tries.
 static int is_subject(const MatrixLayout *l) {
-  int ranks = l->dp * l->tp * l->pp; // one rank has no collectives
+  int ranks = matrix_ranks(l); // one rank has no collectives
   return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && ranks > 1 && ranks <= 4);
 }
 
@@ -108,7 +108,7 @@ static int chosen(const ParityCase *c, MatrixLeg leg, int k, int of, uint64_t se
 enum { FEW = 5 };
 
 static void try_layout(const ParityCase *c, MatrixLeg leg, int of, uint64_t seed, Count *all) {
-  char line[256];
+  char line[512];
   snprintf(line, sizeof line, "mutants\t%s\t%s\t", matrix_leg_names[leg], c->name);
   if (!parity_wanted(c) || matrix_recorded(line)) return; // recorded: before the run was interrupted
   Mutation *m;
