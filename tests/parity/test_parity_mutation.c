@@ -1,8 +1,9 @@
 // Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take
 // place is noticed. One that is not needed would be a defect of the layout. In fp64 a sample under ctest, all with
-// PARITY_ALL=1; in each narrow leg one in a hundred of them, but about five of each configuration, fewer under ctest. A
-// narrow leg may miss a mutant when the same mutant, in fp64, moves nothing by as much as the leg's bounds. With
-// PARITY_RESULTS, a run that was interrupted resumes with the layouts that are not in that file.
+// PARITY_ALL=1 (of layouts with many ranks and mutants a part); in each narrow leg one in a hundred of them, but about
+// five of each configuration, fewer under ctest. A narrow leg may miss a mutant when the same mutant, in fp64, moves
+// nothing by as much as the leg's bounds. With PARITY_RESULTS, a run that was interrupted resumes with the layouts that
+// are not in that file.
 #include "corpora.h"
 #include "mutation.h"
 #include "base/philox.h"
@@ -91,10 +92,13 @@ static void try(const ParityCase *c, MatrixLeg leg, Mutation *m, Count *count) {
   fflush(stdout);
 }
 
-// Layouts whose Programs have every kind of collective, and how many mutants of each a sample tries.
+// Layouts whose Programs have every kind of collective: every feature alone, on up to 4 ranks or on the fewest that it
+// takes, and the real ones. One rank has no collectives.
 static int is_subject(const MatrixLayout *l) {
-  int ranks = matrix_ranks(l); // one rank has no collectives
-  return l->kind == MATRIX_REAL || (l->kind == MATRIX_SINGLE && ranks > 1 && ranks <= 4);
+  int ranks = matrix_ranks(l);
+  MatrixMesh least = matrix_mesh(l->features, (MatrixMesh){0});
+  return l->kind == MATRIX_REAL ||
+         (l->kind == MATRIX_SINGLE && ranks > 1 && (ranks <= 4 || ranks == matrix_mesh_ranks(&least)));
 }
 
 // Is mutant k of the layout in the sample? One in `of`, as the seed says.
@@ -104,10 +108,11 @@ static int chosen(const ParityCase *c, MatrixLeg leg, int k, int of, uint64_t se
   return r[0] % (uint32_t)of == 0;
 }
 
-// A layout with few mutants has some in the sample all the same.
-enum { FEW = 5 };
+// A layout with few mutants has some in the sample all the same. MOST: ranks times mutants that are tried of one
+// layout; those of the largest are a sample in fp64 too.
+enum { FEW = 5, MOST = 8192 };
 
-static void try_layout(const ParityCase *c, MatrixLeg leg, int of, uint64_t seed, Count *all) {
+static void try_layout(const ParityCase *c, int ranks, MatrixLeg leg, int of, uint64_t seed, Count *all) {
   char line[512];
   snprintf(line, sizeof line, "mutants\t%s\t%s\t", matrix_leg_names[leg], c->name);
   if (!parity_wanted(c) || matrix_recorded(line)) return; // recorded: before the run was interrupted
@@ -115,6 +120,7 @@ static void try_layout(const ParityCase *c, MatrixLeg leg, int of, uint64_t seed
   int n = mutations_of(c, &m);
   Count count = {.layouts = 1};
   if (n / FEW < of) of = n < FEW ? 1 : n / FEW;
+  if (n / of * ranks > MOST) of = n * ranks / MOST + 1;
   for (int k = 0; k < n; k++)
     if (matrix_mine(k) && chosen(c, leg, k, of, seed)) try(c, leg, &m[k], &count);
   free(m);
@@ -136,7 +142,7 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
   Count all = {0};
   for (int i = 0; i < wanted; i++) {
     ParityCase c = matrix_case(&layout[i], model_of(i), leg);
-    try_layout(&c, leg, of, seed, &all);
+    try_layout(&c, matrix_ranks(&layout[i]), leg, of, seed, &all);
   }
   printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried,
          all.layouts, all.below, all.survived);
