@@ -143,6 +143,14 @@ static uint32_t sharded_lower_axes(const Graph *g, const Node *n) {
   return axes;
 }
 
+// The only axis of a set.
+static int axis_of(uint32_t axes) {
+  int a = 0;
+  while (!(axes >> a & 1)) a++;
+  CHECK(axes == 1u << a, "a ring goes along one axis");
+  return a;
+}
+
 // Nodes that a lowering appended: placed like any others, except that its collectives complete what they reduce.
 static int place_lowered(Partition *p, int first, const Node *like) {
   Graph *h = p->h;
@@ -151,11 +159,14 @@ static int place_lowered(Partition *p, int first, const Node *like) {
     n->stage = like->stage;
     n->stages = like->stages;
     if (op_def(n->op)->communicates) {
-      const Tensor *in = graph_tensor(h, n->input[0]);
-      Placement done = *in->placement;
-      done.partial &= ~node_attr(n, CommAttr)->axes;
-      for (int k = 0; k < n->noutput; k++) graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
-    } else {
+      const CommAttr *attr = node_attr(n, CommAttr);
+      for (int k = 0; k < n->noutput; k++) {
+        Placement done = *graph_tensor(h, n->input[k])->placement;
+        done.partial &= ~attr->axes;
+        if (op_def(n->op)->shifts) done = placement_shifted(p->mesh, &done, axis_of(attr->axes), attr->distance);
+        graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
+      }
+    } else if (!place_block(h, i)) {
       place_node(h, i, p->mesh);
       for (int k = 0; k < n->ninput; k++)
         if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))

@@ -12,7 +12,7 @@
 #include <string.h>
 
 const Placement *placement_new(Graph *g, const Placement *p) {
-  _Static_assert(sizeof *p == sizeof p->dim + 4 * sizeof(int), "it is compared by its bytes");
+  _Static_assert(sizeof *p == sizeof p->dim + 6 * sizeof(int), "it is compared by its bytes");
   return intern(&g->placement, &g->arena, p, sizeof *p);
 }
 
@@ -162,4 +162,67 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     if (!t->placement) t->placement = n->give[k];
   }
   arena_free(&scratch);
+}
+
+// Blocks of rings ----------------------------------------------------------------------------------------------------
+
+// How the operands lie, by factor; shift: along the axis `shift_axis` among the factor's, 0: none.
+typedef struct Blocks {
+  int known[MAX_FACTORS], shift_axis[MAX_FACTORS], shift[MAX_FACTORS];
+  AxisList axes[MAX_FACTORS];
+} Blocks;
+
+static int has_axis(const AxisList *list, int axis) {
+  for (int i = 0; i < list->n; i++)
+    if (list->axis[i] == axis) return 1;
+  return 0;
+}
+
+// 0: the operand lies otherwise than those before it, or is not a complete tensor that all ranks have.
+static int add_operand(Blocks *b, const Placement *p, const int8_t *factor) {
+  if (p->partial || p->owner_axes) return 0;
+  for (int d = 0; d < p->rank; d++) {
+    int f = factor[d], shift = has_axis(&p->dim[d], p->shift_axis) ? p->shift : 0;
+    if (b->known[f] && (!axis_list_equal(&b->axes[f], &p->dim[d]) || b->shift[f] != shift)) return 0;
+    b->known[f] = 1;
+    b->axes[f] = p->dim[d];
+    b->shift[f] = shift;
+    b->shift_axis[f] = shift ? p->shift_axis : 0;
+  }
+  return 1;
+}
+
+static int is_of_a_ring(const Blocks *b) {
+  uint32_t used = 0;
+  for (int f = 0; f < MAX_FACTORS; f++) {
+    if (b->shift[f]) return 1;
+    for (int i = 0; i < b->axes[f].n; i++) {
+      if (used >> b->axes[f].axis[i] & 1) return 1;
+      used |= 1u << b->axes[f].axis[i];
+    }
+  }
+  return 0;
+}
+
+int place_block(Graph *g, int node) {
+  Arena scratch = {0};
+  const Node *n = &g->node.data[node];
+  Rule rule = rule_of(&scratch, g, n);
+  Blocks b = {.known = {0}};
+  int fits = 1;
+  for (int k = 0; k < n->ninput && fits; k++)
+    if (n->input[k] >= 0) fits = add_operand(&b, graph_tensor(g, n->input[k])->placement, rule.input[k]);
+  fits = fits && is_of_a_ring(&b);
+  for (int k = 0; k < n->noutput && fits; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Placement p = {.rank = t->shape.rank};
+    for (int d = 0; d < p.rank; d++) {
+      int f = rule.output[k][d];
+      p.dim[d] = b.axes[f];
+      if (b.shift[f]) p.shift = b.shift[f], p.shift_axis = b.shift_axis[f];
+    }
+    t->placement = placement_new(g, &p);
+  }
+  arena_free(&scratch);
+  return fits;
 }

@@ -8,6 +8,11 @@
 // already is kept, and may differ from `give`.
 void place_node(Graph *g, int node, const Mesh *mesh);
 
+// Places the outputs of a node that a lowering has appended and whose operands lie as blocks of a ring do: one axis
+// cuts several of its factors (queries and keys), or blocks are shifted along it. It is computed as its operands lie,
+// block by block, and complete. 0: it is no such node.
+int place_block(Graph *g, int node);
+
 // A copy in the graph's arena.
 const Placement *placement_new(Graph *g, const Placement *p);
 

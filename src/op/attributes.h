@@ -69,4 +69,5 @@ typedef struct CommAttr {
   int32_t dim2;       // ALL_TO_ALL: the dim that is gathered; `dim` is scattered
   int32_t maximum;    // ALL_REDUCE: 1 max, 0 sum
   int32_t root;       // REDUCE_TO, BROADCAST: the rank of the group that receives or sends
+  int32_t distance;   // SHIFT: how many ranks further a rank's part goes, around the group
 } CommAttr;

@@ -1,6 +1,6 @@
-// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, and SLICE, which is
-// local. Only `lower` and the passes after `place` insert them. They keep the global value and change who holds what,
-// so global shapes stay.
+// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, SHIFT, and SLICE,
+// which is local. Only `lower` and the passes after `place` insert them. They keep the global value and change who
+// holds what, so global shapes stay.
 #include "op/op.h"
 
 static void shape(Graph *g, Node *node) {
@@ -52,6 +52,8 @@ COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone;
            .rooted = 1);
 COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
 COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .in_place = 0);
+COLLECTIVE(shift, "x → that of the rank attr.distance before along attr.axes, as its output's placement says",
+           .shifts = 1);
 
 const OpDef op_def_slice = {
     .name = "slice",

@@ -68,6 +68,8 @@ int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, Plait
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
   int root = node_attr(b->node, CommAttr)->root;
   const OpDef *d = op_def(b->node->op);
+  if (d->shifts)
+    return plait_shift(b->comm, b->buffer, n, dtype, node_attr(b->node, CommAttr)->distance, stream, done);
   if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
   if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
   if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);

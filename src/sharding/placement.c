@@ -43,6 +43,7 @@ int placement_same_owner(const Placement *a, const Placement *b) {
 int placement_equal(const Placement *a, const Placement *b) {
   if (a == b) return 1;
   if (a->rank != b->rank || a->partial != b->partial || !placement_same_owner(a, b)) return 0;
+  if (a->shift != b->shift || a->shift_axis != b->shift_axis) return 0;
   for (int d = 0; d < a->rank; d++)
     if (!axis_list_equal(&a->dim[d], &b->dim[d])) return 0;
   return 1;
@@ -124,8 +125,24 @@ IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int
   return m;
 }
 
+Placement placement_shifted(const Mesh *mesh, const Placement *p, int axis, int distance) {
+  Placement q = *p;
+  int n = mesh->axis[axis].size;
+  CHECK(!p->shift || p->shift_axis == axis, "a block goes around two rings");
+  q.shift = ((p->shift + distance) % n + n) % n;
+  q.shift_axis = q.shift ? axis : 0;
+  return q;
+}
+
+int placement_source(const Mesh *mesh, const Placement *p, int rank) {
+  if (!p->shift) return rank;
+  int n = mesh->axis[p->shift_axis].size, step = 1, c = mesh_coordinate(mesh, rank, p->shift_axis);
+  for (int a = p->shift_axis + 1; a < mesh->naxis; a++) step *= mesh->axis[a].size;
+  return rank + ((c - FAULT(shift_of_positions, p->shift, p->shift + 1) + 2 * n) % n - c) * step;
+}
+
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {
-  IndexMap map = axis_list_map(mesh, &p->dim[d], size, rank);
+  IndexMap map = axis_list_map(mesh, &p->dim[d], size, placement_source(mesh, p, rank));
   if (!placement_here(mesh, p, rank)) map.valid = 0;
   return map;
 }
@@ -171,6 +188,12 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
     }
   }
   if (p->partial) used = append_axes(mesh, p->partial, text, size, used, "partial");
+  if (p->shift) {
+    char shift[16];
+    snprintf(shift, sizeof shift, "+%d", p->shift);
+    used = append_axes(mesh, 1u << p->shift_axis, text, size, used, "shift");
+    used = append(text, size, used, shift, "");
+  }
   if (!p->owner_axes) return;
   char owner[16];
   snprintf(owner, sizeof owner, "%d", p->owner);

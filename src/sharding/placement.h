@@ -22,6 +22,9 @@ struct Placement {
   // all have.
   uint32_t owner_axes;
   int owner;
+  // Blocks on their way around a ring: a rank has what the dims say of the rank `shift` places before it along the axis
+  // `shift_axis` (cyclic; 0 < shift < its size). shift 0: its own, and shift_axis is 0.
+  int shift_axis, shift;
 };
 
 int placement_equal(const Placement *a, const Placement *b);
@@ -49,6 +52,11 @@ int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size);
 // Where a rank's shard lies: IndexMap with offset, memory length and valid length.
 IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int rank);
 
+// The placement after a move by `distance` ranks along the axis (op SHIFT).
+Placement placement_shifted(const Mesh *mesh, const Placement *p, int axis, int distance);
+// The rank whose part a rank has: itself, but in a ring.
+int placement_source(const Mesh *mesh, const Placement *p, int rank);
+
 // The same for dim d of a placed tensor; on ranks that are not its owner nothing is valid.
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank);
 
@@ -58,8 +66,8 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 // 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
-// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag); nothing for a replicated
-// tensor.
+// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp shift:cp+2"; nothing
+// for a replicated tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
 // The same, as PlacementPrinter of ir/graph.h; context is the Mesh.
 void placement_printer(const void *mesh, const Placement *p, const Shape *shape, char *text, size_t size);

@@ -29,6 +29,8 @@ static int scatter_dim(const Placement *now, const Placement *to, int axis) {
 int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error) {
   if (to->partial & ~from->partial)
     return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
+  if (from->shift != to->shift || from->shift_axis != to->shift_axis)
+    return error_set(error, PLAIT_INFEASIBLE, "a block on its way around a ring cannot be redistributed");
   int n = 0, moves = !placement_same_owner(from, to);
   if (moves && from->owner_axes && to->owner_axes)
     return error_set(error, PLAIT_INFEASIBLE, "what one rank owns cannot go to another owner");

@@ -6,7 +6,7 @@ Shard shard_nowhere(void) { return (Shard){.rank = -1}; }
 Shard shard_of(const Mesh *mesh, const Placement *p, const Shape *shape, int rank) {
   Shard s = {.rank = shape->rank};
   if (!placement_here(mesh, p, rank)) return shard_nowhere();
-  for (int d = 0; d < shape->rank; d++) s.map[d] = axis_list_map(mesh, &p->dim[d], shape->size[d], rank);
+  for (int d = 0; d < shape->rank; d++) s.map[d] = placement_map(mesh, p, d, shape->size[d], rank);
   return s;
 }
 

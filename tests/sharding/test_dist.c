@@ -104,6 +104,36 @@ static void zigzag_covers_a_dim_once(void **state) {
   assert_int_equal(outer.zigzag, 0);
 }
 
+// A block that has gone `shift` ranks along cp is what the rank so many places before had; after as many as there are
+// ranks it is home.
+static void shifted_blocks_are_their_sources(void **state) {
+  Mesh m = mesh_create(3, (const char *[]){"dp", "cp", "tp"}, (int[]){2, 4, 3});
+  Shape shape = shape_of(3, (int64_t[]){4, 16, 6}, (DimName[]){DIM_BATCH, DIM_SEQ, DIM_KV_HEADS});
+  Placement home = {.rank = 3, .dim = {{1, {0}, 0}, {1, {1}, 1}, {1, {2}, 0}}}, p = home; // cp in zigzag
+  for (int shift = 1; shift <= 4; shift++) {
+    p = placement_shifted(&m, &p, 1, 1);
+    assert_int_equal(placement_equal(&p, &home), shift == 4);
+    for (int r = 0; r < m.ranks; r++) {
+      int c = mesh_coordinate(&m, r, 1), source = r + ((c + 4 - shift) % 4 - c) * 3;
+      assert_int_equal(placement_source(&m, &p, r), source);
+      for (int d = 0; d < 3; d++) {
+        IndexMap got = placement_map(&m, &p, d, shape.size[d], r),
+                 expected = axis_list_map(&m, &home.dim[d], shape.size[d], source);
+        for (int64_t i = 0; i < got.local; i++) assert_int_equal(index_map(&got, i), index_map(&expected, i));
+        IndexMap own = axis_list_map(&m, &home.dim[d], shape.size[d], r);
+        if (d != 1) assert_int_equal(index_map(&got, 0), index_map(&own, 0));
+      }
+    }
+  }
+  Placement back = placement_shifted(&m, &home, 1, -1);
+  char text[128];
+  placement_text(&m, &back, &shape, text, sizeof text);
+  assert_string_equal(text, "batch:dp seq:cp~ kv_heads:tp shift:cp+3");
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  Error error = {0};
+  assert_true(redistribute_steps(&back, &home, steps, &error) < 0 && strstr(error.message, "around a ring"));
+}
+
 static void one_rank_of_each_shard_is_primary(void **state) {
   Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 3, 2});
   Placement p = {.rank = 2, .dim = {{0}, {1, {1}, 0}}};
@@ -447,6 +477,7 @@ int main(void) {
       cmocka_unit_test(groups_take_coordinates_of_pp),
       cmocka_unit_test(shards_cover_a_dim_once),
       cmocka_unit_test(zigzag_covers_a_dim_once),
+      cmocka_unit_test(shifted_blocks_are_their_sources),
       cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements),
       cmocka_unit_test(sums_are_scattered),
