@@ -142,6 +142,11 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     attr->root = (attr->root + 1) % mesh_size(mesh, attr->axes);
     return;
   }
+  if (op_def(n.op)->shifts) { // around the ring the other way
+    CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
+    attr->distance = -attr->distance;
+    return;
+  }
   int gathers = n.op == OP_ALL_GATHER, first = g->node.count, count = alone ? 1 : n.ninput;
   for (int k = 0; k < count; k++) {
     int whole = gathers ? n.output[k] : n.input[k];
@@ -201,6 +206,11 @@ static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
   snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op, tensor);
 }
 
+// A sum has no order, and of two ranks each is next to the other on both sides.
+static int has_order(const Mesh *mesh, const Node *n) {
+  return n->op != OP_ALL_REDUCE && !(op_def(n->op)->shifts && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
+}
+
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
   const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
   static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
@@ -208,7 +218,7 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates) continue;
     for (int kind = MUTATION_DELETE; kind <= MUTATION_REVERSE; kind++) {
-      if (kind == MUTATION_REVERSE && n->op == OP_ALL_REDUCE) continue; // a sum has no order
+      if (kind == MUTATION_REVERSE && !has_order(&job->options.parallel.mesh, n)) continue;
       Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = {i}, .nodes = 1};
       for (int k = 0; k < n->noutput && n->noutput <= MUTATION_NODES; k++) name_output(g, n, k, m.output[m.outputs++]);
       snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
@@ -270,7 +280,11 @@ int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
   out->nodes = 0;
   for (int i = 0; i < n && m->kind == MUTATION_TRANSFER && !found; i++)
     if (!strcmp(list[i].what, m->what)) *out = list[i], found = 1;
-  for (int k = 0; k < m->outputs; k++)
+  for (int i = 0; i < n && m->outputs > 1 && !found; i++) // one node of several tensors here as well
+    if (list[i].kind == m->kind && list[i].evaluation == m->evaluation && list[i].outputs == m->outputs &&
+        !memcmp(list[i].output, m->output, sizeof *m->output * (size_t)m->outputs))
+      *out = list[i], found = 1;
+  for (int k = 0; k < m->outputs && !found; k++)
     for (int i = 0; i < n; i++) {
       const Mutation *x = &list[i];
       if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k]))
