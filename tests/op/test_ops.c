@@ -403,17 +403,18 @@ static void traits_agree(void **state) {
     const OpDef *d = op_def((Op)op);
     const char *name = op_name((Op)op);
     collectives += d->communicates;
-    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters))
+    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters || d->shifts))
       fail_msg("%s does not communicate", name);
     if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices))
       fail_msg("%s communicates", name);
     if (d->scatters && (!d->reduces || d->rooted || d->gathers)) fail_msg("%s scatters what is not its sum", name);
+    if (d->shifts && (d->reduces || d->gathers || d->rooted || d->in_place)) fail_msg("%s is two things", name);
     if (d->gathers && (d->reduces || d->rooted)) fail_msg("%s gathers sums", name);
     if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1)
       fail_msg("%s is two things", name);
     if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
   }
-  assert_int_equal(collectives, 6);
+  assert_int_equal(collectives, 7);
 }
 
 static double scalars_to_scalar(Op op, double a, double b) {
