@@ -11,6 +11,7 @@ typedef struct Autodiff {
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
   const UpdateOptions *update;
   int *reads;           // per Variable: how often the forward graph reads it
+  IdList passed;        // tensors: the gradients of activations, which nodes and stages before this one wait for
 } Autodiff;
 
 // The only gradient of a step: there is nothing to add it to.
@@ -87,6 +88,7 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
     // A gradient that is only passed through keeps the role it has.
     if (graph_tensor(g, dx)->producer >= first_new || is_root) graph_tensor(g, dx)->role = t->role;
     vec_push(&a->contribution[x], dx);
+    vec_push(&a->passed, dx);
   }
   return PLAIT_OK;
 }
@@ -116,6 +118,36 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
+// For a schedule that splits backward: what no gradient of an activation needs, and so only gradients of parameters and
+// what is done with them do, is of phase WEIGHT and comes after all else.
+static void split_backward(Autodiff *a, int first) {
+  Graph *g = a->g;
+  int count = g->node.count, at = first;
+  char *needed = xcalloc((size_t)count + 1, 1);
+  Node *weight = xcalloc((size_t)count + 1, sizeof *weight);
+  for (int i = 0; i < a->passed.count; i++) {
+    int producer = graph_tensor(g, a->passed.data[i])->producer;
+    if (producer >= 0) needed[producer] = 1;
+  }
+  for (int i = count - 1; i >= first; i--)
+    for (int k = 0; needed[i] && k < g->node.data[i].ninput; k++) {
+      int x = g->node.data[i].input[k], producer = x < 0 ? -1 : graph_tensor(g, x)->producer;
+      if (producer >= 0) needed[producer] = 1;
+    }
+  int weights = 0;
+  for (int i = first; i < count; i++) {
+    if (needed[i] || g->node.data[i].phase != PHASE_BACKWARD) g->node.data[at++] = g->node.data[i];
+    else weight[weights] = g->node.data[i], weight[weights++].phase = PHASE_WEIGHT;
+  }
+  memcpy(&g->node.data[at], weight, sizeof *weight * (size_t)weights);
+  for (int i = first; i < count; i++) {
+    g->node.data[i].id = i;
+    for (int k = 0; k < g->node.data[i].noutput; k++) graph_tensor(g, g->node.data[i].output[k])->producer = i;
+  }
+  free(needed);
+  free(weight);
+}
+
 static void count_reads(Autodiff *a) {
   const Graph *g = a->g;
   a->reads = xcalloc((size_t)g->variable.count + 1, sizeof(int));
@@ -128,10 +160,12 @@ static void count_reads(Autodiff *a) {
 
 // Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to
 // update_in_backward. The loss op is its own seed (compile/README.md: linear + cross entropy is one node).
-static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error *error) {
+static int differentiate(Graph *g, int loss, const UpdateOptions *update, int split, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
   Autodiff a = {.g = g, .update = update};
+  for (int id = 0; split && id < nodes; id++)
+    if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id);
   count_reads(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   g->region = REGION_MICRO;
@@ -143,6 +177,8 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, Error 
   free(a.contribution);
   free(a.reads);
   drop_unread(g, nodes);
+  if (split && !code) split_backward(&a, nodes);
+  vec_free(&a.passed);
   g->phase = PHASE_FORWARD;
   g->scope = scope;
   return code;
@@ -156,6 +192,6 @@ int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, &update);
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   update.one_microbatch = o->microbatches == 1;
-  int code = differentiate(g, g->loss, &update, error);
+  int code = differentiate(g, g->loss, &update, o->parallel.pipeline.schedule->splits, error);
   return code ? code : update_build(g, g->loss, &update, error);
 }

@@ -1,5 +1,6 @@
 // partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts
 // communication.
+#include "base/fault.h"
 #include "sharding/redistribute.h"
 #include "sharding/rule.h"
 #include "op/op.h"
@@ -71,9 +72,20 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
 // Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section
 // only, so that what backward needs gathered is gathered again: a redistributed activation never outlives its
 // segment. Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
-static int64_t section_of(const Graph *h, int tensor, const Node *n) {
+static int64_t section_in(const Graph *h, int tensor, const Node *n, Phase phase) {
   int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
-  return ((layer * REGION_COUNT + (int)n->region) * PHASE_COUNT + (int)n->phase) * MAX_STAGES + n->stage;
+  return ((layer * REGION_COUNT + (int)n->region) * PHASE_COUNT + (int)phase) * MAX_STAGES + n->stage;
+}
+static int64_t section_of(const Graph *h, int tensor, const Node *n) { return section_in(h, tensor, n, n->phase); }
+
+// Whether what was moved for one section is there for a node. WEIGHT moves nothing that backward, where it is one,
+// would not move: it takes what BACKWARD has moved and, for the head, whose backward is part of forward, what FORWARD
+// has. That lies in the slot until then.
+static int serves(const Graph *h, int64_t section, int tensor, const Node *n) {
+  if (section == section_of(h, tensor, n)) return 1;
+  if (n->phase != PHASE_WEIGHT || graph_tensor(h, tensor)->variable >= 0) return 0;
+  return FAULT(weights_move_again, section == section_in(h, tensor, n, PHASE_BACKWARD), 0) ||
+         (n->layer >= h->layers && section == section_in(h, tensor, n, PHASE_FORWARD));
 }
 
 static int emit_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
@@ -113,7 +125,7 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   while (p->newest.count <= tensor) vec_push(&p->newest, 0);
   for (int i = p->newest.data[tensor]; i; i = p->moved.data[i - 1].before) {
     const Moved *m = &p->moved.data[i - 1];
-    if (m->section == section_of(p->h, tensor, context) && placement_equal(m->placement, to)) return m->to;
+    if (serves(p->h, m->section, tensor, context) && placement_equal(m->placement, to)) return m->to;
   }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   int n = redistribute_steps(from, to, steps, p->error);

@@ -16,9 +16,9 @@ typedef struct Recompute {
   const Node *old;  // nodes before the pass
   int count;
   int *again;       // per old node: it runs again
-  int *needed;      // per old node: its second run is asked for
+  int *needed;      // per old node: its second run is asked for, 1 + by the first phase that does
   int *clone;       // per tensor: the one made by the second run, or -1
-  int *done;        // per layer
+  int *done;        // per layer and phase
 } Recompute;
 
 static int chosen_layer(const Graph *g, int layer, int per_stage) {
@@ -47,12 +47,13 @@ static int source(const Recompute *r, int tensor, int layer) {
   return r->again[n->id] && n->layer == layer ? n->id : -1;
 }
 
-static void ask_for(Recompute *r, int node) {
-  if (r->needed[node]) return;
-  r->needed[node] = 1;
+// WEIGHT takes what BACKWARD has computed again for itself; what it alone needs is computed again there.
+static void ask_for(Recompute *r, int node, Phase phase) {
+  if (r->needed[node] && r->needed[node] <= 1 + (int)phase) return;
+  r->needed[node] = 1 + (int)phase;
   for (int k = 0; k < r->old[node].ninput; k++) {
     int s = source(r, r->old[node].input[k], r->old[node].layer);
-    if (s >= 0) ask_for(r, s);
+    if (s >= 0) ask_for(r, s, phase);
   }
 }
 
@@ -62,7 +63,7 @@ static void emit(Recompute *r, const Node *n, int second) {
   copy.input = arena_array(&g->arena, int, n->ninput + 1);
   copy.output = arena_array(&g->arena, int, n->noutput + 1);
   for (int k = 0; k < n->ninput; k++) {
-    int from = second || n->phase == PHASE_BACKWARD ? source(r, n->input[k], n->layer) : -1;
+    int from = second || n->phase != PHASE_FORWARD ? source(r, n->input[k], n->layer) : -1;
     copy.input[k] = from >= 0 ? r->clone[n->input[k]] : n->input[k];
   }
   for (int k = 0; k < n->noutput; k++) {
@@ -73,7 +74,7 @@ static void emit(Recompute *r, const Node *n, int second) {
     copy.output[k] = r->clone[n->output[k]] = graph_add_tensor(g, &t);
   }
   if (second) {
-    copy.phase = PHASE_BACKWARD;
+    copy.phase = (Phase)(r->needed[n->id] - 1);
     copy.name = arena_format(&g->arena, "again.%s", n->name);
   }
   graph_add_node(g, &copy);
@@ -89,25 +90,25 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   r.again = arena_array(&g->arena, int, count);
   r.needed = arena_array(&g->arena, int, count);
   r.clone = arena_array(&g->arena, int, tensors);
-  r.done = arena_array(&g->arena, int, g->layers + 1);
+  r.done = arena_array(&g->arena, int, (g->layers + 1) * PHASE_COUNT);
   for (int i = 0; i < count; i++)
     r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
   for (int i = 0; i < count; i++)
-    for (int k = 0; old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && k < old[i].ninput; k++) {
+    for (int k = 0; old[i].region == REGION_MICRO && old[i].phase != PHASE_FORWARD && k < old[i].ninput; k++) {
       int s = source(&r, old[i].input[k], old[i].layer);
-      if (s >= 0) ask_for(&r, s);
+      if (s >= 0) ask_for(&r, s, old[i].phase);
     }
   // Producers are looked up by old ids until the end: new ids are given by a second sweep.
   int *producer = arena_array(&g->arena, int, tensors);
   for (int t = 0; t < tensors; t++) producer[t] = g->tensor.data[t].producer;
   g->node.count = 0;
   for (int i = 0; i < count; i++) {
-    int layer = old[i].layer;
-    if (old[i].region == REGION_MICRO && old[i].phase == PHASE_BACKWARD && layer >= 0 && layer < g->layers &&
-        !r.done[layer]) {
-      r.done[layer] = 1;
+    int layer = old[i].layer, phase = (int)old[i].phase;
+    if (old[i].region == REGION_MICRO && phase != PHASE_FORWARD && layer >= 0 && layer < g->layers &&
+        !r.done[layer * PHASE_COUNT + phase]) {
+      r.done[layer * PHASE_COUNT + phase] = 1;
       for (int k = 0; k < count; k++)
-        if (r.needed[k] && old[k].layer == layer) emit(&r, &old[k], 1);
+        if (r.needed[k] == 1 + phase && old[k].layer == layer) emit(&r, &old[k], 1);
     }
     emit(&r, &old[i], 0);
     for (int k = 0; k < old[i].noutput; k++) graph_tensor(g, old[i].output[k])->producer = producer[old[i].output[k]];

@@ -49,11 +49,11 @@ static void print_variable(const Printer *p, const Variable *v) {
 
 // The line above the nodes of a region, and in MICRO of a phase and stage, when it is another than `last`.
 static int print_section(const Printer *p, const Node *n, int last) {
-  static const char *const region[] = {"BEGIN", "MICRO", "END"}, *const phase[] = {"forward", "backward"};
-  int section = (int)n->region * 1000 + (n->region == REGION_MICRO ? (int)n->phase + 2 * n->stage : 0);
+  static const char *const region[] = {"BEGIN", "MICRO", "END"};
+  int section = (int)n->region * 10000 + (n->region == REGION_MICRO ? (int)n->phase + PHASE_COUNT * n->stage : 0);
   if (section == last) return section;
   fprintf(p->out, "%s", region[n->region]);
-  if (n->region == REGION_MICRO) fprintf(p->out, " %s%s", phase[n->phase], p->g->stages > 1 ? " " : "");
+  if (n->region == REGION_MICRO) fprintf(p->out, " %s%s", phase_name(n->phase), p->g->stages > 1 ? " " : "");
   if (n->region == REGION_MICRO && p->g->stages > 1) fprintf(p->out, "stage %d", n->stage);
   fputc('\n', p->out);
   return section;

@@ -50,8 +50,9 @@ typedef struct DropoutAttr {
   double probability;
   uint64_t stream;
 } DropoutAttr; // stream: philox_name of the forward node
-// gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse
-typedef struct CrossEntropyAttr { int32_t gradient, accumulate; } CrossEntropyAttr;
+// gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse. split: the
+// last output is not dw but dlogits (b, s, v), of which a product makes dw later
+typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr;
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
 // interval: good steps before the scale is doubled; 0: it stays

@@ -11,13 +11,23 @@ static void check_operands(const Graph *g, const Node *node) {
   CHECK(t->rank == 2 && t->size[0] == x->shape.size[0] && t->size[1] == x->shape.size[1], "%s", node->name);
 }
 
-// loss_sum () fp64, then dx (b, s, e) and dw (v, e) when attr.gradient
+// x (b, s, e) and w (v, e) → (b, s, v)
+static Shape logits_shape(const Shape *x, const Shape *w) {
+  Shape logits = *x;
+  logits.size[2] = w->size[0];
+  logits.dim[2] = w->dim[0];
+  return logits;
+}
+
+// loss_sum () fp64, then dx (b, s, e) and dw (v, e) when attr.gradient, or dx and dlogits (b, s, v) when attr.split
 static void loss_outputs(Graph *g, Node *node) {
   Tensor x = *graph_tensor(g, node->input[0]), w = *graph_tensor(g, node->input[1]);
   graph_output(g, node, "loss_sum", DTYPE_F64, (Shape){.rank = 0});
   if (!node_attr(node, CrossEntropyAttr)->gradient) return;
   graph_output(g, node, "dx", x.dtype, x.shape);
-  graph_output(g, node, "dw", op_statistics_dtype(w.dtype), w.shape);
+  if (node_attr(node, CrossEntropyAttr)->split)
+    graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape));
+  else graph_output(g, node, "dw", op_statistics_dtype(w.dtype), w.shape);
 }
 
 // x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient
@@ -35,10 +45,30 @@ static void loss_gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[0] = node.output[1];
   dinput[1] = node.output[2];
   dinput[2] = dinput[3] = -1;
+  if (!node_attr(&node, CrossEntropyAttr)->split) return;
+  MatmulAttr attr = {.kind = MATMUL_TN, .m = 2, .n = 1, .k = 1};
+  int n = graph_node(g, OP_MATMUL, op_derived_name(g, &node, "dw"), (int[]){node.output[2], node.input[0]}, 2, &attr,
+                     sizeof attr);
+  dinput[1] = g->node.data[n].output[0];
+}
+
+// The gradients of the logits are kept, and dw = dlogitsᵀ x is a product of backward. To make the logits once more
+// would take a third of the head's FLOPs again and, where w is sharded by ZeRO, another gather of it.
+static void loss_split(Graph *g, int id) {
+  Node *node = &g->node.data[id];
+  CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
+  if (!attr->gradient || attr->split) return;
+  attr->split = 1;
+  const Tensor *x = graph_tensor(g, node->input[0]), *w = graph_tensor(g, node->input[1]);
+  Tensor *dlogits = graph_tensor(g, node->output[2]);
+  dlogits->name = op_derived_name(g, node, "dlogits");
+  dlogits->dtype = x->dtype;
+  dlogits->shape = logits_shape(&x->shape, &w->shape);
 }
 
 static void loss_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  op_rule(text, size, (const char *[]){"bse", "ve", "bs", ""}, 4, (const char *[]){"", "bse", "ve"}, node->noutput,
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs", ""}, 4,
+          (const char *[]){"", "bse", node_attr(node, CrossEntropyAttr)->split ? "bsv" : "ve"}, node->noutput,
           "; whole e ; lower v ; complete 0 v");
 }
 
@@ -88,8 +118,8 @@ static void row_statistics(Head *h, int64_t row, double *maximum, double *sum, d
 
 typedef struct Statistics { double *maximum, *sum, *target; } Statistics; // (rows) each
 
-// dlogit = (softmax - one-hot) seed; dx = dlogit w row by row, then dw = dlogitᵀ x word by word.
-static void store_gradients(Head *h, const Statistics *s, double seed, const Operand *dx, const Operand *dw) {
+// dlogit = (softmax - one-hot) seed; dx = dlogit w row by row, and dlogit too where that is asked for.
+static void store_rows(Head *h, const Statistics *s, double seed, const Operand *dx, const Operand *dlogits) {
   const IndexMap *map = &h->call->input[1].map[0];
   for (int64_t row = 0; row < h->rows; row++) {
     int64_t target = target_of(h, row), local = target < 0 ? -1 : index_local(map, target);
@@ -100,7 +130,14 @@ static void store_gradients(Head *h, const Statistics *s, double seed, const Ope
       for (int64_t v = 0; v < h->vocab; v++) sum += h->logit[v] * h->w[v * h->e + i];
       operand_store(dx, row * h->e + i, sum);
     }
+    for (int64_t v = 0; dlogits && v < dlogits->size[2]; v++)
+      operand_store(dlogits, row * dlogits->size[2] + v, v < h->vocab ? h->logit[v] : 0);
   }
+}
+
+// dw = dlogitᵀ x word by word.
+static void store_weight(Head *h, const Statistics *s, double seed, const Operand *dw) {
+  const IndexMap *map = &h->call->input[1].map[0];
   double *column = xcalloc((size_t)h->e, sizeof *column);
   int add = ((const CrossEntropyAttr *)h->call->attr)->accumulate; // dw is the accumulator's memory
   for (int64_t v = 0; v < dw->size[0]; v++) {
@@ -134,8 +171,10 @@ static Statistics statistics_of(int64_t rows) {
 static void finish(Head *h, Statistics *s) {
   const KernelCall *call = h->call;
   store_loss(h, s, &call->output[0]);
-  if (((const CrossEntropyAttr *)call->attr)->gradient)
-    store_gradients(h, s, operand_load(&call->input[3], 0), &call->output[1], &call->output[2]);
+  const CrossEntropyAttr *attr = call->attr;
+  double seed = attr->gradient ? operand_load(&call->input[3], 0) : 0;
+  if (attr->gradient) store_rows(h, s, seed, &call->output[1], attr->split ? &call->output[2] : NULL);
+  if (attr->gradient && !attr->split) store_weight(h, s, seed, &call->output[2]);
   free(s->maximum);
   head_free(h);
 }
@@ -149,15 +188,16 @@ static void loss_reference(const KernelCall *call) {
 
 static int loss_accumulate(Node *node) {
   CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
-  if (!attr->gradient || attr->accumulate) return -1;
+  if (!attr->gradient || attr->accumulate || attr->split) return -1;
   attr->accumulate = 1;
   return 2;
 }
 
-// Logits, and with gradient dx and dw: three products.
+// Logits, and with gradient dx and dw: three products. dw may be left to another node.
 static double loss_flops(const Operand *input, const Operand *output, const void *attr) {
   double product = 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
-  return ((const CrossEntropyAttr *)attr)->gradient ? 3 * product : product;
+  const CrossEntropyAttr *a = attr;
+  return a->gradient ? (a->split ? 2 : 3) * product : product;
 }
 
 // The loss alone.
@@ -193,9 +233,10 @@ const OpDef op_def_linear_cross_entropy = {
     .name = "linear_cross_entropy",
     .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
                "wᵀ)[target], "
-               "dx, dw = seed · its gradients",
+               "dx, dw = seed · its gradients; with `split` dlogits (b, s, v) instead of dw",
     .shape = loss_shape,
     .gradient = loss_gradient,
+    .split = loss_split,
     .rule = loss_rule,
     .lower = loss_lower,
     .evaluate = loss_evaluate,
@@ -281,8 +322,9 @@ static void apply_shape(Graph *g, Node *node) {
 }
 
 static void apply_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  op_rule(text, size, (const char *[]){"bse", "ve", "bs", "", "bs", "bs", "bs"}, 7, (const char *[]){"", "bse", "ve"},
-          node->noutput, "; whole e ; complete 0 v");
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs", "", "bs", "bs", "bs"}, 7,
+          (const char *[]){"", "bse", node_attr(node, CrossEntropyAttr)->split ? "bsv" : "ve"}, node->noutput,
+          "; whole e ; complete 0 v");
 }
 
 static void apply_reference(const KernelCall *call) {

@@ -113,6 +113,9 @@ typedef struct OpDef {
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);
+  // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
+  // which `gradient` appends: for schedules that split backward. NULL: it is no such node.
+  void (*split)(Graph *g, int node);
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates

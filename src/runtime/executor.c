@@ -221,6 +221,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
 // Instructions [from, to) of a body; to 0: all.
 static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
+  if (FAULT(weights_of_a_microbatch_are_left_out, 0, a->kind == ACTION_WEIGHT && a->microbatch == 1)) return PLAIT_OK;
   e->binding.parameters.microbatch = a->microbatch;
   e->binding.parameters.sample_base =
       FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);

@@ -80,7 +80,7 @@ int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b) {
 int finite_is_gradient(const Graph *g, const NonFinite *first) {
   const Node *n = &g->node.data[first->node];
   if (first->variable >= 0 || n->region == REGION_BEGIN) return 0;
-  if (n->region == REGION_END || n->phase == PHASE_BACKWARD) return 1;
+  if (n->region == REGION_END || n->phase != PHASE_FORWARD) return 1;
   for (int k = 0; k < n->ninput; k++) { // the loss gives its gradients with it; it is their first output
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
     if (t && t->variable >= 0 && t->variable == g->known[KNOWN_GRADIENT_SEED]) return first->output > 0;

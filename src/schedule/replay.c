@@ -60,17 +60,18 @@ static int receive(Replay *r, int coordinate, const Action *a) {
 }
 
 
-// A segment runs once, backward behind forward, and behind those of the same coordinate that leave it something in
-// memory.
+// A segment runs once, after the phase of its stage that comes before it, and after those of the same coordinate that
+// leave it something in memory.
 static int run_segment(Replay *r, int coordinate, const Action *a) {
   Phase phase = action_phase(a);
   const Segment *segment = &r->segments->micro[a->stage][phase];
   if ((*ran(r, a->stage, phase, a->microbatch))++)
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage,
                      phase_name(phase), a->microbatch);
-  if (phase == PHASE_BACKWARD && !*ran(r, a->stage, PHASE_FORWARD, a->microbatch))
-    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs backward on microbatch %d before forward",
-                     a->stage, a->microbatch);
+  Phase before = phase > PHASE_FORWARD ? (Phase)(phase - 1) : phase;
+  if (FAULT(schedule_weights_before_gradient, 1, phase != PHASE_WEIGHT) && !*ran(r, a->stage, before, a->microbatch))
+    return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before %s", a->stage,
+                     phase_name(phase), a->microbatch, phase_name(before));
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
     if (stage_coordinate(c->stage, r->s->map) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
@@ -131,20 +132,28 @@ static int check_deadlock(const Replay *r) {
   return code < 0 ? code : PLAIT_OK;
 }
 
+// Whether all stages must run a phase on all microbatches: one does on one, or there is something to run.
+static int has_phase(const Replay *r, int phase) {
+  for (int t = 0; t < r->s->stages; t++) {
+    if (r->segments->micro[t][phase].node.count) return 1;
+    for (int m = 0; m < r->s->microbatches; m++)
+      if (*ran(r, t, (Phase)phase, m)) return 1;
+  }
+  return phase == PHASE_FORWARD;
+}
+
 // No message may be left over, and what any stage does with a microbatch all must do with all.
 static int check_whole(const Replay *r) {
   const Schedule *s = r->s;
-  int n = s->map.coordinates, training = 0;
+  int n = s->map.coordinates;
   for (int q = 0; q < n * n * 2; q++)
     if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
       return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received",
                        q / 2 / n, q / 2 % n);
-  for (int t = 0; t < s->stages; t++)
-    for (int m = 0; m < s->microbatches; m++) training |= *ran(r, t, PHASE_BACKWARD, m);
-  for (int t = 0; t < s->stages; t++)
-    for (int m = 0; m < s->microbatches; m++)
-      for (int phase = 0; phase < (training ? 2 : 1); phase++)
-        if (!*ran(r, t, (Phase)phase, m))
+  for (int phase = 0; phase < PHASE_COUNT; phase++)
+    for (int t = 0, stages = has_phase(r, phase) ? s->stages : 0; t < stages; t++)
+      for (int m = 0; m < s->microbatches; m++)
+        if (FAULT(schedule_forgets_weights, 1, phase != PHASE_WEIGHT) && !*ran(r, t, (Phase)phase, m))
           return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t,
                            phase_name((Phase)phase), m);
   return PLAIT_OK;

@@ -28,6 +28,7 @@ static void add_communication(const Segments *segments, StageMap map, const Acti
   vec_push(full, (Action){.kind = ACTION_BEGIN});
   for (int i = 0; i < plain->count; i++) {
     const Action *a = &plain->data[i];
+    if (FAULT(schedule_drops_weights, 0, a->kind == ACTION_WEIGHT && a->microbatch == 1)) continue;
     const Segment *s = segment_of(segments, a);
     add_messages(&s->receive, ACTION_RECV, a, map, full);
     vec_push(full, *a);

@@ -19,7 +19,7 @@ typedef struct Action {
   int peer;       // SEND, RECV: the other virtual stage
   Phase phase;    // SEND, RECV: of the segment that it belongs to
   int kept;       // SEND, RECV: as Crossing
-  int from, to;   // FORWARD, BACKWARD: range of the body's instructions (to 0: all of them); see program
+  int from, to;   // of a segment: range of the body's instructions (to 0: all of them); see program
   int node;       // REDUCE
 } Action;
 typedef Vec(Action) ActionList;
@@ -35,7 +35,7 @@ typedef struct Schedule {
 // the next message can be made while one waits for its receiver.
 enum { STAGING_BUFFERS = 2 };
 
-// Appends FORWARD and BACKWARD actions for one coordinate, in order.
+// Appends the segments (FORWARD, BACKWARD and, where it splits backward, WEIGHT) of one coordinate, in order.
 typedef void ScheduleGenerate(StageMap map, int stages, int microbatches, int coordinate, ActionList *list);
 #define SCHEDULE(id, name, generate, ...) ScheduleGenerate generate;
 #include "schedule/schedules.def"
@@ -54,6 +54,7 @@ typedef struct ScheduleGenerator {
   int most_stages;  // 0: any number
   int microbatches_multiple_of_ranks; // it takes no other number of microbatches
   int folded;       // stages lie on the ranks there and back (StageMap)
+  int splits;       // backward is two segments: BACKWARD gives the gradient of the input, WEIGHT those of the weights
 } ScheduleGenerator;
 extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
 extern const ScheduleGenerator schedule_forward;     // of evaluation and generation
@@ -90,7 +91,7 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
 
-// What ran when in a replay: FORWARD and BACKWARD only.
+// What ran when in a replay: segments only.
 typedef struct ScheduleSpan { int coordinate, stage, microbatch; ActionKind kind; double start, end; } ScheduleSpan;
 typedef struct ScheduleSpans {
   Vec(ScheduleSpan) span; // coordinate by coordinate, each in order

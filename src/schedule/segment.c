@@ -22,18 +22,20 @@ static int receiver(const Segments *s, int tensor, int coordinate, StageMap map)
 }
 
 // A tensor made on another coordinate arrives once, in the first segment here that reads it (nodes come in the order in
-// which a microbatch passes them). One made in another stage of this coordinate stays in that stage's slot.
+// which a microbatch passes them). WEIGHT receives nothing: it may run much later than its BACKWARD, and would take
+// messages out of their order. One made in another stage of this coordinate stays in that stage's slot.
 static void cross(Segments *s, const Graph *g, StageMap map, const Node *reader, int tensor) {
   const Tensor *t = graph_tensor(g, tensor);
   if (t->producer < 0 || t->variable >= 0) return;
   const Node *maker = &g->node.data[t->producer];
-  Segment *in = &s->micro[reader->stage][reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (maker->stage == reader->stage) return;
   int coordinate = stage_coordinate(reader->stage, map),
       here = stage_coordinate(maker->stage, map) == coordinate;
   int holder = here ? maker->stage : receiver(s, tensor, coordinate, map);
+  Segment *micro = s->micro[reader->stage], *in = &micro[reader->phase], *out = &s->micro[maker->stage][maker->phase];
   if (holder >= 0) stages_add(&in->holders, holder);
   if (holder >= 0 && (!here || listed(&in->receive, tensor))) return;
+  if (!here && reader->phase == PHASE_WEIGHT) in = &micro[PHASE_BACKWARD];
   vec_push(&in->receive, (Crossing){tensor, maker->stage, maker->phase, here});
   vec_push(&out->send, (Crossing){tensor, reader->stage, reader->phase, here});
 }

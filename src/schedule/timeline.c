@@ -21,14 +21,24 @@ enum {
   DIGIT_WIDTH = 10
 };
 
-// Forward blue, backward orange; a rank's later stages darker, so that a microbatch can be followed down.
-static void print_colour(ActionKind kind, int turn, int turns, FILE *out) {
-  static const int light[2][3] = {{0xb8, 0xd8, 0xf5}, {0xfd, 0xd5, 0xa5}},
-                   dark[2][3] = {{0x2c, 0x74, 0xb8}, {0xd9, 0x72, 0x0e}};
+// Forward blue, backward orange, weights green; a rank's later stages darker, so that a microbatch can be followed
+// down.
+static void print_colour(Phase phase, int turn, int turns, FILE *out) {
+  static const int light[PHASE_COUNT][3] = {{0xb8, 0xd8, 0xf5}, {0xfd, 0xd5, 0xa5}, {0xc2, 0xe6, 0xb9}},
+                   dark[PHASE_COUNT][3] = {{0x2c, 0x74, 0xb8}, {0xd9, 0x72, 0x0e}, {0x3a, 0x8f, 0x3c}};
   double at = turns > 1 ? (double)turn / (turns - 1) : 0.25;
-  int b = kind == ACTION_BACKWARD;
+  const int *from = light[phase], *to = dark[phase];
   fputc('#', out);
-  for (int k = 0; k < 3; k++) fprintf(out, "%02x", (unsigned)lround(light[b][k] + at * (dark[b][k] - light[b][k])));
+  for (int k = 0; k < 3; k++) fprintf(out, "%02x", (unsigned)lround(from[k] + at * (to[k] - from[k])));
+}
+
+static Phase phase_of(const ScheduleSpan *span) { return (Phase)(span->kind - ACTION_FORWARD); }
+
+// Whether anything ran in a phase.
+static int shows(const ScheduleSpans *spans, Phase phase) {
+  for (int i = 0; i < spans->span.count; i++)
+    if (phase_of(&spans->span.data[i]) == phase) return 1;
+  return 0;
 }
 
 static int is_dark(int turn, int turns) { return turns > 1 && 2 * turn > turns - 1; }
@@ -42,9 +52,9 @@ static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, F
   fprintf(out,
           "<g><title>%s of stage %d, microbatch %d, on pipeline rank %d</title><rect x=\"%.2f\" y=\"%.0f\" "
           "width=\"%.2f\" height=\"%d\" fill=\"",
-          phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch, span->coordinate, x, y,
+          phase_name(phase_of(span)), span->stage, span->microbatch, span->coordinate, x, y,
           width, BOX);
-  print_colour(span->kind, turn, turns, out);
+  print_colour(phase_of(span), turn, turns, out);
   fputs("\"/>", out);
   if (width >= 6.5 * digits(span->microbatch) + 2)
     fprintf(out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" stroke=\"none\"%s>%d</text>", x + width / 2,
@@ -52,18 +62,18 @@ static void svg_box(const Schedule *s, const ScheduleSpan *span, double scale, F
   fputs("</g>\n", out);
 }
 
-static void svg_legend(const Schedule *s, FILE *out) {
+static void svg_legend(const Schedule *s, const ScheduleSpans *spans, FILE *out) {
   int turns = s->stages / s->map.coordinates, x = LEFT;
-  for (int b = 0; b < 2; b++) {
-    ActionKind kind = b ? ACTION_BACKWARD : ACTION_FORWARD;
+  for (int phase = 0; phase < PHASE_COUNT; phase++) {
+    if (!shows(spans, (Phase)phase)) continue;
     int shown = turns < 8 ? turns : 8;
     for (int k = 0; k < shown; k++, x += 18) {
       fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"18\" height=\"14\" fill=\"", x, LEGEND);
-      print_colour(kind, shown > 1 ? k * (turns - 1) / (shown - 1) : 0, turns, out);
+      print_colour((Phase)phase, shown > 1 ? k * (turns - 1) / (shown - 1) : 0, turns, out);
       fputs("\"/>", out);
     }
     x += 6;
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, b ? "backward" : "forward",
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, phase_name((Phase)phase),
             turns > 1 ? ", first to last stage of a rank" : "");
     x += turns > 1 ? 230 : 80;
   }
@@ -93,7 +103,7 @@ static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const Ti
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
-  double boxes = 2.0 * s->microbatches * (s->stages / s->map.coordinates) / fmax(1e-3, 1 - timeline_bubble(s, spans));
+  double boxes = (double)spans->span.count / s->map.coordinates / fmax(1e-3, 1 - timeline_bubble(s, spans));
   double width = fmin(WIDEST, fmax(NARROWEST, (BOX_WIDTH + DIGIT_WIDTH * digits(s->microbatches - 1)) * boxes)),
          scale = spans->total > 0 ? width / spans->total : 0;
   fprintf(out,
@@ -106,8 +116,9 @@ void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineT
   print_title(s, text, out);
   fprintf(out, "</text>\n<text x=\"%d\" y=\"46\">", LEFT);
   print_bubble(s, spans, text, out);
-  fputs("; the head's backward pass is part of its forward pass; transfers are not counted</text>\n", out);
-  svg_legend(s, out);
+  fprintf(out, "; the head's %s is part of its forward pass; transfers are not counted</text>\n",
+          shows(spans, PHASE_WEIGHT) ? "gradient of its input" : "backward pass");
+  svg_legend(s, spans, out);
   for (int c = 0; c < s->map.coordinates; c++) {
     fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#f2f2f2\"/>", LEFT, TOP + c * ROW, width,
             BOX);
@@ -143,7 +154,7 @@ void timeline_json(const Schedule *s, const ScheduleSpans *spans, const Timeline
             ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s%d\",\"cat\":\"%s\",\"args\":{"
             "\"stage\":%d,\"microbatch\":%d}}",
             span->coordinate + 1, span->start * scale, (span->end - span->start) * scale, action_name(span->kind),
-            span->microbatch, phase_name((Phase)(span->kind - ACTION_FORWARD)), span->stage, span->microbatch);
+            span->microbatch, phase_name(phase_of(span)), span->stage, span->microbatch);
   }
   fputs("\n]}\n", out);
 }

@@ -44,6 +44,7 @@ static Buffer *find(const Walk *w, const WalkBuffer *b) {
 // The stages in whose slots of the microbatch an action reads or writes.
 static StageSet touched_slots(const WalkPlan *p, const Action *a) {
   StageSet set = {{0}};
+  if (FAULT(walk_leaves_before_weights, 0, a->kind == ACTION_WEIGHT)) return set;
   if (action_runs_body(a)) set = p->segments->micro[a->stage][action_phase(a)].holders;
   if (action_runs_body(a) || (is_message(a) && a->kept)) stages_add(&set, a->stage);
   return set;
@@ -73,7 +74,8 @@ static int has_staging(const WalkPlan *p, int stage, int phase) {
   return 0;
 }
 
-// The buffers that an action's microbatch must be in before it runs. Backward's slot was entered by forward.
+// The buffers that an action's microbatch must be in before it runs. Backward's and weight's slot was entered by
+// forward.
 static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
   int n = 0;
   if (!action_runs_body(a) && a->kind != ACTION_RECV) return 0;

@@ -66,6 +66,6 @@ WalkPlan schedule_walk(const Schedule *schedule, const Segments *segments, const
 // One line a step: actions, and between them the waits, and the buffers that are entered and left.
 void schedule_print(const WalkPlan *plan, const Graph *graph, FILE *out);
 
-Phase action_phase(const Action *action); // of the segment that a FORWARD, BACKWARD, SEND or RECV belongs to
+Phase action_phase(const Action *action); // of the segment that it runs, or that a SEND or RECV belongs to
 // "slot 1 of stage 0", "B staging buffer 0 of stage 2".
 void walk_buffer_text(const WalkBuffer *buffer, char *text, size_t size);

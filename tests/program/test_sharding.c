@@ -123,6 +123,50 @@ static void test_traffic(void **state) {
   release(&c);
 }
 
+// Elements that a pipeline rank moves over an axis, and its FLOPs (axis NULL).
+static double cost_of(const char *const *keys, const char *pipeline, int coordinate, const char *axis) {
+  const char *all[16] = {pipeline, "mesh.pp=2"};
+  TrafficList list = {0};
+  for (int i = 0; keys[i]; i++) all[2 + i] = keys[i];
+  Case c = compiled(all);
+  const Program *p = c.job->train.program[coordinate];
+  double sum = axis ? 0 : program_flops(p);
+  program_traffic(p, &list);
+  for (int i = 0; axis && i < list.count; i++)
+    if (list.data[i].axes >> mesh_axis(&p->mesh, axis) & 1) sum += list.data[i].elements;
+  vec_free(&list);
+  release(&c);
+  return sum;
+}
+
+// A backward that is split in two moves and computes what one in one piece does: W takes what B has moved, and the head
+// what forward has.
+static void weights_move_nothing(void **state) {
+  static const char *const keys[][5] = {
+      {"mesh.dp=2", "parallel.zero=2"},
+      {"mesh.dp=2", "parallel.zero=3"},
+      {"mesh.tp=2", "parallel.sequence=true"},
+      {"mesh.tp=2", "parallel.sequence=true", "parallel.recompute=selective"},
+      {"mesh.tp=2", "mesh.dp=2", "parallel.sequence=true", "parallel.recompute=full", "parallel.zero=3"},
+  };
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+    const char *list[6] = {0};
+    for (int i = 0; i < 5; i++) list[i] = keys[k][i];
+    for (int c = 0; c < 2; c++) {
+      const char *const axes[] = {"dp", "tp", "pp", NULL};
+      for (int a = 0; a < 4; a++) {
+        if (axes[a] && *axes[a] == 't' && !strstr(list[0], "tp")) continue;
+        if (axes[a] && *axes[a] == 'd' && !(strstr(list[0], "dp") || (list[1] && strstr(list[1], "dp")))) continue;
+        double one = cost_of(list, "parallel.pipeline=1f1b", c, axes[a]),
+               two = cost_of(list, "parallel.pipeline=zb-h1", c, axes[a]);
+        if (!(one > 0) || fabs(one - two) > 1e-9 * one)
+          fail_msg("%s %s, pp %d, %s: %.0f in one piece, %.0f in two", list[0], list[1], c, axes[a] ? axes[a] : "FLOPs",
+                   one, two);
+      }
+    }
+  }
+}
+
 // Of a batch that does not divide the rows that there are count, not those that there is memory for: the first of 3
 // data ranks has 3 of 8 sequences, and what a pipeline rank sends or computes on them is 3 / 4 of what 4 take.
 static void rows_that_there_are_count(void **state) {
@@ -413,6 +457,7 @@ static void test_owners(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_that_there_are_count), cmocka_unit_test(stages_are_alike), cmocka_unit_test(test_traffic),
+      cmocka_unit_test(weights_move_nothing),
       cmocka_unit_test(test_traffic_hybrid),
       cmocka_unit_test(test_traffic_whole),
       cmocka_unit_test(test_overlap),

@@ -35,11 +35,14 @@ static int create(const ScheduleGenerator *generator, int stages, int coordinate
   return code;
 }
 
-static int is_segment(const Action *a) { return a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD; }
+static int is_segment(const Action *a) { return action_runs_body(a); }
+static int phases_of(const ScheduleGenerator *generator) {
+  return generator == &schedule_forward ? 1 : generator->splits ? 3 : 2;
+}
 
 // Every segment once, on the coordinate of its stage; BEGIN first, END last.
 static void check_whole(const Schedule *s, int phases) {
-  int *count = xcalloc((size_t)(s->stages * s->microbatches * 2), sizeof(int));
+  int *count = xcalloc((size_t)(s->stages * s->microbatches * PHASE_COUNT), sizeof(int));
   for (int c = 0; c < s->map.coordinates; c++) {
     const ActionList *l = &s->list[c];
     assert_true(l->data[0].kind == ACTION_BEGIN && l->data[l->count - 1].kind == ACTION_END);
@@ -47,13 +50,12 @@ static void check_whole(const Schedule *s, int phases) {
       const Action *a = &l->data[i];
       assert_true(a->kind != ACTION_BEGIN && a->kind != ACTION_END);
       assert_int_equal(stage_coordinate(a->stage, s->map), c);
-      if (is_segment(a)) count[(a->stage * s->microbatches + a->microbatch) * 2 + (a->kind == ACTION_BACKWARD)]++;
+      if (is_segment(a))
+        count[(a->stage * s->microbatches + a->microbatch) * PHASE_COUNT + (a->kind - ACTION_FORWARD)]++;
     }
   }
-  for (int i = 0; i < s->stages * s->microbatches; i++) {
-    assert_int_equal(count[i * 2], 1);
-    assert_int_equal(count[i * 2 + 1], phases - 1);
-  }
+  for (int i = 0; i < s->stages * s->microbatches * PHASE_COUNT; i++)
+    assert_int_equal(count[i], i % PHASE_COUNT < phases);
   free(count);
 }
 
@@ -62,16 +64,17 @@ static int may_run(const Schedule *s, const int *forward, const int *backward, c
   int at = a->stage * s->microbatches + a->microbatch;
   if (a->kind == ACTION_FORWARD) return !a->stage || forward[at - s->microbatches];
   if (a->kind == ACTION_BACKWARD) return forward[at] && (a->stage == s->stages - 1 || backward[at + s->microbatches]);
+  if (a->kind == ACTION_WEIGHT) return backward[at];
   return 1;
 }
 
 // Runs all lists at once, looking at dependencies alone (not at messages): all must come to their end. On the way a
 // slot must never be taken by a microbatch while another one is in it.
-static void check_order(const Schedule *s) {
+static void check_order(const Schedule *s, int phases) {
   size_t n = (size_t)(s->stages * s->microbatches);
-  int *forward = xcalloc(n, sizeof(int)), *backward = xcalloc(n, sizeof(int)), at[16] = {0}, done = 0, training = 0;
+  int *forward = xcalloc(n, sizeof(int)), *backward = xcalloc(n, sizeof(int)), at[16] = {0}, done = 0;
   int *slot = xcalloc((size_t)(s->stages * s->microbatches), sizeof(int)); // microbatch + 1 in a stage's slot
-  for (int i = 0; i < s->list[0].count; i++) training |= s->list[0].data[i].kind == ACTION_BACKWARD;
+  const ActionKind last = (ActionKind)(ACTION_FORWARD + phases - 1);
   for (int progress = 1; progress;) {
     progress = done = 0;
     for (int c = 0; c < s->map.coordinates; c++) {
@@ -80,9 +83,10 @@ static void check_order(const Schedule *s) {
         const Action *a = &s->list[c].data[at[c]];
         if (!is_segment(a)) continue;
         int *in = &slot[a->stage * s->microbatches + a->microbatch % s->slots[a->stage]];
-        if (training) assert_int_equal(*in, a->kind == ACTION_FORWARD ? 0 : a->microbatch + 1);
-        *in = a->kind == ACTION_FORWARD ? a->microbatch + 1 : 0;
-        (a->kind == ACTION_FORWARD ? forward : backward)[a->stage * s->microbatches + a->microbatch] = 1;
+        if (phases > 1) assert_int_equal(*in, a->kind == ACTION_FORWARD ? 0 : a->microbatch + 1);
+        *in = a->kind == last ? 0 : a->microbatch + 1;
+        if (a->kind != ACTION_WEIGHT)
+          (a->kind == ACTION_FORWARD ? forward : backward)[a->stage * s->microbatches + a->microbatch] = 1;
       }
       done += at[c] == s->list[c].count;
     }
@@ -109,13 +113,14 @@ static void check_messages(const Schedule *s) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// The most microbatches of a stage between their forward and the end of their backward.
-static int most_in_flight(const Schedule *s, int stage) {
-  const ActionList *l = &s->list[stage_coordinate(stage, s->map)];
+// The most microbatches of a stage, or with stage -1 of all of a coordinate's, between their forward and the end of
+// their last phase.
+static int most_in_flight(const Schedule *s, int coordinate, int stage, int phases) {
+  const ActionList *l = &s->list[coordinate];
   int flight = 0, most = 0;
   for (int i = 0; i < l->count; i++) {
-    if (l->data[i].stage != stage) continue;
-    flight += (l->data[i].kind == ACTION_FORWARD) - (l->data[i].kind == ACTION_BACKWARD);
+    if ((stage >= 0 && l->data[i].stage != stage) || !is_segment(&l->data[i])) continue;
+    flight += (l->data[i].kind == ACTION_FORWARD) - ((int)l->data[i].kind == ACTION_FORWARD + phases - 1);
     if (flight > most) most = flight;
   }
   return most;
@@ -129,9 +134,10 @@ static void is_whole_and_legal(const ScheduleGenerator *generator, int ranks, in
     fail_msg("%s, %d stages, %d ranks, %d microbatches: %s", generator->name, stages, ranks, microbatches,
              error.message);
   check_whole(s, phases);
-  check_order(s);
+  check_order(s, phases);
   check_messages(s);
-  for (int t = 0; t < s->stages; t++) assert_int_equal(s->slots[t], phases == 2 ? most_in_flight(s, t) : 1);
+  for (int t = 0; t < s->stages; t++)
+    assert_int_equal(s->slots[t], phases > 1 ? most_in_flight(s, stage_coordinate(t, s->map), t, phases) : 1);
   schedule_free(s);
 }
 
@@ -143,7 +149,8 @@ static void generators_are_whole_and_legal(void **state) {
       for (int v = 1; v <= 5; v++) {
         for (int i = 0; i < SCHEDULES; i++) {
           if (!schedule_can_run(&schedules[i], v)) continue;
-          is_whole_and_legal(&schedules[i], p, v * p, schedules[i].microbatches_multiple_of_ranks ? m * p : m, 2);
+          is_whole_and_legal(&schedules[i], p, v * p, schedules[i].microbatches_multiple_of_ranks ? m * p : m,
+                             phases_of(&schedules[i]));
           runs++;
         }
         is_whole_and_legal(&schedule_forward, p, v * p, m, 1);
@@ -211,6 +218,66 @@ static void bubbles_are_as_published(void **state) {
       }
 }
 
+// What a replay with F, B and W of these lengths gives, and the most halves or microbatches that a rank holds at once.
+typedef struct Split { double total, idle; int held; } Split;
+
+static Split split(const ScheduleGenerator *generator, int p, int m, double f, double b, double w) {
+  int v = generator->least_stages;
+  Schedule *s;
+  Error error = {0};
+  Segments *segments = chain(p * v, 1);
+  double (*cost)[PHASE_COUNT] = xcalloc((size_t)(p * v), sizeof *cost), ends[16][2];
+  Split result = {0};
+  for (int t = 0; t < p * v; t++)
+    cost[t][PHASE_FORWARD] = f, cost[t][PHASE_BACKWARD] = b, cost[t][PHASE_WEIGHT] = w;
+  ScheduleSpans spans;
+  assert_int_equal(schedule_create(generator, segments, (StageMap){p, generator->folded}, m, &s, &error), PLAIT_OK);
+  assert_int_equal(schedule_replay(s, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error), PLAIT_OK);
+  assert_int_equal(spans.span.count, 3 * p * v * m);
+  for (int i = 0; i < spans.span.count; i++) {
+    const ScheduleSpan *span = &spans.span.data[i];
+    if (!i || span->coordinate != span[-1].coordinate) ends[span->coordinate][0] = span->start;
+    ends[span->coordinate][1] = span->end;
+  }
+  result.total = spans.total;
+  for (int c = 0; c < p; c++) {
+    int held = most_in_flight(s, c, -1, 3);
+    result.held = held > result.held ? held : result.held;
+    result.idle = fmax(result.idle, ends[c][1] - ends[c][0] - v * m * (f + b + w));
+  }
+  schedule_spans_free(&spans);
+  schedule_free(s);
+  segments_free(segments);
+  free(cost);
+  return result;
+}
+
+// Qi et al., 2023: m (F + B + W) + (p − 1) (F + B − W), with no more in flight than in 1F1B.
+static void zb_h1_is_as_published(void **state) {
+  static const double costs[][3] = {{1, 1, 1}, {2, 3, 1}, {3, 2, 2}, {1, 1, 0.5}, {1, 2, 1}, {5, 1, 1}, {1, 3, 0.25}};
+  for (int p = 1; p <= 8; p++)
+    for (int m = 1; m <= 3 * p + 3; m++)
+      for (size_t k = 0; k < sizeof costs / sizeof *costs; k++) {
+        double f = costs[k][0], b = costs[k][1], w = costs[k][2];
+        Split is = split(&schedules[SCHEDULE_ZB_H1], p, m, f, b, w);
+        double should = m * (f + b + w) + (p - 1) * (f + b - w);
+        if (m >= p && fabs(is.total - should) > 1e-9)
+          fail_msg("zb-h1 p %d m %d F %g B %g W %g: %g, not %g", p, m, f, b, w, is.total, should);
+        assert_true(is.held <= least(p, m));
+      }
+}
+
+// Qi et al., 2023 and 2024: a rank waits for its first microbatch only, and holds as much as the first one in 1F1B.
+static void zb_v_is_as_published(void **state) {
+  for (int p = 1; p <= 8; p++)
+    for (int m = 1; m <= 4 * p + 3; m++) {
+      Split is = split(&schedules[SCHEDULE_ZB_V], p, m, 1, 1, 1);
+      if (m >= 2 * p && (fabs(is.total - (6 * m + p - 1)) > 1e-9 || fabs(is.idle) > 1e-9))
+        fail_msg("zb-v p %d m %d: %g, not %d; %g of a rank's time idle", p, m, is.total, 6 * m + p - 1, is.idle);
+      assert_true(is.held <= 2 * p);
+    }
+}
+
 static void names(void **state) {
   char text[256];
   for (int i = 0; i < SCHEDULES; i++) {
@@ -240,7 +307,10 @@ static void names(void **state) {
 // Hand-made lists of F and B: "F0 B0 …" for each of two coordinates.
 static void from_text(const char *text, int coordinate, ActionList *list) {
   for (const char *p = text; *p; p += p[2] ? 3 : 2)
-    vec_push(list, (Action){.kind = p[0] == 'F' ? ACTION_FORWARD : ACTION_BACKWARD, .stage = coordinate,
+    vec_push(list, (Action){.kind = p[0] == 'F'   ? ACTION_FORWARD
+                                     : p[0] == 'B' ? ACTION_BACKWARD
+                                                   : ACTION_WEIGHT,
+                             .stage = coordinate,
                              .microbatch = p[1] - '0', .tensor = -1, .peer = -1});
 }
 
@@ -260,6 +330,10 @@ HAND_MADE(twice, "F0 F1 B0 B1 B1", "F0 B0 F1 B1")
 HAND_MADE(no_backward, "F0 F1 B0", "F0 B0 F1")
 HAND_MADE(other_microbatch, "F0 F7 B0 B1", "F0 B0 F1 B1")
 HAND_MADE(last_backward_first, "F0 F1 B0 B1", "F0 B1 F1 B0")
+HAND_MADE(split_fine, "F0 F1 B0 B1 W0 W1", "F0 B0 W0 F1 B1 W1")
+HAND_MADE(no_weight, "F0 F1 B0 B1 W1", "F0 B0 W0 F1 B1 W1")
+HAND_MADE(weight_first, "F0 F1 W0 B0 B1 W1", "F0 B0 W0 F1 B1 W1")
+HAND_MADE(weight_twice, "F0 F1 B0 W0 W0 B1 W1", "F0 B0 W0 F1 B1 W1")
 HAND_MADE(holes, "F0 F1 F2 B1 F3 B0 B2 B3", "F0 F1 F2 B1 F3 B0 B2 B3")
 
 static void refused(const ScheduleGenerator *generator, const char *why) {
@@ -286,6 +360,12 @@ static void the_replay_refuses(void **state) {
   refused(&no_backward, "never runs backward on microbatch 1");
   refused(&other_microbatch, "belongs to another rank");
   refused(&last_backward_first, "backward on microbatch 1 before forward");
+  assert_int_equal(create(&split_fine, 2, 2, 2, &s, &error), PLAIT_OK);
+  assert_true(s->slots[0] == 2 && s->slots[1] == 1); // a slot ends with W
+  schedule_free(s);
+  refused(&no_weight, "stage 0 never runs weight on microbatch 0");
+  refused(&weight_first, "stage 0 runs weight on microbatch 0 before backward");
+  refused(&weight_twice, "stage 0 runs weight twice on microbatch 0");
 }
 
 // Microbatches that leave out of order need more slots than are in flight, because a slot belongs to microbatch mod
@@ -294,7 +374,7 @@ static void slots_are_never_shared(void **state) {
   Schedule *s;
   Error error = {0};
   assert_int_equal(create(&holes, 2, 2, 4, &s, &error), PLAIT_OK);
-  check_order(s);
+  check_order(s, 2);
   assert_int_equal(s->slots[0], 4);
   schedule_free(s);
 }
@@ -395,6 +475,8 @@ int main(void) {
       cmocka_unit_test(the_replay_refuses),
       cmocka_unit_test(slots_are_never_shared),
       cmocka_unit_test(bubbles_are_as_published),
+      cmocka_unit_test(zb_h1_is_as_published),
+      cmocka_unit_test(zb_v_is_as_published),
       cmocka_unit_test(hand_over_in_memory),
       cmocka_unit_test(readers_of_other_stages_hold_slots),
       cmocka_unit_test(messages_can_deadlock),

@@ -48,9 +48,7 @@ static int write_step(void *context, const WalkStep *step) {
              step->microbatch);
   else
     snprintf(t->words + n, sizeof t->words - n, "%c%c%d.%d:%d ", "?+!-"[step->kind],
-             b -> is_slot                     ? 's'
-                  : b->phase == PHASE_FORWARD ? 'f'
-                                              : 'b',
+             b->is_slot ? 's' : "fbw"[b->phase],
              b->stage, b->index, step->microbatch);
   return 1;
 }
@@ -105,11 +103,11 @@ typedef struct Law {
   const WalkPlan *plan;
   const Walk *walk;
   int *in, *waited, *ran, sends;
-} Law; // in: (stages · 3, microbatches) buffers
+} Law; // in: (stages · (1 + phases), microbatches) buffers
 
 static int *holder(Law *l, const WalkBuffer *b) {
   int kind = b->is_slot ? 0 : 1 + (int)b->phase;
-  return &l->in[(b->stage * 3 + kind) * l->plan->microbatches + b->index];
+  return &l->in[(b->stage * (1 + PHASE_COUNT) + kind) * l->plan->microbatches + b->index];
 }
 
 static int obey(void *context, const WalkStep *step) {
@@ -134,8 +132,7 @@ static int obey(void *context, const WalkStep *step) {
   }
   case WALK_RUN: {
     const Action *a = step->action;
-    int in_slot = a->kind == ACTION_FORWARD || a->kind == ACTION_BACKWARD ||
-                  ((a->kind == ACTION_SEND || a->kind == ACTION_RECV) && a->kept);
+    int in_slot = action_runs_body(a) || ((a->kind == ACTION_SEND || a->kind == ACTION_RECV) && a->kept);
     WalkBuffer slot = {.stage = a->stage, .is_slot = 1, .index = a->microbatch % l->plan->slots[a->stage]};
     if (in_slot) assert_int_equal(*holder(l, &slot), 1 + a->microbatch);
     l->ran[at] = 1;
@@ -154,7 +151,8 @@ static void check_laws(const Schedule *s, const Segments *segments) {
   for (int c = 0; c < s->map.coordinates; c++) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     Walk *walk = walk_create(&plan);
-    size_t actions = (size_t)s->list[c].count, buffers = (size_t)(s->stages * 3 * (s->microbatches + STAGING_BUFFERS));
+    size_t actions = (size_t)s->list[c].count,
+           buffers = (size_t)(s->stages * (1 + PHASE_COUNT) * (s->microbatches + STAGING_BUFFERS));
     Law law = {.plan = &plan,
                .walk = walk,
                .in = xcalloc(buffers, sizeof(int)),
@@ -181,7 +179,9 @@ static void laws_hold_for_every_schedule(void **state) {
         } table[] = {{&schedules[SCHEDULE_NAIVE], p, m},
                      {&schedules[SCHEDULE_GPIPE], 2 * p, m},
                      {&schedules[SCHEDULE_1F1B], p, m},
-                     {&schedules[SCHEDULE_INTERLEAVED], 3 * p, m * p}};
+                     {&schedules[SCHEDULE_INTERLEAVED], 3 * p, m * p},
+                     {&schedules[SCHEDULE_ZB_H1], p, m},
+                     {&schedules[SCHEDULE_ZB_V], 2 * p, m}};
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
           Segments *segments = chain(table[i].stages, kept);
           Schedule *s = create(table[i].generator, segments, p, table[i].microbatches);
@@ -190,6 +190,17 @@ static void laws_hold_for_every_schedule(void **state) {
           segments_free(segments);
         }
       }
+}
+
+// A slot is left after W, by which time the next microbatch has another one; what is sent back does not wait for it.
+static void slots_end_with_weights(void **state) {
+  Segments *segments = chain(2, 0);
+  Schedule *s = create(&schedules[SCHEDULE_ZB_H1], segments, 2, 2);
+  expect(s, segments, 1,
+         "begin +f1.0:0 +s1.0:0 recv1:0 F1:0 -f1.0:0 +b1.0:0 B1:0 send1:0 -b1.0:0 +f1.1:1 +s1.1:1 recv1:1 F1:1 -f1.1:1 "
+         "+b1.1:1 B1:1 send1:1 -b1.1:1 W1:0 -s1.0:0 W1:1 -s1.1:1 end ?b1.0:0 ?b1.1:1 ");
+  schedule_free(s);
+  segments_free(segments);
 }
 
 static int fail_at_backward(void *context, const WalkStep *step) {
@@ -214,6 +225,7 @@ static void an_error_ends_the_walk(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_a_small_pipeline), cmocka_unit_test(one_rank),
                                      cmocka_unit_test(laws_hold_for_every_schedule),
+                                     cmocka_unit_test(slots_end_with_weights),
                                      cmocka_unit_test(an_error_ends_the_walk)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

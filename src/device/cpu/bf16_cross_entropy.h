@@ -16,7 +16,7 @@ typedef struct Head {
   int64_t rows, vocab, e, chunk, stride,
       blocks; // vocab: valid; chunk: rows at a time; stride: of a row of `kept`; blocks of words
   int64_t first, n;                              // the chunk at work
-  int gradient, add;                             // add: dw is added to what is there
+  int gradient, add, split;                      // add: dw is added to what is there; split: dlogits are kept instead
   double seed;
   const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY; NULL: find them
   double *loss;         // (rows)
@@ -207,6 +207,15 @@ static void head_narrow(void *argument, int slot, int64_t row) {
   narrow_row((uint16_t *)h->call->output[1].data + (h->first + row) * h->e, h->dx + row * h->e, h->e);
 }
 
+// Rows of the chunk as they are kept, with zeroes for words that are padding.
+static void head_keep(void *argument, int slot, int64_t row) {
+  const Head *h = argument;
+  int64_t words = h->call->output[2].size[2];
+  uint16_t *to = (uint16_t *)h->call->output[2].data + (h->first + row) * words;
+  memcpy(to, h->kept + row * h->stride, sizeof *to * (size_t)h->vocab);
+  memset(to + h->vocab, 0, sizeof *to * (size_t)(words - h->vocab));
+}
+
 static void head_gradients(Head *h) {
   const KernelCall *call = h->call;
   const uint16_t *x = (const uint16_t *)call->input[0].data + h->first * h->e;
@@ -237,15 +246,17 @@ static void head_gradients(Head *h) {
                 .add = h->add || h->first > 0};
   product(&dx, h->product, call_team(call));
   team_each(call_team(call), h->n, head_narrow, h);
-  product(&dw, h->product, call_team(call));
+  if (h->split) team_each(call_team(call), h->n, head_keep, h);
+  else product(&dw, h->product, call_team(call));
 }
 
 static void head_run(Head *h) {
   const KernelCall *call = h->call;
   h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t filled = h->rows ? h->vocab : 0; // words past these get no product
-  if (h->gradient && !h->add)
+  if (h->gradient && !h->add && !h->split)
     memset((float *)call->output[2].data + filled * h->e, 0,
            sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {

@@ -5,7 +5,7 @@ typedef struct TYPED(Head) {
   const KernelCall *call;
   int64_t rows, vocab, e, chunk, stride; // vocab: valid; chunk: rows of logits; stride: of a row of logits
   int64_t first, n;                      // the chunk at work
-  int gradient, add; // add: dw is added to what is there
+  int gradient, add, split; // add: dw is added to what is there; split: dlogits are kept in place of dw
   double seed;
   const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
   REAL *logit;                        // (chunk, stride)
@@ -91,7 +91,16 @@ static void TYPED(head_logits)(const HEAD *h) {
   TYPED(gemm)(&g, h->product, call_team(h->call));
 }
 
-static void TYPED(head_gradients)(const HEAD *h) {
+// Rows of the chunk as they are kept, with zeroes for words that are padding.
+static void TYPED(head_keep)(void *argument, int slot, int64_t row) {
+  const HEAD *h = argument;
+  int64_t words = h->call->output[2].size[2];
+  REAL *to = (REAL *)h->call->output[2].data + (h->first + row) * words;
+  memcpy(to, h->logit + row * h->stride, sizeof(REAL) * (size_t)h->vocab);
+  memset(to + h->vocab, 0, sizeof(REAL) * (size_t)(words - h->vocab));
+}
+
+static void TYPED(head_gradients)(HEAD *h) {
   const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
   GEMM dx = {.m = h->n,
              .n = h->e,
@@ -117,16 +126,18 @@ static void TYPED(head_gradients)(const HEAD *h) {
              .c_row = h->e,
              .add = h->add || h->first > 0};
   TYPED(gemm)(&dx, h->product, call_team(h->call));
-  TYPED(gemm)(&dw, h->product, call_team(h->call));
+  if (h->split) team_each(call_team(h->call), h->n, TYPED(head_keep), h);
+  else TYPED(gemm)(&dw, h->product, call_team(h->call));
 }
 
 static void TYPED(head_run)(HEAD *h) {
   const KernelCall *call = h->call;
   h->gradient = ((const CrossEntropyAttr *)call->attr)->gradient;
   h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t padding = call->input[1].size[0] - h->vocab, filled = h->rows ? h->vocab : 0;
-  if (h->gradient && !h->add)
+  if (h->gradient && !h->add && !h->split)
     memset((REAL *)call->output[2].data + filled * h->e, 0,
            sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
   for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
