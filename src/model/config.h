@@ -70,7 +70,7 @@ const char *model_families(char text[MODEL_FAMILIES_TEXT]); // all of them: "gpt
 void model_measure(ModelConfig *config);
 // Parameters of the model; a tied head counts once.
 int64_t model_config_parameters(const ModelConfig *config);
-// Model FLOPs of forward and backward per token at this length of sequences: 6·N + 6·L·d·T for a plain decoder
+// Model FLOPs of forward and backward per token at this length of sequences: 6·N + 6·L·d·(T + 1) for a plain decoder
 // (T = seq_len, d = heads · head_dim; attention is causal). N: ModelFacts.multiplied; the rest is what the graph's
 // products of two activations cost. It builds a graph.
 double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len);

@@ -76,10 +76,13 @@ static void row_scores(Row *row) {
   int64_t query = index_map(&q->map[1], row->s);
   double document = operand_load(documents, row->b * n.s + row->s);
   for (int64_t t = 0; t < n.t; t++) {
-    int64_t position = index_map(&k->map[1], t);
+    int64_t position = FAULT(zigzag_of_attention_reference, index_map(&k->map[1], t), index_map(&k->map[1], 0) + t);
     int before = position <= FAULT(mask_causal_reference, query, query + 1);
     int visible = (!attr->causal || before) &&
-                  FAULT(mask_documents_reference, operand_load(key_documents, row->b * n.t + t) == document, 1);
+                  FAULT(mask_documents_reference,
+                        operand_load(key_documents,
+                                     row->b * n.t + FAULT(document_border_reference, t, t ? t - 1 : 0)) == document,
+                        1);
     double dot = 0;
     for (int64_t i = 0; visible && i < n.d; i++) dot += row->q[row->query + i] * row->k[key_at(row, t) + i];
     row->score[t] = visible ? attr->scale * dot : -INFINITY;
@@ -134,11 +137,17 @@ static void forward_row(Row *row, void *context) {
 
 static void forward_reference(const KernelCall *call) { each_row(call, forward_row, NULL); }
 
-// Scores and values are two products; half of the scores are visible when causal.
-static double forward_flops(const Operand *input, const Operand *output, const void *attr) {
+// Queries and keys that positions let them see, of all heads. Which documents they belong to is not known before a run.
+static double forward_pairs(const Operand *input, const Operand *output, const void *attr) {
   Sizes n = sizes_of(input);
-  double dense = 4.0 * (double)(n.b * n.g * n.r * n.d) * (double)n.s * (double)n.t;
-  return ((const AttentionAttr *)attr)->causal ? dense / 2 : dense;
+  double heads = (double)(n.b * n.g * n.r);
+  if (!((const AttentionAttr *)attr)->causal) return heads * (double)n.s * (double)n.t;
+  return heads * index_pairs(&input[0].map[1], &input[1].map[1]);
+}
+
+// Scores and values are two products.
+static double forward_flops(const Operand *input, const Operand *output, const void *attr) {
+  return 4.0 * (double)input[0].size[4] * forward_pairs(input, output, attr);
 }
 
 static void evaluate(Node *node) { node_attr(node, AttentionAttr)->dropout = 0; }
@@ -153,6 +162,7 @@ const OpDef op_def_attention = {
     .rule = forward_rule,
     .reference = forward_reference,
     .flops = forward_flops,
+    .pairs = forward_pairs,
     .evaluate = evaluate,
     .minus_infinity = 2, // logsumexp of a query that sees no key
 };

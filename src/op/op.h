@@ -1,5 +1,6 @@
 // What an op is: shape rule, gradient, factor rule, cost and reference kernel, all in its own file src/op/<op>.c.
 #pragma once
+#include "base/fault.h"
 #include "base/philox.h"
 #include "ir/graph.h"
 #include "op/attributes.h"
@@ -27,6 +28,25 @@ static inline int64_t index_local(const IndexMap *m, int64_t i) {
     if (i >= m->run[r].global && local < end && local < m->valid) return local;
   }
   return -1;
+}
+// How many (x, y) there are with x of `from` … from + n - 1, y of `first` … first + m - 1 and y <= x.
+static inline double index_pairs_of_runs(int64_t from, int64_t n, int64_t first, int64_t m) {
+  double sum[2];
+  for (int side = 0; side < 2; side++) { // of all x before from + n, less those before `from`
+    double below = (double)(from + (side ? 0 : n) - first), most = (double)m;
+    sum[side] = below <= 0 ? 0 : below < most ? below * (below + 1) / 2 : most * (most + 1) / 2 + (below - most) * most;
+  }
+  return sum[0] - sum[1];
+}
+// Pairs of an index of `a` and one of `b` that does not lie behind it, such as queries and the keys that they see.
+static inline double index_pairs(const IndexMap *a, const IndexMap *b) {
+  double pairs = 0;
+  for (int r = 0; r < FAULT(pairs_of_one_run, a->runs, 1); r++)
+    for (int k = 0; k < b->runs; k++)
+      pairs += index_pairs_of_runs(
+          a->run[r].global, (r + 1 < a->runs ? a->run[r + 1].local : a->valid) - a->run[r].local, b->run[k].global,
+          (k + 1 < b->runs ? b->run[k + 1].local : b->valid) - b->run[k].local);
+  return pairs;
 }
 // One run: local index i is global index index_map(m, 0) + i.
 static inline int index_is_range(const IndexMap *m) { return m->runs == 1; }
@@ -107,6 +127,9 @@ typedef struct OpDef {
   Kernel reference;
   // FLOPs of one call on local shapes (a multiply-add is 2); NULL: not counted.
   double (*flops)(const Operand *input, const Operand *output, const void *attr);
+  // How many pairs of elements one call compares, as attention does queries and keys, as far as positions say; for
+  // plans of how evenly ranks share them. NULL: none.
+  double (*pairs)(const Operand *input, const Operand *output, const void *attr);
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
   // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);

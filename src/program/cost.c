@@ -44,3 +44,48 @@ ProgramCost program_cost(const Program *p) {
         add_body(p, &p->micro[s][phase], kinds.kind[k].microbatch, kinds.kind[k].times, &cost);
   return cost;
 }
+
+// Axes that cut what a node reads, in dims behind the batch: over others all ranks have as many pairs.
+static uint32_t axes_behind_batch(const Graph *g, const Node *n) {
+  uint32_t axes = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    for (int d = 1; t && t->placement && d < t->shape.rank; d++)
+      for (int i = 0; i < t->placement->dim[d].n; i++) axes |= 1u << t->placement->dim[d].axis[i];
+  }
+  return axes;
+}
+
+static double node_pairs(const Program *p, const Node *n, int rank) {
+  Arena scratch = {0};
+  Operand *x = arena_array(&scratch, Operand, n->ninput + n->noutput + 1);
+  program_operands(p, n, rank, x, x + n->ninput);
+  double pairs = op_def(n->op)->pairs(x, x + n->ninput, n->attr);
+  arena_free(&scratch);
+  return pairs;
+}
+
+ProgramPairs program_pairs(const Program *p) {
+  uint32_t axes = 0;
+  int *ranks = xcalloc((size_t)p->mesh.ranks, sizeof *ranks);
+  double *sum = xcalloc((size_t)p->mesh.ranks, sizeof *sum);
+  for (int pass = 0, count = 0; pass < 2; pass++) {
+    for EACH_PROGRAM_STAGE(s, p)
+      for (int i = 0; i < p->micro[s][PHASE_FORWARD].count; i++) {
+        const Node *n = &p->graph->node.data[p->micro[s][PHASE_FORWARD].instruction[i].node];
+        if (!op_def(n->op)->pairs) continue;
+        if (!pass) axes |= axes_behind_batch(p->graph, n);
+        for (int r = 0; pass && r < count; r++) sum[r] += node_pairs(p, n, ranks[r]);
+      }
+    count = mesh_group(&p->mesh, 0, axes, NULL, ranks);
+  }
+  ProgramPairs pairs = {0};
+  int count = mesh_group(&p->mesh, 0, axes, NULL, ranks);
+  for (int r = 0; r < count; r++) {
+    pairs.mean += sum[r] / count;
+    if (sum[r] > pairs.most) pairs.most = sum[r];
+  }
+  free(ranks);
+  free(sum);
+  return pairs;
+}

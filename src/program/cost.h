@@ -6,4 +6,8 @@
 // that are read and written, and calls. Of reference kernels none of these, but their FLOPs or elements, whatever is
 // more: they are plain loops in double.
 typedef struct ProgramCost { double flops, bytes, calls, reference; } ProgramCost;
+// Pairs of elements that the forward pass of a microbatch compares on a rank (OpDef.pairs: queries and the keys that
+// they see): on the rank with the most, and on average over the ranks that share a sequence.
+typedef struct ProgramPairs { double most, mean; } ProgramPairs;
+ProgramPairs program_pairs(const Program *p);
 ProgramCost program_cost(const Program *p);

@@ -2,6 +2,7 @@
 #include "train/plan_print.h"
 #include "train/estimate.h"
 #include "base/units.h"
+#include "program/cost.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
 #include "train/precision.h"
@@ -233,6 +234,19 @@ static void print_stages(const Plan *plan) {
           g->stages > pp ? ", over the pipeline ranks in turn" : "", sum > 0 ? most * pp / sum : 1, busiest);
 }
 
+// Where ranks share a sequence, how evenly: queries see the keys before them only.
+static void print_pairs(const Plan *plan) {
+  ProgramPairs worst = {0};
+  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
+    ProgramPairs pairs = program_pairs(plan->job->train.program[c]);
+    if (pairs.mean > 0 && (worst.mean <= 0 || pairs.most / pairs.mean > worst.most / worst.mean)) worst = pairs;
+  }
+  if (plan->recipe->mesh.cp > 1 && worst.mean > 0)
+    fprintf(plan->out, "  %-22s %12s   queries and keys before them, of all heads, a rank and microbatch; the busiest "
+                       "rank has %.2f × the mean\n",
+            "visible pairs", units_count(worst.mean).s, worst.most / worst.mean);
+}
+
 static void print_flops(const Plan *plan) {
   double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
   double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
@@ -240,10 +254,11 @@ static void print_flops(const Plan *plan) {
     double flops = program_flops(plan->job->train.program[c]);
     if (flops > most) most = flops;
   }
-  fprintf(plan->out, "\nFLOPs\n  %-22s %12s   6·N + 6·L·d·T: forward and backward of the model\n", "per token",
+  fprintf(plan->out, "\nFLOPs\n  %-22s %12s   6·N + 6·L·d·(T + 1): forward and backward of the model\n", "per token",
          units_count(token).s);
   fprintf(plan->out, "  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
   fprintf(plan->out, "  %-22s %12s   kernels of the busiest rank\n", "per rank and step", units_count(most).s);
+  print_pairs(plan);
 }
 
 // How long it takes on this machine, or on machines like it where ranks are processes.

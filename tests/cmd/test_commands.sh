@@ -69,9 +69,9 @@ parameters=$((300 * 32 + 48 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32))
 same "bytes of parameters" "$(awk '/^  parameters/ {print $2}' plan.txt)" $((4 * parameters))
 same "bytes of gradients" "$(awk '/^  gradients/ {print $2}' plan.txt)" $((4 * parameters))
 same "bytes of the optimizer" "$(awk '/^  optimizer/ {print $2}' plan.txt)" $((8 * parameters))
-# 6·N without wpe, and 6·L·d·T
+# 6·N without wpe, and 6·L·d·(T + 1)
 same "FLOPs per token" "$(awk '/per token/ {print $3}' plan.txt)" \
-  "$(awk -v f=$((6 * (parameters - 48 * 32) + 6 * 2 * 32 * 32)) 'BEGIN {printf "%.0fk", f / 1000}')"
+  "$(awk -v f=$((6 * (parameters - 48 * 32) + 6 * 2 * 32 * 33)) 'BEGIN {printf "%.0fk", f / 1000}')"
 refuse 2 'mesh.tp is 4, which does not divide the heads .2, with 2 key and value heads. .*; the nearest is 2' "$PLAIT" plan recipe.yaml mesh.tp=4
 refuse 2 'mesh.pp is 3, but .* has only 2 layers to divide; the nearest mesh.pp is 2' "$PLAIT" plan recipe.yaml mesh.pp=3 mesh.dp=1
 refuse 2 'n_positions is 48, but data.seq_len is 49; take at most 48' "$PLAIT" plan recipe.yaml data.seq_len=49

@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "compile/verify.h"
 #include "evaluate.h"
+#include "parts.h"
 #include "sharding/rule.h"
 #include <math.h>
 
@@ -42,45 +43,6 @@ static Split split_of(int64_t n, int shards, Mode mode) {
   Split s = {.shards = shards};
   for (int j = 0; j < shards; j++) s.map[j] = part_of(n, shards, j, mode);
   return s;
-}
-
-// Local element i of a part → its index in the whole operand, or -1 in padding.
-static int64_t whole_index(const Operand *part, int64_t i) {
-  int64_t index = 0, stride = 1;
-  for (int d = part->rank - 1; d >= 0; d--) {
-    int64_t local = i % part->size[d];
-    if (local >= part->map[d].valid) return -1;
-    index += stride * index_map(&part->map[d], local);
-    stride *= part->map[d].global;
-    i /= part->size[d];
-  }
-  return index;
-}
-
-// An operand like `whole` with the given maps; values from it, 0 in padding.
-static Operand take_part(const Operand *whole, const IndexMap *map) {
-  Operand part = {.dtype = whole->dtype, .rank = whole->rank};
-  if (!whole->data) return part;
-  for (int d = 0; d < part.rank; d++) {
-    part.map[d] = map[d];
-    part.size[d] = map[d].local;
-  }
-  operand_allocate(&part);
-  for (int64_t i = operand_elements(&part) - 1; i >= 0; i--) {
-    int64_t from = whole_index(&part, i);
-    operand_store(&part, i, from < 0 ? 0 : operand_load(whole, from));
-  }
-  return part;
-}
-
-// Adds a part into the whole (doubles); padding must be zero.
-static void add_part(double *whole, const Operand *part, double weight, const char *name) {
-  for (int64_t i = operand_elements(part) - 1; i >= 0; i--) {
-    int64_t to = whole_index(part, i);
-    double value = operand_load(part, i);
-    if (to >= 0) whole[to] += value * weight;
-    else if (value != 0) fail_msg("%s: padding holds %g", name, value);
-  }
 }
 
 static double tolerance_of(Dtype dtype) { return dtype == DTYPE_F64 ? 1e-12 : dtype == DTYPE_F32 ? 1e-6 : 0x1p-7; }

@@ -66,8 +66,8 @@ static int64_t TYPED(rows_at)(const ATTENTION *a, const PLACE *t) {
 static void TYPED(read_positions)(const Operand *documents, const IndexMap *map, int64_t row, int64_t from, int64_t n,
                                   INTEGER *position, INTEGER *document) {
   for (int64_t i = 0; i < n; i++) {
-    position[i] = (INTEGER)index_map(map, from + i);
-    document[i] = (INTEGER)integer_load(documents, row + from + i);
+    position[i] = (INTEGER)FAULT(zigzag_of_attention_fast, index_map(map, from + i), index_map(map, 0) + from + i);
+    document[i] = (INTEGER)integer_load(documents, row + from + FAULT(document_border_fast, i, i ? i - 1 : 0));
   }
 }
 static void TYPED(set_queries)(const ATTENTION *a, PLACE *t, int64_t tile) {
@@ -99,7 +99,8 @@ static TYPED(Extent) TYPED(extent)(const INTEGER *x, int64_t n) {
 static int TYPED(tile_visible)(const ATTENTION *a, const PLACE *t) {
   TYPED(Extent) q = TYPED(extent)(t->query_position, t->rows), k = TYPED(extent)(t->key_position, t->columns);
   TYPED(Extent) qd = TYPED(extent)(t->query_document, t->rows), kd = TYPED(extent)(t->key_document, t->columns);
-  if ((a->attr->causal && k.least > q.most) || kd.least > qd.most || kd.most < qd.least) return 0;
+  if ((a->attr->causal && k.least > q.most) || kd.least > qd.most || kd.most < qd.least)
+    return FAULT(hidden_tiles_are_computed, 0, 1);
   return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least
              ? 2
              : 1;
@@ -136,7 +137,9 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
 
 // What the exponents of a query's scores are shifted by: of one that sees no key anywhere (-inf - -inf is no number),
 // nothing.
-INLINE REAL TYPED(shift_of)(REAL logsumexp) { return logsumexp == (REAL)-INFINITY ? 0 : logsumexp; }
+INLINE REAL TYPED(shift_of)(REAL logsumexp) {
+  return logsumexp == (REAL)-INFINITY ? FAULT(attention_to_nothing, 0, logsumexp) : logsumexp;
+}
 
 // One row of scores against n others, scaled; hidden ones are -inf. `before`: the row's position must not be before
 // others'.
