@@ -146,7 +146,7 @@ static void show_progress(Eval *e, const Part *p) {
 static int after_batch(Rank *r, void *part, const Batch *b, double loss, double tokens, Error *error) {
   Part *p = part;
   int signal = 0, code = PLAIT_OK;
-  if (inference_speaks(r)) code = count_bytes(p->eval, b->targets, b->samples * p->eval->seq_len, &p->bytes, error);
+  if (inference_speaks(r)) code = count_bytes(p->eval, b->targets, (int64_t)b->samples * b->length, &p->bytes, error);
   if (tokens > 0) p->loss_sum += loss * tokens;
   p->tokens += tokens;
   p->windows += inference_rows(&p->eval->model);

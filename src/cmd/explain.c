@@ -173,7 +173,8 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
   if (axis->role == AXIS_TENSOR)
     return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between"
                                 : "share heads, feed-forward and vocabulary";
-  if (axis->role == AXIS_CONTEXT) return "share the sequence";
+  if (axis->role == AXIS_CONTEXT)
+    return r->parallel.zero ? "share each sequence, and what dp's ranks share" : "share each sequence";
   static const char *const zero[][4] = {
       [false] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
                              "share the batch, the optimizer's state and gradients",

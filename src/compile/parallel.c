@@ -30,11 +30,13 @@ static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *
   mesh_cut(mesh, "tp", AXIS_PART_GROUP, tp / parallel_kv_ranks(w, tp));
 }
 
-// The axes over which ZeRO divides storage.
+// The axes over which ZeRO divides storage: ranks for data and for context compute with the same weights.
 static uint32_t shard_axes(const Mesh *mesh) {
   uint32_t axes = 0;
-  for (int a = 0; a < mesh->naxis; a++)
-    if (mesh->axis[a].role == AXIS_DATA && mesh->axis[a].part != AXIS_PART_REPLICA) axes |= 1u << a;
+  for (int a = 0; a < mesh->naxis; a++) {
+    int shares = mesh->axis[a].role == AXIS_DATA || mesh->axis[a].role == AXIS_CONTEXT;
+    if (shares && mesh->axis[a].part != AXIS_PART_REPLICA) axes |= 1u << a;
+  }
   return axes;
 }
 

@@ -8,7 +8,7 @@
 typedef struct Question {
   const ParallelOptions *o;
   const Workload *w;
-  int pp, dp; // sizes of these axes
+  int pp, dp, cp; // sizes of these axes
   ParallelProblem *problem;
 } Question;
 
@@ -69,7 +69,7 @@ static int check_shard_group(const Question *q) {
     return refuse(q, "parallel.shard_group",
                   "parallel.shard_group is %d, but must divide mesh.dp (%d); the nearest is %s", group, q->dp, text);
   }
-  if (group == 1)
+  if (group == 1 && q->cp == 1)
     return refuse(
         q, "parallel.shard_group",
         "parallel.shard_group is 1, but a group of one rank shards nothing; take 0 (groups of all %d data ranks), "
@@ -112,6 +112,7 @@ static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
+  int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1;
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
@@ -121,7 +122,16 @@ static int check_data(const Question *q) {
           "layout.batch is %s, but ranks read their samples in the order of the mesh; take its axes in the order dp, "
           "cp, tp",
           list);
-  if (q->w->seq % ranks == 0) return PLAIT_OK;
+  if (q->w->seq % (zigzag ? 2 * ranks : ranks) == 0) return PLAIT_OK;
+  if (zigzag) {
+    char by_tp[32] = "";
+    q->problem->also = "mesh.cp";
+    if (ranks > q->cp) snprintf(by_tp, sizeof by_tp, " · %lld", (long long)(ranks / q->cp));
+    return refuse(q, "data.seq_len",
+                  "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
+                  "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s",
+                  (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text));
+  }
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",
                 "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the "
@@ -404,7 +414,7 @@ int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem 
                                                    check_stages,      check_schedule, check_cut,
                                                    check_update,      check_zero,     check_weights};
   *problem = (ParallelProblem){.key = NULL};
-  Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), problem};
+  Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     int code = rules[i](&q);
     if (code) return code;

@@ -37,13 +37,15 @@ static int64_t rank_samples(const LoaderConfig *c) {
   return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1);
 }
 
+static int length_of(const LoaderConfig *c) { return window_part_length(&c->part, c->seq_len); }
+
 static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
   CHECK(first_step >= 0 && c->shares && c->data_rank >= 0 && c->data_rank < c->shares->ranks);
   if (c->seq_len < 1) return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, it must be at least 1", c->seq_len);
   if (c->prefetch_steps < 1)
     return error_set(error, PLAIT_BAD_INPUT, "the loader's prefetch is %d steps, it must be at least 1",
                      c->prefetch_steps);
-  if (rank_samples(c) > INT_MAX / c->seq_len)
+  if (rank_samples(c) > INT_MAX / length_of(c))
     return error_set(error, PLAIT_BAD_INPUT,
                      "batch.global %lld is too large: a rank's share of a step exceeds %d tokens",
                      (long long)c->shares->global, INT_MAX);
@@ -91,7 +93,7 @@ static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
     end = sampler_first(&loader->sampler, batch->source + 1);
   }
   for (int s = 0; s < batch->samples; s++) {
-    int64_t at = (int64_t)s * c->seq_len, i = first + batch->sample[s];
+    int64_t at = (int64_t)s * batch->length, i = first + batch->sample[s];
     int code = sampler_read(&loader->sampler, i < end ? i : loader->sampler.total, batch->tokens + at,
                             batch->targets + at, batch->positions + at, batch->documents + at, error);
     if (code < 0) return code;
@@ -135,7 +137,7 @@ static void *run(void *argument) {
 static void allocate_slots(Loader *loader) {
   const LoaderConfig *c = &loader->config;
   int samples = (int)rank_samples(c), n = 0, rank = FAULT(data_ranks_read_the_same, c->data_rank, 0);
-  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)c->seq_len *
+  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)length_of(c) *
                  sizeof(int32_t); // a rank without any has memory all the same
   loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
   for (int m = 0; m < c->shares->microbatches; m++)
@@ -146,6 +148,7 @@ static void allocate_slots(Loader *loader) {
   for (int i = 0; i < loader->slot_count; i++) {
     Batch *batch = &loader->slots[i].batch;
     batch->samples = samples;
+    batch->length = length_of(c);
     batch->sample = loader->sample;
     int32_t **arrays[] = {&batch->tokens, &batch->targets, &batch->positions, &batch->documents};
     for (int a = 0; a < 4; a++) // written, so that the pages are there before the first step
@@ -172,7 +175,8 @@ static void destroy(Loader *loader) {
 
 SamplerConfig loader_sampler(const LoaderConfig *c) {
   return (SamplerConfig){c->sources,    c->source_count, c->seq_len, c->document_mask,
-                         c->vocab_size, c->evaluation,   c->seed,    c->split};
+                         c->vocab_size, c->evaluation,   c->seed,    c->split,
+                         c->part};
 }
 
 int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result, Error *error) {
@@ -273,6 +277,7 @@ LoaderStats loader_stats(Loader *loader) {
 
 size_t loader_bytes(const LoaderConfig *c) {
   size_t samples = (size_t)rank_samples(c) + !rank_samples(c), slots = (size_t)c->prefetch_steps + 1;
-  return slots * (4 * samples * (size_t)c->seq_len * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
-         ((size_t)c->seq_len + 1) * sizeof(int32_t);
+  size_t length = (size_t)length_of(c);
+  return slots * (4 * samples * length * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
+         (length + 1) * sizeof(int32_t);
 }

@@ -22,7 +22,8 @@ typedef struct LoaderConfig {
   int vocab_size; // an id at or above it is an error of loader_next; 0: not checked
   int evaluation; // in order, no shuffle, no weights, one pass, then loader_next returns 1
   uint64_t seed;
-  double split;   // see SamplerConfig
+  double split;    // see SamplerConfig
+  WindowPart part; // of every sample
   const Shares *shares; // of a step; borrowed for as long as the loader is open
   int data_rank;
   int prefetch_steps; // steps kept ready beside the one in use, >= 1
@@ -34,7 +35,8 @@ typedef struct Batch {
   int64_t step;
   int source;                                        // the dataset that an evaluation's step is of; training: -1
   int samples;                                       // may be 0
-  int32_t *tokens, *targets, *positions, *documents; // (samples, seq_len), as in sampler_read
+  int length;                                        // positions that are read of each: seq_len, or a part of it
+  int32_t *tokens, *targets, *positions, *documents; // (samples, length), as in sampler_read
   int64_t *sample;                                   // (samples) position in the global batch
 } Batch;
 

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "data/permutation.h"
 #include <stdlib.h>
+#include <string.h>
 
 // Windows of one epoch, or of the whole stream in an evaluation. What a split holds out of one dataset may be too
 // little.
@@ -38,7 +39,7 @@ int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error) {
   sampler->datasets = xcalloc(count, sizeof *sampler->datasets);
   sampler->streams = xcalloc(count, sizeof *sampler->streams);
   sampler->windows = xcalloc(count, sizeof *sampler->windows);
-  sampler->ids = xcalloc((size_t)config->seq_len + 1, sizeof *sampler->ids);
+  sampler->ids = xcalloc((size_t)window_part_length(&config->part, config->seq_len) + 1, sizeof *sampler->ids);
   double *weights = xcalloc(count, sizeof *weights);
   int code = PLAIT_OK;
   for (size_t k = 0; k < count && code == PLAIT_OK; k++) {
@@ -95,59 +96,105 @@ int64_t sampler_first(const Sampler *sampler, int dataset) {
   return first;
 }
 
-// A sample, or the rest of one, that nothing is learned from. documents: the id that the fill gets.
-static void fill_nothing(const SamplerConfig *config, int from, int document, int32_t *tokens, int32_t *targets,
-                         int32_t *positions, int32_t *documents) {
-  for (int j = from; j < config->seq_len; j++) {
-    tokens[j] = 0;
-    targets[j] = -1;
-    positions[j] = config->document_mask ? j - from : j;
-    documents[j] = config->document_mask ? document : 0;
+int window_part_length(const WindowPart *part, int seq_len) {
+  int length = 0;
+  for (int i = 0; i < part->runs; i++) length += part->run[i].length;
+  return part->runs ? length : seq_len;
+}
+
+static WindowPart whole_window(int seq_len) { return (WindowPart){.runs = 1, .run = {{0, seq_len}}}; }
+
+void window_part_take(const WindowPart *part, int seq_len, const int32_t *whole, int32_t *out) {
+  WindowPart p = part->runs ? *part : whole_window(seq_len);
+  for (int i = 0; i < p.runs; out += p.run[i++].length)
+    memcpy(out, whole + p.run[i].first, (size_t)p.run[i].length * sizeof *out);
+}
+
+// A sample's place: its first `inputs` positions are a stream's from `position` on; from the others nothing is learned.
+typedef struct Window { const Stream *stream; int64_t position; int inputs; } Window;
+
+typedef struct Arrays { int32_t *tokens, *targets, *positions, *documents; } Arrays; // of a run
+
+// The document of a stream position of the window, and its number within the window.
+static StreamDocument document_at(const Window *w, int64_t position, int *number) {
+  StreamDocument document = stream_document_at(w->stream, w->position);
+  for (*number = 0; document.end <= position; ++*number) document = stream_document_after(w->stream, document);
+  return document;
+}
+
+// Positions and documents of `count` tokens of the window from `from` on, and no target after a document's last token.
+static void mark_documents(const Window *w, int from, int count, Arrays out) {
+  int64_t position = w->position + from;
+  int number;
+  StreamDocument document = document_at(w, position, &number);
+  int64_t begin = document.begin > w->position ? document.begin : w->position;
+  int32_t within = (int32_t)(FAULT(position_at_a_border, position, position - (from > 0)) - begin);
+  number = FAULT(documents_count_anew_at_a_border, number, 0);
+  for (int j = 0; j < count; j++, within++) {
+    if (position + j == document.end) {
+      document = stream_document_after(w->stream, document);
+      number++;
+      within = 0;
+    }
+    out.positions[j] = within;
+    out.documents[j] = number;
+    if (position + j + 1 == document.end) out.targets[j] = FAULT(mask_last_token_of_document, -1, out.targets[j]);
   }
 }
 
-// Positions and documents of `count` tokens from a stream position on, and no target after a document's last token.
-// Returns the number of documents seen.
-static int mark_documents(const Stream *d, int64_t position, int count, int32_t *targets, int32_t *positions,
-                          int32_t *documents) {
-  StreamDocument document = stream_document_at(d, position);
-  int local = 0;
-  int32_t within = 0;
-  for (int j = 0; j < count; j++, within++) {
-    if (position + j == document.end) {
-      document = stream_document_after(d, document);
-      local++;
-      within = 0;
-    }
-    positions[j] = within;
-    documents[j] = local;
-    if (position + j + 1 == document.end) targets[j] = FAULT(mask_last_token_of_document, -1, targets[j]);
+// What stands behind the inputs of a window: n positions from `from` on.
+static void fill_nothing(const SamplerConfig *config, const Window *w, int from, int n, Arrays out) {
+  int documents = 0;
+  if (config->document_mask && w->inputs) {
+    document_at(w, w->position + w->inputs - 1, &documents);
+    documents++;
   }
-  return local + 1;
+  for (int j = 0; j < n; j++) {
+    out.tokens[j] = 0;
+    out.targets[j] = -1;
+    out.positions[j] = config->document_mask ? from + j - w->inputs : from + j;
+    out.documents[j] = documents;
+  }
+}
+
+// Positions [from, from + n) of a window. The last one's target may be another run's first token.
+static int read_run(Sampler *sampler, const Window *w, int from, int n, Arrays out, Error *error) {
+  const SamplerConfig *config = &sampler->config;
+  int count = w->inputs < from ? 0 : w->inputs - from < n ? w->inputs - from : n;
+  if (count) {
+    int code =
+        stream_read(w->stream, w->position + from, count + 1, config->vocab_size, sampler->ids, error);
+    if (code != PLAIT_OK) return code;
+    for (int j = 0; j < count; j++) {
+      out.tokens[j] = sampler->ids[j];
+      out.targets[j] = j + 1 < n ? sampler->ids[j + 1] : FAULT(target_at_a_border, sampler->ids[j + 1], -1);
+      out.positions[j] = from + j;
+      out.documents[j] = 0;
+    }
+    if (config->document_mask) mark_documents(w, from, count, out);
+  }
+  if (count == n) return PLAIT_OK;
+  fill_nothing(config, w, from + count, n - count,
+               (Arrays){out.tokens + count, out.targets + count, out.positions + count, out.documents + count});
+  return PLAIT_OK;
 }
 
 int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets, int32_t *positions, int32_t *documents,
                  Error *error) {
   const SamplerConfig *config = &sampler->config;
   CHECK(i >= 0);
-  if (i >= sampler->total) {
-    fill_nothing(config, 0, 0, tokens, targets, positions, documents);
-    return 1;
+  Window w = {0};
+  if (i < sampler->total) {
+    SampleSite site = sampler_locate(sampler, i);
+    w = (Window){&sampler->streams[site.dataset], site.position, config->seq_len};
+    int64_t left = w.stream->tokens - 1 - w.position;
+    if (left < w.inputs) w.inputs = (int)left;
   }
-  SampleSite site = sampler_locate(sampler, i);
-  const Stream *d = &sampler->streams[site.dataset];
-  int64_t left = d->tokens - 1 - site.position;
-  int inputs = left < config->seq_len ? (int)left : config->seq_len;
-  int code = stream_read(d, site.position, inputs + 1, config->vocab_size, sampler->ids, error);
-  if (code != PLAIT_OK) return code;
-  for (int j = 0; j < inputs; j++) {
-    tokens[j] = sampler->ids[j];
-    targets[j] = sampler->ids[j + 1];
-    positions[j] = j;
-    documents[j] = 0;
+  WindowPart part = config->part.runs ? config->part : whole_window(config->seq_len);
+  for (int k = 0, at = 0; k < part.runs; at += part.run[k++].length) {
+    Arrays out = {tokens + at, targets + at, positions + at, documents + at};
+    int code = read_run(sampler, &w, part.run[k].first, part.run[k].length, out, error);
+    if (code != PLAIT_OK) return code;
   }
-  int seen = 1;
-  if (config->document_mask) seen = mark_documents(d, site.position, inputs, targets, positions, documents);
-  fill_nothing(config, inputs, seen, tokens, targets, positions, documents);
-  return PLAIT_OK;
+  return i < sampler->total ? PLAIT_OK : 1;
 }

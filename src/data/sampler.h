@@ -23,6 +23,17 @@ typedef struct DataSource {
   double weight;      // relative; any positive number when there is one source
 } DataSource;
 
+// The positions of a window that are read, run after run: what one rank has where ranks divide a sequence (context
+// parallelism). No runs: all.
+enum { WINDOW_RUNS = 2 };
+typedef struct WindowPart {
+  int runs;
+  struct { int first, length; } run[WINDOW_RUNS];
+} WindowPart;
+int window_part_length(const WindowPart *part, int seq_len);
+// The same positions of a row of a whole window, one behind the other.
+void window_part_take(const WindowPart *part, int seq_len, const int32_t *whole, int32_t *out);
+
 typedef struct SamplerConfig {
   const DataSource *sources; // (source_count) read during sampler_open only
   int source_count;
@@ -32,6 +43,7 @@ typedef struct SamplerConfig {
   int evaluation;
   uint64_t seed;
   double split;      // the fraction of the documents that is held out for evaluation; 0: none, both read all
+  WindowPart part;
 } SamplerConfig;
 
 typedef struct Sampler {
@@ -41,7 +53,7 @@ typedef struct Sampler {
   int64_t *windows;         // (source_count) windows of an epoch
   int64_t total;            // evaluation: windows of all datasets; training: INT64_MAX
   Blend blend;
-  int32_t *ids; // (seq_len + 1) scratch
+  int32_t *ids; // (positions read + 1) scratch
 } Sampler;
 
 // A dataset without one whole window (training) or with fewer than 2 tokens (evaluation) is PLAIT_BAD_INPUT, as is
@@ -59,10 +71,10 @@ SampleSite sampler_locate(const Sampler *sampler, int64_t i);
 // Evaluation: the number of a dataset's first sample; that of dataset source_count is `total`.
 int64_t sampler_first(const Sampler *sampler, int dataset);
 
-// Fills one sample, each array (seq_len):
+// Fills one sample, each array (seq_len), or where only a part of windows is read as long as that is:
 //   tokens     input ids
 //   targets    the next token, -1 where there is none: with document_mask at a document's last token
-//   positions  0 … seq_len-1; with document_mask counted from the document's first token in this window
+//   positions  0 … seq_len-1, those of the window; with document_mask counted from the document's first token in this window
 //   documents  0; with document_mask the number of the document within the window, ascending from 0
 // Returns PLAIT_OK; 1 when i lies behind the end of an evaluation (the sample is then all token 0 without targets); or
 // an error. Uses the scratch of the sampler: one thread at a time.

@@ -62,14 +62,35 @@ static void fill_window(Generator *g) {
   }
 }
 
+// What a rank has of the windows' rows: (rows, window) → (rows, its positions); malloc'ed.
+static int32_t *part_of(const Generator *g, const WindowPart *part, const int32_t *whole) {
+  int64_t rows = inference_local_rows(&g->model), length = window_part_length(part, g->window);
+  int32_t *out = xcalloc((size_t)(rows * length), sizeof *out);
+  for (int64_t row = 0; row < rows; row++)
+    window_part_take(part, g->window, whole + row * g->window, out + row * length);
+  return out;
+}
+
+// The model's part of a token: each rank on its part of the windows.
+static int compute(Rank *r, const Generator *g, Error *error) {
+  WindowPart part = rank_window_part(r->job, r->rank);
+  int32_t *tokens = part_of(g, &part, g->tokens), *positions = part_of(g, &part, g->positions),
+          *documents = part_of(g, &part, g->documents);
+  StepInputs inputs = {.known = {[INPUT_TOKENS] = {tokens, 0, 0},
+                                 [INPUT_POSITIONS] = {positions, 0, 0},
+                                 [INPUT_DOCUMENTS] = {documents, 0, 0},
+                                 [INPUT_INDEX] = {g->index, 0, 0}}};
+  int code = rank_generate(r, &inputs, error);
+  free(tokens);
+  free(positions);
+  free(documents);
+  return code;
+}
+
 static int draw(Rank *r, void *generator, Error *error) {
   Generator *g = generator;
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {g->tokens, 0, 0},
-                                 [INPUT_POSITIONS] = {g->positions, 0, 0},
-                                 [INPUT_DOCUMENTS] = {g->documents, 0, 0},
-                                 [INPUT_INDEX] = {g->index, 0, 0}}};
   int32_t id = -1;
-  int code = rank_generate(r, &inputs, error);
+  int code = compute(r, g, error);
   if (!code) code = inference_logits(r, g->logits, error);
   if (code) return code;
   if (r->rank == 0) id = sample_token(g->logits, g->vocab, g->allowed, &g->sample, (uint64_t)g->count, g->scratch);

@@ -47,7 +47,7 @@ int64_t inference_local_rows(const Inference *i) { return i->job->options.micro_
 int inference_speaks(const Rank *r) {
   const Mesh *mesh = &r->job->options.parallel.mesh;
   for (int a = 0; a < mesh->naxis; a++)
-    if (!(layout_data_axes(&r->job->options.parallel.layout) >> a & 1) && mesh_coordinate(mesh, r->rank, a)) return 0;
+    if (!(layout_input_axes(&r->job->options.parallel.layout) >> a & 1) && mesh_coordinate(mesh, r->rank, a)) return 0;
   return 1;
 }
 

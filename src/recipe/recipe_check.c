@@ -65,13 +65,19 @@ static int check_mesh(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
+// What parallel.sequence means: the sequence over tp, within the part of it that a rank of cp has.
+static bool is_sequence_parallel(const Recipe *r, const LayoutWords *seq) {
+  if (seq->count == 1) return r->mesh.cp == 1 && !strcmp(seq->axis[0], "tp");
+  return seq->count == 2 && !strcmp(seq->axis[0], "cp") && !strcmp(seq->axis[1], "tp");
+}
+
 static int check_parallel(Recipe *r, Error *error) {
   const LayoutWords *seq = &r->layout.rows.row[LAYOUT_ROW_SEQ];
-  if (r->parallel.sequence && seq->count >= 0 && (seq->count != 1 || strcmp(seq->axis[0], "tp"))) {
+  if (r->parallel.sequence && seq->count >= 0 && !is_sequence_parallel(r, seq)) {
     char *list = recipe_value_text(r, "layout.seq");
     int code = error_set(error, PLAIT_BAD_INPUT,
-                         "%slayout.seq is %s, but parallel.sequence is true, which means [tp]; leave one of them out",
-                         recipe_where(r, "layout.seq"), list);
+                         "%slayout.seq is %s, but parallel.sequence is true, which means %s; leave one of them out",
+                         recipe_where(r, "layout.seq"), list, r->mesh.cp > 1 ? "[cp, tp]" : "[tp]");
     free(list);
     return code;
   }
@@ -91,21 +97,35 @@ static bool is_default(const Recipe *r, const Recipe *defaults, const char *path
   return recipe_value_equal(recipe_key_find(path), r, defaults);
 }
 
+// Whether one of the needed keys ("mesh.dp mesh.cp") fulfils the condition; else "mesh.dp is 1 and mesh.cp is 1".
+static bool has_need(const Recipe *r, const Need *need, char *values, size_t size) {
+  char path[64];
+  size_t used = 0;
+  for (const char *at = need->needed; *at; at += strspn(at, " ")) {
+    int n = (int)strcspn(at, " ");
+    snprintf(path, sizeof path, "%.*s", n, at);
+    at += n;
+    if (recipe_fulfils(r, recipe_key_find(path), need->condition)) return true;
+    char *value = recipe_value_text(r, path);
+    if (used < size) used += (size_t)snprintf(values + used, size - used, "%s%s is %s", used ? " and " : "", path, value);
+    free(value);
+  }
+  return false;
+}
+
 static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   const char *said = "";
+  char values[256];
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
     const Need *n = &needs[i];
-    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) ||
-        recipe_fulfils(r, recipe_key_find(n->needed), n->condition))
-      continue;
-    char *value = recipe_value_text(r, n->key), *other = recipe_value_text(r, n->needed);
+    if (!strcmp(n->key, said) || is_default(r, defaults, n->key) || has_need(r, n, values, sizeof values)) continue;
+    char *value = recipe_value_text(r, n->key);
     int code = PLAIT_OK;
     if (n->refused)
-      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s is %s, %s", recipe_where(r, n->key), n->key, value,
-                       n->needed, other, n->why);
-    else recipe_note(r, n->key, "%s is %s, but %s is %s, %s", n->key, value, n->needed, other, n->why);
+      code = error_set(error, PLAIT_BAD_INPUT, "%s%s is %s, but %s, %s", recipe_where(r, n->key), n->key, value, values,
+                       n->why);
+    else recipe_note(r, n->key, "%s is %s, but %s, %s", n->key, value, values, n->why);
     free(value);
-    free(other);
     if (code) return code;
     said = n->key;
   }

@@ -114,8 +114,10 @@ const RecipeKey recipe_keys[] = {
     KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2", .inference = true,
         .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
                "· dp · cp · tp; tp varies fastest, so its ranks are neighbours."),
-    KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .built_most = 1, .example = "1",
-        .inference = true, .doc = "Context-parallel ranks: each computes part of every sequence."),
+    KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
+        .doc = "Context-parallel ranks: each reads and computes two pieces of every sequence, of which one lies as far "
+               "from its end as the other from its start, so that causal attention is the same work for all. "
+               "data.seq_len must be a multiple of 2 · cp. ZeRO shards over dp · cp."),
     KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Tensor-parallel ranks: each computes some of the heads, of the feed-forward layer and of the "
                "vocabulary."),

@@ -8,7 +8,7 @@ const char *const recipe_axis_names[LAYOUT_WORDS] = {"dp", "cp", "tp"};
 
 LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
   if (r->layout.rows.row[row].count >= 0) return r->layout.rows.row[row];
-  if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return (LayoutWords){1, {"tp"}};
+  if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return layout_shipped(LAYOUT_SHIPPED_SEQUENCE).row[row];
   return layout_shipped(r->layout.name ? (LayoutShipped)(r->layout.name - 1) : LAYOUT_SHIPPED_TENSOR).row[row];
 }
 

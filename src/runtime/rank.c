@@ -115,10 +115,24 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
 }
 
+WindowPart rank_window_part(const Job *job, int rank) {
+  const Parallel *p = &job->options.parallel;
+  Shape shape = shape_of(1, (int64_t[]){job->options.seq}, (DimName[]){DIM_SEQ});
+  Placement placement = layout_placement(&p->layout, &p->mesh, ROLE_DATA, &shape);
+  WindowPart part = {0};
+  for (ShardBoxes b = {.shard = shard_of(&p->mesh, &placement, &shape, rank)}; shard_next(&b); part.runs++) {
+    CHECK(part.runs < WINDOW_RUNS);
+    part.run[part.runs].first = (int)b.box.offset[0];
+    part.run[part.runs].length = (int)b.box.local[0];
+  }
+  return part;
+}
+
 static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, const Shares *shares) {
   LoaderConfig c = *config;
   c.data_rank = r->data_rank;
   c.shares = shares;
+  c.part = rank_window_part(r->job, r->rank);
   return c;
 }
 
@@ -134,8 +148,8 @@ int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
 }
 
 // What a step reads of a batch. learning_rate NULL: an evaluation.
-static StepInputs inputs_from(const Batch *b, int64_t seq, const double *learning_rate) {
-  int64_t row = seq * (int64_t)sizeof(int32_t);
+static StepInputs inputs_from(const Batch *b, const double *learning_rate) {
+  int64_t row = b->length * (int64_t)sizeof(int32_t);
   return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, 0, row},
                                 [INPUT_TARGETS] = {b->targets, 0, row},
                                 [INPUT_POSITIONS] = {b->positions, 0, row},
@@ -232,11 +246,11 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
 }
 
 // Targets of sequences of the step from `first` on become none, and are what they were again. A target is below 2^24.
-static void hide_targets(const Rank *r, Batch *b, int64_t first, bool hide) {
+static void hide_targets(Batch *b, int64_t first, bool hide) {
   enum { FAR = 1 << 30 };
-  int64_t seq = r->job->options.seq;
+  int64_t length = b->length;
   for (int row = 0; row < b->samples; row++)
-    for (int64_t i = row * seq; b->sample[row] >= first && i < (row + 1) * seq; i++) {
+    for (int64_t i = row * length; b->sample[row] >= first && i < (row + 1) * length; i++) {
       if (hide && b->targets[i] >= 0) b->targets[i] -= FAR;
       if (!hide && b->targets[i] < -FAR / 2) b->targets[i] += FAR;
     }
@@ -248,12 +262,12 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   const double none = NAN;
   double counters[MAX_COUNTERS];
   int64_t sequences = r->job->train.shares.global, part = (sequences + 7) / 8;
-  StepInputs inputs = inputs_from(batch, r->job->options.seq, &none);
+  StepInputs inputs = inputs_from(batch, &none);
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
-  hide_targets(r, batch, FAULT(part_is_the_batch, part, sequences), true);
+  hide_targets(batch, FAULT(part_is_the_batch, part, sequences), true);
   int code = executor_run(r->train, (uint64_t)step, &inputs, error);
-  hide_targets(r, batch, part, false);
+  hide_targets(batch, part, false);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
   keep_counters(r->state, counters, 1);
   result->part_norm = state_scalar(r->state, KNOWN_GRAD_NORM);
@@ -273,7 +287,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
   result->part_norm = result->part_tokens = 0;
   if (r->measure_every && step % r->measure_every == 0) code = measure_part(r, step, batch, result, error);
   if (code) return loader_release(r->loader, batch), code;
-  StepInputs inputs = inputs_from(batch, r->job->options.seq, &learning_rate);
+  StepInputs inputs = inputs_from(batch, &learning_rate);
   double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
          stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
@@ -294,7 +308,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
-  StepInputs inputs = inputs_from(batch, r->job->options.seq, NULL);
+  StepInputs inputs = inputs_from(batch, NULL);
   int code = executor_run(r->evaluate, 0, &inputs, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);

@@ -61,7 +61,9 @@ int rank_signal(Rank *r, int *number, Error *error);
 // Records steps [first, first + steps) for a file; to be called before the first one.
 void rank_trace(Rank *r, int64_t first, int64_t steps);
 
-// Opens the loader; config's data rank and batch sizes are filled in.
+// The positions of each sequence that a rank reads.
+WindowPart rank_window_part(const Job *job, int rank);
+// Opens the loader; config's data rank, batch sizes and part are filled in.
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
 // The same for evaluations: memory and the loader's thread are taken here, once for all of them.
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);

@@ -18,12 +18,16 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
   return (AxisList){0};
 }
 
-uint32_t layout_data_axes(const Layout *layout) {
-  AxisList batch = layout_axes(layout, ROLE_DATA, DIM_BATCH);
+static uint32_t axes_of(const Layout *layout, DimName dim) {
+  AxisList list = layout_axes(layout, ROLE_DATA, dim);
   uint32_t axes = 0;
-  for (int i = 0; i < batch.n; i++) axes |= 1u << batch.axis[i];
+  for (int i = 0; i < list.n; i++) axes |= 1u << list.axis[i];
   return axes;
 }
+
+uint32_t layout_data_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH); }
+
+uint32_t layout_input_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH) | axes_of(layout, DIM_SEQ); }
 
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape) {
   Placement p = {.rank = shape->rank};
@@ -62,14 +66,29 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
 
 // --- tables ---------------------------------------------------------------------------------------------------------
 
+// "cp tp" as words in static storage.
+static LayoutWords words_of(const char *text) {
+  static const char *const names[] = {
+#define AXIS_NAME(name, role) name,
+#include "sharding/axes.def"
+  };
+  LayoutWords words = {0};
+  while (*text) {
+    size_t n = strcspn(text, " "), i = 0;
+    while (strlen(names[i]) != n || strncmp(names[i], text, n)) i++; // a shipped Layout names none but these
+    words.axis[words.count++] = names[i];
+    text += n + (text[n] == ' ');
+  }
+  return words;
+}
+
 LayoutTable layout_shipped(LayoutShipped name) {
   static const char *const axis[][LAYOUT_ROWS] = {
 #define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},
 #include "sharding/layout_rows.def"
   };
   LayoutTable table = {0};
-  for (int r = 0; r < LAYOUT_ROWS; r++)
-    if (axis[name][r][0]) table.row[r] = (LayoutWords){1, {axis[name][r]}};
+  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = words_of(axis[name][r]);
   return table;
 }
 

@@ -32,6 +32,7 @@ static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const J
     DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
     LoaderConfig c = setup_loader(r, config, validation, sources);
     c.shares = validation ? &job->evaluate.shares : &job->train.shares;
+    c.part = rank_window_part(job, 0);
     bytes += (int64_t)loader_bytes(&c);
     free(sources);
   }
