@@ -134,6 +134,23 @@ static void place_micro_node(Graph *g, const Mesh *mesh, int id) {
   }
 }
 
+// A sum over all the ranks that divide the positions (gradients of keys and values) is divided over them where it is
+// made: a product with it, which could leave it a sum, would be computed by each of them for all positions.
+static void scatter_positions(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
+  const Node *n = &g->node.data[id];
+  for (int k = 0; k < n->noutput; k++) {
+    Tensor *t = graph_tensor(g, n->output[k]);
+    Placement data = layout_placement(layout, mesh, ROLE_DATA, &t->shape), p = *n->give[k];
+    for (int d = 0; d < p.rank && t->placement == n->give[k]; d++) {
+      uint32_t axes = axis_list_axes(&data.dim[d]);
+      if (t->shape.dim[d] != DIM_SEQ || p.dim[d].n || !axes || axes & ~p.partial) continue;
+      p.dim[d] = data.dim[d];
+      p.partial &= ~axes;
+      t->placement = placement_new(g, &p);
+    }
+  }
+}
+
 // What is kept for the host lies as it is made, but complete.
 static void store_outputs(Graph *g, int id) {
   const Node *n = &g->node.data[id];
@@ -193,6 +210,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
     }
     if ((code = fix_outputs(g, mesh, layout, &g->node.data[i], error))) return code;
     place_micro_node(g, mesh, i);
+    scatter_positions(g, mesh, layout, i);
     store_outputs(g, i);
     if (layout->propagate) adopt_parameters(g, i);
   }

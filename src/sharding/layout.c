@@ -20,9 +20,7 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
 
 static uint32_t axes_of(const Layout *layout, DimName dim) {
   AxisList list = layout_axes(layout, ROLE_DATA, dim);
-  uint32_t axes = 0;
-  for (int i = 0; i < list.n; i++) axes |= 1u << list.axis[i];
-  return axes;
+  return axis_list_axes(&list);
 }
 
 uint32_t layout_data_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH); }

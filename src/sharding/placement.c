@@ -49,10 +49,15 @@ int placement_equal(const Placement *a, const Placement *b) {
   return 1;
 }
 
+uint32_t axis_list_axes(const AxisList *list) {
+  uint32_t axes = 0;
+  for (int i = 0; i < list->n; i++) axes |= 1u << list->axis[i];
+  return axes;
+}
+
 uint32_t placement_axes(const Placement *p) {
   uint32_t axes = 0;
-  for (int d = 0; d < p->rank; d++)
-    for (int i = 0; i < p->dim[d].n; i++) axes |= 1u << p->dim[d].axis[i];
+  for (int d = 0; d < p->rank; d++) axes |= axis_list_axes(&p->dim[d]);
   return axes;
 }
 

@@ -43,6 +43,7 @@ void axis_list_push(AxisList *list, int axis); // one more axis, which cuts in c
 void axis_list_take(AxisList *list, const AxisList *from,
                     int i);        // or axis i of another list, which cuts as it does there
 int axis_list_pop(AxisList *list); // the last axis, which the list no longer has
+uint32_t axis_list_axes(const AxisList *list); // as a set
 int axis_list_zigzag_axis(const AxisList *list); // the axis over which it is cut in zigzag, or -1
 int axis_list_shards(const Mesh *mesh, const AxisList *list);
 // What divides the dim where shards are equal: their number, twice as many where the dim is cut in zigzag.
