@@ -166,6 +166,49 @@ static void test_mask_against_definition(void **state) {
   sampler_close(&s);
 }
 
+// Of a part of the windows come the same tokens, targets, positions and documents as of all of each: at borders within
+// documents, at their ends and behind the end of an evaluation.
+static void test_parts(void **state) {
+  enum { SEQ = 24 };
+  static const WindowPart parts[] = {{1, {{0, 24}}}, {1, {{7, 5}}}, {2, {{0, 6}, {18, 6}}}, {2, {{6, 6}, {12, 6}}},
+                                     {2, {{5, 1}, {9, 15}}}};
+  DataSource source = {first, 1};
+  int filled = 0;
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+    for (int way = 0; way < 4; way++) {
+      Error error = {0};
+      SamplerConfig config = {.sources = &source,
+                              .source_count = 1,
+                              .seq_len = SEQ,
+                              .document_mask = way & 1,
+                              .evaluation = way >> 1,
+                              .seed = 3};
+      Sampler whole, part;
+      assert_int_equal(sampler_open(&whole, &config, &error), 0);
+      config.part = parts[k];
+      assert_int_equal(sampler_open(&part, &config, &error), 0);
+      int length = window_part_length(&config.part, SEQ);
+      for (int64_t i = 0; i < whole.windows[0] + 1; i++) {
+        Sample a, b;
+        int32_t of[64];
+        int code = read_sample(&whole, i, &a, &error);
+        memset(&b, 0x55, sizeof b);
+        assert_int_equal(sampler_read(&part, i, b.tokens, b.targets, b.positions, b.documents, &error), code);
+        const int32_t *const arrays[][2] = {
+            {a.tokens, b.tokens}, {a.targets, b.targets}, {a.positions, b.positions}, {a.documents, b.documents}};
+        for (int n = 0; n < 4; n++) {
+          window_part_take(&config.part, SEQ, arrays[n][0], of);
+          assert_memory_equal(arrays[n][1], of, (size_t)length * sizeof *of);
+          assert_int_equal(arrays[n][1][length], 0x55555555);
+        }
+        filled += way >> 1 && !code && a.targets[SEQ - 1] < 0 && a.targets[SEQ - 2] < 0;
+      }
+      sampler_close(&whole);
+      sampler_close(&part);
+    }
+  assert_true(filled > 0);
+}
+
 static void test_blend_of_two(void **state) {
   Error error = {0};
   DataSource sources[] = {{first, 3}, {second, 1}};
@@ -408,6 +451,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_epochs, setup, teardown),
       cmocka_unit_test_setup_teardown(test_document_mask, setup, teardown),
       cmocka_unit_test_setup_teardown(test_mask_against_definition, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_parts, setup, teardown),
       cmocka_unit_test_setup_teardown(test_blend_of_two, setup, teardown),
       cmocka_unit_test_setup_teardown(test_seed, setup, teardown),
       cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),

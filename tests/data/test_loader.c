@@ -125,6 +125,37 @@ static void test_layouts(void **state) {
   assert_true(uneven > 10);
 }
 
+// Ranks that divide the sequences of one data rank have all of its batch together.
+static void test_parts_of_sequences(void **state) {
+  static const WindowPart parts[] = {{2, {{0, 4}, {12, 4}}}, {2, {{4, 4}, {8, 4}}}};
+  LoaderConfig config = base();
+  config.shares = shares_of(GLOBAL, 2, 4), config.data_rank = 1;
+  Loader *whole = open_loader(&config, 3), *half[2];
+  for (int r = 0; r < 2; r++) {
+    config.part = parts[r];
+    half[r] = open_loader(&config, 3);
+  }
+  size_t all = loader_bytes(&(LoaderConfig){.seq_len = SEQ, .shares = config.shares, .prefetch_steps = 2});
+  assert_true(loader_bytes(&config) < all * 6 / 10);
+  for (int64_t step = 3; step < 12; step++) {
+    Batch *batch = next(whole);
+    for (int r = 0; r < 2; r++) {
+      Batch *part = next(half[r]);
+      assert_true(part->samples == batch->samples && part->length == SEQ / 2 && part->step == step);
+      for (int s = 0; s < batch->samples; s++)
+        for (int j = 0; j < SEQ / 2; j++) {
+          int at = s * SEQ + parts[r].run[j >= 4].first + j % 4, of = s * SEQ / 2 + j;
+          assert_true(part->tokens[of] == batch->tokens[at] && part->targets[of] == batch->targets[at]);
+          assert_true(part->positions[of] == batch->positions[at] && part->documents[of] == batch->documents[at]);
+        }
+      loader_release(half[r], part);
+    }
+    loader_release(whole, batch);
+  }
+  for (int r = 0; r < 2; r++) loader_close(half[r]);
+  loader_close(whole);
+}
+
 // The loader gives what the sampler says: sample t·global + k.
 static void test_against_sampler(void **state) {
   Error error = {0};
@@ -356,6 +387,7 @@ static void test_refusals(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_layouts, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_parts_of_sequences, setup, teardown),
       cmocka_unit_test_setup_teardown(test_against_sampler, setup, teardown),
       cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
       cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
