@@ -127,10 +127,11 @@ static int check_data(const Question *q) {
     char by_tp[32] = "";
     q->problem->also = "mesh.cp";
     if (ranks > q->cp) snprintf(by_tp, sizeof by_tp, " · %lld", (long long)(ranks / q->cp));
-    return refuse(q, "data.seq_len",
-                  "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
-                  "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s",
-                  (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text));
+    return refuse(
+        q, "data.seq_len",
+        "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
+        "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s",
+        (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text));
   }
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",

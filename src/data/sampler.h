@@ -74,7 +74,8 @@ int64_t sampler_first(const Sampler *sampler, int dataset);
 // Fills one sample, each array (seq_len), or where only a part of windows is read as long as that is:
 //   tokens     input ids
 //   targets    the next token, -1 where there is none: with document_mask at a document's last token
-//   positions  0 … seq_len-1, those of the window; with document_mask counted from the document's first token in this window
+//   positions  0 … seq_len-1, those of the window; with document_mask counted from the document's first token in this
+//     window
 //   documents  0; with document_mask the number of the document within the window, ascending from 0
 // Returns PLAIT_OK; 1 when i lies behind the end of an evaluation (the sample is then all token 0 without targets); or
 // an error. Uses the scratch of the sampler: one thread at a time.

@@ -107,7 +107,8 @@ static bool has_need(const Recipe *r, const Need *need, char *values, size_t siz
     at += n;
     if (recipe_fulfils(r, recipe_key_find(path), need->condition)) return true;
     char *value = recipe_value_text(r, path);
-    if (used < size) used += (size_t)snprintf(values + used, size - used, "%s%s is %s", used ? " and " : "", path, value);
+    if (used < size)
+      used += (size_t)snprintf(values + used, size - used, "%s%s is %s", used ? " and " : "", path, value);
     free(value);
   }
   return false;

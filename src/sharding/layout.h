@@ -19,8 +19,8 @@ typedef struct Layout {
 void layout_add(Layout *layout, Role role, DimName dim, int axis, int zigzag); // zigzag: see AxisList
 // The axes of a dim for a role (empty: replicated).
 AxisList layout_axes(const Layout *layout, Role role, DimName dim);
-// The axes (bits) over which the batch is sharded, and those over which batches are: their samples, and the positions of
-// each.
+// The axes (bits) over which the batch is sharded, and those over which batches are: their samples, and the positions
+// of each.
 uint32_t layout_data_axes(const Layout *layout);
 uint32_t layout_input_axes(const Layout *layout);
 // Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.

@@ -72,8 +72,9 @@ static const Bad bad[] = {
     {BASE, "optimizer.name=adam", "did you mean adamw?"},
     {BASE, "schedule.name=cosin", "one of cosine, linear, wsd, constant, not \"cosin\"; did you mean cosine?"},
     {BASE, "data.document_mask=yes", "data.document_mask must be true or false, not \"yes\""},
-    {BASE, "mesh.cp=3", "data.seq_len is 1024, but mesh.cp is 3 and each of its ranks has two equal pieces of a sequence; "
-                        "it must be a multiple of 2 · 3; the nearest data.seq_len is 1020 or 1026"},
+    {BASE, "mesh.cp=3",
+     "data.seq_len is 1024, but mesh.cp is 3 and each of its ranks has two equal pieces of a sequence; "
+     "it must be a multiple of 2 · 3; the nearest data.seq_len is 1020 or 1026"},
     {BASE, "parallel.zero=4", "parallel.zero must be an integer from 0 to 3"},
     {BASE, "precision=fp8", "not built yet"},
     {BASE, "loss_scale.initial=1024",
@@ -219,8 +220,8 @@ static void test_notes(void **state) {
   static const struct { const char *text, *note;
   } cases[] = {
       {"", NULL},
-      {"parallel: {zero: 2}\n",
-       "note: x.yaml:4:18: parallel.zero is 2, but mesh.dp is 1 and mesh.cp is 1, so that there is nothing to shard over\n"},
+      {"parallel: {zero: 2}\n", "note: x.yaml:4:18: parallel.zero is 2, but mesh.dp is 1 and mesh.cp is 1, so that "
+                                "there is nothing to shard over\n"},
       {"mesh: {dp: 2}\nparallel: {zero: 2}\n", NULL},
       {"parallel: {pipeline: interleaved}\n",
        "note: x.yaml:4:22: parallel.pipeline is interleaved, but mesh.pp is 1, so that there is no pipeline\n"},
@@ -228,8 +229,7 @@ static void test_notes(void **state) {
       {"mesh: {dp: 2}\nparallel: {zero: 1, shard_group: 2}\n", "one group of all data ranks"},
       {"parallel: {bucket_mb: 0}\n", "parallel.bucket_mb has no effect: the mesh has only one rank"},
       {"run: {dir: r, desync_check: true}\n", "run.desync_check has no effect: the mesh has only one rank"},
-      {"layout: {name: sequence}\n",
-       "layout.name is sequence, but mesh.tp is 1, so all shipped Layouts are the same"},
+      {"layout: {name: sequence}\n", "layout.name is sequence, but mesh.tp is 1, so all shipped Layouts are the same"},
       {"layout: {ffn: [tp]}\n", "note: x.yaml:4:15: layout.ffn names tp, but mesh.tp is 1, so it cuts nothing\n"},
       {"mesh: {tp: 2}\nlayout: {ffn: [tp]}\n", NULL},
       {"mesh: {dp: 2}\nlayout: {batch: []}\n",
