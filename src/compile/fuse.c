@@ -130,17 +130,18 @@ static void join_store(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// What was gathered and is sliced again to what it was is what it was, where that is at hand; what nobody else reads is
-// not gathered.
+// What was gathered and is sliced again, or moved to another dim and back, is what it was, where that is at hand; what
+// nobody else reads is not gathered or moved.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->slices || bound(f->g, n->output[0])) return;
+  int moves = op_def(n->op)->exchanges;
+  if (!(op_def(n->op)->slices || moves) || bound(f->g, n->output[0])) return;
   int x = taken(f, n->input[0]);
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
-  if (!op_def(gather->op)->gathers || gather->region != n->region || gather->phase != n->phase ||
-      gather->stage != n->stage)
+  if (!(moves ? op_def(gather->op)->exchanges : op_def(gather->op)->gathers) || gather->region != n->region ||
+      gather->phase != n->phase || gather->stage != n->stage)
     return;
   const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
   if (!placement_equal(from->placement, shard->placement)) return;

@@ -8,11 +8,15 @@
 #include "compile/place_node.h"
 #include <string.h>
 
+// A redistribution of a tensor. before: 1 + the one before of the same tensor. kept: later phases of the stage read it
+// too.
 typedef struct Moved {
-  int to, before;
+  int to, before, kept;
+  Phase phase;
+  int stage;
   int64_t section;
   const Placement *placement;
-} Moved; // before: 1 + the one before of the same tensor
+} Moved;
 
 typedef struct Partition {
   const Graph *g; // global
@@ -69,9 +73,10 @@ static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
   allocate(p->h, whole, padded);
 }
 
-// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section
-// only, so that what backward needs gathered is gathered again: a redistributed activation never outlives its
-// segment. Parameters are gathered anew in every layer, lest a tied one stay gathered from the first to the last.
+// Nodes after which results are asked for: region, phase and stage. Redistributions are shared within one such section,
+// so that what backward needs gathered is gathered again: a redistributed activation that is larger than the original
+// never outlives its segment (is_kept has the others). Parameters are gathered anew in every layer, lest a tied one
+// stay gathered from the first to the last.
 static int64_t section_in(const Graph *h, int tensor, const Node *n, Phase phase) {
   int64_t layer = graph_tensor(h, tensor)->variable >= 0 && n->region == REGION_MICRO ? n->layer + 2 : 0;
   return ((layer * REGION_COUNT + (int)n->region) * PHASE_COUNT + (int)phase) * MAX_STAGES + n->stage;
@@ -107,7 +112,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   t.name = arena_join(&h->arena, from->name, op_name(step->op));
   localize(p->mesh, &t);
   int out = graph_add_tensor(h, &t), in = tensor;
-  CommAttr attr = {.axes = step->axes, .dim = step->dim, .root = step->root};
+  CommAttr attr = {.axes = step->axes, .dim = step->dim, .dim2 = step->dim2, .root = step->root};
   memcpy(n.attr, &attr, sizeof attr);
   n.name = graph_tensor(h, out)->name;
   n.input = &in;
@@ -118,6 +123,22 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   return h->node.data[id].output[0];
 }
 
+// An activation that communication has made no larger, as an all_to_all does, serves later phases of the stage too:
+// backward then keeps it in place of the original, or beside it where it reads both.
+static int is_kept(const Graph *h, int tensor, int moved, const Node *context) {
+  const Tensor *from = graph_tensor(h, tensor), *to = graph_tensor(h, moved);
+  int communicates = 0;
+  for (int t = moved; t != tensor; t = h->node.data[graph_tensor(h, t)->producer].input[0])
+    communicates |= op_def(h->node.data[graph_tensor(h, t)->producer].op)->communicates;
+  return FAULT(backward_moves_again, 1, 0) && communicates && context->region == REGION_MICRO && from->variable < 0 &&
+         to->allocated <= from->allocated;
+}
+
+// Whether what was moved for an earlier phase is kept for a node.
+static int stays(const Moved *m, const Node *reader) {
+  return m->kept && reader->region == REGION_MICRO && m->stage == reader->stage && m->phase < reader->phase;
+}
+
 // The tensor of h, moved to a placement; -1 on error.
 static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
   const Placement *from = graph_tensor(p->h, tensor)->placement;
@@ -125,17 +146,19 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   while (p->newest.count <= tensor) vec_push(&p->newest, 0);
   for (int i = p->newest.data[tensor]; i; i = p->moved.data[i - 1].before) {
     const Moved *m = &p->moved.data[i - 1];
-    if (serves(p->h, m->section, tensor, context) && placement_equal(m->placement, to)) return m->to;
+    if (placement_equal(m->placement, to) && (serves(p->h, m->section, tensor, context) || stays(m, context)))
+      return m->to;
   }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
-  int n = redistribute_steps(from, to, steps, p->error);
+  int n = redistribute_steps(p->mesh, &graph_tensor(p->h, tensor)->shape, from, to, steps, p->error);
   if (n < 0) {
     error_prefix(p->error, "%s", graph_tensor(p->h, tensor)->name);
     return -1;
   }
   int now = tensor;
   for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
-  vec_push(&p->moved, (Moved){now, p->newest.data[tensor], section_of(p->h, tensor, context), to});
+  vec_push(&p->moved, (Moved){now, p->newest.data[tensor], is_kept(p->h, tensor, now, context), context->phase,
+                              context->stage, section_of(p->h, tensor, context), to});
   p->newest.data[tensor] = p->moved.count;
   return now;
 }

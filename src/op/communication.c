@@ -51,7 +51,7 @@ COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim shard
 COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .reduces = 1,
            .rooted = 1);
 COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
-COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .in_place = 0);
+COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .exchanges = 1);
 COLLECTIVE(shift, "x → that of the rank attr.distance before along attr.axes, as its output's placement says",
            .shifts = 1);
 

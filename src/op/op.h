@@ -149,6 +149,7 @@ typedef struct OpDef {
   int reduces;       // its result is a sum, or maximum, over the ranks
   int gathers;       // CommAttr.dim is whole in its output and sharded in its input
   int scatters;      // the other way round
+  int exchanges;     // CommAttr.dim2 is whole in its output and sharded in its input, CommAttr.dim the other way round
   int shifts;        // its output is the input of the rank CommAttr.distance before (Placement.shift)
   int is_copy;       // its output is its input (IDENTITY)
   int converts;      // its output is its input in another dtype (CAST)

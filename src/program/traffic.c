@@ -36,7 +36,7 @@ static void add_node(const Program *p, const Node *n, int microbatch, int times,
     double moved = (double)rows_elements(p, whole, 0, microbatch);
     if (op_def(n->op)->gathers) moved = whole_shards(p, in, whole, ranks, microbatch);
     if (op_def(n->op)->scatters) moved = whole_shards(p, out, whole, ranks, microbatch);
-    if (!op_def(n->op)->gathers && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
+    if (op_def(n->op)->reduces && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
     moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
     if (op_def(n->op)->shifts) moved = (double)rows_elements(p, in, 0, microbatch);
     add(list, attr->axes, times * moved, in->dtype);

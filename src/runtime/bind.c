@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "program/in_flight.h"
+#include "runtime/pieces.h"
 #include <string.h>
 
 static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
@@ -148,45 +149,6 @@ static int adds_here(const Binding *b, const Node *n, int k) {
                mesh_runs_stages(&b->program->mesh, b->program->coordinate, holders));
 }
 
-static int64_t extent(const Graph *g, const Tensor *t, int from, int to) {
-  int64_t n = 1;
-  for (int d = from; d < to; d++) n *= tensor_local(g, t)[d];
-  return n;
-}
-
-// The buffers of a collective: one a tensor, or one for each block of the dims outside the gathered or scattered dim.
-static void bind_pieces(Binding *binding, Bound *b) {
-  const Graph *g = binding->program->graph;
-  const Node *n = b->node;
-  const OpDef *d = op_def(n->op);
-  for (int pass = 0; pass < 2; pass++) {
-    int count = 0;
-    for (int k = 0; k < n->ninput; k++) {
-      const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-      const Tensor *whole = d->scatters ? in : out, *shard = d->scatters ? out : in;
-      int dim = 0, rank = in->shape.rank, same = !d->gathers && !d->scatters; // both sides
-      while (dim < rank && axis_list_equal(&in->placement->dim[dim], &out->placement->dim[dim])) dim++;
-      int64_t blocks = same ? 1 : extent(g, shard, 0, dim), size = (int64_t)dtype_size(in->dtype);
-      int64_t elements = same ? extent(g, in, 0, rank) : extent(g, shard, dim, rank);
-      int64_t shards = same ? 1 : mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
-      b->gathers_rows |= !same && !dim && in->shape.dim[0] == DIM_BATCH;
-      CHECK(blocks * shards * elements <= whole->allocated, "%s: room for %lld of %lld elements", n->name,
-            (long long)whole->allocated, (long long)(blocks * shards * elements));
-      for (int64_t i = 0; i < blocks; i++, count++) {
-        if (!pass) continue;
-        int64_t wide = i * shards * elements * size, narrow = i * elements * size;
-        b->piece[count] = (Piece){d->scatters ? wide : narrow, d->gathers ? wide : narrow, elements, k, k, i, blocks};
-      }
-    }
-    if (pass) continue;
-    b->pieces = count;
-    b->piece = arena_array(&binding->arena, Piece, count);
-    int ranks = b->gathers_rows ? mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes)
-                                : 1; // one after the other where rows are uneven
-    b->buffer = arena_array(&binding->arena, PlaitBuffer, count * ranks);
-  }
-}
-
 static void reserve_collective(const Bound *b) {
   int64_t elements = 0;
   for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
@@ -257,7 +219,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
-  bind_pieces(binding, b);
+  pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);
   return PLAIT_OK;
 }

@@ -4,8 +4,13 @@
 #include "program/rows.h"
 #include "runtime/state.h"
 
-// Of a collective: byte offsets into operands, and elements. Of a tensor it is number `block` of `blocks`.
-typedef struct Piece { int64_t send, recv, count; int input, output; int64_t block, blocks; } Piece;
+// Of a collective: byte offsets into operands, elements, and elements between the parts of neighbouring ranks on the
+// side where there are such (see PlaitBuffer). Of a tensor it is number `block` of `blocks`.
+typedef struct Piece {
+  int64_t send, recv, count, send_stride, recv_stride;
+  int input, output;
+  int64_t block, blocks;
+} Piece;
 
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {

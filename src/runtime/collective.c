@@ -22,9 +22,9 @@ static size_t find_buffers(const Binding *binding, Bound *b) {
     const Piece *p = &b->piece[i];
     int64_t count = piece_elements(binding, b, p);
     if (!count) continue;
-    b->buffer[n++] =
-        (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
-                      device_host_pointer(device, (char *)b->output[p->output].data + p->recv), (size_t)count};
+    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
+                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv),
+                                   (size_t)count, p->send_stride, p->recv_stride};
   }
   return n;
 }
@@ -59,15 +59,53 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
   return code;
 }
 
+// Exchanges rows of the batch for parts of another dim, where ranks have different numbers of rows: to, or from, one
+// rank after the other, whose rows these are. Pieces of a row follow each other.
+static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  const Device *device = binding->queue->device;
+  int ranks = plait_comm_size(b->comm), code = 0;
+  PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
+  int64_t size = (int64_t)dtype_size(b->input[0].dtype);
+  PlaitBuffer *buffer = b->buffer;
+  for (int first = 0, next; first < b->pieces && !code; first = next) {
+    const Piece *piece = &b->piece[first];
+    const Operand *in = &b->input[piece->input], *out = &b->output[piece->output];
+    next = first + (int)piece->blocks;
+    Rows before = b->rows[piece->input], after = b->rows[b->ninput + piece->output];
+    int gathers = after.count > before.count, share = (gathers ? after : before).count / ranks;
+    int64_t at = 0, of_row = piece->blocks / (share * binding->program->shares->bound),
+            row = operand_extent(gathers ? out : in, 1, in->rank) * size;
+    for (int r = 0; r < ranks && !code; r++) {
+      int64_t rows = shares_rows(binding->program->shares, (int)binding->parameters.microbatch,
+                                 (gathers ? after : before).first + r * share, share);
+      PlaitBuffer *list = buffer;
+      for (int64_t i = 0; i < rows * of_row; i++) {
+        const Piece *p = &piece[i];
+        char *send = (char *)in->data + p->send + (gathers ? 0 : at * row),
+             *recv = (char *)out->data + p->recv + (gathers ? at * row : 0);
+        *buffer++ = (PlaitBuffer){device_host_pointer(device, send), device_host_pointer(device, recv),
+                                  (size_t)p->count, gathers ? p->send_stride : 0, gathers ? 0 : p->recv_stride};
+      }
+      at += FAULT(exchanged_rows_have_holes, rows, share * binding->program->shares->bound);
+      if (!rows) continue;
+      if (gathers) code = plait_scatter(b->comm, list, (size_t)(buffer - list), dtype, r, stream, done);
+      else code = plait_gather(b->comm, list, (size_t)(buffer - list), dtype, r, stream, done);
+    }
+  }
+  return code;
+}
+
 int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   if (done) *done = (PlaitEvent){0};
-  if (b->rows && b->gathers_rows) return call_for_each_rank(binding, b, stream, done);
+  const OpDef *d = op_def(b->node->op);
+  if (b->rows && b->gathers_rows)
+    return (d->exchanges ? exchange_for_each_rank : call_for_each_rank)(binding, b, stream, done);
   size_t n = find_buffers(binding, b);
   if (!n) return PLAIT_OK; // nor has any other rank of the group a row
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
   int root = node_attr(b->node, CommAttr)->root;
-  const OpDef *d = op_def(b->node->op);
+  if (d->exchanges) return plait_all_to_all(b->comm, b->buffer, n, dtype, stream, done);
   if (d->shifts)
     return plait_shift(b->comm, b->buffer, n, dtype, node_attr(b->node, CommAttr)->distance, stream, done);
   if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);

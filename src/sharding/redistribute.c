@@ -6,7 +6,7 @@
 // Appends a step; MAX_REDISTRIBUTE_STEPS is more than the axes that all dims together can have twice over.
 static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int dim, const Placement *to) {
   CHECK(*n < MAX_REDISTRIBUTE_STEPS);
-  steps[(*n)++] = (RedistributeStep){op, axes, dim, 0, *to};
+  steps[(*n)++] = (RedistributeStep){op, axes, dim, -1, 0, *to};
 }
 
 // Appends a sum to the owner of `owned`, or a broadcast from it; `now` becomes what the step leaves.
@@ -26,7 +26,66 @@ static int scatter_dim(const Placement *now, const Placement *to, int axis) {
   return -1;
 }
 
-int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error) {
+// The number of axes at the end of dim `from`'s list with which the target goes on in dim `to`: one, or several that
+// stand in the mesh's order, which is that of a group's ranks. 0: it does not, or it cannot be one all_to_all, since a
+// dim does not divide or one of several axes cuts in zigzag.
+static int axes_that_move(const Mesh *mesh, const Shape *shape, const Placement *now, const Placement *target, int from,
+                          int to) {
+  const AxisList *a = &now->dim[from], *b = &now->dim[to], *goal = &target->dim[to];
+  int most = a->n - axis_list_prefix(a, &target->dim[from]);
+  if (from == to || axis_list_prefix(b, goal) != b->n) return 0;
+  for (int n = most < goal->n - b->n ? most : goal->n - b->n; n; n--) {
+    AxisList rest = *a, more = *b;
+    int fits = 1, zigzag = 0;
+    for (int i = 0; i < n; i++) {
+      int axis = a->axis[a->n - n + i];
+      fits &= axis == goal->axis[b->n + i] && (!i || axis > a->axis[a->n - n + i - 1]);
+      zigzag |= a->zigzag == a->n - n + i + 1 || goal->zigzag == b->n + i + 1;
+      axis_list_pop(&rest);
+      axis_list_take(&more, goal, b->n + i);
+    }
+    if (!fits || (zigzag && n > 1)) continue;
+    int64_t left = axis_list_local(mesh, &rest, shape->size[from]), before = axis_list_local(mesh, b, shape->size[to]),
+            parts = axis_list_shards(mesh, a) / axis_list_shards(mesh, &rest);
+    if (left % parts == 0 && before % (goal->zigzag == b->n + 1 ? 2 * parts : parts) == 0) return n;
+  }
+  return 0;
+}
+
+// Appends the all_to_all of the first axes that can move from one dim to another. 0: there are none.
+static int append_move(const Mesh *mesh, const Shape *shape, Placement *now, const Placement *target,
+                       RedistributeStep *steps, int *n) {
+  for (int from = 0; from < now->rank; from++)
+    for (int to = 0; to < now->rank; to++) {
+      uint32_t axes = 0;
+      int count = axes_that_move(mesh, shape, now, target, from, to);
+      for (int i = 0; i < count; i++) {
+        axes |= 1u << axis_list_pop(&now->dim[from]);
+        axis_list_take(&now->dim[to], &target->dim[to], now->dim[to].n);
+      }
+      if (!count) continue;
+      append(steps, n, OP_ALL_TO_ALL, axes, to, now);
+      steps[*n - 1].dim2 = from;
+      return 1;
+    }
+  return 0;
+}
+
+// The dim whose innermost axis is gathered next: one with an axis that the target has nowhere, if there is, so that
+// others may still move. -1: none.
+static int gather_dim(const Placement *now, const Placement *target) {
+  int first = -1;
+  for (int d = 0; d < now->rank; d++) {
+    const AxisList *list = &now->dim[d];
+    if (list->n == axis_list_prefix(list, &target->dim[d])) continue;
+    if (!(placement_axes(target) >> list->axis[list->n - 1] & 1)) return d;
+    if (first < 0) first = d;
+  }
+  return first;
+}
+
+int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
+                       RedistributeStep *steps, Error *error) {
   if (to->partial & ~from->partial)
     return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
   if (from->shift != to->shift || from->shift_axis != to->shift_axis)
@@ -58,11 +117,13 @@ int redistribute_steps(const Placement *from, const Placement *to, RedistributeS
     append(steps, &n, OP_ALL_REDUCE, sums, -1, &now);
   }
   if (moves && from->owner_axes) append_rooted(steps, &n, 0, from, &now);
-  for (int d = 0; d < now.rank; d++)
-    while (now.dim[d].n > axis_list_prefix(&now.dim[d], &to->dim[d])) {
-      int a = axis_list_pop(&now.dim[d]);
-      append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
-    }
+  for (;;) {
+    UNLESS_FAULT(axes_never_move) while (append_move(mesh, shape, &now, to, steps, &n)) {}
+    int d = gather_dim(&now, to);
+    if (d < 0) break;
+    int a = axis_list_pop(&now.dim[d]);
+    append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
+  }
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n < to->dim[d].n) {
       int a = to->dim[d].axis[now.dim[d].n];

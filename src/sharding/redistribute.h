@@ -9,12 +9,15 @@ typedef struct RedistributeStep {
   Op op;         // a collective, or the slice that a rank keeps
   uint32_t axes; // set of mesh axes of the group
   int dim;       // scattered, gathered or sliced dim; -1 where none is
+  int dim2;      // of ALL_TO_ALL: the dim that is gathered while `dim` is scattered
   int root;      // of REDUCE_TO and BROADCAST, in the group: the owner
   Placement to;  // placement after the step
 } RedistributeStep;
 
 // Steps from → to, in order: sums first (scattered where the target is sharded by the same axis, reduced to the
-// target's owner), then a broadcast from the old owner, gathers, slices, and what the new owner keeps of what all have.
-// Nothing is ever resharded into partial, nor goes from one owner to another: PLAIT_INFEASIBLE.
-// An axis that moves from one dim to another is gathered and sliced again (an all_to_all would move less).
-int redistribute_steps(const Placement *from, const Placement *to, RedistributeStep *steps, Error *error);
+// target's owner), then a broadcast from the old owner, moves from dim to dim, gathers, slices, and what the new owner
+// keeps of what all have. Nothing is ever resharded into partial, nor goes from one owner to another: PLAIT_INFEASIBLE.
+// An axis that moves from the end of one dim's list to the end of another's is one all_to_all where both dims divide;
+// elsewhere it is gathered and sliced again.
+int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
+                       RedistributeStep *steps, Error *error);

@@ -147,19 +147,19 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     attr->distance = -attr->distance;
     return;
   }
-  int gathers = n.op == OP_ALL_GATHER, first = g->node.count, count = alone ? 1 : n.ninput;
+  // What is whole behind the collective is reversed there, else what is whole before it.
+  int gathers = op_def(n.op)->gathers || op_def(n.op)->exchanges, first = g->node.count, count = alone ? 1 : n.ninput;
   for (int k = 0; k < count; k++) {
-    int whole = gathers ? n.output[k] : n.input[k];
-    const Tensor *in = graph_tensor(g, n.input[k]), *out = graph_tensor(g, n.output[k]), *shard = gathers ? in : out;
-    int d = 0;
-    while (d < in->shape.rank && axis_list_equal(&in->placement->dim[d], &out->placement->dim[d])) d++;
-    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(shard, 0, d),
-                    extent(shard, d, in->shape.rank)};
+    int reversed = gathers ? n.output[k] : n.input[k], d = 0;
+    const Tensor *whole = graph_tensor(g, reversed), *shard = graph_tensor(g, gathers ? n.input[k] : n.output[k]);
+    while (shard->placement->dim[d].n <= whole->placement->dim[d].n) d++;
+    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(whole, 0, d),
+                    shard->local[d] * extent(whole, d + 1, whole->shape.rank)};
     Node own = n;
     own.op = OP_CUSTOM;
     own.ninput = 1;
     own.noutput = 0;
-    own.input = &whole;
+    own.input = &reversed;
     own.want = own.give = NULL;
     memset(own.attr, 0, sizeof own.attr);
     memcpy(own.attr, &attr, sizeof attr);

@@ -235,11 +235,14 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   out->shape = s->shape;
   out->placement = step->to;
   placement_local(s->mesh, &step->to, &s->shape, out->local);
-  int d = step->dim, axis = __builtin_ctz(step->axes), gather = step->op == OP_ALL_GATHER,
+  int scattered = step->dim, gathered = -1, moves = step->op == OP_ALL_TO_ALL, axis = __builtin_ctz(step->axes),
       reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
-  int zigzag = d >= 0 && axis_list_zigzag_axis(gather ? &s->placement.dim[d] : &step->to.dim[d]) == axis;
+  if (moves) gathered = step->dim2;
+  if (step->op == OP_ALL_GATHER) gathered = step->dim, scattered = -1;
+  int zigzag = scattered >= 0 && axis_list_zigzag_axis(&step->to.dim[scattered]) == axis,
+      was_zigzag = gathered >= 0 && axis_list_zigzag_axis(&s->placement.dim[gathered]) == axis;
   for (int r = 0; r < s->mesh->ranks; r++) {
-    int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks);
+    int ranks[MAX_RANKS], n = mesh_group(s->mesh, r, step->axes, 0, ranks), own = mesh_index(s->mesh, r, step->axes);
     for (int64_t i = 0; i < out->local[0]; i++)
       for (int64_t j = 0; j < out->local[1]; j++) {
         int64_t at[2] = {i, j};
@@ -248,16 +251,14 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
           out->data[r][i * out->local[1] + j] = GARBAGE;
           continue;
         }
-        if (gather && zigzag) {
-          source = ranks[zigzag_source(&at[d], s->local[d], n)];
-        } else if (gather) {
-          source = ranks[at[d] / s->local[d]];
-          at[d] %= s->local[d];
-        } else if (d >= 0 && zigzag) {
-          at[d] = zigzag_index(at[d], out->local[d], n, mesh_coordinate(s->mesh, r, axis));
-        } else if (d >= 0) {
-          at[d] += mesh_coordinate(s->mesh, r, axis) * out->local[d];
+        if (was_zigzag) {
+          source = ranks[zigzag_source(&at[gathered], s->local[gathered], n)];
+        } else if (gathered >= 0) {
+          source = ranks[at[gathered] / s->local[gathered]];
+          at[gathered] %= s->local[gathered];
         }
+        if (zigzag) at[scattered] = zigzag_index(at[scattered], out->local[scattered], n, own);
+        else if (scattered >= 0) at[scattered] += own * out->local[scattered];
         int inside = at[0] < s->local[0] && at[1] < s->local[1];
         int64_t from = at[0] * s->local[1] + at[1];
         out->data[r][i * out->local[1] + j] = !inside ? 0 : reduce ? sum_of(s, ranks, n, from) : s->data[source][from];
@@ -311,7 +312,8 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, Beyon
       const Placement *from = &all.data[f], *to = &all.data[t];
       RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
       Error error = {0};
-      int n = redistribute_steps(from, to, steps, &error), k = 0;
+      Shape shape = shape_of(2, (int64_t[]){rows, columns}, (DimName[]){DIM_VOCAB, DIM_EMBED});
+      int n = redistribute_steps(m, &shape, from, to, steps, &error), k = 0;
       int other = from->owner_axes && to->owner_axes && !placement_same_owner(from, to);
       if (to->partial & ~from->partial || other) {
         assert_int_equal(n, PLAIT_INFEASIBLE);
@@ -319,7 +321,7 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, Beyon
       }
       assert_in_range(n, 0, MAX_REDISTRIBUTE_STEPS);
       if (placement_equal(from, to)) assert_int_equal(n, 0);
-      now[0] = (Shards){.mesh = m, .shape = shape_of(2, (int64_t[]){rows, columns}, (DimName[]){DIM_VOCAB, DIM_EMBED})};
+      now[0] = (Shards){.mesh = m, .shape = shape};
       fill_shards(&now[0], from);
       for (int i = 0; i < n; i++, k = !k) {
         apply(&now[k], &steps[i], &now[!k]);
@@ -344,12 +346,51 @@ static void every_pair_of_placements(void **state) {
   for (int rows = 1; rows <= 12; rows++) redistribute_all(&two, rows, 6, OWNERS); // padding in the outermost dim
 }
 
+static int steps_of(const Mesh *m, int64_t rows, int64_t columns, Placement from, Placement to,
+                    RedistributeStep *steps) {
+  Error error = {0};
+  Shape shape = shape_of(2, (int64_t[]){rows, columns}, (DimName[]){DIM_VOCAB, DIM_EMBED});
+  int n = redistribute_steps(m, &shape, &from, &to, steps, &error);
+  assert_true(n > 0 && n <= MAX_REDISTRIBUTE_STEPS && placement_equal(&steps[n - 1].to, &to));
+  return n;
+}
+
+// An axis that moves from the end of one dim's list to the end of another's is one all_to_all, several that move in the
+// mesh's order are, too. What cannot move, since dims do not divide or each waits for the other, is gathered.
+static void axes_move_between_dims(void **state) {
+  Mesh m = small_mesh(2, 3, 2);
+  RedistributeStep s[MAX_REDISTRIBUTE_STEPS];
+#define FROM_TO(...) ((Placement){.rank = 2, .dim = {__VA_ARGS__}})
+  int n = steps_of(&m, 12, 12, FROM_TO({1, {1}, 0}), FROM_TO({0}, {1, {1}, 0}), s);
+  assert_true(n == 1 && s[0].op == OP_ALL_TO_ALL && s[0].axes == 2 && s[0].dim == 1 && s[0].dim2 == 0);
+  n = steps_of(&m, 12, 12, FROM_TO({0}, {2, {2, 1}, 0}), FROM_TO({1, {1}, 0}, {1, {2}, 0}), s);
+  assert_true(n == 1 && s[0].op == OP_ALL_TO_ALL && s[0].axes == 2 && s[0].dim == 0 && s[0].dim2 == 1);
+  n = steps_of(&m, 12, 12, FROM_TO({3, {2, 0, 1}, 0}), FROM_TO({1, {2}, 0}, {2, {0, 1}, 0}), s); // one group
+  assert_true(n == 1 && s[0].op == OP_ALL_TO_ALL && s[0].axes == 3);
+  n = steps_of(&m, 12, 12, FROM_TO({2, {0, 1}, 0}), FROM_TO({0}, {2, {1, 0}, 0}), s); // the other order: one each
+  assert_true(n == 2 && s[0].op == OP_ALL_TO_ALL && s[0].axes == 2 && s[1].op == OP_ALL_TO_ALL && s[1].axes == 1);
+  n = steps_of(&m, 12, 12, FROM_TO({2, {1, 0}, 0}), FROM_TO({0}, {2, {1, 0}, 0}),
+               s); // a group's ranks are a's, then b's
+  assert_true(n > 1 && s[0].op == OP_ALL_GATHER);
+  n = steps_of(&m, 12, 12, FROM_TO({2, {1, 0}, 0}), FROM_TO({0}, {1, {1}, 0}), s); // what is gathered goes first
+  assert_true(n == 2 && s[0].op == OP_ALL_GATHER && s[0].axes == 1 && s[1].op == OP_ALL_TO_ALL);
+  n = steps_of(&m, 12, 12, FROM_TO({1, {0}, 0}, {1, {1}, 0}), FROM_TO({1, {1}, 0}, {1, {0}, 0}), s); // change places
+  assert_true(n == 3 && s[0].op == OP_ALL_GATHER && s[1].op == OP_ALL_TO_ALL && s[2].op == OP_SLICE);
+  n = steps_of(&m, 11, 12, FROM_TO({1, {1}, 0}), FROM_TO({0}, {1, {1}, 0}), s); // 11 rows over 3 ranks
+  assert_true(n == 2 && s[0].op == OP_ALL_GATHER && s[1].op == OP_SLICE);
+  n = steps_of(&m, 12, 12, FROM_TO({1, {1}, 1}), FROM_TO({0}, {1, {1}, 0}), s); // zigzag
+  assert_true(n == 1 && s[0].op == OP_ALL_TO_ALL);
+#undef FROM_TO
+}
+
 // A sum that ends up sharded by the same axis moves half: it is scattered, not reduced and then cut.
 static void sums_are_scattered(void **state) {
+  Mesh m = small_mesh(2, 3, 4);
+  Shape shape = shape_of(2, (int64_t[]){12, 12}, (DimName[]){DIM_VOCAB, DIM_EMBED});
   Placement from = {.rank = 2, .partial = 3}, to = {.rank = 2, .dim = {{2, {1, 0}, 0}}};
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
-  assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
+  assert_int_equal(redistribute_steps(&m, &shape, &from, &to, steps, &error), 2);
   assert_true(steps[0].op == OP_REDUCE_SCATTER && steps[0].axes == 2 && steps[1].op == OP_REDUCE_SCATTER &&
               steps[1].axes == 1);
 }
@@ -357,19 +398,21 @@ static void sums_are_scattered(void **state) {
 // A sum that one rank is to own goes to it alone and comes back from it; the other axes' sums are the owners' among
 // themselves.
 static void sums_are_reduced_to_an_owner(void **state) {
+  Mesh m = small_mesh(2, 3, 4);
+  Shape shape = shape_of(2, (int64_t[]){12, 12}, (DimName[]){DIM_VOCAB, DIM_EMBED});
   Placement from = {.rank = 2, .partial = 7}, to = {.rank = 2, .owner_axes = 2, .owner = 2}, whole = {.rank = 2},
             other = to;
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
-  assert_int_equal(redistribute_steps(&from, &to, steps, &error), 2);
+  assert_int_equal(redistribute_steps(&m, &shape, &from, &to, steps, &error), 2);
   assert_true(steps[0].op == OP_REDUCE_TO && steps[0].axes == 2 && steps[0].root == 2 && steps[0].to.partial == 5);
   assert_true(steps[1].op == OP_ALL_REDUCE && steps[1].axes == 5 && steps[1].to.owner_axes == 2);
-  assert_int_equal(redistribute_steps(&to, &whole, steps, &error), 1);
+  assert_int_equal(redistribute_steps(&m, &shape, &to, &whole, steps, &error), 1);
   assert_true(steps[0].op == OP_BROADCAST && steps[0].axes == 2 && steps[0].root == 2);
-  assert_int_equal(redistribute_steps(&whole, &to, steps, &error), 1);
+  assert_int_equal(redistribute_steps(&m, &shape, &whole, &to, steps, &error), 1);
   assert_int_equal(steps[0].op, OP_SLICE); // no communication
   other.owner = 1;
-  assert_int_equal(redistribute_steps(&to, &other, steps, &error), PLAIT_INFEASIBLE);
+  assert_int_equal(redistribute_steps(&m, &shape, &to, &other, steps, &error), PLAIT_INFEASIBLE);
 }
 
 static void one_owner_of_a_group(void **state) {
@@ -480,6 +523,7 @@ int main(void) {
       cmocka_unit_test(shifted_blocks_are_their_sources),
       cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements),
+      cmocka_unit_test(axes_move_between_dims),
       cmocka_unit_test(sums_are_scattered),
       cmocka_unit_test(sums_are_reduced_to_an_owner),
       cmocka_unit_test(one_owner_of_a_group),

@@ -1,0 +1,6 @@
+// The buffers of a collective, from the placements before and behind it.
+#pragma once
+#include "runtime/bind.h"
+
+// Sets the pieces of a bound collective and whether it gathers or scatters the batch, and makes room for its buffers.
+void pieces_bind(Binding *binding, Bound *b);
