@@ -182,7 +182,10 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
       [true] = {"", "share the batch, and the optimizer's state by whole tensors",
                               "share the batch, and the optimizer's state and gradients by whole tensors",
                               "share the batch, and all of the state by whole tensors"}};
-  return zero[r->parallel.unsplit_tensors][r->parallel.zero];
+  if (r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL && r->parallel.zero == 3)
+    return r->parallel.unsplit_tensors ? "share the batch, and the optimizer's state and parameters by whole tensors"
+                                       : "share the batch, the optimizer's state and parameters";
+  return zero[r->parallel.unsplit_tensors][r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? 1 : r->parallel.zero];
 }
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {

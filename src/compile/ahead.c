@@ -1,6 +1,7 @@
 // ahead: communication in MICRO moves away from the compute that needs it or makes it.
 //
-//   gathers of parameters      to the start of the block before the one that reads them
+//   gathers of parameters      to the start of the block before the one that reads them; or, where they are gathered by
+//                              layers or megabytes (Overlap.gather), before the first reader of the unit before
 //   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
 //   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which
 //                              sums the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
@@ -20,6 +21,7 @@
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
+#include <string.h>
 
 // Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and
 // where in it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind
@@ -64,20 +66,75 @@ static int behind_next_collective(const Graph *g, const int *nodes, int count, i
   return i;
 }
 
+// The first reader of a gather in its section: an index into `nodes`; -1: none.
+static int first_reader(const Graph *g, const int *nodes, int count, int gather) {
+  for (int i = 0; i < count; i++)
+    for (int k = 0; k < g->node.data[nodes[i]].ninput; k++)
+      if (g->node.data[nodes[i]].input[k] == g->node.data[gather].output[0]) return i;
+  return -1;
+}
+
+typedef struct Gather { int node, reader; } Gather;
+
+static int by_reader(const void *a, const void *b) {
+  const Gather *x = a, *y = b;
+  return x->reader != y->reader ? x->reader - y->reader : x->node - y->node;
+}
+
+// Of one layer: "layer.3.ffn.up.weight" and "layer.3.ffn.up.bias".
+static int same_layer(const Graph *g, int a, int b) {
+  const char *x = g->variable.data[graph_tensor(g, g->node.data[a].input[0])->variable].name,
+             *y = g->variable.data[graph_tensor(g, g->node.data[b].input[0])->variable].name, *dot = strrchr(x, '.');
+  return dot && !strncmp(x, y, (size_t)(dot - x) + 1) && !strchr(y + (dot - x) + 1, '.');
+}
+
+static int64_t gathered_bytes(const Graph *g, int gather) {
+  const Tensor *t = graph_tensor(g, g->node.data[gather].output[0]);
+  return t->allocated * (int64_t)dtype_size(t->dtype);
+}
+
+// Gathers by layers or megabytes: each unit, in the order of their first readers, goes before the first reader of the
+// unit before it, the first one to the start.
+static void find_units(const Graph *g, const int *nodes, int count, int unit, Spot *spot) {
+  Vec(Gather) list = {0};
+  for (int i = 0; i < count; i++) {
+    int reader = is_gather(g, &g->node.data[nodes[i]]) ? first_reader(g, nodes, count, nodes[i]) : -1;
+    if (reader >= 0) vec_push(&list, (Gather){nodes[i], reader});
+  }
+  if (list.count) qsort(list.data, (size_t)list.count, sizeof *list.data, by_reader);
+  int before = 0; // where the unit goes
+  for (int first = 0, next; first < list.count; first = next) {
+    int64_t bytes = gathered_bytes(g, list.data[first].node);
+    for (next = first + 1; next < list.count; next++) {
+      bytes += gathered_bytes(g, list.data[next].node);
+      if (unit == GATHER_LAYER ? !same_layer(g, list.data[first].node, list.data[next].node)
+                               : bytes > (int64_t)unit * 1000000)
+        break;
+    }
+    for (int i = first; i < next; i++) {
+      Spot *s = &spot[list.data[i].node];
+      *s = (Spot){spot[nodes[before]].run, AT_OWN, before, s->index - 2 * count, s->node};
+    }
+    before = list.data[first].reader;
+  }
+  vec_free(&list);
+}
+
 static void put_off(Spot *s, int order, int count) {
   if (order > s->order && s->index < count) s->index += count;
   s->order = order;
 }
 
 // The nodes of a section in their order, `spot` per node of the graph (order -1: of another section).
-static void find_spots(const Graph *g, const int *nodes, int count, Spot *spot) {
+static void find_spots(const Graph *g, const int *nodes, int count, int unit, Spot *spot) {
   int run = -1;
   for (int i = 0; i < count; i++) {
     if (!i || g->node.data[nodes[i]].layer != g->node.data[nodes[i - 1]].layer) run++;
     spot[nodes[i]] = (Spot){run, AT_OWN, i, i, nodes[i]};
   }
   int last = run;
-  for (int i = count - 1; i >= 0; i--) { // readers first, so that a gather knows its own
+  if (unit != GATHER_BLOCK) find_units(g, nodes, count, unit, spot);
+  for (int i = count - 1; i >= 0 && unit == GATHER_BLOCK; i--) { // readers first, so that a gather knows its own
     const Node *n = &g->node.data[nodes[i]];
     for (int k = 0; k < n->ninput; k++) {
       int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
@@ -118,6 +175,7 @@ typedef struct Ahead {
   Spot *spot, *sorted;  // (nodes of g)
   int *nodes;           // (nodes of g) of a section
   char *done;           // (nodes of g)
+  int unit;             // of gathers
 } Ahead;
 
 // Appends the section of a node, whole, behind those that it reads. Nodes of a later stage may stand behind some of an
@@ -137,7 +195,7 @@ static void emit_section(Ahead *a, int first) {
   }
   for (int i = 0; i < g->node.count; i++)
     if (same_section(&g->node.data[first], &g->node.data[i])) a->nodes[count++] = i;
-  find_spots(g, a->nodes, count, a->spot);
+  find_spots(g, a->nodes, count, a->unit, a->spot);
   for (int k = 0; k < count; k++) a->sorted[k] = a->spot[a->nodes[k]];
   qsort(a->sorted, (size_t)count, sizeof *a->sorted, by_spot);
   for (int k = 0; k < count; k++) {
@@ -149,7 +207,7 @@ static void emit_section(Ahead *a, int first) {
 int pass_ahead(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   if (!o->parallel.overlap.read_ahead) return PLAIT_OK;
-  Ahead a = {.g = g, .h = graph_copy(g)};
+  Ahead a = {.g = g, .h = graph_copy(g), .unit = o->parallel.overlap.gather};
   a.h->node.count = 0;
   a.spot = xcalloc((size_t)g->node.count + 1, sizeof *a.spot);
   a.sorted = xcalloc((size_t)g->node.count + 1, sizeof *a.sorted);

@@ -48,7 +48,7 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   p.layout.annotations = o->annotations;
   p.layout.annotation = o->annotation;
   p.layout.propagate = o->propagate;
-  p.storage = (Storage){o->zero, o->reshard, o->unsplit, shard_axes(&p.mesh)};
+  p.storage = (Storage){o->zero, o->reshard, o->unsplit, o->local_gradients, shard_axes(&p.mesh)};
   int pp = parallel_pipeline_ranks(&p);
   // With one rank there is nothing to fill: backward follows forward, and one slot serves all microbatches.
   const ScheduleGenerator *schedule = pp > 1 ? o->schedule : &schedules[SCHEDULE_1F1B];

@@ -13,14 +13,17 @@ typedef struct Storage {
   int reshard; // stage 3: gathered parameters are freed after each use and gathered again; 0: gathered once a step and
                // kept
   int unsplit;         // tensors are not cut, each lies whole on one rank of shard_axes
+  int local_gradients; // stages 2 and 3: a rank adds up the whole gradients of its microbatches, reduced once a step
   uint32_t shard_axes; // mesh axes (bits) of the ranks that divide; over the other data axes storage is replicated
                        // (hybrid sharding)
 } Storage;
 
+enum { GATHER_BLOCK = 0, GATHER_LAYER = -1 };
 typedef struct Overlap {
   int on;               // collectives are in flight while the rank computes
   int64_t bucket_bytes; // collectives of a kind are joined up to this size; 0: none are
-  int read_ahead;       // blocks by which gathers of parameters stand before their readers: 0 or 1
+  int read_ahead;       // units by which gathers of parameters stand before their readers: 0 or 1
+  int gather;           // such a unit: a block, a layer, or so many MB (10^6 bytes)
 } Overlap;
 
 typedef struct Pipeline {
@@ -47,7 +50,7 @@ typedef struct ParallelOptions {
                    // heads)
   const LayoutTensor *annotation;
   int propagate;
-  int zero, reshard, unsplit; // see Storage
+  int zero, reshard, unsplit, local_gradients; // see Storage
   int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
   Overlap overlap;
   const ScheduleGenerator *schedule;

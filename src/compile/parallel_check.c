@@ -94,6 +94,17 @@ static int check_zero(const Question *q) {
         q, "parallel.reshard",
         "parallel.reshard is false, but parallel.zero is %d, which gathers once a step anyway; it belongs to zero 3",
         o->zero);
+  if (o->overlap.gather != GATHER_BLOCK && (o->zero != 3 || !o->reshard))
+    return refuse(q, "parallel.gather",
+                  "parallel.gather is not block, but %s, so that all parameters are there before the first block; it "
+                  "belongs to zero 3 with reshard",
+                  o->zero == 3 ? "parallel.reshard is false" : "parallel.zero is not 3");
+  if (o->local_gradients && o->zero < 2)
+    return refuse(
+        q, "parallel.accumulate",
+        "parallel.accumulate is local, but parallel.zero is %d, with which every rank adds up whole gradients anyway; "
+        "it belongs to zero 2 and 3",
+        o->zero);
   return PLAIT_OK;
 }
 

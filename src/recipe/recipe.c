@@ -206,6 +206,19 @@ static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node
   return PLAIT_OK;
 }
 
+static int set_mb(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
+  if (node->kind != YAML_SCALAR || recipe_word(key, node->text)) return set_choice(loader, key, node, field);
+  char digits[16];
+  size_t n = strspn(node->text, "0123456789");
+  if (!n || n >= sizeof digits || strcmp(node->text + n + strspn(node->text + n, " "), "MB"))
+    return wrong(loader, key, node);
+  snprintf(digits, sizeof digits, "%.*s", (int)n, node->text);
+  int64_t value = strtoll(digits, NULL, 10);
+  if (!in_range(key, (double)value)) return wrong(loader, key, node);
+  *field = (int)value;
+  return PLAIT_OK;
+}
+
 // FOLDER/TEXT without "." parts and doubled slashes. A ".." that TEXT begins with goes up from FOLDER, which has no
 // symbolic links in it; other ".." stay, since a link may stand before them.
 static char *absolute_path(Arena *arena, const char *folder, const char *text) {
@@ -292,6 +305,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_AXIS_LIST: return set_axes(loader, key, node, field);
   case RECIPE_BOOL: return set_bool(loader, key, node, field);
   case RECIPE_CHOICE: return set_choice(loader, key, node, field);
+  case RECIPE_MB: return set_mb(loader, key, node, field);
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
   case RECIPE_CORPORA: return set_corpora(loader, key, node, field);

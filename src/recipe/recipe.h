@@ -15,6 +15,7 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_SELECTIVE,
   RECIPE_RECOMPUTE_FULL
 } RecipeRecompute;
+typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
@@ -66,6 +67,8 @@ typedef struct Recipe {
     bool overlap;  // communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
+    int gather;     // under zero 3: GATHER_BLOCK, GATHER_LAYER or MB (compile/parallel.h)
+    int accumulate; // RecipeAccumulate
     int update;     // RecipeUpdate
   } parallel;
   struct {

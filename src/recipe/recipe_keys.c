@@ -1,5 +1,6 @@
 // The key table of recipes, and the look-ups in it.
 #include "recipe/recipe_keys.h"
+#include "compile/parallel.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include <limits.h>
@@ -16,6 +17,9 @@ static const RecipeWord recompute_words[] = {
     {"full", RECIPE_RECOMPUTE_FULL, false},
     {0},
 };
+static const RecipeWord gather_words[] = {{"block", GATHER_BLOCK, false}, {"layer", GATHER_LAYER, false}, {0}};
+static const RecipeWord accumulate_words[] = {
+    {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
 static const RecipeWord pipeline_words[] = {
@@ -130,6 +134,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "With zero 3. `true`: gathered parameters are freed after each use and gathered again for the "
                "next. `false`: they are gathered once a step and kept, which takes the memory of zero 2 and a "
                "third of the traffic."),
+    KEY("parallel.gather", RECIPE_MB, parallel.gather, "block", .words = gather_words, .least = 1, .most = 1 << 20,
+        .example = "block", .inference = true,
+        .doc = "With zero 3: what is gathered at a time, one such unit ahead of the one that is computed with. "
+               "`block`: all parameters of a block. `layer`: one layer's, as a weight and its bias. `N MB`: as many "
+               "neighbours as have N megabytes. Smaller units take less memory and more, smaller messages. "
+               "`plait plan` prints the peak of each."),
     KEY("parallel.shard_group", RECIPE_INT, parallel.shard_group, "0", .least = 0, .most = AXIS, .inference = true,
         .doc = "Hybrid sharding (HSDP): zero shards over groups of this many neighbouring data ranks (the ranks "
                "of one node, for example) and replicates over the groups. It must divide mesh.dp. 0: over all "
@@ -167,6 +177,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and "
                "traffic, but has only 8 bits of precision: a microbatch's addend below 1/256 of the sum is lost. "
                "With precision fp64, fp32 here means fp64."),
+    KEY("parallel.accumulate", RECIPE_CHOICE, parallel.accumulate, "reduced", .words = accumulate_words,
+        .example = "reduced",
+        .doc = "With zero 2 and 3: where the gradients of a step's microbatches are added up. `reduced`: each "
+               "microbatch's are reduced over the data ranks, and a rank adds up its shard. `local`: every rank adds "
+               "up its own microbatches' whole gradients, which are reduced once a step: less is communicated, and a "
+               "rank keeps whole gradients."),
     KEY("parallel.update", RECIPE_CHOICE, parallel.update, "end", .words = update_words, .example = "end",
         .doc = "When parameters are updated. `end`: all at the end of the step. `in_backward`: each as soon as "
                "its gradient is complete, which frees the gradient's memory; this requires one microbatch per "
@@ -384,7 +400,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   bool negated = condition[0] == '!';
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
-  if (key->kind == RECIPE_CHOICE) return is_word(key, text, *(const int *)field) != negated;
+  if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB) return is_word(key, text, *(const int *)field) != negated;
   if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
@@ -425,6 +441,12 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     char words[256];
     words_text(key->words, ", ", words, sizeof words);
     snprintf(out, size, "one of %s", words);
+    break;
+  }
+  case RECIPE_MB: {
+    char words[256];
+    words_text(key->words, ", ", words, sizeof words);
+    snprintf(out, size, "%s, or N MB with N %s", words, range);
     break;
   }
   case RECIPE_PATH: snprintf(out, size, "a path"); break;

@@ -11,6 +11,7 @@ typedef enum RecipeKind {
   RECIPE_INTS,         // RecipeInts
   RECIPE_BOOL,         // bool
   RECIPE_CHOICE,       // int, the value of one of the words
+  RECIPE_MB,           // int, the value of one of the words, or N of `N MB`
   RECIPE_PATH,         // char *, absolute
   RECIPE_WORD_OR_PATH, // char *, one of the words as it is, else an absolute path
   RECIPE_CORPORA,      // RecipeCorpora

@@ -77,6 +77,13 @@ static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
   else fprintf(out, "%lld", (long long)value);
 }
 
+static void print_mb(const RecipeKey *key, int value, FILE *out) {
+  const RecipeWord *word = key->words;
+  while (word->name && word->value != value) word++;
+  if (word->name) fputs(word->name, out);
+  else fprintf(out, "%d MB", value);
+}
+
 static bool same_axes(const LayoutWords *a, const LayoutWords *b) {
   bool same = a->count == b->count;
   for (int i = 0; same && i < a->count; i++) same = !strcmp(a->axis[i], b->axis[i]);
@@ -117,6 +124,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     for (const RecipeWord *word = key->words; word->name; word++)
       if (word->value == *(const int *)field) fputs(word->name, out);
     break;
+  case RECIPE_MB: print_mb(key, *(const int *)field, out); break;
   case RECIPE_WORD_OR_PATH:
     if (**(char *const *)field != '/') {
       fputs(*(char *const *)field, out);
@@ -190,6 +198,7 @@ static bool equal_corpora(const RecipeCorpora *a, const RecipeCorpora *b) {
 static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   switch (key->kind) {
   case RECIPE_INT:
+  case RECIPE_MB:
   case RECIPE_CHOICE: return *(const int *)a == *(const int *)b;
   case RECIPE_LONG: return *(const int64_t *)a == *(const int64_t *)b;
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;

@@ -115,9 +115,10 @@ void setup_describe(const Recipe *r, char *text, size_t size) {
     snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
              recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
-  snprintf(text, size, "zero %d%s%s%s%s%s%s, %s", r->parallel.zero,
-           r->parallel.unsplit_tensors ? " by whole tensors" : "",
-           r->parallel.reshard ? "" : " without reshard", hybrid, pipeline, recompute[r->parallel.recompute],
+  snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s", r->parallel.zero,
+           r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
+           r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
+           recompute[r->parallel.recompute],
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
 }
 

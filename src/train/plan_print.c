@@ -326,6 +326,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   Job *job = NULL;
   if (one.mesh.pp == 1 || one.mesh.dp == 1 || one.parallel.zero < 2) return PLAIT_OK;
   one.parallel.zero = 1;
+  one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED;
   int code = setup_job(&one, plan->config, &job, error);
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
@@ -333,6 +334,37 @@ static int print_zero_cost(const Plan *plan, Error *error) {
           "ZeRO 1 would move", units_bytes(least).s, job->train.shares.microbatches,
           job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
   job_destroy(job);
+  return PLAIT_OK;
+}
+
+// What is gathered at a time under ZeRO 3: the busiest rank's memory and traffic with each, by compiling it.
+static int print_gather_costs(const Plan *plan, Error *error) {
+  const Recipe *r = plan->recipe;
+  int unit[] = {GATHER_BLOCK, GATHER_LAYER, r->parallel.gather},
+      units = r->parallel.gather == GATHER_BLOCK || r->parallel.gather == GATHER_LAYER ? 2 : 3;
+  if (r->mesh.dp == 1 || r->parallel.zero != 3 || !r->parallel.reshard ||
+      !plan->job->options.parallel.overlap.read_ahead)
+    return PLAIT_OK;
+  fprintf(plan->out, "\nparameters that are gathered at a time\n");
+  for (int u = 0; u < units; u++) {
+    Recipe other = *r; // shares the arena
+    Job *job = NULL;
+    other.parallel.gather = unit[u];
+    int code = setup_job(&other, plan->config, &job, error);
+    if (code) return code;
+    int64_t peak = 0;
+    for (int c = 0; c < other.mesh.pp; c++) {
+      int64_t total = job->train.program[c]->memory.total;
+      if (total > peak) peak = total;
+    }
+    char name[32];
+    if (unit[u] > 0) snprintf(name, sizeof name, "%d MB", unit[u]);
+    else snprintf(name, sizeof name, "%s", unit[u] == GATHER_BLOCK ? "block" : "layer");
+    fprintf(plan->out, "  %-22s %12s   of memory at the peak; moves %s a step over the data axes%s\n", name,
+            units_bytes((double)peak).s, units_bytes(data_traffic(job, other.mesh.pp)).s,
+            unit[u] == r->parallel.gather ? " (parallel.gather)" : "");
+    job_destroy(job);
+  }
   return PLAIT_OK;
 }
 
@@ -357,6 +389,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     print_time(&plan);
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);
+    if (!code) code = print_gather_costs(&plan, error);
     job_destroy(job);
   }
   model_config_free(&config);

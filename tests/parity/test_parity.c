@@ -49,6 +49,7 @@ static const ParityCase layouts[] = {
 
 // Of the families that the matrix has in turn, always: tp 2, more ranks than key and value heads, stages, shards of
 // all; every case ends with an evaluation.
+#define MOVES "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"
 static const ParityCase few_layouts[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
     {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8}, // of 2 key and value heads, but for GPT-Neo
@@ -61,6 +62,15 @@ static const ParityCase few_layouts[] = {
     {.name = "pp 2 1f1b", .dp = 1, .pp = 2, .tp = 1, .micro = 2, .schedule = "1f1b"},
     {.name = "dp 2 zero 3", .dp = 2, .pp = 1, .tp = 1, .micro = 4, .zero = 3},
     {.name = "2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .sequence = 1},
+    {.name = "tp from the samples to the width", .dp = 2, .pp = 1, .tp = 2, .micro = 2, .settings = MOVES},
+    {.name = "tp from the positions to the width",
+     .dp = 2,
+     .pp = 2,
+     .tp = 2,
+     .micro = 2,
+     .zero = 3,
+     .recompute = RECOMPUTE_SELECTIVE,
+     .settings = "layout.seq=[tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"},
 };
 
 static int wrong_norm(const ParityCase *c, const ParityResult *r) {

@@ -175,6 +175,12 @@ static const ParityCase uneven_layouts[] = {
      .micro = 2,
      .zero = 3,
      .settings = "layout.batch=[dp,tp]"},
+    {.name = "batch and width over tp", // which goes from one to the other
+     .dp = 3,
+     .pp = 1,
+     .tp = 2,
+     .micro = 1,
+     .settings = "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"},
     {.name = "reference", .dp = 3, .pp = 1, .tp = 2, .micro = 2, .reference = 1},
     {.name = "threads", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .threads = 2},
 };

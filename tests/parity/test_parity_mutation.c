@@ -152,6 +152,26 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
   assert_int_equal(all.survived, 0);
 }
 
+// Every all_to_all of a layout whose tp goes from the samples to the width and back, in forward and in backward.
+static void moves(void **state) {
+  MatrixLayout two = {.mesh = {.dp = 1, .cp = 1, .tp = 2, .pp = 1}, .micro = 4, .global = 16};
+  ParityCase c = matrix_case(&two, 0, MATRIX_FP64);
+  c.name = "tp from the samples to the width";
+  c.settings = "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]";
+  Mutation *m;
+  Count count = {0};
+  int n = mutations_of(&c, &m), kinds[2][2] = {{0}};
+  for (int k = 0; k < n; k++) {
+    if (!strstr(m[k].what, "all_to_all") || m[k].evaluation) continue;
+    int *of_kind = &kinds[m[k].kind == MUTATION_REVERSE][!!strstr(m[k].what, "BACKWARD")];
+    if (++*of_kind <= 4 || whole()) try(&c, MATRIX_FP64, &m[k], &count);
+  }
+  free(m);
+  matrix_forget();
+  for (int i = 0; i < 4; i++) assert_true(kinds[i / 2][i % 2] > 0);
+  assert_int_equal(count.survived, 0);
+}
+
 static void fp64(void **state) { whole() ? try_leg(MATRIX_FP64, 0, 1) : try_leg(MATRIX_FP64, 8, 16); }
 static void narrow(MatrixLeg leg) { whole() ? try_leg(leg, 0, 100) : try_leg(leg, 6, 30); }
 static void fp32(void **state) { narrow(MATRIX_FP32); }
@@ -160,8 +180,8 @@ static void bf16_gradients(void **state) { narrow(MATRIX_BF16_GRADIENTS); }
 static void fp16(void **state) { narrow(MATRIX_FP16); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
-                                     cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(moves), cmocka_unit_test(fp64),           cmocka_unit_test(fp32),
+                                     cmocka_unit_test(bf16),  cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -121,6 +121,13 @@ static void test_traffic(void **state) {
   c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.reshard=false", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
+  // Gradients that are added locally are scattered once.
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.accumulate=local", NULL});
+  expect(moved(c.job, "dp"), 2 * all);
+  release(&c);
+  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.accumulate=local", NULL});
+  expect(moved(c.job, "dp"), 2 * m * (all - ends) + m * ends + all);
+  release(&c);
 }
 
 // Elements that a pipeline rank moves over an axis, and its FLOPs (axis NULL).

@@ -90,6 +90,9 @@ static const Bad bad[] = {
      "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
     {BASE "mesh: {dp: 2}\nparallel: {shard_group: 2}\n", NULL,
      "x.yaml:5:25: parallel.shard_group is 2, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3"},
+    {BASE "mesh: {dp: 2}\nparallel: {zero: 1, accumulate: local}\n", NULL,
+     "x.yaml:5:33: parallel.accumulate is local, but parallel.zero is 1, with which every rank adds up whole gradients "
+     "anyway; it belongs to zero 2 and 3"},
     {BASE "parallel: {reshard: false}\n", NULL,
      "x.yaml:4:21: parallel.reshard is false, but parallel.zero is 0, which gathers once a step anyway"},
     {BASE "checkpoint: {every: 0}\n", "run.non_finite=rollback",
