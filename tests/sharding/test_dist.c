@@ -131,7 +131,8 @@ static void shifted_blocks_are_their_sources(void **state) {
   assert_string_equal(text, "batch:dp seq:cp~ kv_heads:tp shift:cp+3");
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   Error error = {0};
-  assert_true(redistribute_steps(&back, &home, steps, &error) < 0 && strstr(error.message, "around a ring"));
+  assert_true(redistribute_steps(&m, &shape, &back, &home, steps, &error) < 0 &&
+              strstr(error.message, "around a ring"));
 }
 
 static void one_rank_of_each_shard_is_primary(void **state) {
