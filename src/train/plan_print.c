@@ -342,7 +342,7 @@ static int print_gather_costs(const Plan *plan, Error *error) {
   const Recipe *r = plan->recipe;
   int unit[] = {GATHER_BLOCK, GATHER_LAYER, r->parallel.gather},
       units = r->parallel.gather == GATHER_BLOCK || r->parallel.gather == GATHER_LAYER ? 2 : 3;
-  if (r->mesh.dp == 1 || r->parallel.zero != 3 || !r->parallel.reshard ||
+  if (r->mesh.dp * r->mesh.cp == 1 || r->parallel.zero != 3 || !r->parallel.reshard ||
       !plan->job->options.parallel.overlap.read_ahead)
     return PLAIT_OK;
   fprintf(plan->out, "\nparameters that are gathered at a time\n");

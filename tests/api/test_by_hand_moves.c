@@ -1,6 +1,7 @@
 // Half by hand: an axis that goes from one dim to another, forward and backward, trains as one rank does, and moves
 // what one all_to_all moves.
-#include "plait/graph.h"
+#include "api/by_hand.h"
+#include "program/traffic.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,6 +90,17 @@ static int count_of(const char *text, const char *words) {
   return n;
 }
 
+// Over 4 ranks each of the moves sends 3/4 of what a rank has. The gradients of two matrices, and a few scalars, are
+// summed over tp once.
+static void check_traffic(const Job *job) {
+  TrafficList list = {0};
+  double elements = 0, own = VALUES / 4.0, expected = 4 * own * 3 / 4 + 2 * (2.0 * WIDTH * WIDTH * 3 / 4);
+  program_traffic(job->train.program[0], &list);
+  for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
+  vec_free(&list);
+  if (elements < expected || elements > expected + 10) fail_msg("%g elements, expected %g", elements, expected);
+}
+
 // What moves is moved back by its gradient, and nothing is gathered, or moved twice: backward reads what forward has
 // moved.
 static void one_all_to_all_each(void **state) {
@@ -107,6 +119,7 @@ static void one_all_to_all_each(void **state) {
     if (count_of(text, "= all_to_all ") != FORWARD_AND_BACKWARD || count_of(text, "= all_gather "))
       fail_msg("%d: %d all_to_alls, %d gathers", ask, count_of(text, "= all_to_all "), count_of(text, "= all_gather "));
     free(text);
+    if (ask == POSITIONS_MOVE) check_traffic(t->job);
     plait_training_destroy(t);
     plait_graph_destroy(g);
   }

@@ -138,6 +138,8 @@ expect 0 'stages .*5 1 1 1' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers
 expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
+expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PLAIT" plan recipe.yaml mesh.dp=2 \
+  parallel.zero=3 parallel.gather=layer
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 'whole tensors: data ranks store .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true --mesh

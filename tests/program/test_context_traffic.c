@@ -90,7 +90,8 @@ static void plan_counts_the_same(void **state) {
   TrafficList list = {0};
   double parameters = 0, elements = 0, expected;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER) parameters += (double)shape_elements(&g->variable.data[i].shape);
+    if (g->variable.data[i].kind == VARIABLE_PARAMETER)
+      parameters += (double)shape_elements(&g->variable.data[i].shape);
   program_traffic(c.job->train.program[0], &list);
   for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
   vec_free(&list);

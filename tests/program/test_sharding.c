@@ -289,6 +289,27 @@ static void test_overlap(void **state) {
   expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=2", NULL}, PHASE_BACKWARD, OP_REDUCE_SCATTER, 3, 2);
 }
 
+// Gathered by layers or megabytes, parameters take less memory at a time; what is moved is the same, and is still
+// behind products.
+static void smaller_units_are_gathered(void **state) {
+  static const char *const units[] = {"parallel.gather=block", "parallel.gather=1 MB", "parallel.gather=layer"};
+  int64_t work[3];
+  double bytes[3];
+  char config[160];
+  snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
+  for (int u = 0; u < 3; u++) {
+    Case c = compiled((const char *[]){config, "mesh.dp=4", "parallel.zero=3", units[u], NULL});
+    work[u] = c.job->train.program[0]->work_bytes;
+    bytes[u] = moved(c.job, "dp");
+    release(&c);
+  }
+  print_message("workspace by block %lld, by 1 MB %lld, by layer %lld bytes\n", (long long)work[0], (long long)work[1],
+                (long long)work[2]);
+  assert_true(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
+  assert_true(work[1] < work[0] && work[2] < work[0]);
+  expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", units[2], NULL}, PHASE_FORWARD, OP_ALL_GATHER, 21, 9);
+}
+
 static double state_bytes(const char *zero, const char *gradients) {
   char config[160], z[32], g[32];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
@@ -468,6 +489,7 @@ int main(void) {
       cmocka_unit_test(test_traffic_hybrid),
       cmocka_unit_test(test_traffic_whole),
       cmocka_unit_test(test_overlap),
+      cmocka_unit_test(smaller_units_are_gathered),
       cmocka_unit_test(test_state_bytes),
       cmocka_unit_test(test_in_backward),
       cmocka_unit_test(test_no_round_trip),
