@@ -174,7 +174,7 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
     return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between"
                                 : "share heads, feed-forward and vocabulary";
   if (axis->role == AXIS_CONTEXT)
-    return r->parallel.zero ? "share each sequence, and what dp's ranks share" : "share each sequence";
+    return "share each sequence";
   static const char *const zero[][4] = {
       [false] = {"share the batch; each has the whole state", "share the batch and the optimizer's state",
                              "share the batch, the optimizer's state and gradients",
@@ -186,6 +186,13 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
     return r->parallel.unsplit_tensors ? "share the batch, and the optimizer's state and parameters by whole tensors"
                                        : "share the batch, the optimizer's state and parameters";
   return zero[r->parallel.unsplit_tensors][r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? 1 : r->parallel.zero];
+}
+
+// The axes of the set that have more than one rank.
+static uint32_t several_ranks(const Mesh *mesh, uint32_t axes) {
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].size == 1) axes &= ~(1u << a);
+  return axes;
 }
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
@@ -217,6 +224,9 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
     if (mesh->axis[a].role == AXIS_DATA) data |= 1u << a;
   }
   if (data & (data - 1)) mesh_print_groups(mesh, data, "replica dp", "share the batch", stdout);
+  uint32_t shards = several_ranks(mesh, options.parallel.storage.shard_axes);
+  if (recipe->parallel.zero && shards & (shards - 1))
+    mesh_print_groups(mesh, shards, "dp cp", "divide what ZeRO divides", stdout);
   graph_destroy(graph);
   return PLAIT_OK;
 }

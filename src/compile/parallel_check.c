@@ -110,13 +110,25 @@ static int check_zero(const Question *q) {
 
 // ---- the batch -----------------------------------------------------------------------------------------------------
 
-static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
-  const LayoutWords *words = &q->o->layout.row[row];
+static const char *words_text(const LayoutWords *words, char text[64]) {
   size_t n = (size_t)snprintf(text, 64, "[");
   for (int i = 0; i < words->count && n < 64; i++)
     n += (size_t)snprintf(text + n, 64 - n, "%s%s", i ? ", " : "", words->axis[i]);
   if (n < 64) snprintf(text + n, 64 - n, "]");
   return text;
+}
+
+static const char *row_text(const Question *q, LayoutRow row, char text[64]) {
+  return words_text(&q->o->layout.row[row], text);
+}
+
+// Without axes of one rank, which the user may not know of: a shipped Layout names cp.
+static const char *row_text_of_several(const Question *q, LayoutRow row, char text[64]) {
+  const LayoutWords *all = &q->o->layout.row[row];
+  LayoutWords several = {0};
+  for (int i = 0; i < all->count; i++)
+    if (axis_size(q->o, all->axis[i]) > 1) several.axis[several.count++] = all->axis[i];
+  return words_text(&several, text);
 }
 
 // The Layout's rows of the batch and of the sequence.
@@ -148,7 +160,7 @@ static int check_data(const Question *q) {
   return refuse(q, "data.seq_len",
                 "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the "
                 "nearest data.seq_len is %s",
-                (long long)q->w->seq, row_text(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
+                (long long)q->w->seq, row_text_of_several(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
                 nearest_multiple(q, q->w->seq, ranks, text));
 }
 

@@ -54,8 +54,9 @@ MatrixLayout matrix_fitted(const MatrixLayout *l, int model, MatrixLeg leg) {
 
 ParityCase matrix_case(const MatrixLayout *l, int model, MatrixLeg leg) {
   model = matrix_model(l, model);
+  int by_3 = l->mesh.tp % 3 == 0 || (l->mesh.cp % 3 == 0 && l->mesh.tp % 2); // heads that divide
   return (ParityCase){.name = l->name,
-                      .model = l->mesh.tp % 3 && l->mesh.cp % 3 ? matrix_models[model] : models_of_3[model],
+                      .model = by_3 ? models_of_3[model] : matrix_models[model],
                       .dp = l->mesh.dp,
                       .cp = l->mesh.cp,
                       .tp = l->mesh.tp,
