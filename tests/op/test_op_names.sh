@@ -4,6 +4,7 @@
 cd "$SOURCE/src" || exit 1
 allowed='sharding/redistribute.c OP_ALL_GATHER
 sharding/redistribute.c OP_ALL_REDUCE
+sharding/redistribute.c OP_ALL_TO_ALL
 sharding/redistribute.c OP_BROADCAST
 sharding/redistribute.c OP_REDUCE_SCATTER
 sharding/redistribute.c OP_REDUCE_TO
