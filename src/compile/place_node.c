@@ -170,19 +170,21 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
 typedef struct Blocks {
   int known[MAX_FACTORS], shift_axis[MAX_FACTORS], shift[MAX_FACTORS];
   AxisList axes[MAX_FACTORS];
+  uint32_t partial; // of all operands alike
 } Blocks;
 
-static int has_axis(const AxisList *list, int axis) {
-  for (int i = 0; i < list->n; i++)
-    if (list->axis[i] == axis) return 1;
-  return 0;
+static uint32_t axes_in(const AxisList *list) {
+  uint32_t axes = 0;
+  for (int i = 0; i < list->n; i++) axes |= 1u << list->axis[i];
+  return axes;
 }
 
-// 0: the operand lies otherwise than those before it, or is not a complete tensor that all ranks have.
-static int add_operand(Blocks *b, const Placement *p, const int8_t *factor) {
-  if (p->partial || p->owner_axes) return 0;
+// 0: the operand lies otherwise than those before it, or is not what all ranks have.
+static int add_operand(Blocks *b, const Placement *p, const int8_t *factor, int first, int linear) {
+  if (p->owner_axes || (first ? p->partial && !linear : p->partial != b->partial)) return 0;
+  b->partial = p->partial;
   for (int d = 0; d < p->rank; d++) {
-    int f = factor[d], shift = has_axis(&p->dim[d], p->shift_axis) ? p->shift : 0;
+    int f = factor[d], shift = axes_in(&p->dim[d]) >> p->shift_axis & 1 ? p->shift : 0;
     if (b->known[f] && (!axis_list_equal(&b->axes[f], &p->dim[d]) || b->shift[f] != shift)) return 0;
     b->known[f] = 1;
     b->axes[f] = p->dim[d];
@@ -192,16 +194,30 @@ static int add_operand(Blocks *b, const Placement *p, const int8_t *factor) {
   return 1;
 }
 
-static int is_of_a_ring(const Blocks *b) {
-  uint32_t used = 0;
+// The axes of rings: along which blocks are shifted, or which cut two factors.
+static uint32_t ring_axes(const Blocks *b) {
+  uint32_t used = 0, ring = 0;
   for (int f = 0; f < MAX_FACTORS; f++) {
-    if (b->shift[f]) return 1;
-    for (int i = 0; i < b->axes[f].n; i++) {
-      if (used >> b->axes[f].axis[i] & 1) return 1;
-      used |= 1u << b->axes[f].axis[i];
-    }
+    if (b->shift[f]) ring |= 1u << b->shift_axis[f];
+    ring |= used & axes_in(&b->axes[f]);
+    used |= axes_in(&b->axes[f]);
   }
-  return 0;
+  return ring;
+}
+
+// As the factors of an output lie; it is a partial sum over the axes of those that it lacks, but not over the ring's.
+static Placement block_of(const Blocks *b, int rank, const int8_t *factor, uint32_t complete, uint32_t ring) {
+  Placement p = {.rank = rank, .partial = b->partial};
+  uint32_t has = complete;
+  for (int d = 0; d < rank; d++) {
+    int f = factor[d];
+    has |= 1u << f;
+    p.dim[d] = b->axes[f];
+    if (b->shift[f]) p.shift = b->shift[f], p.shift_axis = b->shift_axis[f];
+  }
+  for (int f = 0; f < MAX_FACTORS; f++)
+    if (!(has >> f & 1)) p.partial |= axes_in(&b->axes[f]) & ~ring;
+  return p;
 }
 
 int place_block(Graph *g, int node) {
@@ -211,18 +227,14 @@ int place_block(Graph *g, int node) {
   Blocks b = {.known = {0}};
   int fits = 1;
   for (int k = 0; k < n->ninput && fits; k++)
-    if (n->input[k] >= 0) fits = add_operand(&b, graph_tensor(g, n->input[k])->placement, rule.input[k]);
-  fits = fits && is_of_a_ring(&b);
-  for (int k = 0; k < n->noutput && fits; k++) {
+    fits = n->input[k] >= 0 &&
+           add_operand(&b, graph_tensor(g, n->input[k])->placement, rule.input[k], k == 0, rule.linear[k]);
+  uint32_t ring = fits ? ring_axes(&b) : 0;
+  for (int k = 0; k < n->noutput && ring; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
-    Placement p = {.rank = t->shape.rank};
-    for (int d = 0; d < p.rank; d++) {
-      int f = rule.output[k][d];
-      p.dim[d] = b.axes[f];
-      if (b.shift[f]) p.shift = b.shift[f], p.shift_axis = b.shift_axis[f];
-    }
+    Placement p = block_of(&b, t->shape.rank, rule.output[k], rule.complete[k], ring);
     t->placement = placement_new(g, &p);
   }
   arena_free(&scratch);
-  return fits;
+  return ring != 0;
 }
