@@ -52,6 +52,18 @@ static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, co
   return code;
 }
 
+static int explain_choices(const Recipe *recipe, const ModelConfig *config, Error *error) {
+  CompileOptions options;
+  Graph *graph = NULL;
+  ParallelOptions asked = recipe_parallel(recipe);
+  int code = setup_compile_options(recipe, config, &options, error);
+  options.after = "place";
+  if (!code) code = compile_graph(config, &options, &graph, error);
+  if (!code) explain_algorithms(graph, &options.parallel.mesh, &asked, stdout);
+  graph_destroy(graph);
+  return code;
+}
+
 // coordinate -1: the Programs of all pipeline ranks.
 static int explain_programs(const Recipe *recipe, const ModelConfig *config, int coordinate, const char *only,
                             Error *error) {
@@ -173,6 +185,9 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
   if (axis->role == AXIS_TENSOR)
     return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between"
                                 : "share heads, feed-forward and vocabulary";
+  if (axis->part == AXIS_PART_ULYSSES) return "share the sequence, and in attention the heads instead";
+  if (axis->part == AXIS_PART_CP_GROUP)
+    return "share the sequence, and in attention the query heads of the same key and value heads instead";
   if (axis->role == AXIS_CONTEXT)
     return "share each sequence";
   static const char *const zero[][4] = {
@@ -195,6 +210,15 @@ static uint32_t several_ranks(const Mesh *mesh, uint32_t axes) {
   return axes;
 }
 
+// "mesh.cp (8) is cp · ulysses: parallel.context", without what has one rank.
+static void print_context_parts(const Mesh *mesh, int ranks) {
+  int axes[MAX_AXES], n = mesh_axes_of(mesh, "cp", axes), said = 0;
+  printf("      mesh.cp (%d) is", ranks);
+  for (int i = 0; i < n; i++)
+    if (mesh->axis[axes[i]].size > 1) printf("%s %s", said++ ? " ·" : "", mesh->axis[axes[i]].name);
+  printf(": parallel.context\n");
+}
+
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
@@ -209,6 +233,8 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   for (int a = 0; a < mesh->naxis; a++) {
     if (mesh->axis[a].part == AXIS_PART_REPLICA)
       printf("      mesh.dp (%d) is replica · dp: parallel.shard_group\n", recipe->mesh.dp);
+    if (mesh->axis[a].role == AXIS_CONTEXT && mesh->axis[a].part == AXIS_WHOLE && mesh->axis[a].size < recipe->mesh.cp)
+      print_context_parts(mesh, recipe->mesh.cp);
     if (mesh->axis[a].part == AXIS_PART_GROUP)
       printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   }
@@ -273,7 +299,7 @@ static void describe_passes(char *text, size_t size) {
 
 int cmd_explain(int argc, char **argv) {
   const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL, *only = NULL, *shards = NULL;
-  bool mesh = false;
+  bool mesh = false, algorithms = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
   char passes[512];
@@ -313,6 +339,12 @@ int cmd_explain(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &mesh,
        .help = "print each rank's coordinates, and the groups that communicate"},
+      {.name = "algorithms",
+       .kind = OPTION_FLAG,
+       .value = &algorithms,
+       .help =
+           "print, for every operation that can cross the ranks in several ways (parallel.context), what each would "
+           "move and hold, which is taken and why"},
       {.name = "tensor",
        .kind = OPTION_TEXT,
        .value = &tensor,
@@ -335,6 +367,7 @@ int cmd_explain(int argc, char **argv) {
       "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
       "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
       "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
+      "  plait explain recipes/demo.yaml mesh.cp=2 --algorithms\n"
       "  plait explain recipes/demo.yaml --tensor layer.0.ffn.up.weight --picture up.svg\n",
       .takes = TAKES_RECIPE};
   Operands operands;
@@ -347,16 +380,17 @@ int cmd_explain(int argc, char **argv) {
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
-  int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + mesh + coordinate_given;
+  int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + mesh + algorithms +
+              coordinate_given;
   if (!code && shown > 1)
     code =
         error_set(&error, PLAIT_BAD_INPUT,
-                  "--after, --timeline, --mesh, --shards, --picture and --rank-coordinate show different things; give "
-                  "one of them");
-  if (!code && only && (timeline || mesh || shards || picture))
+                  "--after, --timeline, --mesh, --algorithms, --shards, --picture and --rank-coordinate show different "
+                  "things; give one of them");
+  if (!code && only && (timeline || mesh || algorithms || shards || picture))
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--only chooses from a graph (--after) or a Program; it does not go with --timeline, --mesh, "
-                     "--shards or --picture");
+                     "--algorithms, --shards or --picture");
   if (!code && (tensor != NULL) != (picture != NULL))
     code = error_set(&error, PLAIT_BAD_INPUT, "--tensor NAME and --picture FILE.svg go together: which parameter is "
                                               "drawn, and where to");
@@ -367,6 +401,7 @@ int cmd_explain(int argc, char **argv) {
            : shards   ? explain_shards_of(&recipe, &config, shards, &error)
            : timeline ? explain_timeline(&recipe, &config, timeline, &error)
            : mesh     ? explain_mesh(&recipe, &config, &error)
+           : algorithms ? explain_choices(&recipe, &config, &error)
            : picture  ? explain_tensor(&recipe, &config, tensor, picture, &error)
                       : explain_programs(&recipe, &config, (int)coordinate, only, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);

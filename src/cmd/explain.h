@@ -1,8 +1,13 @@
 // The parts of plait explain that have files of their own.
 #pragma once
+#include "compile/parallel.h"
 #include "ir/graph.h"
 #include "sharding/mesh.h"
 
 // Draws which ranks hold which part of every Variable whose name matches (names_match): its storage and its Copies.
 // Returns how many Variables there are. The graph is that which zero leaves.
 int explain_shards(const Graph *g, const Mesh *mesh, const char *names, FILE *out);
+
+// Prints what the algorithms of every op that has some would cost, by the graph that place leaves, and which are taken.
+// Returns how many it has printed.
+int explain_algorithms(const Graph *g, const Mesh *mesh, const ParallelOptions *asked, FILE *out);

@@ -1,5 +1,6 @@
 // Turns the configuration that is asked for (ParallelOptions) into what passes read.
 #include "compile/parallel.h"
+#include "base/divisor.h"
 #include <string.h>
 
 int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) {
@@ -8,16 +9,30 @@ int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) 
   return 0;
 }
 
-int parallel_kv_ranks(const Workload *w, int tp) {
-  int64_t a = w->size[DIM_KV_HEADS], b = tp;
-  while (b) { // the greatest common divisor
-    int64_t rest = a % b;
-    a = b, b = rest;
-  }
-  return (int)a;
+int parallel_kv_ranks(const Workload *w, int tp) { return (int)greatest_common_divisor(w->size[DIM_KV_HEADS], tp); }
+
+static int axis_size(const Mesh *mesh, const char *axis) {
+  int a = mesh_axis(mesh, axis);
+  return a < 0 ? 1 : mesh->axis[a].size;
 }
 
-static int axis_size(const Mesh *mesh, const char *axis) { return mesh->axis[mesh_axis(mesh, axis)].size; }
+AlgorithmCall parallel_context_call(const ParallelOptions *o, const Workload *w) {
+  int tp = parallel_row_has(o, LAYOUT_ROW_HEADS, "tp") ? axis_size(&o->mesh, "tp") : 1,
+      of_kv = parallel_kv_ranks(w, tp);
+  AlgorithmCall c = {.ranks = axis_size(&o->mesh, "cp"), .inner = o->ulysses, .bytes = sizeof(float)};
+  c.size['b' - 'a'] = w->micro;
+  c.size['s' - 'a'] = c.size['t' - 'a'] = w->seq;
+  c.size['g' - 'a'] = w->size[DIM_KV_HEADS] / of_kv;
+  c.size['r' - 'a'] = w->size[DIM_GROUP] / (tp / of_kv);
+  c.size['d' - 'a'] = w->size[DIM_HEAD_DIM];
+  return c;
+}
+
+AlgorithmName parallel_context(const ParallelOptions *o, const Workload *w) {
+  AlgorithmCall call = parallel_context_call(o, w);
+  if (call.ranks == 1 || o->context) return call.ranks == 1 ? ALGORITHM_NONE : o->context;
+  return algorithm_cheapest(CHOICE_CONTEXT, &call);
+}
 
 // The features that cut an axis of the users' in two.
 static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
@@ -28,6 +43,16 @@ static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *
   if (mesh_axis(mesh, "tp") < 0 || !parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) return;
   int tp = axis_size(mesh, "tp");
   mesh_cut(mesh, "tp", AXIS_PART_GROUP, tp / parallel_kv_ranks(w, tp));
+}
+
+// Ranks of cp that exchange positions for heads. Where they are more than the key and value heads that tp leaves, some
+// of them share these.
+static void cut_for_context(Mesh *mesh, const ParallelOptions *o, const Workload *w, AlgorithmName context) {
+  AlgorithmCall call = parallel_context_call(o, w);
+  int inner = context == ALGORITHM_ULYSSES ? call.ranks : context == ALGORITHM_RING && call.inner ? call.inner : 1,
+      of_kv = (int)greatest_common_divisor(call.size['g' - 'a'], inner);
+  mesh_cut(mesh, "cp", AXIS_PART_ULYSSES, of_kv);
+  mesh_cut(mesh, "cp", AXIS_PART_CP_GROUP, inner / of_kv); // outside: k and v, once moved, are gathered over it
 }
 
 // The axes over which ZeRO divides storage: ranks for data and for context compute with the same weights.
@@ -43,6 +68,8 @@ static uint32_t shard_axes(const Mesh *mesh) {
 Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   Parallel p = {.overlap = o->overlap, .mesh = o->mesh};
   cut_for_hybrid(&p.mesh, o);
+  p.algorithm[CHOICE_CONTEXT] = parallel_context(o, w);
+  cut_for_context(&p.mesh, o, w, p.algorithm[CHOICE_CONTEXT]);
   cut_for_heads(&p.mesh, o, w);
   p.layout = layout_from_table(&o->layout, &p.mesh);
   p.layout.annotations = o->annotations;

@@ -4,6 +4,7 @@
 // Recipes, the C API and planners fill in ParallelOptions. parallel_check alone judges whether a configuration can be.
 // parallel_create turns it into what passes read.
 #pragma once
+#include "op/algorithm.h"
 #include "sharding/layout.h"
 #include "schedule/schedule.h"
 
@@ -35,6 +36,7 @@ typedef struct Pipeline {
 
 typedef struct Parallel {
   Mesh mesh;
+  AlgorithmName algorithm[CHOICE_COUNT]; // by which ops that have several are computed
   Layout layout;
   Storage storage;
   Overlap overlap;
@@ -52,6 +54,8 @@ typedef struct ParallelOptions {
   int propagate;
   int zero, reshard, unsplit, local_gradients; // see Storage
   int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
+  AlgorithmName context; // how attention crosses "cp"; ALGORITHM_NONE: what moves least
+  int ulysses; // ranks of "cp", neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;
   const ScheduleGenerator *schedule;
   int stages_per_rank;   // virtual stages of a pipeline rank
@@ -88,6 +92,11 @@ int parallel_check(const ParallelOptions *options, const Workload *workload, Par
 // two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it
 // is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads.
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
+
+// The call of attention that `context` is chosen for: a data rank's microbatch and the heads that tp leaves. And the
+// algorithm that is taken for it; ALGORITHM_NONE where "cp" has one rank, or none can be.
+AlgorithmCall parallel_context_call(const ParallelOptions *options, const Workload *workload);
+AlgorithmName parallel_context(const ParallelOptions *options, const Workload *workload);
 
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const ParallelOptions *options, LayoutRow row);

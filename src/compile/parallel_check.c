@@ -1,6 +1,7 @@
 // Checks parallel configurations. The rules are in the order in which a user should hear of them: a later one may rely
 // on what an earlier one has checked.
 #include "compile/parallel.h"
+#include "base/divisor.h"
 #include "base/shares.h"
 #include <stdarg.h>
 #include <string.h>
@@ -433,10 +434,82 @@ static int check_weights(const Question *q) {
   return PLAIT_OK;
 }
 
+// ---- the sequence ---------------------------------------------------------------------------------------------------
+
+// So many ranks can exchange positions for the heads that tp leaves.
+static int heads_fit(const Question *q, int ranks) {
+  AlgorithmCall c = parallel_context_call(q->o, q->w);
+  int64_t kv = c.size['g' - 'a'];
+  return c.size['r' - 'a'] % (ranks / greatest_common_divisor(kv, ranks)) == 0;
+}
+
+// Of the sizes of cp, or of the divisors of cp, one next to `ranks` that fits; 0: none.
+static int fitting_heads(const Question *q, int ranks, int step, int divisor) {
+  int cp = axis_size(q->o, "cp");
+  for (int n = ranks + step; n > 1 && n <= (divisor ? cp : 4 * ranks); n += step)
+    if ((!divisor || cp % n == 0) && heads_fit(q, n)) return n;
+  return 0;
+}
+
+static int check_exchange(const Question *q, int ranks, const char *key) {
+  AlgorithmCall c = parallel_context_call(q->o, q->w);
+  int divisor = q->o->ulysses != 0, below = fitting_heads(q, ranks, -1, divisor),
+      above = fitting_heads(q, ranks, 1, divisor);
+  char text[64] = "1";
+  if (!q->w->model || heads_fit(q, ranks)) return PLAIT_OK;
+  if (below || above) nearest(q, below, above, text);
+  else q->problem->nearest[0] = 1;
+  return refuse(
+      q, key,
+      "%s is %d, and so many ranks are to exchange positions for heads (parallel.context), but they do not "
+      "divide the %lld heads, %lld of them key and value heads, that mesh.tp leaves of %.120s; the nearest is "
+      "%s, or take parallel.context gather",
+      key, ranks, (long long)(c.size['g' - 'a'] * c.size['r' - 'a']), (long long)c.size['g' - 'a'], q->w->model, text);
+}
+
+static int check_context(const Question *q) {
+  int cp = axis_size(q->o, "cp"), inner = q->o->ulysses;
+  AlgorithmName context = q->o->context;
+  char text[64];
+  if (cp == 1) return PLAIT_OK;
+  if (context && !algorithm_listed(CHOICE_CONTEXT, context))
+    return refuse(q, "parallel.context", "parallel.context is %s, which is not built yet; take gather or ulysses",
+                  algorithm_text(context));
+  if (inner && cp % inner) {
+    int below = inner < cp ? inner : cp, above = inner;
+    while (below > 1 && cp % below) below--;
+    while (above < cp && cp % above) above++;
+    nearest(q, below, above > cp || above == below ? 0 : above, text);
+    return refuse(q, "parallel.ulysses", "parallel.ulysses is %d, but must divide mesh.cp (%d); the nearest is %s",
+                  inner, cp, text);
+  }
+  if (context == ALGORITHM_GATHER && inner > 1)
+    return refuse(q, "parallel.ulysses",
+                  "parallel.ulysses is %d, but parallel.context is gather, with which no ranks exchange positions for "
+                  "heads; leave parallel.ulysses out, or take parallel.context ring",
+                  inner);
+  if (context == ALGORITHM_ULYSSES && inner && inner != cp) {
+    q->problem->nearest[1] = cp;
+    return refuse(
+        q, "parallel.ulysses",
+        "parallel.ulysses is %d, but parallel.context is ulysses, with which all %d ranks of mesh.cp exchange "
+        "positions for heads; take %d, or parallel.context ring",
+        inner, cp, cp);
+  }
+  if (!context && inner > 1 && inner < cp && !algorithm_listed(CHOICE_CONTEXT, ALGORITHM_RING)) {
+    q->problem->nearest[1] = cp;
+    return refuse(q, "parallel.ulysses",
+                  "parallel.ulysses is %d of %d ranks, whose groups would form a ring, which is not built yet; take %d",
+                  inner, cp, cp);
+  }
+  if (context == ALGORITHM_ULYSSES && !inner) return check_exchange(q, cp, "mesh.cp");
+  return inner > 1 ? check_exchange(q, inner, "parallel.ulysses") : PLAIT_OK;
+}
+
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   static int (*const rules[])(const Question *) = {check_shard_group, check_data,     check_meeting,
                                                    check_stages,      check_schedule, check_cut,
-                                                   check_update,      check_zero,     check_weights};
+                                                   check_update,      check_zero,     check_weights, check_context};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -220,7 +220,10 @@ static int place_lowered(Partition *p, int first, const Node *like) {
 
 static int lower_node(Partition *p, const Node *n, const int *input, uint32_t axes, int *output) {
   const OpDef *def = op_def(n->op);
-  if (!def->lower)
+  const Algorithm *algorithm = algorithm_of_node(n);
+  void (*lower)(Graph *, const Node *, uint32_t, int, const int *, int *) =
+      algorithm && algorithm->lower ? algorithm->lower : def->lower;
+  if (!lower)
     return error_set(p->error, PLAIT_INFEASIBLE, "op %s (%s) cannot be sharded over a dim that it normalises",
                      def->name, n->name);
   Graph *h = p->h;
@@ -231,7 +234,7 @@ static int lower_node(Partition *p, const Node *n, const int *input, uint32_t ax
   h->scope = "";
   Node local = *n;
   local.input = (int *)input;
-  def->lower(h, &local, axes, input, output);
+  lower(h, &local, axes, mesh_size(p->mesh, axes), input, output);
   return place_lowered(p, first, n);
 }
 

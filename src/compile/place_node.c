@@ -8,6 +8,7 @@
 // as {m: tp} instead, V takes tp for m before y can propose it for n: y is wanted as {b: dp}, and partition will gather
 // it.
 #include "compile/place_node.h"
+#include "base/fault.h"
 #include "sharding/rule.h"
 #include <string.h>
 
@@ -31,17 +32,28 @@ void placements_adopt(Graph *g) {
 typedef struct Factors {
   const Rule *rule;
   AxisList axes[MAX_FACTORS];
-  uint32_t used; // mesh axes
+  uint32_t used;              // mesh axes
+  AxisList moved;             // those that were proposed for the factor that moves
+  AxisList home[MAX_FACTORS]; // as operands had a factor that is whole, moves or is tied
 } Factors;
+
+// Its axes in the node are not those that operands propose.
+static int leaves_home(const Rule *r, int factor) {
+  return r->whole >> factor & 1 || factor == r->move || factor == r->tied;
+}
 
 // Gives a factor the axes of a dim that it names, unless the factor has some already or an axis is taken: an axis
 // shards one factor of a node. Whoever proposes first wins, so weights go before activations: it is the
 // activation that moves.
 static void propose(Factors *f, int factor, const AxisList *list) {
-  if (f->rule->whole >> factor & 1 || f->axes[factor].n) return;
+  const Rule *r = f->rule;
+  int moves = factor == r->move;
+  if (leaves_home(r, factor) && !f->home[factor].n) f->home[factor] = *list;
+  if (r->whole >> factor & 1 || factor == r->tied || f->axes[factor].n || (moves && f->moved.n)) return;
   for (int i = 0; i < list->n; i++) {
     if (f->used >> list->axis[i] & 1) break;
-    axis_list_take(&f->axes[factor], list, i);
+    AxisList *to = moves && !(r->lower >> factor & 1 && !f->axes[factor].n) ? &f->moved : &f->axes[factor];
+    axis_list_take(to, list, i);
     f->used |= 1u << list->axis[i];
   }
 }
@@ -58,13 +70,26 @@ static int binds(const Graph *g, int tensor) {
   return t->variable >= 0 || t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT;
 }
 
-static void assign_factors(Factors *f, const Graph *g, const Node *n) {
+// Moved axes, innermost first, to the end of the lists of other factors: so an all_to_all, or one each, brings them
+// there. A factor that is tied to another gets that one's.
+static void move_axes(Factors *f, const Mesh *mesh) {
+  const Rule *r = f->rule;
+  for (int i = f->moved.n - 1; i >= 0; i--) {
+    int shards = axis_list_shards(mesh, &f->axes[r->to[0]]) * mesh->axis[f->moved.axis[i]].size;
+    AxisList *to = &f->axes[r->to[r->size[r->to[0]] % shards != 0]];
+    axis_list_push(to, f->moved.axis[i]);
+  }
+  if (r->tied >= 0) f->axes[r->tied] = f->axes[r->tied_to];
+}
+
+static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh *mesh) {
   for (int k = 0; k < n->ninput; k++)
     if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
   for (int k = 0; k < n->noutput; k++)
     if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k]);
   for (int k = 0; k < n->ninput; k++)
     if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
+  move_axes(f, mesh);
 }
 
 // Axes over which inputs stay partial sums through this (linear) node. Members of one group must all be partial; of
@@ -101,6 +126,35 @@ static uint32_t absent_axes(const Factors *f, int rank, const int8_t *factor) {
   return axes;
 }
 
+static int has_axis(uint32_t axes, const AxisList *list, int i) { return axes >> list->axis[i] & 1; }
+
+// As an output lies that goes home: `give`, but for factors that are whole in the node, tied or moved, which lie as
+// operands had them.
+static Placement at_home(const Factors *f, const Placement *give, const int8_t *factor) {
+  Placement p = *give;
+  uint32_t moved = 0, taken = 0;
+  for (int i = 0; i < f->moved.n; i++) moved |= 1u << f->moved.axis[i];
+  for (int d = 0; d < p.rank; d++) {
+    p.dim[d] = (AxisList){0};
+    const AxisList *list = &f->axes[(int)factor[d]];
+    if (leaves_home(f->rule, factor[d])) continue;
+    for (int i = 0; i < list->n && !has_axis(moved, list, i); i++) {
+      axis_list_take(&p.dim[d], list, i);
+      taken |= 1u << list->axis[i];
+    }
+  }
+  for (int d = 0; d < p.rank; d++) {
+    const AxisList *list = &f->home[(int)factor[d]];
+    if (!leaves_home(f->rule, factor[d])) continue;
+    for (int i = 0; i < list->n && !has_axis(taken, list, i); i++) {
+      axis_list_take(&p.dim[d], list, i);
+      taken |= 1u << list->axis[i];
+    }
+  }
+  p.partial &= ~taken;
+  return p;
+}
+
 static uint32_t axes_of(const Factors *f, uint32_t factors) {
   uint32_t axes = 0;
   for (int i = 0; i < MAX_FACTORS; i++)
@@ -132,7 +186,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
   Rule rule = rule_of(&scratch, g, n);
   const Placement *owner = node_owner(g, n);
   Factors f = {.rule = &rule, .used = owner ? owner->owner_axes : 0};
-  assign_factors(&f, g, n);
+  assign_factors(&f, g, n, mesh);
   // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
   int pp = mesh_pipeline(mesh);
   uint32_t pp_bit = pp >= 0 ? 1u << pp : 0, hidden = n->region == REGION_MICRO ? pp_bit : 0;
@@ -159,7 +213,10 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
     own(&p, owner);
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
     n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
-    if (!t->placement) t->placement = n->give[k];
+    if (!t->placement) {
+      Placement home = FAULT(algorithm_stays_away, rule.home >> k & 1, 0) ? at_home(&f, &p, rule.output[k]) : p;
+      t->placement = placement_equal(&home, &p) ? n->give[k] : placement_new(g, &home);
+    }
   }
   arena_free(&scratch);
 }

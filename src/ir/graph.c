@@ -38,6 +38,14 @@ const char *known_input_what(KnownInput known) { return known_inputs[known].what
 
 const char *dim_name(DimName dim) { return dim_names[dim]; }
 
+const char *algorithm_text(AlgorithmName algorithm) {
+  static const char *const text[] = {"",
+#define ALGORITHM(id, choice, name, what) name,
+#include "ir/algorithms.def"
+  };
+  return text[algorithm];
+}
+
 const char *op_name(Op op) {
   static const char *const names[] = {
 #define OP(id, name) #name,

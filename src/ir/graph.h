@@ -62,6 +62,20 @@ typedef enum Phase { // within MICRO; each becomes a segment
 const char *phase_name(Phase phase);   // "forward"
 const char *phase_letter(Phase phase); // "F"
 
+// Ways to compute an op over several ranks; what an op does with them is op/algorithm.h's.
+typedef enum AlgorithmChoice {
+#define ALGORITHM_CHOICE(id, key, what) CHOICE_##id,
+#include "ir/algorithms.def"
+  CHOICE_COUNT
+} AlgorithmChoice;
+typedef enum AlgorithmName {
+  ALGORITHM_NONE, // there is nothing to choose: it is computed as on one rank
+#define ALGORITHM(id, choice, name, what) ALGORITHM_##id,
+#include "ir/algorithms.def"
+  ALGORITHM_COUNT
+} AlgorithmName;
+const char *algorithm_text(AlgorithmName algorithm); // "ulysses"; "" of ALGORITHM_NONE
+
 // What a tensor is to its model; Layouts speak of roles and dims.
 typedef enum Role {
   ROLE_INTERIOR,        // inside a block
@@ -107,6 +121,7 @@ typedef struct Node {
   int stage;       // MICRO: its stage; by stage
   int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
   int stages;      // those that run it: one of Graph.stage_set; by stage
+  AlgorithmName algorithm; // over several ranks; by place
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand

@@ -59,6 +59,10 @@ static int print_section(const Printer *p, const Node *n, int last) {
   return section;
 }
 
+static void print_algorithm(const Printer *p, const Node *n) {
+  if (n->algorithm) fprintf(p->out, " by %s", algorithm_text(n->algorithm));
+}
+
 // ---- all of it, one node a line ------------------------------------------------------------------------------------
 
 static void print_tensor(const Printer *p, int id) {
@@ -84,6 +88,7 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
     fprintf(out, "  ");
     for (int k = 0; k < n->noutput; k++) print_tensor(&p, n->output[k]);
     fprintf(out, " = %s", op_name(n->op));
+    print_algorithm(&p, n);
     for (int k = 0; k < n->ninput; k++) print_tensor(&p, n->input[k]);
     fprintf(out, "   # %s\n", n->name);
   }
@@ -146,7 +151,9 @@ static void print_operand(const Printer *p, const char *what, int id, const Plac
 
 static void print_spread(const Printer *p, const Node *n, const char *names) {
   int hidden = 0;
-  fprintf(p->out, "  %s = %s\n", n->name, op_name(n->op));
+  fprintf(p->out, "  %s = %s", n->name, op_name(n->op));
+  print_algorithm(p, n);
+  fputc('\n', p->out);
   for (int k = 0; k < n->ninput; k++)
     if (graph_operand_hidden(p->g, n, n->input[k], names)) hidden++;
     else print_operand(p, "reads", n->input[k], n->want ? n->want[k] : NULL, "wanted as");

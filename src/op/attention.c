@@ -1,6 +1,7 @@
 // ATTENTION: softmax(scale q kᵀ) v with grouped queries, causality, document masks and dropout; and its gradient, which
 // recomputes the probabilities from the logsumexp (Dao et al., "FlashAttention", 2022).
 #include "base/fault.h"
+#include "op/attention_context.h"
 #include "op/build.h"
 #include "op/formula.h"
 
@@ -40,7 +41,7 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
 // Keys have a letter of their own: a rank's queries look at all keys, and may be a part of all queries.
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
   op_rule(text, size, (const char *[]){"bsgrd", "btgd", "btgd", "bs", "bt"}, 5, (const char *[]){"bsgrd", "bgrs"}, 2,
-          "; whole t d");
+          "; whole d");
 }
 
 typedef struct Sizes { int64_t b, s, t, g, r, d; } Sizes;
@@ -160,6 +161,9 @@ const OpDef op_def_attention = {
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
+    .algorithm = attention_algorithms,
+    .algorithms = ATTENTION_ALGORITHMS,
+    .choice = CHOICE_CONTEXT,
     .reference = forward_reference,
     .flops = forward_flops,
     .pairs = forward_pairs,
@@ -180,7 +184,7 @@ static void grad_shape(Graph *g, Node *node) {
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   op_rule(text, size, (const char *[]){"bsgrd", "btgd", "btgd", "bs", "bt", "bsgrd", "bgrs", "bsgrd"}, 8,
-          (const char *[]){"bsgrd", "btgd", "btgd"}, 3, "; linear 7 ; whole t d");
+          (const char *[]){"bsgrd", "btgd", "btgd"}, 3, "; linear 7 ; whole d");
 }
 
 typedef struct Gradients { double *dout, *dq, *dk, *dv; } Gradients;
@@ -233,6 +237,9 @@ const OpDef op_def_attention_grad = {
                "mask of the forward's stream",
     .shape = grad_shape,
     .rule = grad_rule,
+    .algorithm = attention_grad_algorithms,
+    .algorithms = ATTENTION_ALGORITHMS,
+    .choice = CHOICE_CONTEXT,
     .reference = grad_reference,
     .flops = grad_flops,
 };

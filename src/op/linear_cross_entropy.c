@@ -213,7 +213,7 @@ static int append_all_reduce(Graph *g, const Node *node, const char *suffix, int
   return g->node.data[n].output[0];
 }
 
-static void loss_lower(Graph *g, const Node *like, uint32_t axes, const int *input, int *output) {
+static void loss_lower(Graph *g, const Node *like, uint32_t axes, int ranks, const int *input, int *output) {
   Node node = *like;
   int n = graph_node(g, OP_CROSS_ENTROPY_STATISTICS, op_derived_name(g, &node, "statistics"), input, 3, NULL, 0);
   const int *statistics = g->node.data[n].output;

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/philox.h"
 #include "ir/graph.h"
+#include "op/algorithm.h"
 #include "op/attributes.h"
 
 // Local → global index of one dim of a rank's shard: at most two contiguous runs (two for zigzag). A dim's memory may
@@ -117,11 +118,23 @@ typedef struct OpDef {
   //   whole s d      factors that must not be sharded
   //   lower v        factors that may be sharded only through `lower`
   //   complete 0 v   output 0 lacks factor v and is complete all the same (every shard computes all of it)
+  //   move s g r     axes that operands propose for s shard g instead, as far as its size allows, and else r; where s
+  //   is
+  //                  a `lower` factor, its first axis stays
+  //   tie t s        t is sharded as s is, over the same axes
+  //   home 0         output 0 goes back to where operands had these factors before they were moved or made whole
   // A sharded factor that an output lacks makes that output a partial sum.
   void (*rule)(const Graph *g, const Node *node, char *text, size_t size);
-  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes): appends
-  // nodes to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each output. NULL: none.
-  void (*lower)(Graph *g, const Node *node, uint32_t axes, const int *input, int *output);
+  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes, of which
+  // there are so many ranks): appends nodes to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each
+  // output. NULL: none.
+  void (*lower)(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output);
+  // Several ways to compute it over several ranks (op/algorithm.h): `choice` says which key chooses, and the first is
+  // taken where nothing does. They add clauses to the rule, and may have a `lower` of their own. An op and its gradient
+  // have the same ones.
+  const Algorithm *algorithm;
+  int algorithms;
+  AlgorithmChoice choice;
   // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op
   // means.
   Kernel reference;

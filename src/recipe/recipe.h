@@ -70,6 +70,8 @@ typedef struct Recipe {
     int gather;     // under zero 3: GATHER_BLOCK, GATHER_LAYER or MB (compile/parallel.h)
     int accumulate; // RecipeAccumulate
     int update;     // RecipeUpdate
+    int context;    // AlgorithmName, by which attention crosses mesh.cp; 0: auto
+    int ulysses;    // ranks of mesh.cp that exchange positions for heads inside rings; 0: auto
   } parallel;
   struct {
     int name; // RecipeLayout

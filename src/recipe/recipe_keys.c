@@ -22,6 +22,16 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord context_words[] = {
+    {"auto", ALGORITHM_NONE, false},
+#define ALGORITHM(id, choice, name, what) {name, ALGORITHM_##id, false},
+#include "ir/algorithms.def"
+    {0}};
+static const char context_doc[] = "How attention, whose queries see the keys of all positions, crosses mesh.cp."
+#define ALGORITHM(id, choice, name, what) " `" name "`: " what "."
+#include "ir/algorithms.def"
+                                  " `auto`: what moves the fewest elements; `plait explain RECIPE --algorithms` prints "
+                                  "them. The results do not change.";
 static const RecipeWord pipeline_words[] = {
 #define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
 #include "schedule/schedules.def"
@@ -189,6 +199,14 @@ const RecipeKey recipe_keys[] = {
                "step, optimizer.clip 0, run.non_finite stop or rollback, and a precision without a loss scale. "
                "Parameters shared by several layers are always updated at the end."),
 
+    KEY("parallel.context", RECIPE_CHOICE, parallel.context, "auto", .words = context_words, .inference = true,
+        .doc = context_doc),
+    KEY("parallel.ulysses", RECIPE_INT, parallel.ulysses, "auto", .least = 1, .most = AXIS, .has_auto = true,
+        .automatic = 0, .inference = true,
+        .doc = "Ranks of mesh.cp, neighbours, that exchange positions for heads inside a ring: with parallel.context "
+               "ring, mesh.cp is rings of mesh.cp / parallel.ulysses such groups. auto: with ulysses all of mesh.cp, "
+               "else none."),
+
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words, .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
   KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto", .inference = true,                   \
@@ -326,7 +344,6 @@ const RecipeKey recipe_keys[] = {
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
         .doc = "How many steps run.trace records."),
 
-    LATER("parallel.context"),
     LATER("parallel.ep"),
     LATER("parallel.tensor"),
 };

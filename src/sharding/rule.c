@@ -36,6 +36,16 @@ static uint32_t parse_factors(const char **p) {
   return set;
 }
 
+// So many factors, one letter each.
+static const char *parse_letters(const char *p, int *const *factor, int n) {
+  for (int i = 0; i < n; i++) {
+    p = skip(p);
+    CHECK(islower((unsigned char)*p), "a clause of a rule lacks a factor before \"%s\"", p);
+    *factor[i] = *p++ - 'a';
+  }
+  return p;
+}
+
 static void parse_clauses(Rule *r, const Node *node, const char *p) {
   while (*(p = skip(p)) == ';') {
     p = skip(p + 1);
@@ -61,6 +71,12 @@ static void parse_clauses(Rule *r, const Node *node, const char *p) {
     } else if (!strncmp(p, "lower", 5)) {
       p += 5;
       r->lower |= parse_factors(&p);
+    } else if (!strncmp(p, "move", 4)) {
+      p = parse_letters(p + 4, (int *[]){&r->move, &r->to[0], &r->to[1]}, 3);
+    } else if (!strncmp(p, "tie", 3)) {
+      p = parse_letters(p + 3, (int *[]){&r->tied, &r->tied_to}, 2);
+    } else if (!strncmp(p, "home", 4)) {
+      for (p = skip(p + 4); isdigit((unsigned char)*p); p = skip(p)) r->home |= 1u << strtol(p, (char **)&p, 10);
     } else {
       break;
     }
@@ -69,7 +85,12 @@ static void parse_clauses(Rule *r, const Node *node, const char *p) {
 }
 
 Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
-  Rule r = {.ninput = node->ninput, .noutput = node->noutput};
+  Rule r = {.ninput = node->ninput,
+            .noutput = node->noutput,
+            .move = -1,
+            .to = {-1, -1},
+            .tied = -1,
+            .tied_to = -1};
   r.input = arena_alloc(arena, sizeof *r.input * (size_t)(node->ninput + 1));
   r.output = arena_alloc(arena, sizeof *r.output * (size_t)(node->noutput + 1));
   r.complete = arena_array(arena, uint32_t, node->noutput + 1);
@@ -93,6 +114,8 @@ Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
     if (*p == ',') p++;
   }
   parse_clauses(&r, node, p);
+  const Algorithm *algorithm = algorithm_of_node(node);
+  if (algorithm) parse_clauses(&r, node, algorithm->clauses);
   return r;
 }
 

@@ -11,6 +11,9 @@ typedef struct Rule {
   int64_t size[MAX_FACTORS];  // global size, from the shapes; 0: factor not used
   uint32_t whole, lower;      // sets of factors
   uint32_t *complete;         // (noutput) factors over which the output is complete although it lacks them
+  int move, to[2];            // factor whose axes shard others instead, and these; -1: none
+  int tied, tied_to;          // factor that is sharded as another is, and that one; -1: none
+  uint32_t home;              // set of outputs that go back to where operands had their factors
   uint8_t *linear; // (ninput) 0: not linear; else the number of its group: members may be partial only together
 } Rule;
 

@@ -298,7 +298,7 @@ static void lockstep_node(Lockstep *l, const Node *n, const CallParameters *para
 static void check_lowering(Subject *s, int shards, Mode mode) {
   Graph *g = s->c.graph;
   int first = g->node.count, lowered[CASE_OUTPUTS];
-  op_def(s->c.op)->lower(g, &s->node, 4, s->node.input, lowered);
+  op_def(s->c.op)->lower(g, &s->node, 4, shards, s->node.input, lowered);
   Error error = {0};
   if (graph_verify(g, "lower", &error)) fail_msg("%s", error.message);
   Lockstep l = {.g = g, .shards = shards, .vocab = split_of(s->rule.size['v' - 'a'], shards, mode)};
