@@ -227,7 +227,7 @@ void place_node(Graph *g, int node, const Mesh *mesh) {
 typedef struct Blocks {
   int known[MAX_FACTORS], shift_axis[MAX_FACTORS], shift[MAX_FACTORS];
   AxisList axes[MAX_FACTORS];
-  uint32_t partial; // of all operands alike
+  uint32_t partial; // over which outputs are partial sums as operands are
 } Blocks;
 
 static uint32_t axes_in(const AxisList *list) {
@@ -237,9 +237,8 @@ static uint32_t axes_in(const AxisList *list) {
 }
 
 // 0: the operand lies otherwise than those before it, or is not what all ranks have.
-static int add_operand(Blocks *b, const Placement *p, const int8_t *factor, int first, int linear) {
-  if (p->owner_axes || (first ? p->partial && !linear : p->partial != b->partial)) return 0;
-  b->partial = p->partial;
+static int add_operand(Blocks *b, const Placement *p, const int8_t *factor) {
+  if (p->owner_axes) return 0;
   for (int d = 0; d < p->rank; d++) {
     int f = factor[d], shift = axes_in(&p->dim[d]) >> p->shift_axis & 1 ? p->shift : 0;
     if (b->known[f] && (!axis_list_equal(&b->axes[f], &p->dim[d]) || b->shift[f] != shift)) return 0;
@@ -248,6 +247,19 @@ static int add_operand(Blocks *b, const Placement *p, const int8_t *factor, int 
     b->shift[f] = shift;
     b->shift_axis[f] = shift ? p->shift_axis : 0;
   }
+  return 1;
+}
+
+// Partial sums go through the inputs of one linear group, all of which are partial alike. 0: these do not.
+static int add_partial(Blocks *b, const Graph *g, const Node *n, const Rule *rule) {
+  uint8_t group = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    uint32_t partial = graph_tensor(g, n->input[k])->placement->partial;
+    if (partial && (!rule->linear[k] || (group && rule->linear[k] != group))) return 0;
+    if (partial) group = rule->linear[k], b->partial = partial;
+  }
+  for (int k = 0; k < n->ninput; k++)
+    if (group && rule->linear[k] == group && graph_tensor(g, n->input[k])->placement->partial != b->partial) return 0;
   return 1;
 }
 
@@ -273,7 +285,7 @@ static Placement block_of(const Blocks *b, int rank, const int8_t *factor, uint3
     if (b->shift[f]) p.shift = b->shift[f], p.shift_axis = b->shift_axis[f];
   }
   for (int f = 0; f < MAX_FACTORS; f++)
-    if (!(has >> f & 1)) p.partial |= axes_in(&b->axes[f]) & ~ring;
+    if (!(has >> f & 1)) p.partial |= FAULT(ring_lacks_partial_sums, axes_in(&b->axes[f]) & ~ring, 0);
   return p;
 }
 
@@ -284,8 +296,8 @@ int place_block(Graph *g, int node) {
   Blocks b = {.known = {0}};
   int fits = 1;
   for (int k = 0; k < n->ninput && fits; k++)
-    fits = n->input[k] >= 0 &&
-           add_operand(&b, graph_tensor(g, n->input[k])->placement, rule.input[k], k == 0, rule.linear[k]);
+    fits = n->input[k] >= 0 && add_operand(&b, graph_tensor(g, n->input[k])->placement, rule.input[k]);
+  fits = fits && add_partial(&b, g, n, &rule);
   uint32_t ring = fits ? ring_axes(&b) : 0;
   for (int k = 0; k < n->noutput && ring; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);

@@ -2,6 +2,7 @@
 // (b, s, g, r, d), keys and values (b, t, g, d).
 #include "op/attention_context.h"
 #include "base/divisor.h"
+#include "op/attention_ring.h"
 #include <stdio.h>
 
 static double extent(const AlgorithmCall *c, const char *letters) {
@@ -55,15 +56,39 @@ static int gather_accepts(const AlgorithmCall *c, char *why, size_t size) {
   return 0;
 }
 
+// Of the ranks, groups of `inner` exchange positions for heads; then each rank of a group is on a ring with those of
+// the other groups that have the same heads. Blocks of keys and values go around it, in backward with their gradients.
+// A rank holds four blocks of each.
+static AlgorithmCost ring_cost(const AlgorithmCall *c) {
+  double n = c->ranks, inner = c->inner ? c->inner : 1, rings = n / inner;
+  double heads = (double)greatest_common_divisor(c->size['g' - 'a'], (int64_t)inner);
+  AlgorithmCost exchange = exchange_cost(c, inner);
+  double around = (rings - 1) / rings * keys(c) / heads;
+  return (AlgorithmCost){exchange.forward + around, exchange.backward + 2 * around,
+                         (4 * queries(c) / n + 8 * keys(c) / rings / heads) * (double)c->bytes};
+}
+
+static int ring_accepts(const AlgorithmCall *c, char *why, size_t size) {
+  return c->inner <= 1 || exchange_accepts(c, c->inner, why, size);
+}
+
 const Algorithm attention_algorithms[ATTENTION_ALGORITHMS] = {
     {.name = ALGORITHM_GATHER, .clauses = "; whole t", .accepts = gather_accepts, .cost = gather_cost},
     {.name = ALGORITHM_ULYSSES,
      .clauses = "; whole t ; move s g r ; home 0",
      .accepts = ulysses_accepts,
      .cost = ulysses_cost},
+    {.name = ALGORITHM_RING,
+     .clauses = "; lower s ; tie t s ; move s g r ; home 0",
+     .lower = attention_ring_lower,
+     .accepts = ring_accepts,
+     .cost = ring_cost},
 };
 
 const Algorithm attention_grad_algorithms[ATTENTION_ALGORITHMS] = {
     {.name = ALGORITHM_GATHER, .clauses = "; whole t ; home 1 2"},
     {.name = ALGORITHM_ULYSSES, .clauses = "; whole t ; move s g r ; home 0 1 2"},
+    {.name = ALGORITHM_RING,
+     .clauses = "; lower s ; tie t s ; move s g r ; home 0 1 2",
+     .lower = attention_grad_ring_lower},
 };

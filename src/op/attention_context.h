@@ -2,5 +2,5 @@
 #pragma once
 #include "op/algorithm.h"
 
-enum { ATTENTION_ALGORITHMS = 2 };
+enum { ATTENTION_ALGORITHMS = 3 };
 extern const Algorithm attention_algorithms[ATTENTION_ALGORITHMS], attention_grad_algorithms[ATTENTION_ALGORITHMS];

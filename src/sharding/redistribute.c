@@ -72,10 +72,11 @@ static int append_move(const Mesh *mesh, const Shape *shape, Placement *now, con
 }
 
 // The dim whose innermost axis is gathered next: one with an axis that the target has nowhere, if there is, so that
-// others may still move. -1: none.
+// others may still move; inner dims before outer ones, since storage may be padded where all dims before it are cut to
+// single elements (compile/zero.c). -1: none.
 static int gather_dim(const Placement *now, const Placement *target) {
   int first = -1;
-  for (int d = 0; d < now->rank; d++) {
+  for (int d = now->rank - 1; d >= 0; d--) {
     const AxisList *list = &now->dim[d];
     if (list->n == axis_list_prefix(list, &target->dim[d])) continue;
     if (!(placement_axes(target) >> list->axis[list->n - 1] & 1)) return d;
