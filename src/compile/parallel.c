@@ -30,7 +30,8 @@ AlgorithmCall parallel_context_call(const ParallelOptions *o, const Workload *w)
 
 AlgorithmName parallel_context(const ParallelOptions *o, const Workload *w) {
   AlgorithmCall call = parallel_context_call(o, w);
-  if (call.ranks == 1 || o->context) return call.ranks == 1 ? ALGORITHM_NONE : o->context;
+  if (call.ranks == 1 || !parallel_row_has(o, LAYOUT_ROW_SEQ, "cp")) return ALGORITHM_NONE;
+  if (o->context) return o->context;
   return algorithm_cheapest(CHOICE_CONTEXT, &call);
 }
 

@@ -94,7 +94,7 @@ int parallel_check(const ParallelOptions *options, const Workload *workload, Par
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
 // The call of attention that `context` is chosen for: a data rank's microbatch and the heads that tp leaves. And the
-// algorithm that is taken for it; ALGORITHM_NONE where "cp" has one rank, or none can be.
+// algorithm that is taken for it; ALGORITHM_NONE where no sequence is cut over "cp", or none can be.
 AlgorithmCall parallel_context_call(const ParallelOptions *options, const Workload *workload);
 AlgorithmName parallel_context(const ParallelOptions *options, const Workload *workload);
 

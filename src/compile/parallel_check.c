@@ -471,7 +471,7 @@ static int check_context(const Question *q) {
   int cp = axis_size(q->o, "cp"), inner = q->o->ulysses;
   AlgorithmName context = q->o->context;
   char text[64];
-  if (cp == 1) return PLAIT_OK;
+  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp")) return PLAIT_OK;
   if (context && !algorithm_listed(CHOICE_CONTEXT, context))
     return refuse(q, "parallel.context", "parallel.context is %s, which is not built yet; take gather or ulysses",
                   algorithm_text(context));

@@ -125,10 +125,11 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
 
 // An activation that communication has made no larger, as an all_to_all does, serves later phases of the stage too:
 // backward then keeps it in place of the original, or beside it where it reads both.
-static int is_kept(const Graph *h, int tensor, int moved, const Node *context) {
+// `begin`: the tensor, or what is at hand of it at another placement.
+static int is_kept(const Graph *h, int tensor, int begin, int moved, const Node *context) {
   const Tensor *from = graph_tensor(h, tensor), *to = graph_tensor(h, moved);
-  int communicates = 0;
-  for (int t = moved; t != tensor; t = h->node.data[graph_tensor(h, t)->producer].input[0])
+  int communicates = begin != tensor;
+  for (int t = moved; t != begin; t = h->node.data[graph_tensor(h, t)->producer].input[0])
     communicates |= op_def(h->node.data[graph_tensor(h, t)->producer].op)->communicates;
   return FAULT(backward_moves_again, 1, 0) && communicates && context->region == REGION_MICRO && from->variable < 0 &&
          to->allocated <= from->allocated;
@@ -139,27 +140,44 @@ static int stays(const Moved *m, const Node *reader) {
   return m->kept && reader->region == REGION_MICRO && m->stage == reader->stage && m->phase < reader->phase;
 }
 
-// The tensor of h, moved to a placement; -1 on error.
+// The tensor at a placement, made by a redistribution for this section or kept for it; -1: it is not at hand.
+static int made_before(const Partition *p, int tensor, const Placement *to, const Node *reader) {
+  for (int i = tensor < p->newest.count ? p->newest.data[tensor] : 0; i; i = p->moved.data[i - 1].before) {
+    const Moved *m = &p->moved.data[i - 1];
+    if (placement_equal(m->placement, to) && (serves(p->h, m->section, tensor, reader) || stays(m, reader)))
+      return m->to;
+  }
+  return -1;
+}
+
+// Remembers that `moved` is `tensor` at its own placement.
+static void remember(Partition *p, int tensor, int moved, int kept, const Node *context) {
+  while (p->newest.count <= tensor) vec_push(&p->newest, 0);
+  vec_push(&p->moved, (Moved){moved, p->newest.data[tensor], kept, context->phase, context->stage,
+                              section_of(p->h, tensor, context), graph_tensor(p->h, moved)->placement});
+  p->newest.data[tensor] = p->moved.count;
+}
+
+// The tensor of h, moved to a placement; -1 on error. Of its steps those are not taken again whose result is at hand.
 static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
   const Placement *from = graph_tensor(p->h, tensor)->placement;
   if (placement_equal(from, to)) return tensor;
-  while (p->newest.count <= tensor) vec_push(&p->newest, 0);
-  for (int i = p->newest.data[tensor]; i; i = p->moved.data[i - 1].before) {
-    const Moved *m = &p->moved.data[i - 1];
-    if (placement_equal(m->placement, to) && (serves(p->h, m->section, tensor, context) || stays(m, context)))
-      return m->to;
-  }
+  int now = made_before(p, tensor, to, context);
+  if (now >= 0) return now;
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
-  int n = redistribute_steps(p->mesh, &graph_tensor(p->h, tensor)->shape, from, to, steps, p->error);
+  int n = redistribute_steps(p->mesh, &graph_tensor(p->h, tensor)->shape, from, to, steps, p->error), first = n;
   if (n < 0) {
     error_prefix(p->error, "%s", graph_tensor(p->h, tensor)->name);
     return -1;
   }
-  int now = tensor;
-  for (int i = 0; i < n; i++) now = emit_step(p, now, &steps[i], context);
-  vec_push(&p->moved, (Moved){now, p->newest.data[tensor], is_kept(p->h, tensor, now, context), context->phase,
-                              context->stage, section_of(p->h, tensor, context), to});
-  p->newest.data[tensor] = p->moved.count;
+  while (first > 0 && now < 0) now = made_before(p, tensor, &steps[--first].to, context);
+  first += now >= 0; // behind the step whose result it is
+  int begin = now = now < 0 ? tensor : now;
+  for (int i = first; i < n; i++) {
+    now = emit_step(p, now, &steps[i], context);
+    int kept = is_kept(p->h, tensor, begin, now, context);
+    if (i + 1 == n || kept) remember(p, tensor, now, kept, context);
+  }
   return now;
 }
 
@@ -261,6 +279,11 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
     int now = output[k];
     if (!placement_equal(graph_tensor(p->h, now)->placement, t->placement)) now = redistribute(p, now, t->placement, n);
     if (now < 0) return PLAIT_INFEASIBLE;
+    // Backward may read it as it was computed: it is kept so, where that takes no more memory.
+    const Tensor *computed = graph_tensor(p->h, output[k]), *left = graph_tensor(p->h, now);
+    if (now != output[k] && n->region == REGION_MICRO && t->variable < 0 && !computed->placement->partial &&
+        FAULT(outputs_move_again, computed->allocated <= left->allocated, 0))
+      remember(p, now, output[k], 1, n);
     Tensor *final = graph_tensor(p->h, now);
     final->role = t->role;
     final->parameter = t->parameter;
