@@ -40,13 +40,27 @@ static void print_candidate(AlgorithmChoice choice, AlgorithmName name, Algorith
   }
 }
 
+// Why `auto` took it.
+static const char *reason(AlgorithmChoice choice, AlgorithmName taken, const AlgorithmCall *call) {
+  const Algorithm *best = algorithm_listed(choice, taken);
+  AlgorithmCost least = best->cost(call);
+  for (int name = 1; name < ALGORITHM_COUNT; name++) {
+    const Algorithm *a = algorithm_listed(choice, (AlgorithmName)name);
+    if (!a || a == best || !algorithm_accepts(a, call, NULL, 0)) continue;
+    AlgorithmCost cost = a->cost(call);
+    if (cost.forward + cost.backward == least.forward + least.backward)
+      return "it moves the fewest elements, and of those that do it holds the fewest bytes";
+  }
+  return "it moves the fewest elements";
+}
+
 static void print_choice(const Graph *g, const Node *first, const Node *last, int count, const AlgorithmCall *call,
                          int asked, FILE *out) {
   AlgorithmChoice choice = op_def(first->op)->choice;
   fprintf(out, "%s", first->name);
   if (count > 1) fprintf(out, " … %s (%d of them)", last->name, count);
   fprintf(out, ": %s, over %d ranks, because %s\n", algorithm_text(first->algorithm), call->ranks,
-          asked ? "the recipe says so" : "it moves the fewest elements");
+          asked ? "the recipe says so" : reason(choice, first->algorithm, call));
   fprintf(out, "  %-9s%14s %14s %14s   %10s\n", "", "forward", "backward", "both", "held");
   for (int name = 1; name < ALGORITHM_COUNT; name++)
     if (algorithms[name].choice == choice) print_candidate(choice, (AlgorithmName)name, first->algorithm, call, out);

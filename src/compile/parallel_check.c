@@ -136,7 +136,8 @@ static const char *row_text_of_several(const Question *q, LayoutRow row, char te
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
-  int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1;
+  int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1 &&
+               parallel_context(q->o, q->w) != ALGORITHM_ULYSSES; // whose ranks have one piece each
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
@@ -453,7 +454,7 @@ static int fitting_heads(const Question *q, int ranks, int step, int divisor) {
 
 static int check_exchange(const Question *q, int ranks, const char *key) {
   AlgorithmCall c = parallel_context_call(q->o, q->w);
-  int divisor = q->o->ulysses != 0, below = fitting_heads(q, ranks, -1, divisor),
+  int divisor = strcmp(key, "mesh.cp") != 0, below = fitting_heads(q, ranks, -1, divisor),
       above = fitting_heads(q, ranks, 1, divisor);
   char text[64] = "1";
   if (!q->w->model || heads_fit(q, ranks)) return PLAIT_OK;
@@ -472,9 +473,6 @@ static int check_context(const Question *q) {
   AlgorithmName context = q->o->context;
   char text[64];
   if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp")) return PLAIT_OK;
-  if (context && !algorithm_listed(CHOICE_CONTEXT, context))
-    return refuse(q, "parallel.context", "parallel.context is %s, which is not built yet; take gather or ulysses",
-                  algorithm_text(context));
   if (inner && cp % inner) {
     int below = inner < cp ? inner : cp, above = inner;
     while (below > 1 && cp % below) below--;
@@ -496,13 +494,17 @@ static int check_context(const Question *q) {
         "positions for heads; take %d, or parallel.context ring",
         inner, cp, cp);
   }
-  if (!context && inner > 1 && inner < cp && !algorithm_listed(CHOICE_CONTEXT, ALGORITHM_RING)) {
-    q->problem->nearest[1] = cp;
-    return refuse(q, "parallel.ulysses",
-                  "parallel.ulysses is %d of %d ranks, whose groups would form a ring, which is not built yet; take %d",
-                  inner, cp, cp);
+  if (context == ALGORITHM_RING && inner == cp) {
+    int below = cp - 1;
+    while (cp % below) below--;
+    q->problem->nearest[0] = below;
+    return refuse(
+        q, "parallel.ulysses",
+        "parallel.ulysses is %d, all ranks of mesh.cp, but parallel.context is ring, which then has no ranks; "
+        "take %d, or parallel.context ulysses",
+        inner, below);
   }
-  if (context == ALGORITHM_ULYSSES && !inner) return check_exchange(q, cp, "mesh.cp");
+  if (context == ALGORITHM_ULYSSES) return check_exchange(q, cp, "mesh.cp");
   return inner > 1 ? check_exchange(q, inner, "parallel.ulysses") : PLAIT_OK;
 }
 

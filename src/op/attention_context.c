@@ -69,7 +69,9 @@ static AlgorithmCost ring_cost(const AlgorithmCall *c) {
 }
 
 static int ring_accepts(const AlgorithmCall *c, char *why, size_t size) {
-  return c->inner <= 1 || exchange_accepts(c, c->inner, why, size);
+  if (c->inner < c->ranks) return c->inner <= 1 || exchange_accepts(c, c->inner, why, size);
+  snprintf(why, size, "all %d ranks are to exchange positions for heads, which leaves no ring", c->ranks);
+  return 0;
 }
 
 const Algorithm attention_algorithms[ATTENTION_ALGORITHMS] = {

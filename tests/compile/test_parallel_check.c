@@ -118,6 +118,51 @@ static void nearest_is_valid(void **state) {
   assert_true(named > 40);
 }
 
+// How attention crosses cp: what is allowed compiles, and the nearest values of what is refused are valid.
+static void contexts_that_are_allowed_compile(void **state) {
+  static const char *const contexts[] = {"parallel.context=gather", "parallel.context=ulysses", "parallel.context=ring",
+                                         "parallel.context=auto"};
+  static const char *const more[] = {"parallel.ulysses=auto", "parallel.ulysses=2", "parallel.ulysses=3",
+                                     "parallel.sequence=true"};
+  int allowed = 0, refused = 0;
+  for (int k = 0; k < 2 * 4 * 4 * 8 * 3; k++) {
+    const char *json = k % 2 ? llama : gpt;
+    int ranks = k / 32 % 8 + 1;
+    ModelConfig config = {0};
+    Error error = {0};
+    Recipe recipe;
+    char cp[16], tp[16], length[] = "data.seq_len=24";
+    char *keys[] = {(char *)contexts[k / 2 % 4], (char *)more[k / 8 % 4], cp, tp, length};
+    snprintf(cp, sizeof cp, "mesh.cp=%d", ranks);
+    snprintf(tp, sizeof tp, "mesh.tp=%d", k / 256 + 1);
+    if (model_config_parse(&config, json, strlen(json), "m.json", &error)) fail_msg("%s", error.message);
+    int code = parse("", 5, keys, &recipe, &error);
+    ParallelOptions o = recipe_parallel(&recipe);
+    WorkloadTexts texts;
+    Workload w = recipe_workload(&recipe, &config, &texts);
+    ParallelProblem problem, other;
+    if (!code && !parallel_check(&o, &w, &problem)) {
+      allowed++;
+      if (!compiles(&recipe, &config, &error))
+        fail_msg("%s %s %s %s is allowed, but: %s", keys[0], keys[1], cp, tp, error.message);
+    } else if (!code) {
+      refused++;
+      int of_cp = !strcmp(problem.key, "mesh.cp"), of_ulysses = !strcmp(problem.key, "parallel.ulysses");
+      for (int i = 0; i < 2 && (of_cp || of_ulysses); i++) {
+        if (!problem.nearest[i]) continue;
+        if (of_cp) recipe.mesh.cp = (int)problem.nearest[i];
+        else recipe.parallel.ulysses = (int)problem.nearest[i];
+        o = recipe_parallel(&recipe);
+        if (parallel_check(&o, &w, &other) && !strcmp(other.key, problem.key))
+          fail_msg("%s %s %s %s: %s; but then: %s", keys[0], keys[1], cp, tp, problem.text, other.text);
+      }
+    }
+    recipe_free(&recipe);
+    model_config_free(&config);
+  }
+  if (allowed < 100 || refused < 50) fail_msg("%d allowed, %d refused", allowed, refused);
+}
+
 static void refused_pairs_are_refused(void **state) {
   int pairs = 0;
   for (int a = 0; a < LAYOUT_FEATURES; a++)
@@ -141,6 +186,7 @@ static void refused_pairs_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid),
+                                     cmocka_unit_test(contexts_that_are_allowed_compile),
                                      cmocka_unit_test(refused_pairs_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

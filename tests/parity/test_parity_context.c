@@ -104,6 +104,9 @@ static const ParityCase layouts[] = {
     {.name = "cp 3 zero 3", .dp = 1, .pp = 1, .tp = 1, .micro = 8, .seq = 18, .zero = 3, .cp = 3},
 };
 
+// The other algorithms: test_parity_algorithms.c.
+#define GATHER "parallel.context=gather"
+
 static void run(const ParityCase *c, CorpusKind corpus, ParityResult *result) {
   Error error = {0};
   if (parity_run(c, corpus_for(c->model, corpus), result, &error)) fail_msg("%s: %s", c->name, error.message);
@@ -120,7 +123,7 @@ static int compare_of(const char *model, Dtype precision, CorpusKind corpus, int
                      .seq = seq,
                      .precision = precision,
                      .steps = parity_steps(6),
-                     .more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH};
+                     .more_settings = precision == DTYPE_F64 ? GATHER : GATHER " " PARITY_SMOOTH};
   ParityResult one, other;
   int bad = 0;
   run(&base, corpus, &one);

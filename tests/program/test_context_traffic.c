@@ -22,7 +22,7 @@ static Case compiled(const char *const *keys) {
       " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64,"
       " \"vocab_size\": 128, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}";
   static const char recipe[] = "model: {config: /m}\ndata: {train: /d, seq_len: 48}\nrun: {dir: /r, comm: mpi}\n"
-                               "batch: {global: 4, micro: 2}\n";
+                               "batch: {global: 4, micro: 2}\nparallel: {context: gather}\n";
   Case c = {0};
   Error error = {0};
   char *overrides[16];
