@@ -198,6 +198,11 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
           r->batch.global, r->data.seq_len, (long long)tokens, shares->microbatches,
           shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ", (long long)shares->bound);
+  WindowPart part = rank_window_part(job, 0);
+  int length = window_part_length(&part, r->data.seq_len);
+  if (length < r->data.seq_len)
+    fprintf(plan->out, "           a rank reads and computes %d of the %d positions of each sequence (cp)\n", length,
+            r->data.seq_len);
   int data = 1; // ranks on data axes: over others that cut the batch it is gathered before the products
   for (int a = 0; a < job->options.parallel.mesh.naxis; a++)
     if (layout_data_axes(&job->options.parallel.layout) >> a & 1 &&

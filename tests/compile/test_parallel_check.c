@@ -47,7 +47,10 @@ static const char *const variants[] = {"",
                                        "parallel: {pipeline: gpipe, stages_per_rank: 2}\n",
                                        "layout: {heads: [dp, tp], ffn: []}\n",
                                        "layout: {name: data, head_dim: [tp], ffn: [dp]}\n",
-                                       "layout: {name: data, position: [tp]}\n"};
+                                       "layout: {name: data, position: [tp]}\n",
+                                       "mesh: {cp: 2}\nparallel: {sequence: true, zero: 2}\n",
+                                       "mesh: {cp: 3}\nparallel: {zero: 3, shard_group: 1}\n",
+                                       "mesh: {cp: 2}\nlayout: {seq: [], ffn: [cp], vocab: [tp, cp]}\n"};
 
 // Every size of each axis up to 6: allowed is what compiles.
 static void allowed_is_what_compiles(void **state) {

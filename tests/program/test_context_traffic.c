@@ -112,6 +112,19 @@ static void storage_is_divided_over_both(void **state) {
   release(&c);
 }
 
+// What backward keeps of a microbatch, and the memory of bodies, are a rank's part of the sequence.
+static void activations_fall_with_ranks(void **state) {
+  int64_t kept[9] = {0};
+  for (int cp = 1; cp <= 8; cp *= 2) {
+    char ranks[16];
+    snprintf(ranks, sizeof ranks, "mesh.cp=%d", cp);
+    Case c = compiled((const char *[]){ranks, NULL});
+    kept[cp] = c.job->train.program[0]->slot_bytes;
+    assert_true(cp == 1 || kept[cp] <= kept[1] / cp * 11 / 10);
+    release(&c);
+  }
+}
+
 // Pairs of a query and a key that it may see, of a sequence of one document: the same for all ranks. In contiguous
 // parts the last rank would have (2P − 1)/P times the mean.
 static void pairs_are_even(void **state) {
@@ -136,8 +149,9 @@ static void pairs_are_even(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gather_moves_keys_and_values), cmocka_unit_test(plan_counts_the_same),
-      cmocka_unit_test(storage_is_divided_over_both), cmocka_unit_test(pairs_are_even)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(gather_moves_keys_and_values),
+                                     cmocka_unit_test(plan_counts_the_same),
+                                     cmocka_unit_test(storage_is_divided_over_both),
+                                     cmocka_unit_test(activations_fall_with_ranks), cmocka_unit_test(pairs_are_even)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void a_smaller_world_continues(void **state) {
   run_part(&whole, "", 0, 1, STEPS, 0);
   run_part(&parts, "mesh.dp=3 mesh.tp=2 parallel.zero=1", 0, 1, 2, 1);
   run_part(&parts, "mesh.dp=2 mesh.pp=2", 1, 3, 3, 1);
-  run_part(&parts, "mesh.dp=3 parallel.zero=3", 2, 4, 4, 1);
+  run_part(&parts, "mesh.cp=3 parallel.zero=3", 2, 4, 4, 1);
   run_part(&parts, "mesh.dp=2 mesh.tp=2 mesh.pp=2 parallel.zero=2", 3, 5, STEPS, 1);
   for (int i = 1; i <= STEPS; i++) {
     if (!(fabs(whole.loss[i] - parts.loss[i]) <= 1e-10 * whole.loss[i] &&
