@@ -110,7 +110,7 @@ static int chosen(const ParityCase *c, MatrixLeg leg, int k, int of, uint64_t se
 
 // A layout with few mutants has some in the sample all the same. MOST: ranks times mutants that are tried of one
 // layout; those of the largest are a sample in fp64 too.
-enum { FEW = 5, MOST = 8192 };
+enum { FEW = 5, MOST = 10240 };
 
 static void try_layout(const ParityCase *c, int ranks, MatrixLeg leg, int of, uint64_t seed, Count *all) {
   char line[512];
