@@ -3,9 +3,11 @@
 #include "corpora.h"
 #include "op/optimizer.h"
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const matrix_models[MATRIX_MODELS] = {"gpt",   "gpt untied", "llama",   "llama tied",
                                                   "qwen2", "qwen3",      "mistral", "gpt neo"};
@@ -289,8 +291,16 @@ static void reduce(const MatrixLayout *failed, int model, MatrixLeg leg) {
   fflush(stdout);
 }
 
+// A broken invariant ends the process: says in which layout.
+static char under_way[512];
+static void say_which(int signal_number) {
+  if (write(STDOUT_FILENO, under_way, strlen(under_way)) < 0) return; // abort() ends the process
+}
+
 static int compare_and_record(const MatrixLayout *l, int model, MatrixLeg leg, MatrixTally *tally) {
   ParityCase c = matrix_case(l, model, leg);
+  snprintf(under_way, sizeof under_way, "%-12s %-5s %s: broken invariant  WRONG\n", c.model, leg_name(leg), l->name);
+  signal(SIGABRT, say_which);
   Error error = {0};
   MatrixResult r = {.initial = NULL};
   int wrong = matrix_compare(&c, leg, &r, &error);
