@@ -76,8 +76,8 @@ static void drop_early_start(Program *p, int node) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) land(&p->micro[s][phase], node);
   for (int i = 0; i < p->actions.count; i++) {
     Action a = p->actions.data[i];
-    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_FORWARD ||
-                  a.kind == ACTION_BACKWARD || a.kind == ACTION_SEND || a.kind == ACTION_RECV;
+    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || action_runs_body(&a) || a.kind == ACTION_SEND ||
+                  a.kind == ACTION_RECV;
     if (in_body || a.node != node) p->actions.data[n++] = a;
   }
   p->actions.count = n;
@@ -123,10 +123,9 @@ static int insert(Program *p, Body *body, int stage, int kind, int node, int fir
 static void insert_everywhere(Program *p, int node, int first, int count, int behind) {
   insert(p, &p->begin, -1, 0, node, first, count, behind);
   insert(p, &p->end, -1, 0, node, first, count, behind);
-  for (int s = 0; s < p->graph->stages; s++) {
-    insert(p, &p->micro[s][PHASE_FORWARD], s, ACTION_FORWARD, node, first, count, behind);
-    insert(p, &p->micro[s][PHASE_BACKWARD], s, ACTION_BACKWARD, node, first, count, behind);
-  }
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+      insert(p, &p->micro[s][phase], s, ACTION_FORWARD + phase, node, first, count, behind);
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -213,7 +212,11 @@ static int has_order(const Mesh *mesh, const Node *n) {
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
   const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
-  static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"};
+  static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"}, *const phases[PHASE_COUNT] = {
+#define PHASE(id, name, letter) #id,
+#include "ir/phases.def"
+#undef PHASE
+  };
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->communicates) continue;
@@ -222,9 +225,7 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
       Mutation m = {.kind = (MutationKind)kind, .evaluation = evaluation, .node = {i}, .nodes = 1};
       for (int k = 0; k < n->noutput && n->noutput <= MUTATION_NODES; k++) name_output(g, n, k, m.output[m.outputs++]);
       snprintf(m.what, sizeof m.what, "%s %s %s of %s%s", kind ? "reversed" : "deleted", op_def(n->op)->name, n->name,
-               n->region != REGION_MICRO   ? region[n->region]
-               : n->phase == PHASE_FORWARD ? "FORWARD"
-                                           : "BACKWARD",
+               n->region != REGION_MICRO ? region[n->region] : phases[n->phase],
                evaluation ? " of the evaluation" : "");
       vec_push(list, m);
     }

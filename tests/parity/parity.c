@@ -63,6 +63,7 @@ typedef struct Run {
   LoaderConfig data;
   ParityResult *result;
   int step; // 0 …
+  double *evaluated; // loss, by rank
 } Run;
 
 static int seq_of(const ParityCase *c) { return c->seq ? c->seq : SEQ; }
@@ -165,7 +166,19 @@ static int evaluate(Rank *r, void *run, Error *error) {
   Run *x = run;
   double loss, tokens;
   int code = rank_evaluate(r, 2, NULL, NULL, &loss, &tokens, error);
+  x->evaluated[r->rank] = loss;
   if (r->rank == 0) x->result->eval_loss = loss, x->result->eval_tokens = tokens;
+  return code;
+}
+
+// Every rank must know the loss of an evaluation; where they differ it is NaN.
+static int evaluate_all(Run *run, Error *error) {
+  int ranks = session_ranks(run->session);
+  run->evaluated = xcalloc((size_t)ranks, sizeof *run->evaluated);
+  int code = session_run(run->session, evaluate, run, error);
+  for (int i = 1; i < ranks; i++)
+    if (memcmp(&run->evaluated[i], &run->evaluated[0], sizeof(double))) run->result->eval_loss = NAN;
+  free(run->evaluated);
   return code;
 }
 
@@ -196,7 +209,7 @@ static int run_steps(Run *run, Error *error) {
   }
   if (code || enough) return code;
   record_slots(run);
-  code = session_run(run->session, evaluate, run, error);
+  code = evaluate_all(run, error);
   if (!code) dump(run, CHECKPOINT_KINDS, DUMP_FINAL);
   return code;
 }
