@@ -70,13 +70,18 @@ void memory_place_variables(Program *p) {
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
   for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
   p->state_bytes = place_shares(p, 0, 0);
-  uint32_t axes = 0; // that have owners: ZeRO's
+  // The axes that owners are on: ZeRO's, less those over which the Layout has cut a tensor already.
+  uint32_t placed[MAX_AXES];
+  int sets = 0;
   for (int i = 0; i < g->variable.count; i++) {
-    uint32_t own = g->variable.data[i].storage->owner_axes;
-    CHECK(!own || !axes || own == axes, "%s has owners on other axes than others", g->variable.data[i].name);
-    axes |= own;
+    uint32_t axes = g->variable.data[i].storage->owner_axes;
+    int k = 0;
+    while (k < sets && placed[k] != axes) k++;
+    if (!axes || k < sets) continue;
+    CHECK(sets < MAX_AXES);
+    placed[sets++] = axes;
+    p->state_bytes = place_shares(p, axes, p->state_bytes);
   }
-  if (axes) p->state_bytes = place_shares(p, axes, p->state_bytes);
 }
 
 typedef struct Life {

@@ -69,7 +69,8 @@ static int follows(int f, uint64_t set) {
     if (!(set >> a & 1)) continue;
     const LayoutTraits *other = &layout_traits[a];
     if (!strcmp(t->kind, other->kind)) return 1; // sequence parallelism is tp too
-    if (!strcmp(t->kind, "layout") && !strcmp(other->axis, t->axis)) return 1; // a row of the Layout that `other` chooses
+    if (!strcmp(t->kind, "layout") && !strcmp(other->axis, t->axis))
+      return 1; // a row of the Layout that `other` chooses
     if (!strncmp(t->key, "mesh.", 5) && !strcmp(t->key + 5, other->axis)) return 1;
     if (strstr(other->needs, t->kind) == other->needs && t->settings[0] && strstr(other->needs, t->settings)) return 1;
   }
