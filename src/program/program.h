@@ -2,10 +2,10 @@
 //
 // Instruction set:
 //   actions      BEGIN | END                 run that body once
-//                F s m | B s m               run stage s's forward or backward body on its slot m mod slots
+//                F s m | B s m | W s m       run stage s's forward, backward or weight body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
 //                REDUCE n                    start collective n of END on the communication stream, when the last
-//                                            backward has completed its accumulators; END waits for it. A body is cut
+//                                            backward or weight has completed its accumulators; END waits for it. A body is cut
 //                                            where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
@@ -14,7 +14,7 @@
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that
-//                SLOT s o        offset o in stage s's slot of the microbatch: what crosses F → B
+//                SLOT s o        offset o in stage s's slot of the microbatch: what crosses F → B → W
 //                STAGING s p o   offset o in a staging buffer of stage s's segment F or B: what it sends or receives
 //                                and no other body reads
 //                WORK o          offset o in the workspace: lives within one body

@@ -122,6 +122,7 @@ static const PlaitTrainingOptions layouts[] = {
     {.mesh = "pp=3", .microbatches = 4},
     {.mesh = "dp=2 pp=3", .microbatches = 3, .schedule = "gpipe"},
     {.mesh = "pp=3 tp=2", .microbatches = 2, .schedule = "naive"},
+    {.mesh = "pp=2 dp=2", .zero = 2, .microbatches = 3, .schedule = "zb-h1"},
     {.mesh = "pp=2 dp=2 tp=2", .microbatches = 2, .threads = 2},
     {.mesh = "dp=2 tp=2", .zero = 1},
     {.mesh = "dp=2 tp=2", .zero = 2, .microbatches = 3},

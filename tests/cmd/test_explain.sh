@@ -28,15 +28,21 @@ run: {dir: run}
 Y
 
 # ---- timeline: one row a pipeline rank, one box a segment; the bubble of equal segments is the published one
-for pipeline in naive:4:75.0 gpipe:4:20.0 1f1b:4:20.0 interleaved:4:11.1; do
-  IFS=: read -r name pp bubble <<< "$pipeline"
+# segments: of a microbatch on one rank
+for pipeline in naive:4:75.0:2 gpipe:4:20.0:2 1f1b:4:20.0:2 interleaved:4:11.1:4 zb-h1:4:7.7:3 zb-v:4:4.0:6; do
+  IFS=: read -r name pp bubble segments <<< "$pipeline"
   expect 0 "bubble [0-9.]+ % of the step by FLOPs, $bubble % if all segments took the same time" \
     "$PLAIT" explain recipe.yaml mesh.pp=$pp mesh.dp=4 parallel.pipeline=$name --timeline $name.svg
-  [ "$(grep -c '<title>' $name.svg)" -eq $((12 * 2 * pp * ($([ $name = interleaved ] && echo 2 || echo 1)))) ] || fail "$name.svg: $(grep -c '<title>' $name.svg) boxes"
+  [ "$(grep -c '<title>' $name.svg)" -eq $((12 * segments * pp)) ] || fail "$name.svg: $(grep -c '<title>' $name.svg) boxes"
   [ "$(grep -c '>pp [0-9]<' $name.svg)" -eq $pp ] || fail "$name.svg: rows"
   grep -q ">$name on $pp pipeline ranks.*, 12 microbatches<" $name.svg || fail "$name.svg: title"
-  grep -q ">bubble .* $bubble % if all segments took the same time; the head's backward" $name.svg || fail "$name.svg: bubble"
+  grep -q ">bubble .* $bubble % if all segments took the same time; the head's " $name.svg || fail "$name.svg: bubble"
   grep -q 'viewBox="0 0 [0-9]* [0-9]*"' $name.svg || fail "$name.svg: cannot be scaled"
+done
+for name in 1f1b zb-h1 zb-v; do # W has a colour of its own
+  case $name in zb*) green=1 ;; *) green=0 ;; esac
+  [ "$(grep -c '>weight[,<]' $name.svg)" -eq $green ] || fail "$name.svg: legend of W"
+  [ "$(grep '<title>weight' $name.svg | grep -o 'height="28" fill="#[0-9a-f]*"' | sort -u | wc -l)" -eq $((green * (1 + $([ $name = zb-v ] && echo 1 || echo 0)))) ] || fail "$name.svg: colours of W"
 done
 if command -v xmllint > /dev/null; then xmllint --noout ./*.svg || fail "not XML"; fi
 expect 0 'bubble' "$PLAIT" explain recipe.yaml --timeline one.svg

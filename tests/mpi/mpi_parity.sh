@@ -67,6 +67,8 @@ like_one 'pp 2 interleaved' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipel
 like_one 'pp 2 interleaved × dp 2, zero 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.pipeline=interleaved
 like_one 'ring 2' 2 mesh.dp=1 mesh.cp=2 parallel.zero=0 parallel.context=ring
 like_one 'ring 2 × tp 2' 4 mesh.dp=1 mesh.cp=2 mesh.tp=2 parallel.zero=0 parallel.context=ring
+like_one 'pp 2 zb-h1 × dp 2, zero 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.pipeline=zb-h1
+like_one 'pp 2 zb-v' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipeline=zb-v
 like_one 'pp 2 × dp 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=0
 
 # Can the model of this test be trained so? Not with more stages than it has layers, or what else plan refuses for the model's sizes;

@@ -62,8 +62,8 @@ typedef struct Run {
   Session *session;
   LoaderConfig data;
   ParityResult *result;
-  int step; // 0 …
-  double *evaluated; // loss, by rank
+  int step;        // 0 …
+  double told[64]; // per rank: the loss of the step, or of the evaluation
 } Run;
 
 static int seq_of(const ParityCase *c) { return c->seq ? c->seq : SEQ; }
@@ -138,6 +138,14 @@ static int load(Rank *r, void *run, Error *error) {
   return code ? code : rank_open_evaluation(r, &x->data, error);
 }
 
+// Of what every rank has been told, the value that is farthest from rank 0's: all must have the same.
+static double farthest(const Run *run) {
+  double value = run->told[0];
+  for (int i = 1; i < session_ranks(run->session); i++)
+    if (!(fabs(run->told[i] - run->told[0]) <= fabs(value - run->told[0]))) value = run->told[i];
+  return value;
+}
+
 static void record_step(const Run *run, const StepResult *step) {
   ParityResult *out = run->result;
   int i = run->step;
@@ -151,13 +159,14 @@ static void record_step(const Run *run, const StepResult *step) {
 }
 
 static int one_step(Rank *r, void *run, Error *error) {
-  const Run *x = run;
+  Run *x = run;
   StepResult step;
   void *saved = NULL;
   if (r->rank == 0 && x->step + 1 == x->c->poison) poison(r, &saved);
   if (x->c->before_step) x->c->before_step(r, x->step + 1, x->c->context);
   int code = rank_step(r, x->step + 1, 1e-2, &step, error);
   if (saved) poison(r, &saved);
+  x->told[r->rank] = step.loss;
   if (r->rank == 0) record_step(x, &step);
   return code;
 }
@@ -166,19 +175,8 @@ static int evaluate(Rank *r, void *run, Error *error) {
   Run *x = run;
   double loss, tokens;
   int code = rank_evaluate(r, 2, NULL, NULL, &loss, &tokens, error);
-  x->evaluated[r->rank] = loss;
-  if (r->rank == 0) x->result->eval_loss = loss, x->result->eval_tokens = tokens;
-  return code;
-}
-
-// Every rank must know the loss of an evaluation; where they differ it is NaN.
-static int evaluate_all(Run *run, Error *error) {
-  int ranks = session_ranks(run->session);
-  run->evaluated = xcalloc((size_t)ranks, sizeof *run->evaluated);
-  int code = session_run(run->session, evaluate, run, error);
-  for (int i = 1; i < ranks; i++)
-    if (memcmp(&run->evaluated[i], &run->evaluated[0], sizeof(double))) run->result->eval_loss = NAN;
-  free(run->evaluated);
+  x->told[r->rank] = loss;
+  if (r->rank == 0) x->result->eval_tokens = tokens;
   return code;
 }
 
@@ -203,13 +201,15 @@ static int run_steps(Run *run, Error *error) {
   if (!code) dump(run, 1 << VARIABLE_PARAMETER, DUMP_INITIAL);
   for (run->step = 0; run->step < c->steps && !code && !enough; run->step++) {
     code = session_run(run->session, one_step, run, error);
+    if (!code) run->result->loss[run->step] = farthest(run);
     if (code || run->step >= PARITY_GRADIENTS) continue;
     dump(run, 0, (ParityDump)(DUMP_GRADIENT + run->step));
     if (c->enough) enough = c->enough(run->result, run->step, c->judge);
   }
   if (code || enough) return code;
   record_slots(run);
-  code = evaluate_all(run, error);
+  code = session_run(run->session, evaluate, run, error);
+  if (!code) run->result->eval_loss = farthest(run);
   if (!code) dump(run, CHECKPOINT_KINDS, DUMP_FINAL);
   return code;
 }

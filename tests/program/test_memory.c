@@ -203,8 +203,8 @@ static int check_reductions(const Program *p) {
     if (p->actions.data[i].kind != ACTION_REDUCE) continue;
     for (int k = i + 1; k < p->actions.count; k++) {
       const Action *a = &p->actions.data[k];
-      if (a->kind != ACTION_FORWARD && a->kind != ACTION_BACKWARD) continue;
-      const Body *body = &p->micro[a->stage][a->kind == ACTION_FORWARD ? PHASE_FORWARD : PHASE_BACKWARD];
+      if (!action_runs_body(a)) continue;
+      const Body *body = &p->micro[a->stage][action_phase(a)];
       check_untouched(p, body, a->from, a->to, &p->graph->node.data[p->actions.data[i].node]);
     }
     count++;
@@ -240,7 +240,8 @@ static const struct { int pp, dp, tp, zero, micro; const char *schedule; int vir
 } layouts[] = {{1, 1, 1, 0, 16, "gpipe", 1},      {1, 1, 1, 0, 2, "1f1b", 1},  {1, 2, 1, 0, 4, "1f1b", 1},
                {1, 4, 1, 1, 2, "1f1b", 1},        {1, 1, 2, 0, 4, "gpipe", 1}, {2, 1, 1, 0, 2, "gpipe", 1},
                {4, 1, 1, 0, 2, "1f1b", 1},        {2, 2, 2, 1, 2, "1f1b", 1},  {2, 2, 2, 0, 1, "gpipe", 1},
-               {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1}};
+               {2, 2, 1, 2, 1, "interleaved", 2}, {2, 1, 1, 0, 2, "naive", 1},
+               {2, 1, 2, 0, 2, "zb-h1", 1},       {2, 2, 1, 2, 2, "zb-v", 2}};
 
 static void check_model(const char *json, Dtype precision, int64_t bucket) {
   InFlight seen = {0};

@@ -124,6 +124,7 @@ static void test_steps_allocate_nothing(void **state) {
       "mesh.pp=2",
       "mesh.pp=4 parallel.pipeline=gpipe",
       "mesh.pp=2 parallel.pipeline=interleaved batch.micro=4",
+      "mesh.pp=2 parallel.pipeline=zb-v batch.micro=4",
       "mesh.dp=2 parallel.zero=2 batch.global=13",
       "mesh.dp=2 mesh.tp=2 batch.micro=1 batch.global=7 layout.batch=[dp,tp]",
       "mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=3 parallel.recompute=full precision=bf16"};

@@ -32,6 +32,7 @@ job lend "${pipeline[@]}" parallel.layers=[3,1] run.threads=2 run.work_stealing=
 [ "$(nproc)" -lt 2 ] || grep -q 'with work stealing' output || fail "threads are not lent"
 job pipeline-threads "${pipeline[@]}" parallel.pipeline=gpipe run.threads=4
 job interleaved "${pipeline[@]}" mesh.dp=2 batch.micro=1 parallel.zero=2 parallel.pipeline=interleaved
+job zero-bubble "${pipeline[@]}" mesh.dp=2 batch.micro=1 parallel.zero=2 parallel.pipeline=zb-v
 job overlap mesh.dp=4 batch.micro=1 parallel.zero=3 run.dump_gradients=gradients
 job no-overlap mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.overlap=false
 job kept mesh.dp=4 batch.micro=1 parallel.zero=3 parallel.shard_group=2 parallel.reshard=false
