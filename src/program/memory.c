@@ -210,6 +210,81 @@ void memory_place_tensors(Program *p) {
       p->place[i].offset = t->copy < 0 ? p->variable_offset[t->variable] : p->copy_offset[t->variable][t->copy];
   }
   for EACH_PROGRAM_STAGE(s, p) mark_slots(p, s);
+}
+
+// ---- tensors of a slot ----------------------------------------------------------------------------------------------
+
+enum { AS_LONG_AS_THE_SLOT = 1 << 30 };
+
+// When a slot's microbatch is at an instruction: the stage's bodies stand one behind the other, with room between them
+// for what is received before the first instruction of each.
+static int time_in_slot(const Program *p, int stage, Phase phase, int instruction) {
+  int time = 1 + instruction;
+  for (int before = 0; before < (int)phase; before++) time += p->micro[stage][before].count + 1;
+  return time;
+}
+
+static int *life_index(const Program *p, int stage, int tensor, int *index) {
+  return tensor >= 0 && p->place[tensor].area == AREA_SLOT && p->place[tensor].stage == stage ? &index[tensor] : NULL;
+}
+
+static void lives_until(Life *life, int time) {
+  if (life->last < time) life->last = time;
+}
+
+// Reads of a body of any stage of this coordinate. When another stage reads a slot is not known here.
+static void note_reads(const Program *p, int stage, int reader, Phase phase, int *index, Life *life) {
+  const Body *body = &p->micro[reader][phase];
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &p->graph->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int *at = life_index(p, stage, k < n->ninput ? n->input[k] : n->output[k - n->ninput], index);
+      if (!at || FAULT(slot_dies_before_weights, 0, phase == PHASE_WEIGHT)) continue;
+      Life *x = &life[*at - 1];
+      int time = time_in_slot(p, stage, phase, i), end = time_in_slot(p, stage, phase, instruction_end(body, i));
+      if (k >= n->ninput && reader == stage) x->first = time;
+      lives_until(x, reader == stage ? end : AS_LONG_AS_THE_SLOT);
+    }
+  }
+}
+
+// What is received lives from before its segment on; what is sent from a slot may be under way until that is left.
+static void note_messages(const Program *p, int stage, int *index, Life *life) {
+  for (int phase = 0; phase < PHASE_COUNT; phase++) {
+    const Segment *s = &p->segments->micro[stage][phase];
+    const CrossingList *lists[] = {&s->receive, &s->send};
+    for (int l = 0; l < 2; l++)
+      for (int i = 0; i < lists[l]->count; i++) {
+        const Crossing *c = &lists[l]->data[i];
+        int *at = program_runs(p, c->stage) ? NULL : life_index(p, stage, c->tensor, index);
+        if (at && l) lives_until(&life[*at - 1], AS_LONG_AS_THE_SLOT);
+        else if (at) life[*at - 1].first = time_in_slot(p, stage, (Phase)phase, -1);
+      }
+  }
+}
+
+// Where backward is split, a slot has much that forward leaves to B alone, and as much that B leaves to W: they take
+// each other's place.
+static void pack_slot(Program *p, int stage) {
+  const Graph *g = p->graph;
+  Vec(Life) life = {0};
+  int *index = xcalloc((size_t)g->tensor.count + 1, sizeof *index);
+  for (int t = 0; t < g->tensor.count; t++) {
+    if (p->place[t].area != AREA_SLOT || p->place[t].stage != stage) continue;
+    vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(g, t))});
+    index[t] = life.count;
+  }
+  for EACH_PROGRAM_STAGE(reader, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) note_reads(p, stage, reader, (Phase)phase, index, life.data);
+  note_messages(p, stage, index, life.data);
+  p->slots[stage].bytes = pack(life.data, life.count, p->chaos);
+  for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
+  free(index);
+  vec_free(&life);
+}
+
+void memory_place_rings(Program *p) {
+  const Graph *g = p->graph;
   for (int i = 0; i < g->tensor.count; i++) {
     Place *place = &p->place[i];
     if (place->area != AREA_SLOT && place->area != AREA_STAGING) continue;
@@ -218,6 +293,8 @@ void memory_place_tensors(Program *p) {
     ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
+  for EACH_PROGRAM_STAGE(s, p)
+    if (p->micro[s][PHASE_WEIGHT].count) pack_slot(p, s);
   for EACH_PROGRAM_STAGE(s, p) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
   for EACH_PROGRAM_STAGE(s, p)
   for (int phase = 0; phase < PHASE_COUNT; phase++)

@@ -3,7 +3,8 @@
 #include "program/program.h"
 
 void memory_place_variables(Program *p);
-void memory_place_tensors(Program *p);                    // spaces, and offsets in slots
+void memory_place_tensors(Program *p);                    // areas
+void memory_place_rings(Program *p);                      // offsets in slots and staging buffers, and of these
 void memory_place_body(Program *p, const Body *body);     // offsets in the workspace
 void memory_place_reduced(Program *p);                    // buffers of the results of REDUCE
 void memory_place_inputs(Program *p); // copies of inputs, for a device that cannot read the host's memory

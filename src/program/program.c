@@ -101,6 +101,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   overlap_actions(p, o->overlap);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
+  memory_place_rings(p);
   memory_place_reduced(p);
   memory_place_body(p, &p->begin);
   memory_place_body(p, &p->end);

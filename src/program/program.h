@@ -5,8 +5,8 @@
 //                F s m | B s m | W s m       run stage s's forward, backward or weight body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
 //                REDUCE n                    start collective n of END on the communication stream, when the last
-//                                            backward or weight has completed its accumulators; END waits for it. A body is cut
-//                                            where one starts
+//                                            backward or weight has completed its accumulators; END waits for it. A
+//                                            body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
 //                out, … = op in, … until k   collective that starts here on the communication stream and is waited for

@@ -237,7 +237,10 @@ static void print_stages(const Plan *plan) {
   fprintf(plan->out, "stages    ");
   for (int s = 0; s < g->stages; s++) fprintf(plan->out, " %d", g->cut[s + 1] - g->cut[s]);
   fprintf(plan->out, " layers%s; by FLOPs the busiest pipeline rank has %.2f times the mean (pp %d)\n",
-          g->stages == pp ? "" : plan->job->options.parallel.mesh.folded ? ", over the pipeline ranks there and back" : ", over the pipeline ranks in turn", sum > 0 ? most * pp / sum : 1, busiest);
+          g->stages == pp                           ? ""
+          : plan->job->options.parallel.mesh.folded ? ", over the pipeline ranks there and back"
+                                                    : ", over the pipeline ranks in turn",
+          sum > 0 ? most * pp / sum : 1, busiest);
 }
 
 // Where ranks share a sequence, how evenly: queries see the keys before them only.

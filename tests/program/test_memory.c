@@ -2,6 +2,7 @@
 // nothing touches what a collective in flight works on.
 #include "runtime/state.h"
 #include "runtime/job.h"
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -97,7 +98,34 @@ static int is_here(const Program *p, const Tensor *t) {
   return 0;
 }
 
-// What crosses bodies in a slot, and results of collectives that run beside them: all live at once.
+// Of a tensor in a slot of a stage whose backward is split: the first and the last instruction of its bodies, one
+// behind the other, that touch it. What another stage or rank reads lives as long as the slot, what comes from there
+// from the beginning.
+static void life_in_slot(const Program *p, int stage, Range *r) {
+  int time = 0, made = 0;
+  r->first = 0, r->last = 0;
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      const Body *body = &p->micro[s][phase];
+      for (int i = 0; i < body->count; i++, time += s == stage) {
+        const Node *n = &p->graph->node.data[body->instruction[i].node];
+        for (int k = 0; k < n->ninput + n->noutput; k++) {
+          if ((k < n->ninput ? n->input[k] : n->output[k - n->ninput]) != r->tensor) continue;
+          if (s != stage) r->last = INT_MAX;
+          else if (k >= n->ninput) r->first = time, made = 1;
+          if (s == stage && r->last < time) r->last = time;
+        }
+      }
+      for (int i = 0; i < p->segments->micro[s][phase].send.count; i++) {
+        const Crossing *c = &p->segments->micro[s][phase].send.data[i];
+        if (c->tensor == r->tensor && !program_runs(p, c->stage)) r->last = INT_MAX;
+      }
+    }
+  if (!made) r->first = 0;
+}
+
+// What crosses bodies in a slot, and results of collectives that run beside them: all live at once, but in the slot of
+// a stage whose backward is split.
 static void check_lasting(const Program *p) {
   Ranges results = {0};
   int64_t slots = 0;
@@ -109,6 +137,7 @@ static void check_lasting(const Program *p) {
         assert_true(is_here(p, t));
       if (p->place[i].area != AREA_SLOT || p->place[i].stage != s) continue;
       vec_push(&live, (Range){p->place[i].offset, p->place[i].offset + bytes_of(t), 0, 0, i});
+      if (p->micro[s][PHASE_WEIGHT].count) life_in_slot(p, s, &live.data[live.count - 1]);
     }
     check_apart(p, &live, p->slots[s].bytes);
     vec_free(&live);
