@@ -40,8 +40,9 @@ Dtype node_dtype(const Graph *g, const Node *n) {
 static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *kernel, int threads) {
   if (!kernel->workspace) return 0;
   Arena scratch = {0};
-  Operand *input = arena_array(&scratch, Operand, n->ninput + 1),
-          *output = arena_array(&scratch, Operand, n->noutput + 1);
+  enum { OPTIONAL = 3 }; // operands that a node may lack and a workspace function looks at all the same
+  Operand *input = arena_array(&scratch, Operand, n->ninput + OPTIONAL),
+          *output = arena_array(&scratch, Operand, n->noutput + OPTIONAL);
   program_operands(p, n, 0, input, output);
   int64_t bytes = (int64_t)kernel->workspace(input, output, n->attr, threads);
   arena_free(&scratch);

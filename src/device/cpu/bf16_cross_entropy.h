@@ -276,12 +276,26 @@ static Head head_of(const KernelCall *call, int gradient) {
   return h;
 }
 
+// The last output is dlogits, narrow, or dw, wide.
+static int head_fits(const KernelCall *call) {
+  const CrossEntropyAttr *attr = call->attr;
+  return !attr->gradient || call->output[2].dtype == (attr->split ? DTYPE_BF16 : DTYPE_F32);
+}
+
 static void linear_cross_entropy_bf16(const KernelCall *call) {
+  if (!head_fits(call)) {
+    op_def(OP_LINEAR_CROSS_ENTROPY)->reference(call);
+    return;
+  }
   Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
   head_run(&h);
 }
 
 static void cross_entropy_apply_bf16(const KernelCall *call) {
+  if (!head_fits(call)) {
+    op_def(OP_CROSS_ENTROPY_APPLY)->reference(call);
+    return;
+  }
   Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
   h.known_maximum = call->input[4].data;
   h.known_sum = call->input[5].data;
