@@ -1,5 +1,5 @@
 #!/bin/bash
-# docs/step.md and docs/troubleshooting.md show what plait prints now, and every file and function that they name exists.
+# docs/step.md, docs/troubleshooting.md and docs/parallelism.md show what plait prints now, and every file and function that they name exists.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -7,7 +7,7 @@ failures=0
 fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
 
 # ---- printed blocks
-for page in step troubleshooting; do
+for page in step troubleshooting parallelism; do
   cp "$SOURCE/docs/$page.md" "$folder/$page.md"
   PLAIT=$PLAIT "$SOURCE/scripts/step-page" "$folder/$page.md" || fail "scripts/step-page on docs/$page.md"
   diff "$SOURCE/docs/$page.md" "$folder/$page.md" || fail "docs/$page.md shows what plait no longer prints; scripts/step-page writes it anew"
