@@ -26,6 +26,14 @@ static int scatter_dim(const Placement *now, const Placement *to, int axis) {
   return -1;
 }
 
+// Whether a sum that is scattered on dim d over the axis is padded there while dims before it still have several
+// elements, so that the padding lies between the data. It waits until these dims have been scattered.
+static int pads_inside(const Mesh *mesh, const Shape *shape, const Placement *now, int d, int axis) {
+  int64_t before = 1;
+  for (int i = 0; i < d; i++) before *= axis_list_local(mesh, &now->dim[i], shape->size[i]);
+  return before > 1 && axis_list_local(mesh, &now->dim[d], shape->size[d]) % mesh->axis[axis].size;
+}
+
 // The number of axes at the end of dim `from`'s list with which the target goes on in dim `to`: one, or several that
 // stand in the mesh's order, which is that of a group's ranks. 0: it does not, or it cannot be one all_to_all, since a
 // dim does not divide or one of several axes cuts in zigzag.
@@ -100,7 +108,7 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
     progress = 0;
     for (int a = 0; a < MAX_AXES; a++) {
       int d = sums >> a & 1 ? scatter_dim(&now, to, a) : -1;
-      if (d < 0) continue;
+      if (d < 0 || pads_inside(mesh, shape, &now, d, a)) continue;
       UNLESS_FAULT(collective_sums_twice) sums &= ~(1u << a);
       now.partial &= ~(1u << a);
       axis_list_take(&now.dim[d], &to->dim[d], now.dim[d].n);
