@@ -180,6 +180,15 @@ static const char *meaning_of(const Axis *axis, const Recipe *r) {
   if (axis->role == AXIS_TENSOR && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
   if (axis->part == AXIS_PART_GROUP)
     return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
+  if (axis->part == AXIS_PART_DEPTH)
+    return r->parallel.tensor == LAYOUT_TENSOR_3D ? "share the batch; gather weights for each product"
+                                                  : "share the batch; have the same weights";
+  if (r->parallel.tensor == LAYOUT_TENSOR_3D && axis->of[0] == 't')
+    return axis->part == AXIS_PART_ROW ? "share heads, feed-forward and vocabulary, and the batch between"
+                                       : "share the embedding width, and the batch within blocks";
+  if (axis->part == AXIS_PART_ROW) return "share the batch; gather weights for each product";
+  if (axis->role == AXIS_TENSOR && r->parallel.tensor != LAYOUT_TENSOR_1D)
+    return "share heads, feed-forward and vocabulary, and the embedding width between";
   if (axis->part == AXIS_PART_REPLICA) return "replicas, each of all shards: reduce gradients";
   if (axis->role == AXIS_PIPELINE) return "pass activations from stage to stage";
   if (axis->role == AXIS_TENSOR)
@@ -235,6 +244,9 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
       printf("      mesh.dp (%d) is replica · dp: parallel.shard_group\n", recipe->mesh.dp);
     if (mesh->axis[a].role == AXIS_CONTEXT && mesh->axis[a].part == AXIS_WHOLE && mesh->axis[a].size < recipe->mesh.cp)
       print_context_parts(mesh, recipe->mesh.cp);
+    if (mesh->axis[a].part == AXIS_PART_ROW)
+      printf("      mesh.tp (%d) is %stp_row · tp: parallel.tensor\n", recipe->mesh.tp,
+             mesh_axis(mesh, "tp_depth") >= 0 ? "tp_depth · " : "");
     if (mesh->axis[a].part == AXIS_PART_GROUP)
       printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   }

@@ -9,7 +9,9 @@ int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) 
   return 0;
 }
 
-int parallel_kv_ranks(const Workload *w, int tp) { return (int)greatest_common_divisor(w->size[DIM_KV_HEADS], tp); }
+int parallel_kv_ranks(const Workload *w, int ranks) {
+  return (int)greatest_common_divisor(w->size[DIM_KV_HEADS], ranks);
+}
 
 static int axis_size(const Mesh *mesh, const char *axis) {
   int a = mesh_axis(mesh, axis);
@@ -17,8 +19,8 @@ static int axis_size(const Mesh *mesh, const char *axis) {
 }
 
 AlgorithmCall parallel_context_call(const ParallelOptions *o, const Workload *w) {
-  int tp = parallel_row_has(o, LAYOUT_ROW_HEADS, "tp") ? axis_size(&o->mesh, "tp") : 1,
-      of_kv = parallel_kv_ranks(w, tp);
+  const char *heads = parallel_heads_axis(o);
+  int tp = heads ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(w, tp);
   AlgorithmCall c = {.ranks = axis_size(&o->mesh, "cp"), .inner = o->ulysses, .bytes = sizeof(float)};
   c.size['b' - 'a'] = w->micro;
   c.size['s' - 'a'] = c.size['t' - 'a'] = w->seq;
@@ -40,10 +42,24 @@ static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
   if (o->shard_group) mesh_cut(mesh, "dp", AXIS_PART_REPLICA, axis_size(mesh, "dp") / o->shard_group);
 }
 
+static void cut_for_tensors(Mesh *mesh, const ParallelOptions *o) {
+  TensorGrid grid = parallel_grid(o);
+  if (mesh_axis(mesh, "tp") < 0) return;
+  mesh_cut(mesh, "tp", AXIS_PART_DEPTH, grid.depth);
+  mesh_cut(mesh, "tp", AXIS_PART_ROW, grid.rows);
+}
+
+const char *parallel_heads_axis(const ParallelOptions *o) {
+  return parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")       ? "tp"
+         : parallel_row_has(o, LAYOUT_ROW_HEADS, "tp_row") ? "tp_row"
+                                                           : NULL;
+}
+
 static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *w) {
-  if (mesh_axis(mesh, "tp") < 0 || !parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")) return;
-  int tp = axis_size(mesh, "tp");
-  mesh_cut(mesh, "tp", AXIS_PART_GROUP, tp / parallel_kv_ranks(w, tp));
+  const char *axis = parallel_heads_axis(o);
+  if (!axis || mesh_axis(mesh, axis) < 0) return;
+  int ranks = axis_size(mesh, axis);
+  mesh_cut(mesh, axis, AXIS_PART_GROUP, ranks / parallel_kv_ranks(w, ranks));
 }
 
 // Ranks of cp that exchange positions for heads. Where they are more than the key and value heads that tp leaves, some
@@ -69,6 +85,7 @@ static uint32_t shard_axes(const Mesh *mesh) {
 Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   Parallel p = {.overlap = o->overlap, .mesh = o->mesh};
   cut_for_hybrid(&p.mesh, o);
+  cut_for_tensors(&p.mesh, o);
   p.algorithm[CHOICE_CONTEXT] = parallel_context(o, w);
   cut_for_context(&p.mesh, o, w, p.algorithm[CHOICE_CONTEXT]);
   cut_for_heads(&p.mesh, o, w);
@@ -90,10 +107,7 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
 
 int parallel_row_ranks(const ParallelOptions *o, LayoutRow row) {
   int n = 1;
-  for (int i = 0; i < o->layout.row[row].count; i++) {
-    int a = mesh_axis(&o->mesh, o->layout.row[row].axis[i]);
-    n *= a < 0 ? 1 : o->mesh.axis[a].size;
-  }
+  for (int i = 0; i < o->layout.row[row].count; i++) n *= parallel_word_ranks(o, o->layout.row[row].axis[i]);
   return n;
 }
 

@@ -48,6 +48,8 @@ typedef struct Parallel {
 typedef struct ParallelOptions {
   Mesh mesh;             // axes as users name them: "pp" and "dp" at least
   LayoutTable layout;    // rows of axes by name
+  LayoutTensorKind tensor; // cuts "tp" into depth, rows and columns: see parallel_grid
+  int rows, depth;         // of tp's ranks; 0: as near to a square as it goes
   int annotations; // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group,
                    // heads)
   const LayoutTensor *annotation;
@@ -90,7 +92,8 @@ int parallel_check(const ParallelOptions *options, const Workload *workload, Par
 
 // What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become
 // two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it
-// is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads.
+// is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads. 2-D, 2.5-D
+// and 3-D tensors cut "tp_depth" and "tp_row" off "tp".
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
 // The call of attention that `context` is chosen for: a data rank's microbatch and the heads that tp leaves. And the
@@ -98,11 +101,20 @@ Parallel parallel_create(const ParallelOptions *options, const Workload *workloa
 AlgorithmCall parallel_context_call(const ParallelOptions *options, const Workload *workload);
 AlgorithmName parallel_context(const ParallelOptions *options, const Workload *workload);
 
+// The ranks of tp by tensor, rows and depth of the options: depth · rows · cols. 1-D tensors, and what parallel_check
+// refuses, are all columns.
+typedef struct TensorGrid { int depth, rows, cols; } TensorGrid;
+TensorGrid parallel_grid(const ParallelOptions *options);
+
+// Ranks that a word of a Layout's row means: a users' axis, "tp_row" or "tp_depth"; with these, "tp" means the columns.
+int parallel_word_ranks(const ParallelOptions *options, const char *word);
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const ParallelOptions *options, LayoutRow row);
 int parallel_row_has(const ParallelOptions *options, LayoutRow row, const char *axis);
-// Of so many ranks of tp, how many shard the key and value heads; the others share these.
-int parallel_kv_ranks(const Workload *workload, int tp);
+// Of so many ranks, how many shard the key and value heads; the others share these. That is done on one axis of those
+// that cut the heads: "tp", "tp_row", or NULL where neither does.
+int parallel_kv_ranks(const Workload *workload, int ranks);
+const char *parallel_heads_axis(const ParallelOptions *options);
 
 // The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets
 // of 25 MB.

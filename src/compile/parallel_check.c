@@ -1,6 +1,6 @@
 // Checks parallel configurations. The rules are in the order in which a user should hear of them: a later one may rely
 // on what an earlier one has checked.
-#include "compile/parallel.h"
+#include "compile/parallel_tensor.h"
 #include "base/divisor.h"
 #include "base/shares.h"
 #include <stdarg.h>
@@ -44,10 +44,7 @@ static const char *nearest_multiple(const Question *q, int64_t value, int64_t un
   return nearest(q, value / unit * unit, (value / unit + 1) * unit, text);
 }
 
-static int axis_size(const ParallelOptions *o, const char *name) {
-  int a = mesh_axis(&o->mesh, name);
-  return a < 0 ? 1 : o->mesh.axis[a].size;
-}
+static int axis_size(const ParallelOptions *o, const char *name) { return parallel_word_ranks(o, name); }
 
 static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOUT_ROW_BATCH); }
 
@@ -109,6 +106,28 @@ static int check_zero(const Question *q) {
   return PLAIT_OK;
 }
 
+// ---- 2-D, 2.5-D and 3-D tensors -------------------------------------------------------------------------------------
+
+static int sizes_fit(const ParallelOptions *o, const void *workload);
+
+static int check_tensor(const Question *q) {
+  const ParallelOptions *o = q->o;
+  for (int row = 0; row < LAYOUT_ROWS && o->tensor == LAYOUT_TENSOR_1D; row++)
+    for (int i = 0; i < o->layout.row[row].count; i++)
+      if (!strncmp(o->layout.row[row].axis[i], "tp_", 3))
+        return refuse(q, row_keys[row], "%s names %s, but parallel.tensor is 1d, which does not cut tp; take tp",
+                      row_keys[row], o->layout.row[row].axis[i]);
+  if (parallel_check_grid(o, sizes_fit, q->w, q->problem)) return PLAIT_INFEASIBLE;
+  if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, "tp") && axis_size(o, "tp") > 1) {
+    q->problem->also = "layout.seq";
+    return refuse(q, "parallel.sequence",
+                  "parallel.tensor is %s, which cuts the width of activations between blocks over tp already, so that "
+                  "tp cannot cut their sequence as well; leave parallel.sequence out",
+                  parallel_tensor_names[o->tensor]);
+  }
+  return PLAIT_OK;
+}
+
 // ---- the batch -----------------------------------------------------------------------------------------------------
 
 static const char *words_text(const LayoutWords *words, char text[64]) {
@@ -132,6 +151,13 @@ static const char *row_text_of_several(const Question *q, LayoutRow row, char te
   return words_text(&several, text);
 }
 
+// Where the axis of a word is in the mesh.
+static int word_order(const Question *q, const char *word) {
+  int tp = mesh_axis(&q->o->mesh, "tp");
+  if (!strcmp(word, "tp_depth")) return 4 * tp - 2;
+  return strcmp(word, "tp_row") ? 4 * mesh_axis(&q->o->mesh, word) : 4 * tp - 1;
+}
+
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
@@ -141,12 +167,19 @@ static int check_data(const Question *q) {
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
-    if (mesh_axis(&q->o->mesh, batch->axis[i]) < mesh_axis(&q->o->mesh, batch->axis[i - 1]))
+    if (word_order(q, batch->axis[i]) < word_order(q, batch->axis[i - 1]))
       return refuse(
           q, "layout.batch",
           "layout.batch is %s, but ranks read their samples in the order of the mesh; take its axes in the order dp, "
           "cp, tp",
           list);
+  int samples = data_ranks(q), inside = parallel_row_ranks(q->o, LAYOUT_ROW_INTERIOR);
+  if (samples % inside)
+    return refuse(
+        q, "layout.interior",
+        "layout.interior is %s, %d ranks, but must cut the samples into as many parts as layout.batch, %d ranks, "
+        "or into a divisor of that; leave it out",
+        row_text(q, LAYOUT_ROW_INTERIOR, list), inside, samples);
   if (q->w->seq % (zigzag ? 2 * ranks : ranks) == 0) return PLAIT_OK;
   if (zigzag) {
     char by_tp[32] = "";
@@ -335,6 +368,7 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
     {LAYOUT_ROW_HEAD_DIM, DIM_HEAD_DIM, "the width of a head", "attention heads"},
     {LAYOUT_ROW_FFN, DIM_FFN, "the feed-forward width", "feed-forward layers"},
     {LAYOUT_ROW_POSITION, DIM_POSITION, "the learned positions", "learned positions"},
+    {LAYOUT_ROW_WIDTH, DIM_EMBED, "the embedding width", "embedding"},
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
@@ -345,8 +379,9 @@ static int row_fits(const Question *q, int i, const char *axis, int size) {
   const int64_t *model = q->w->size;
   int64_t ranks = parallel_row_ranks(q->o, row);
   if (parallel_row_has(q->o, row, axis)) ranks = ranks / axis_size(q->o, axis) * size;
-  if (row != LAYOUT_ROW_HEADS || !parallel_row_has(q->o, row, "tp")) return model[weight_rows[i].dim] % ranks == 0;
-  int64_t tp = !strcmp(axis, "tp") ? size : axis_size(q->o, "tp"), of_kv = parallel_kv_ranks(q->w, (int)tp);
+  const char *heads = parallel_heads_axis(q->o);
+  if (row != LAYOUT_ROW_HEADS || !heads) return model[weight_rows[i].dim] % ranks == 0;
+  int64_t tp = !strcmp(axis, heads) ? size : axis_size(q->o, heads), of_kv = parallel_kv_ranks(q->w, (int)tp);
   return model[DIM_KV_HEADS] % (ranks / tp * of_kv) == 0 && model[DIM_GROUP] % (tp / of_kv) == 0;
 }
 
@@ -399,9 +434,37 @@ static const char *axis_key(const char *axis) {
 
 // A size of the axis, next to its own, with which it fits; 0: none.
 static int fitting(const Question *q, const Axis *axis, int step, int end) {
-  for (int size = axis->size + step; size != end; size += step)
+  for (int size = axis_size(q->o, axis->name) + step; size != end; size += step)
     if (axis_fits(q, axis->name, size)) return size;
   return 0;
+}
+
+static int row_divides(const Question *q, int i) {
+  return !q->o->layout.row[weight_rows[i].row].count || row_fits(q, i, "", 1);
+}
+
+// Do all rows of weights divide the model's sizes?
+static int sizes_fit(const ParallelOptions *o, const void *workload) {
+  Question q = {.o = o, .w = workload};
+  int fit = 1;
+  for (int i = 0; q.w->model && i < WEIGHT_ROWS; i++) fit &= row_divides(&q, i);
+  return fit;
+}
+
+static int check_tensor_sizes(const Question *q) {
+  char text[64], grid[80], list[64];
+  int wrong = 0, tp = parallel_tp_ranks(q->o);
+  if (q->o->tensor == LAYOUT_TENSOR_1D || tp == 1 || sizes_fit(q->o, q->w)) return PLAIT_OK;
+  while (row_divides(q, wrong)) wrong++;
+  LayoutRow row = weight_rows[wrong].row;
+  parallel_nearest_tp(q->o, sizes_fit, q->w, q->problem, text);
+  if (!q->problem->nearest[0] && !q->problem->nearest[1]) return PLAIT_OK; // another axis is to blame
+  int64_t size = q->w->size[weight_rows[wrong].dim] * (row == LAYOUT_ROW_HEADS ? q->w->size[DIM_GROUP] : 1);
+  return refuse(q, "mesh.tp",
+                "mesh.tp is %d, with parallel.tensor %s %s, of which layout.%s %s does not divide %s (%lld) of %.120s "
+                "evenly; the nearest mesh.tp is %s",
+                tp, parallel_tensor_names[q->o->tensor], parallel_grid_text(q->o, grid), row_names[row],
+                row_text(q, row, list), weight_rows[wrong].what, (long long)size, q->w->model, text);
 }
 
 // Of the axes that do not fit, the innermost is blamed that would with another size.
@@ -413,7 +476,7 @@ static int check_weights(const Question *q) {
                     row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
-    if (axis_fits(q, axis->name, axis->size)) continue;
+    if (axis_fits(q, axis->name, axis_size(q->o, axis->name))) continue;
     int below = fitting(q, axis, -1, 0), above = fitting(q, axis, 1, 8 * axis->size);
     if (!below && !above) continue;
     char cut[300], keys[160], text[64];
@@ -509,9 +572,9 @@ static int check_context(const Question *q) {
 }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  static int (*const rules[])(const Question *) = {check_shard_group, check_data,     check_meeting,
-                                                   check_stages,      check_schedule, check_cut,
-                                                   check_update,      check_zero,     check_weights, check_context};
+  static int (*const rules[])(const Question *) = {
+      check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
+      check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -220,7 +220,7 @@ static int place_lowered(Partition *p, int first, const Node *like) {
         graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
       }
     } else if (!place_block(h, i)) {
-      place_node(h, i, p->mesh);
+      place_node(h, i, p->mesh, NULL);
       for (int k = 0; k < n->ninput; k++)
         if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
           return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name,

@@ -31,6 +31,7 @@ void placements_adopt(Graph *g) {
 
 typedef struct Factors {
   const Rule *rule;
+  int batch; // the factor that the Layout cuts first, and others may cut further; -1: none
   AxisList axes[MAX_FACTORS];
   uint32_t used;              // mesh axes
   AxisList moved;             // those that were proposed for the factor that moves
@@ -47,10 +48,12 @@ static int leaves_home(const Rule *r, int factor) {
 // activation that moves.
 static void propose(Factors *f, int factor, const AxisList *list) {
   const Rule *r = f->rule;
+  AxisList *own = &f->axes[factor];
   int moves = factor == r->move;
+  int extends = factor == f->batch && own->n < list->n && !memcmp(own->axis, list->axis, (size_t)own->n);
   if (leaves_home(r, factor) && !f->home[factor].n) f->home[factor] = *list;
-  if (r->whole >> factor & 1 || factor == r->tied || f->axes[factor].n || (moves && f->moved.n)) return;
-  for (int i = 0; i < list->n; i++) {
+  if (r->whole >> factor & 1 || factor == r->tied || (own->n && !extends) || (moves && f->moved.n)) return;
+  for (int i = own->n; i < list->n; i++) {
     if (f->used >> list->axis[i] & 1) break;
     AxisList *to = moves && !(r->lower >> factor & 1 && !f->axes[factor].n) ? &f->moved : &f->axes[factor];
     axis_list_take(to, list, i);
@@ -82,6 +85,17 @@ static void move_axes(Factors *f, const Mesh *mesh) {
   if (r->tied >= 0) f->axes[r->tied] = f->axes[r->tied_to];
 }
 
+// The factor of the batch; -1: the node has none.
+static int batch_factor(const Rule *r, const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    const int8_t *factor = k < n->ninput ? r->input[k] : r->output[k - n->ninput];
+    for (int d = 0; t >= 0 && d < graph_tensor(g, t)->shape.rank; d++)
+      if (graph_tensor(g, t)->shape.dim[d] == DIM_BATCH) return factor[d];
+  }
+  return -1;
+}
+
 static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh *mesh) {
   for (int k = 0; k < n->ninput; k++)
     if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
@@ -90,6 +104,22 @@ static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh
   for (int k = 0; k < n->ninput; k++)
     if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
   move_axes(f, mesh);
+}
+
+// With a Layout that says how interiors are cut (2-D and 3-D tensors), what the rows of all products are cut over comes
+// first, so that weights are gathered over it; and what nobody wants of the axes of interiors cuts the batch further.
+static void assign_with_layout(Factors *f, const Graph *g, const Node *n, const Mesh *mesh, const Layout *layout) {
+  AxisList first = layout ? layout_first_axes(layout, mesh) : (AxisList){0};
+  int batch = first.n ? batch_factor(f->rule, g, n) : -1;
+  if (batch >= 0) {
+    UNLESS_FAULT(weights_propose_before_rows) propose(f, batch, &first);
+    f->batch = batch;
+  }
+  assign_factors(f, g, n, mesh);
+  if (batch < 0) return;
+  Shape rows = {.rank = 1, .dim = {DIM_BATCH}};
+  Placement interior = layout_placement(layout, mesh, ROLE_INTERIOR, &rows);
+  propose(f, batch, &interior.dim[0]);
 }
 
 // Axes over which inputs stay partial sums through this (linear) node. Members of one group must all be partial; of
@@ -180,13 +210,13 @@ static void own(Placement *p, const Placement *owner) {
   p->partial &= ~owner->owner_axes;
 }
 
-void place_node(Graph *g, int node, const Mesh *mesh) {
+void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
   Arena scratch = {0};
   Node *n = &g->node.data[node];
   Rule rule = rule_of(&scratch, g, n);
   const Placement *owner = node_owner(g, n);
-  Factors f = {.rule = &rule, .used = owner ? owner->owner_axes : 0};
-  assign_factors(&f, g, n, mesh);
+  Factors f = {.rule = &rule, .batch = -1, .used = owner ? owner->owner_axes : 0};
+  assign_with_layout(&f, g, n, mesh, layout);
   // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
   int pp = mesh_pipeline(mesh);
   uint32_t pp_bit = pp >= 0 ? 1u << pp : 0, hidden = n->region == REGION_MICRO ? pp_bit : 0;

@@ -104,7 +104,7 @@ static void store_gradients(Graph *g, const Parallel *parallel) {
     for (int k = 0; n->region == REGION_MICRO && k < n->noutput; k++) {
       int v = graph_tensor(g, n->output[k])->variable;
       if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
-      place_node(g, i, mesh);
+      place_node(g, i, mesh, NULL);
       break;
     }
   }
@@ -160,7 +160,7 @@ static void place_update(Graph *g, const Mesh *mesh, int id) {
     if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
       t->placement = g->variable.data[t->parameter].storage;
   }
-  place_node(g, id, mesh);
+  place_node(g, id, mesh, NULL);
 }
 
 // A scalar that an update in MICRO writes lies as it is written.

@@ -29,6 +29,7 @@ typedef struct NormAttr {
   double epsilon;
   int32_t bias;
 } NormAttr; // bias: LAYER_NORM_GRAD also gives dbias
+typedef struct NormSumAttr { int32_t squares; } NormSumAttr; // NORM_SUM: of squares about the mean
 typedef struct RopeAttr {
   double theta;
   int32_t inverse;     // rotate back: the gradient

@@ -1,5 +1,6 @@
 // LAYER_NORM over the last dim (Ba et al., "Layer Normalization", 2016), and its gradient.
 #include "op/build.h"
+#include "op/norm_parts.h"
 #include <math.h>
 
 // x (…, e), gain (e), bias (e) or -1 → y (…, e), mean (…), rstd (…)
@@ -27,11 +28,16 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
 }
 
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; whole ?";
+  char x[RULE_LETTERS], rows[RULE_LETTERS], lower[] = "; lower ? ", clauses[64];
   const char *e = op_row_letters(g, node->input[0], x, rows);
-  clauses[sizeof clauses - 2] = *e;
+  lower[sizeof lower - 3] = *e;
+  norm_complete_clause(clauses, sizeof clauses, *e, 3, lower);
   op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e}, 3, (const char *[]){x, rows, rows}, 3,
           clauses);
+}
+
+static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
+  norm_lower(g, node, axes, input[0], input[1], input[2], 1, output);
 }
 
 static void forward_reference(const KernelCall *call) {
@@ -63,6 +69,7 @@ const OpDef op_def_layer_norm = {
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
+    .lower = forward_lower,
     .reference = forward_reference,
 };
 
@@ -76,10 +83,14 @@ static void grad_shape(Graph *g, Node *node) {
 }
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; whole ?";
+  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
   op_rule(text, size, (const char *[]){x, x, e, rows, rows}, 5, (const char *[]){x, e, e}, node->noutput, clauses);
+}
+
+static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
+  norm_grad_lower(g, node, axes, input, output);
 }
 
 static void grad_reference(const KernelCall *call) {
@@ -116,6 +127,7 @@ const OpDef op_def_layer_norm_grad = {
         "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - mean) rstd",
     .shape = grad_shape,
     .rule = grad_rule,
+    .lower = grad_lower,
     .reference = grad_reference,
 };
 

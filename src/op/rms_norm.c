@@ -1,5 +1,6 @@
 // RMS_NORM over the last dim (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019), and its gradient.
 #include "op/build.h"
+#include "op/norm_parts.h"
 #include <math.h>
 
 // x (…, e), gain (e) → y (…, e), rstd (…)
@@ -23,10 +24,15 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
 }
 
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; whole ?";
+  char x[RULE_LETTERS], rows[RULE_LETTERS], lower[] = "; lower ? ", clauses[64];
   const char *e = op_row_letters(g, node->input[0], x, rows);
-  clauses[sizeof clauses - 2] = *e;
+  lower[sizeof lower - 3] = *e;
+  norm_complete_clause(clauses, sizeof clauses, *e, 2, lower);
   op_rule(text, size, (const char *[]){x, e}, 2, (const char *[]){x, rows}, 2, clauses);
+}
+
+static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
+  norm_lower(g, node, axes, input[0], input[1], -1, 0, output);
 }
 
 static void forward_reference(const KernelCall *call) {
@@ -49,6 +55,7 @@ const OpDef op_def_rms_norm = {
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
+    .lower = forward_lower,
     .reference = forward_reference,
 };
 
@@ -61,10 +68,14 @@ static void grad_shape(Graph *g, Node *node) {
 }
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
-  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; whole ?";
+  char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
   op_rule(text, size, (const char *[]){x, x, e, rows}, 4, (const char *[]){x, e}, 2, clauses);
+}
+
+static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
+  norm_grad_lower(g, node, axes, (int[]){input[0], input[1], input[2], -1, input[3]}, output);
 }
 
 static void grad_reference(const KernelCall *call) {
@@ -93,6 +104,7 @@ const OpDef op_def_rms_norm_grad = {
     .meaning = "dy, x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e) = Σ dy x rstd",
     .shape = grad_shape,
     .rule = grad_rule,
+    .lower = grad_lower,
     .reference = grad_reference,
 };
 

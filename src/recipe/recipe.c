@@ -148,16 +148,17 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 }
 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
-  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, recipe_axis_names, LAYOUT_WORDS) : NULL;
+  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, layout_axis_names, LAYOUT_WORDS) : NULL;
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
     return error_set(loader->error, PLAIT_BAD_INPUT,
                      "%s%s: pp cuts layers, not dims; allowed are dp, cp and tp; parallel.layers says how the layers "
                      "are divided over pp",
                      before(loader, key->path, item), key->path);
-  return error_set(loader->error, PLAIT_BAD_INPUT,
-                   "%s%s: %s is not a mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
-                   before(loader, key->path, item), key->path, shown(loader, item), nearest ? "; did you mean " : "",
-                   nearest ? nearest : "", nearest ? "?" : "");
+  return error_set(
+      loader->error, PLAIT_BAD_INPUT,
+      "%s%s: %s is not a mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
+      before(loader, key->path, item), key->path, shown(loader, item), nearest ? "; did you mean " : "",
+      nearest ? nearest : "", nearest ? "?" : "");
 }
 
 // "auto", or [tp]: names of axes, each once.
@@ -169,13 +170,13 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   for (int i = 0; i < node->count; i++) {
     const YamlNode *item = node->items[i];
     int axis = 0, twice = 0;
-    while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, recipe_axis_names[axis]))) axis++;
+    while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, layout_axis_names[axis]))) axis++;
     for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
     if (twice)
       return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s names %s twice; an axis cuts a dim once",
                        before(loader, key->path, item), key->path, item->text);
     if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
-    list.axis[list.count++] = recipe_axis_names[axis];
+    list.axis[list.count++] = layout_axis_names[axis];
   }
   return *field = list, PLAIT_OK;
 }

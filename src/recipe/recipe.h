@@ -33,7 +33,6 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 #define LAYOUT_SHIPPED(id, ...) RECIPE_LAYOUT_##id,
 #include "sharding/layout_rows.def"
 } RecipeLayout;
-extern const char *const recipe_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp": what rows of a Layout may name
 
 enum { RECIPE_MAX_INTS = 1024 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
@@ -59,6 +58,8 @@ typedef struct Recipe {
     int shard_group; // data ranks over which zero shards; 0: all
     bool unsplit_tensors; // zero stores whole tensors on single ranks
     bool sequence;
+    int tensor;      // LayoutTensorKind
+    int rows, depth; // of tp's ranks; 0: auto, see parallel_grid
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)

@@ -133,6 +133,12 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   return PLAIT_OK;
 }
 
+// Of an axis of the recipe's mesh; 1 of a part of one.
+static int axis_ranks(const ParallelOptions *parallel, const char *name) {
+  int a = mesh_axis(&parallel->mesh, name);
+  return a < 0 ? 1 : parallel->mesh.axis[a].size;
+}
+
 // What a single rank, an axis of one rank or a run that is too short leave without effect.
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
@@ -144,13 +150,13 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
-      if (parallel.mesh.axis[mesh_axis(&parallel.mesh, axes->axis[i])].size == 1)
+      if (!strncmp(axes->axis[i], "tp_", 3) ? 0 : axis_ranks(&parallel, axes->axis[i]) == 1)
         recipe_note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so it cuts nothing", layout_keys[row],
              axes->axis[i], axes->axis[i]);
   }
   for (int i = 0; i < LAYOUT_WORDS; i++) {
-    const char *axis = recipe_axis_names[i];
-    int size = parallel.mesh.axis[mesh_axis(&parallel.mesh, axis)].size, named = 0;
+    const char *axis = layout_axis_names[i];
+    int size = axis_ranks(&parallel, axis), named = 0;
     for (int row = 0; row < LAYOUT_ROWS; row++) named |= parallel_row_has(&parallel, (LayoutRow)row, axis);
     char key[32];
     snprintf(key, sizeof key, "mesh.%s", axis);

@@ -90,6 +90,19 @@ static const char pipeline_doc[] = "The pipeline schedule, for mesh.pp above 1."
 #include "schedule/schedules.def"
     ;
 
+static const RecipeWord tensor_words[] = {
+#define LAYOUT_TENSOR(id, name, ...) {name, LAYOUT_TENSOR_##id, false},
+#include "sharding/layout_rows.def"
+    {0},
+};
+
+static const char tensor_doc[] = "How tensor parallelism arranges tp's ranks:"
+#define LAYOUT_TENSOR(id, name, meaning, ...) " `" name "`: " meaning "."
+#include "sharding/layout_rows.def"
+                                 " From 2d on a batch is divided over the rows as well, 2.5d and 3d: over the depth. "
+                                 "`plait plan` shows what each of "
+                                 "them would move. All give the same results.";
+
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
 
@@ -160,6 +173,15 @@ const RecipeKey recipe_keys[] = {
                "matrices. The ranks' memory then differs by at most the largest tensor of their stage."),
     KEY("parallel.sequence", RECIPE_BOOL, parallel.sequence, "false", .inference = true,
         .doc = "Sequence parallelism: between tensor-parallel regions, the sequence is sharded over mesh.tp."),
+    KEY("parallel.tensor", RECIPE_CHOICE, parallel.tensor, "1d", .words = tensor_words, .example = "1d",
+        .inference = true, .doc = tensor_doc),
+    KEY("parallel.rows", RECIPE_INT, parallel.rows, "auto", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0,
+        .inference = true,
+        .doc = "With parallel.tensor 2d or 2.5d: the rows of tp's ranks, over which the samples are divided; the rest "
+               "are columns. auto: as near to a square as mesh.tp (÷ parallel.depth) allows."),
+    KEY("parallel.depth", RECIPE_INT, parallel.depth, "auto", .least = 1, .most = AXIS, .has_auto = true,
+        .automatic = 0, .inference = true,
+        .doc = "With parallel.tensor 2.5d: the depth of tp's ranks. auto: the least above 1 that leaves a square."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
                "block. `selective`: what is cheap compared with the matrix products and attention. The results "
@@ -345,7 +367,6 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many steps run.trace records."),
 
     LATER("parallel.ep"),
-    LATER("parallel.tensor"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
 

@@ -4,11 +4,10 @@
 #include "recipe/recipe.h"
 #include <string.h>
 
-const char *const recipe_axis_names[LAYOUT_WORDS] = {"dp", "cp", "tp"};
-
 LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
   if (r->layout.rows.row[row].count >= 0) return r->layout.rows.row[row];
   if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return layout_shipped(LAYOUT_SHIPPED_SEQUENCE).row[row];
+  if (r->parallel.tensor != LAYOUT_TENSOR_1D) return layout_of_tensor((LayoutTensorKind)r->parallel.tensor).row[row];
   return layout_shipped(r->layout.name ? (LayoutShipped)(r->layout.name - 1) : LAYOUT_SHIPPED_TENSOR).row[row];
 }
 
@@ -22,6 +21,9 @@ ParallelOptions recipe_parallel(const Recipe *r) {
   int overlap = r->parallel.overlap && r->parallel.bucket_mb > 0;
   ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
+                       .tensor = (LayoutTensorKind)r->parallel.tensor,
+                       .rows = r->parallel.rows,
+                       .depth = r->parallel.depth,
                        .zero = r->parallel.zero,
                        .reshard = r->parallel.reshard,
                        .local_gradients = r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL,

@@ -92,7 +92,12 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
              : r->parallel.sequence ? RECIPE_LAYOUT_SEQUENCE
              : r->mesh.tp > 1       ? RECIPE_LAYOUT_TENSOR
                                     : RECIPE_LAYOUT_DATA;
-  size_t n = (size_t)snprintf(text, size, "layout %s", names[name]);
+  static const char *const tensors[] = {
+#define LAYOUT_TENSOR(id, name, ...) name,
+#include "sharding/layout_rows.def"
+  };
+  size_t n = (size_t)snprintf(text, size, "layout %s",
+                              r->parallel.tensor != LAYOUT_TENSOR_1D ? tensors[r->parallel.tensor] : names[name]);
   for (int row = 0, said = 0; row < LAYOUT_ROWS && n < size; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     if (axes->count < 0) continue;

@@ -1,5 +1,6 @@
 // The Layout table and the Layouts that ship with plait.
 #include "sharding/layout.h"
+#include "base/fault.h"
 #include <string.h>
 
 void layout_add(Layout *layout, Role role, DimName dim, int axis, int zigzag) {
@@ -26,11 +27,28 @@ static uint32_t axes_of(const Layout *layout, DimName dim) {
 uint32_t layout_data_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH); }
 
 uint32_t layout_input_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH) | axes_of(layout, DIM_SEQ); }
+// A list without axes of size 1.
+static AxisList layout_axes_of(const Layout *layout, const Mesh *mesh, Role role, DimName dim) {
+  Shape s = {.rank = 1, .dim = {dim}};
+  return layout_placement(layout, mesh, role, &s).dim[0];
+}
+
+AxisList layout_first_axes(const Layout *layout, const Mesh *mesh) {
+  AxisList stream = layout_axes_of(layout, mesh, ROLE_RESIDUAL, DIM_BATCH),
+           interior = layout_axes_of(layout, mesh, ROLE_INTERIOR, DIM_BATCH);
+  int n = 0;
+  while (n < stream.n && n < interior.n && stream.axis[n] == interior.axis[n]) n++;
+  for (int i = n; i < stream.n; i++) stream.axis[i] = 0;
+  stream.n = (int8_t)n;
+  return stream;
+}
 
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape) {
   Placement p = {.rank = shape->rank};
+  int vector = FAULT(vectors_lie_as_weights, role, ROLE_DATA) == ROLE_WEIGHT && shape->rank == 1 &&
+               shape->dim[0] == DIM_EMBED && layout_axes(layout, ROLE_RESIDUAL, DIM_EMBED).n > 0;
   for (int d = 0; d < shape->rank; d++) {
-    AxisList axes = layout_axes(layout, role, shape->dim[d]);
+    AxisList axes = layout_axes(layout, vector ? ROLE_RESIDUAL : role, shape->dim[d]);
     for (int i = 0; i < axes.n; i++)
       if (mesh->axis[axes.axis[i]].size > 1) axis_list_take(&p.dim[d], &axes, i);
   }
@@ -64,30 +82,48 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
 
 // --- tables ---------------------------------------------------------------------------------------------------------
 
-// "cp tp" as words in static storage.
+const char *const layout_axis_names[LAYOUT_WORDS] = {
+    "dp",
+    "cp",
+    "tp",
+    "tp_row",
+    "tp_depth",
+};
+
+// "dp tp_row"
 static LayoutWords words_of(const char *text) {
-  static const char *const names[] = {
-#define AXIS_NAME(name, role) name,
-#include "sharding/axes.def"
-  };
   LayoutWords words = {0};
   while (*text) {
-    size_t n = strcspn(text, " "), i = 0;
-    while (strlen(names[i]) != n || strncmp(names[i], text, n)) i++; // a shipped Layout names none but these
-    words.axis[words.count++] = names[i];
+    size_t n = strcspn(text, " ");
+    int i = 0;
+    while (i < LAYOUT_WORDS && (strlen(layout_axis_names[i]) != n || strncmp(layout_axis_names[i], text, n))) i++;
+    CHECK(i < LAYOUT_WORDS && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
+    words.axis[words.count++] = layout_axis_names[i];
     text += n + (text[n] == ' ');
   }
   return words;
 }
 
+static LayoutTable table_of(const char *const *row) {
+  LayoutTable table;
+  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = words_of(row[r]);
+  return table;
+}
+
 LayoutTable layout_shipped(LayoutShipped name) {
-  static const char *const axis[][LAYOUT_ROWS] = {
+  static const char *const rows[][LAYOUT_ROWS] = {
 #define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},
 #include "sharding/layout_rows.def"
   };
-  LayoutTable table = {0};
-  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = words_of(axis[name][r]);
-  return table;
+  return table_of(rows[name]);
+}
+
+LayoutTable layout_of_tensor(LayoutTensorKind kind) {
+  static const char *const rows[][LAYOUT_ROWS] = {
+#define LAYOUT_TENSOR(id, name, meaning, ...) {__VA_ARGS__},
+#include "sharding/layout_rows.def"
+  };
+  return table_of(rows[kind]);
 }
 
 static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
@@ -97,7 +133,8 @@ static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
       {LAYOUT_ROW_SEQ, ROLE_RESIDUAL, DIM_SEQ},         {LAYOUT_ROW_EMBED, ROLE_WEIGHT, DIM_EMBED},
       {LAYOUT_ROW_HEADS, ROLE_WEIGHT, DIM_KV_HEADS},    {LAYOUT_ROW_HEAD_DIM, ROLE_WEIGHT, DIM_HEAD_DIM},
       {LAYOUT_ROW_FFN, ROLE_WEIGHT, DIM_FFN},           {LAYOUT_ROW_VOCAB, ROLE_WEIGHT, DIM_VOCAB},
-      {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION},
+      {LAYOUT_ROW_POSITION, ROLE_WEIGHT, DIM_POSITION}, {LAYOUT_ROW_WIDTH, ROLE_RESIDUAL, DIM_EMBED},
+      {LAYOUT_ROW_INTERIOR, ROLE_INTERIOR, DIM_BATCH},
   };
   const Axis *a = &mesh->axis[axis];
   int group = row == LAYOUT_ROW_HEADS && a->part == AXIS_PART_GROUP;

@@ -23,8 +23,13 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim);
 // of each.
 uint32_t layout_data_axes(const Layout *layout);
 uint32_t layout_input_axes(const Layout *layout);
-// Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case.
+// Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case. Vectors of
+// the embedding width lie as the residual stream, where that is cut.
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);
+
+// The axes that the batch of the residual stream and that of interiors begin with in common: every product's rows are
+// cut over these, before weights propose axes. Empty where the Layout says nothing of interiors.
+AxisList layout_first_axes(const Layout *layout, const Mesh *mesh);
 
 // The placement that annotations give a tensor, and 1; 0 when they say nothing. Its batch stays on the data axes that
 // they leave.
@@ -41,11 +46,18 @@ typedef enum LayoutShipped {
 #include "sharding/layout_rows.def"
   LAYOUT_SHIPPED_COUNT
 } LayoutShipped;
-enum { LAYOUT_WORDS = 3 }; // axes that users name, "dp", "cp" and "tp": the most in a row
+typedef enum LayoutTensorKind { // parallel.tensor
+#define LAYOUT_TENSOR(id, ...) LAYOUT_TENSOR_##id,
+#include "sharding/layout_rows.def"
+  LAYOUT_TENSORS
+} LayoutTensorKind;
+enum { LAYOUT_WORDS = 5 }; // axes that users name: the most in a row
+extern const char *const layout_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp", and the parts of tp that have names
 typedef struct LayoutWords { int count; const char *axis[LAYOUT_WORDS]; } LayoutWords; // static storage
 typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
 
 LayoutTable layout_shipped(LayoutShipped name);
+LayoutTable layout_of_tensor(LayoutTensorKind kind); // of 2-D, 2.5-D and 3-D tensors
 // A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
 // the row `heads` cuts the query heads of a group. Axes for context in the row `seq` cut the data as well, the
 // outermost of their parts in zigzag.

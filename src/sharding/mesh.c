@@ -22,12 +22,18 @@ void mesh_cut(Mesh *m, const char *axis, AxisPart part, int size) {
 #define AXIS_PART(id, name, side, what) [AXIS_PART_##id] = {name, side},
 #include "sharding/axes.def"
   };
+  static const int named[] = {
+      [AXIS_WHOLE] = 0,
+#define AXIS_PART_NAMED(id) [AXIS_PART_##id] = 1,
+#include "sharding/axes.def"
+      [AXIS_PARTS] = 0,
+  };
   int at = mesh_axis(m, axis);
   if (size == 1) return;
   CHECK(at >= 0 && m->axis[at].size % size == 0, "the axis %s cannot be cut by %d", axis, size);
   CHECK(m->naxis < MAX_AXES, "more than %d axes", MAX_AXES);
   m->axis[at].size /= size;
-  Axis cut = {parts[part].name, size, m->axis[at].role, m->axis[at].of, part};
+  Axis cut = {parts[part].name, size, m->axis[at].role, named[part] ? parts[part].name : m->axis[at].of, part};
   at += parts[part].side == AXIS_INNER;
   memmove(&m->axis[at + 1], &m->axis[at], sizeof *m->axis * (size_t)(m->naxis - at));
   m->axis[at] = cut;

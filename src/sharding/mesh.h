@@ -14,9 +14,11 @@ typedef enum AxisPart {
   AXIS_WHOLE, // or what is left of it
 #define AXIS_PART(id, ...) AXIS_PART_##id,
 #include "sharding/axes.def"
+  AXIS_PARTS
 } AxisPart;
 
-// of: the users' axis that it is, or is a part of. Names are in static storage.
+// of: the word of a Layout that means it: the users' axis that it is, or is a part of, or a part that has a name there.
+// Names are in static storage.
 typedef struct Axis { const char *name; int size; AxisRole role; const char *of; AxisPart part; } Axis;
 // folded: virtual stages lie on the pipeline axis there and back (StageMap).
 typedef struct Mesh { int naxis, ranks, folded; Axis axis[MAX_AXES]; } Mesh;
@@ -24,12 +26,12 @@ typedef struct Mesh { int naxis, ranks, folded; Axis axis[MAX_AXES]; } Mesh;
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
 void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, behind the others
-// Cuts `size` ranks off the users' axis as a part, which stands beside it on the side that axes.def says. Nothing where
-// size is 1.
+// Cuts `size` ranks off an axis as a part, which stands beside it on the side that axes.def says. Nothing where size is
+// 1.
 void mesh_cut(Mesh *mesh, const char *axis, AxisPart part, int size);
 int mesh_axis(const Mesh *mesh, const char *name); // index, or -1
 int mesh_axes_of(const Mesh *mesh, const char *name,
-                 int *axes); // an axis of users' and its parts, outer first; returns how many
+                 int *axes); // the axes that a word of a Layout means, outer first; returns how many
 int mesh_coordinate(const Mesh *mesh, int rank, int axis);
 int mesh_pipeline(const Mesh *mesh);                            // the axis of the pipeline, or -1
 int mesh_pipeline_ranks(const Mesh *mesh);                      // its size; 1 where there is none

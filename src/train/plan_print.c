@@ -1,6 +1,7 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
 #include "train/estimate.h"
+#include "train/plan_tensor.h"
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
@@ -206,7 +207,7 @@ static void print_head(const Plan *plan) {
   int data = 1; // ranks on data axes: over others that cut the batch it is gathered before the products
   for (int a = 0; a < job->options.parallel.mesh.naxis; a++)
     if (layout_data_axes(&job->options.parallel.layout) >> a & 1 &&
-        job->options.parallel.mesh.axis[a].role == AXIS_DATA)
+        (job->options.parallel.mesh.axis[a].role == AXIS_DATA || plan->recipe->parallel.tensor != LAYOUT_TENSOR_1D))
       data *= job->options.parallel.mesh.axis[a].size;
   double idle = shares_idle(shares, shares->ranks / data);
   if (idle > 0)
@@ -398,6 +399,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);
     if (!code) code = print_gather_costs(&plan, error);
+    if (!code) code = plan_print_tensor(recipe, &config, out, error);
     job_destroy(job);
   }
   model_config_free(&config);

@@ -50,7 +50,14 @@ static const char *const variants[] = {"",
                                        "layout: {name: data, position: [tp]}\n",
                                        "mesh: {cp: 2}\nparallel: {sequence: true, zero: 2}\n",
                                        "mesh: {cp: 3}\nparallel: {zero: 3, shard_group: 1}\n",
-                                       "mesh: {cp: 2}\nlayout: {seq: [], ffn: [cp], vocab: [tp, cp]}\n"};
+                                       "mesh: {cp: 2}\nlayout: {seq: [], ffn: [cp], vocab: [tp, cp]}\n",
+                                       "parallel: {tensor: 2d}\n",
+                                       "parallel: {tensor: 2d, rows: 2, zero: 2}\n",
+                                       "parallel: {tensor: 2.5d, depth: 2}\n",
+                                       "parallel: {tensor: 2.5d}\n",
+                                       "parallel: {tensor: 3d}\n",
+                                       "parallel: {tensor: 2d}\nlayout: {vocab: [tp, dp], width: []}\n",
+                                       "parallel: {tensor: 2d}\nlayout: {interior: [dp]}\n"};
 
 // Every size of each axis up to 6: allowed is what compiles.
 static void allowed_is_what_compiles(void **state) {
@@ -61,19 +68,23 @@ static void allowed_is_what_compiles(void **state) {
     const char *json = family ? llama : gpt;
     if (model_config_parse(&config, json, strlen(json), "m.json", &error)) fail_msg("%s", error.message);
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
-      for (int k = 0; k < 6 * 6 * 4; k++) {
+      for (int k = 0; k < 6 * 6 * 4 + 8; k++) {
         Recipe recipe;
         char dp[16], tp[16], pp[16], *keys[] = {dp, tp, pp};
         snprintf(dp, sizeof dp, "mesh.dp=%d", k % 6 + 1);
         snprintf(tp, sizeof tp, "mesh.tp=%d", k / 6 % 6 + 1);
         snprintf(pp, sizeof pp, "mesh.pp=%d", k / 36 + 1);
+        if (k >= 6 * 6 * 4) { // cubes, and depths of squares
+          snprintf(tp, sizeof tp, "mesh.tp=%d", k % 2 ? 8 : 12);
+          snprintf(pp, sizeof pp, "mesh.pp=%d", k / 2 % 2 + 1);
+        }
         error = (Error){0};
         int code = parse(variants[v], 3, keys, &recipe, &error);
         if (!code) {
           // Nothing but the judge refuses: what it has allowed goes through all passes, whose own checks are then bugs.
           code = recipe_check_parallel(&recipe, &config, &error);
           allowed += !code;
-          if (!code && (k < 36 || k % 7 == 0) && !compiles(&recipe, &config, &error))
+          if (!code && (k < 36 || k % 7 == 0 || k >= 6 * 6 * 4) && !compiles(&recipe, &config, &error))
             fail_msg("%s%s %s %s is allowed, but: %s", variants[v], dp, tp, pp, error.message);
         }
         refused += code != 0;
@@ -173,7 +184,8 @@ static void refused_pairs_are_refused(void **state) {
       if (!layouts_refused((LayoutFeature)a, (LayoutFeature)b)) continue;
       char settings[512], *keys[16], *next = settings;
       int count = 0;
-      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=2 mesh.pp=2 batch.micro=%d %s %s",
+      int cube = a == LAYOUT_GRID_3D || b == LAYOUT_GRID_3D || a == LAYOUT_GRID_2_5D || b == LAYOUT_GRID_2_5D;
+      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=%d mesh.pp=2 batch.micro=%d %s %s", cube ? 8 : 2,
                a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD ? 3 : 2, layout_traits[a].settings,
                layout_traits[b].settings);
       for (char *word; count < 16 && (word = strtok_r(next, " ", &next));) keys[count++] = word;

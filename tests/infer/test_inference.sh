@@ -47,6 +47,8 @@ like_one 1 mesh.dp=4 parallel.zero=3 parallel.shard_group=2
 like_one 1 mesh.dp=2 parallel.zero=3 parallel.unsplit_tensors=true
 like_one 1 mesh.dp=2 mesh.tp=2 'layout.batch=[dp,tp]'
 like_one 1 mesh.tp=2 'layout.embed=[tp]' 'layout.heads=[]' 'layout.ffn=[]' 'layout.vocab=[]'
+like_one 1 mesh.tp=4 parallel.tensor=2d mesh.dp=2 parallel.zero=3
+like_one 1 mesh.tp=8 parallel.tensor=3d
 like_one 1 batch.micro=3
 like_one 1 precision=fp64
 like_one 60 precision=bf16 # 8 bits: the loss of every token is off by about 2^-8 of a logit, at random
@@ -65,7 +67,8 @@ for folder in exported run folder; do
   sampled=$(text "$folder" --seed 3)
   [ ${#greedy} -gt 40 ] || die "generate prints $greedy"
   for keys in mesh.tp=2 'mesh.tp=2 mesh.pp=2' 'mesh.pp=4' 'mesh.dp=2 parallel.zero=3' 'mesh.dp=2 mesh.tp=2 mesh.pp=2' 'mesh.pp=2 parallel.pipeline=interleaved' \
-    'mesh.tp=2 layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]' 'mesh.dp=2 mesh.tp=2 layout.batch=[dp,tp]' 'mesh.tp=3 layout.heads=[] layout.ffn=[]'; do
+    'mesh.tp=2 layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]' 'mesh.dp=2 mesh.tp=2 layout.batch=[dp,tp]' 'mesh.tp=3 layout.heads=[] layout.ffn=[]' \
+    'mesh.tp=4 parallel.tensor=2d' 'mesh.tp=8 parallel.tensor=2.5d mesh.pp=2' 'mesh.tp=8 parallel.tensor=3d'; do
     # shellcheck disable=SC2086 # words on purpose
     [ "$(text "$folder" --temperature 0 $keys)" = "$greedy" ] || fail "generate from $folder with $keys gives another text"
     # shellcheck disable=SC2086

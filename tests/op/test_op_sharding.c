@@ -1,6 +1,6 @@
 // Every legal sharding of every op equals the unsharded op, as its factor rule says: parts that are concatenated,
-// partial sums that are added, linear inputs that are partial, dropout masks that stay, and the lowering of the sharded
-// loss.
+// partial sums that are added, linear inputs that are partial, dropout masks that stay, and the lowerings of the
+// sharded loss and of norms.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -243,20 +243,21 @@ static void linear_inputs_may_be_partial(void **state) {
   assert_true(checked > 60);
 }
 
-// ---- lowering: the sharded vocabulary, shard by shard in lockstep
+// ---- lowering: the sharded vocabulary or row, shard by shard in lockstep
 
 typedef struct Lockstep {
   const Graph *g;
   Operand *tensor[MAX_SHARDS]; // by tensor
   int shards;
-  Split vocab;
+  DimName dim; // that is sharded
+  Split split;
 } Lockstep;
 
 static Operand shard_operand(const Lockstep *l, int id, int j) {
   const Tensor *t = graph_tensor(l->g, id);
   Operand x = {.dtype = t->dtype, .rank = t->shape.rank};
   for (int d = 0; d < x.rank; d++) {
-    x.map[d] = t->shape.dim[d] == DIM_VOCAB ? l->vocab.map[j] : index_whole(t->shape.size[d]);
+    x.map[d] = t->shape.dim[d] == l->dim ? l->split.map[j] : index_whole(t->shape.size[d]);
     x.size[d] = x.map[d].local;
   }
   operand_allocate(&x);
@@ -295,13 +296,16 @@ static void lockstep_node(Lockstep *l, const Node *n, const CallParameters *para
   if (op_def(n->op)->communicates) lockstep_all_reduce(l, n);
 }
 
-static void check_lowering(Subject *s, int shards, Mode mode) {
+static void check_lowering(Subject *s, int shards) {
   Graph *g = s->c.graph;
   int first = g->node.count, lowered[CASE_OUTPUTS];
   op_def(s->c.op)->lower(g, &s->node, 4, shards, s->node.input, lowered);
   Error error = {0};
   if (graph_verify(g, "lower", &error)) fail_msg("%s", error.message);
-  Lockstep l = {.g = g, .shards = shards, .vocab = split_of(s->rule.size['v' - 'a'], shards, mode)};
+  int factor = 0;
+  while (!(s->rule.lower >> factor & 1)) factor++;
+  Lockstep l = {.g = g, .shards = shards, .dim = dim_of_factor(s, factor)};
+  l.split = split_of(s->rule.size[factor], shards, l.dim == DIM_VOCAB ? PADDED : EVEN);
   for (int j = 0; j < shards; j++) {
     l.tensor[j] = xcalloc((size_t)g->tensor.count, sizeof(Operand));
     for (int k = 0; k < s->c.ninput; k++) {
@@ -319,9 +323,9 @@ static void check_lowering(Subject *s, int shards, Mode mode) {
     double *whole = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof *whole);
     for (int j = 0; j < shards; j++) {
       const Operand *part = &l.tensor[j][lowered[k]];
-      if (k == 0)
-        assert_true(operand_load(part, 0) == operand_load(&l.tensor[0][lowered[0]], 0)); // complete everywhere
-      add_part(whole, part, k == 0 ? 1.0 / shards : 1, s->c.name);
+      int everywhere = s->rule.complete[k] >> factor & 1;
+      if (everywhere) assert_true(operand_load(part, 0) == operand_load(&l.tensor[0][lowered[k]], 0));
+      add_part(whole, part, everywhere ? 1.0 / shards : 1, s->c.name);
     }
     compare(whole, &s->expected[k], s->c.name, "lowered", k);
     free(whole);
@@ -332,7 +336,7 @@ static void check_lowering(Subject *s, int shards, Mode mode) {
   }
 }
 
-static void lowered_loss_equals_unsharded(void **state) {
+static void lowered_equals_unsharded(void **state) {
   static const int counts[] = {1, 2, 3, 8};
   int checked = 0;
   for (int i = 0; i < op_cases_count(); i++)
@@ -340,12 +344,12 @@ static void lowered_loss_equals_unsharded(void **state) {
       Subject s;
       subject_start(&s, i);
       if (op_def(s.c.op)->lower) {
-        check_lowering(&s, counts[n], PADDED);
+        check_lowering(&s, counts[n]);
         checked++;
       }
       subject_end(&s);
     }
-  assert_true(checked >= 16);
+  assert_true(checked >= 40);
 }
 
 // ---- dropout
@@ -456,7 +460,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_legal_sharding_equals_unsharded),
       cmocka_unit_test(linear_inputs_may_be_partial),
-      cmocka_unit_test(lowered_loss_equals_unsharded),
+      cmocka_unit_test(lowered_equals_unsharded),
       cmocka_unit_test(masks_do_not_depend_on_microbatches),
       cmocka_unit_test(masks_differ_by_step_seed_and_stream),
       cmocka_unit_test(slice_takes_the_box_of_its_maps),

@@ -607,7 +607,7 @@ static void matmul_rules_name_their_groups(void **state) {
       {"embedding", "v e, b s -> b s e ; linear 0"},
       {"add three", "b s e, b s e, b s e -> b s e ; linear 0+1+2"},
       {"sum_squares", "v e -> "},
-      {"layer_norm no bias", "b s e, e,  -> b s e, b s, b s ; whole e"},
+      {"layer_norm no bias", "b s e, e,  -> b s e, b s, b s ; lower e ; complete 1 e 2 e"},
   };
   char text[256];
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {

@@ -26,6 +26,60 @@ static const ParityCase layouts[] = {
     {.name = "tp 4 recompute", .dp = 1, .pp = 2, .tp = 4, .micro = 4, .recompute = RECOMPUTE_FULL},
 };
 
+// 2-D, 2.5-D and 3-D tensors, alone.
+#define GRID(n, data, ranks, rows, keys, ...)                                                                          \
+  {.name = n, .dp = data, .tp = ranks, .pp = 1, .micro = rows, .settings = "parallel.tensor=" keys, __VA_ARGS__}
+static const ParityCase grids[] = {
+    GRID("2d 2 x 2", 1, 4, 8, "2d"),
+    GRID("2d 2 x 1", 1, 2, 8, "2d parallel.rows=2"),
+    GRID("2d 1 x 2", 1, 2, 16, "2d"),
+    GRID("2d 2 x 4", 1, 8, 8, "2d"),
+    GRID("2.5d", 1, 8, 4, "2.5d"),
+    GRID("2.5d 2 x 2 x 1", 1, 4, 4, "2.5d parallel.rows=2 parallel.depth=2"),
+    GRID("3d", 1, 8, 4, "3d"),
+};
+
+// The same with other features. 16 samples do not divide by 6 or 12 data ranks, of which some have none.
+static const ParityCase grids_and_more[] = {
+    GRID("2d zero 1", 2, 4, 2, "2d", .zero = 1),
+    GRID("2d zero 2 pp 2", 2, 4, 2, "2d mesh.pp=2", .zero = 2),
+    GRID("2d zero 3 recompute full", 2, 4, 2, "2d", .zero = 3, .recompute = RECOMPUTE_FULL),
+    GRID("2d zero 3 kept", 2, 4, 4, "2d parallel.reshard=false", .zero = 3),
+    GRID("2d hybrid", 4, 4, 1, "2d parallel.shard_group=2", .zero = 3),
+    GRID("2d unsplit", 2, 4, 2, "2d parallel.unsplit_tensors=true", .zero = 3),
+    GRID("2d recompute selective", 1, 4, 4, "2d", .recompute = RECOMPUTE_SELECTIVE),
+    GRID("2d uneven", 3, 4, 2, "2d"),
+    GRID("2d uneven zero 2 pp 2", 3, 4, 1, "2d mesh.pp=2", .zero = 2),
+    GRID("2d interleaved", 1, 4, 2, "2d mesh.pp=2 parallel.pipeline=interleaved"),
+    GRID("2d embed over tp", 1, 4, 8, "2d layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"),
+    GRID("2d vocab over dp", 2, 4, 4, "2d layout.vocab=[tp,dp]"),
+    GRID("2d interior over dp", 2, 4, 2, "2d layout.interior=[dp]"),
+    GRID("2d whole width", 1, 4, 4, "2d layout.width=[]"),
+    GRID("2d whole weights", 2, 4, 2, "2d layout.embed=[]", .zero = 2),
+    GRID("2d words over rows", 2, 4, 2, "2d layout.vocab=[tp_row] layout.embed=[]"),
+    GRID("2d buckets off", 2, 4, 4, "2d parallel.bucket_mb=0"),
+    GRID("2.5d zero 2 pp 2", 2, 8, 1, "2.5d mesh.pp=2", .zero = 2),
+    GRID("2.5d zero 3 recompute full", 2, 8, 2, "2.5d", .zero = 3, .recompute = RECOMPUTE_FULL),
+    GRID("2.5d uneven", 3, 8, 1, "2.5d"),
+    GRID("3d zero 1 unsplit", 2, 8, 2, "3d parallel.unsplit_tensors=true", .zero = 1),
+    GRID("3d zero 2", 2, 8, 1, "3d", .zero = 2),
+    GRID("3d zero 3 recompute full pp 2", 2, 8, 1, "3d mesh.pp=2", .zero = 3, .recompute = RECOMPUTE_FULL),
+    GRID("3d hybrid", 4, 8, 1, "3d parallel.shard_group=2", .zero = 2),
+    GRID("3d uneven", 3, 8, 1, "3d"),
+    GRID("3d uneven zero 3", 3, 8, 2, "3d", .zero = 3),
+    GRID("3d embed over tp", 1, 8, 4, "3d layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"),
+    GRID("3d interior over depth", 1, 8, 2, "3d layout.interior=[tp_depth]"),
+    GRID("3d interleaved", 1, 8, 1, "3d mesh.pp=2 parallel.pipeline=interleaved"),
+};
+
+// Three rows or columns.
+static const ParityCase grids_of_3[] = {
+    GRID("2d 2 x 3", 1, 6, 8, "2d"),
+    GRID("2d 3 x 2", 1, 6, 4, "2d parallel.rows=3"),
+    GRID("2d 3 x 2 zero 3", 2, 6, 2, "2d parallel.rows=3", .zero = 3),
+    GRID("2d 3 x 1, fewer samples than rows", 4, 3, 1, "2d parallel.rows=3"),
+};
+
 // GPT-2's vocabulary does not divide by 2, and so by no even number.
 static const ParityCase words[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 16},
@@ -118,6 +172,25 @@ static void written_layouts(void **state) {
                        compare("gpt", DTYPE_F64, positions, 1),
                    0);
 }
+#define GRIDS(list) list, sizeof list / sizeof *list
+static void grids_of_gpt(void **state) {
+  assert_int_equal(compare("gpt", DTYPE_F64, GRIDS(grids)) + compare("gpt untied", DTYPE_F64, GRIDS(grids)) +
+                       compare("gpt neo", DTYPE_F64, GRIDS(grids)) + compare("gpt 3", DTYPE_F64, GRIDS(grids_of_3)) +
+                       compare("gpt untied 3", DTYPE_F64, grids_of_3, 1),
+                   0);
+}
+static void grids_of_llama(void **state) {
+  assert_int_equal(compare("llama", DTYPE_F64, GRIDS(grids)) + compare("llama tied", DTYPE_F64, GRIDS(grids)) +
+                       compare("llama one", DTYPE_F64, GRIDS(grids)) + compare("qwen2", DTYPE_F64, GRIDS(grids)) +
+                       compare("qwen3", DTYPE_F64, GRIDS(grids)) + compare("mistral", DTYPE_F64, GRIDS(grids)) +
+                       compare("llama 3", DTYPE_F64, GRIDS(grids_of_3)),
+                   0);
+}
+static void grids_together(void **state) {
+  assert_int_equal(compare("gpt", DTYPE_F64, GRIDS(grids_and_more)) +
+                       compare("llama", DTYPE_F64, GRIDS(grids_and_more)),
+                   0);
+}
 static void gpt(void **state) {
   assert_int_equal(compare("gpt", DTYPE_F64, ALL) + compare("gpt untied", DTYPE_F64, ALL), 0);
 }
@@ -133,6 +206,8 @@ static void words_of_gpt_2(void **state) { assert_int_equal(compare("gpt 50257",
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gpt),    cmocka_unit_test(llama),           cmocka_unit_test(one_head),
-      cmocka_unit_test(narrow), cmocka_unit_test(written_layouts), cmocka_unit_test(words_of_gpt_2)};
+      cmocka_unit_test(narrow), cmocka_unit_test(written_layouts), cmocka_unit_test(words_of_gpt_2),
+      cmocka_unit_test(grids_of_gpt), cmocka_unit_test(grids_of_llama), cmocka_unit_test(grids_together)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -18,6 +18,9 @@ typedef struct TYPED(Norm) {
   ELEMENT *out;
   REAL epsilon;
   int layer; // centred
+  const REAL *sum,
+      *given; // of whole rows of which this is a part: Σ x (NULL: none), and squares or the gradient's sums
+  REAL whole;              // the width of such a row
 } TYPED(Norm);
 #define NORM TYPED(Norm)
 
@@ -37,25 +40,30 @@ INLINE REAL TYPED(row_moment)(const ELEMENT *x, int64_t n, REAL mean, int square
   return MATH(sum)(sum[0] + sum[1]);
 }
 
+INLINE void TYPED(norm_row)(const NORM *p, int64_t r, REAL mean, REAL rstd) {
+  const REAL *gain = p->gain, *bias = p->bias;
+  int64_t n = p->width;
+  const ELEMENT *x = p->x + r * n;
+  ELEMENT *y = p->out + r * n;
+  V m = MATH(splat)(mean), by = MATH(splat)(rstd);
+  if (bias)
+    EACH_VECTOR TYPED(put)(
+        y + i,
+        MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)),
+        n - i);
+  else EACH_VECTOR TYPED(put)(y + i, (TYPED(take)(x + i, n - i) - m) * by * MATH(take)(gain + i, n - i), n - i);
+  if (p->layer) ((REAL *)p->call->output[1].data)[r] = mean;
+  ((REAL *)p->call->output[1 + p->layer].data)[r] = rstd;
+}
+
 static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
   const NORM *p = argument;
-  const REAL *gain = p->gain, *bias = p->bias;
   int64_t n = p->width;
   RowRange range = row_range(p->rows, n, unit);
   for (int64_t r = range.from; r < range.to; r++) {
     const ELEMENT *x = p->x + r * n;
-    ELEMENT *y = p->out + r * n;
     REAL mean = p->layer ? TYPED(row_moment)(x, n, 0, 0) / (REAL)n : 0;
-    REAL rstd = 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon);
-    V m = MATH(splat)(mean), by = MATH(splat)(rstd);
-    if (bias)
-      EACH_VECTOR TYPED(put)(
-          y + i,
-          MATH(fma)((TYPED(take)(x + i, n - i) - m) * by, MATH(take)(gain + i, n - i), MATH(take)(bias + i, n - i)),
-          n - i);
-    else EACH_VECTOR TYPED(put)(y + i, (TYPED(take)(x + i, n - i) - m) * by * MATH(take)(gain + i, n - i), n - i);
-    if (p->layer) ((REAL *)p->call->output[1].data)[r] = mean;
-    ((REAL *)p->call->output[1 + p->layer].data)[r] = rstd;
+    TYPED(norm_row)(p, r, mean, 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon));
   }
 }
 
@@ -74,6 +82,76 @@ static void TYPED(norm)(const KernelCall *call, int layer) {
 }
 static void TYPED(layer_norm)(const KernelCall *call) { TYPED(norm)(call, 1); }
 static void TYPED(rms_norm)(const KernelCall *call) { TYPED(norm)(call, 0); }
+
+// Of rows of which each rank has a part: sums of the part, and what follows from those of the whole row.
+static void TYPED(norm_sum_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  RowRange range = row_range(p->rows, p->width, unit);
+  REAL *out = p->call->output[0].data;
+  int squares = ((const NormSumAttr *)p->call->attr)->squares;
+  for (int64_t r = range.from; r < range.to; r++)
+    out[r] = TYPED(row_moment)(p->x + r * p->width, p->width, p->sum ? p->sum[r] / p->whole : 0, squares);
+}
+
+static void TYPED(norm_apply_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  RowRange range = row_range(p->rows, p->width, unit);
+  for (int64_t r = range.from; r < range.to; r++)
+    TYPED(norm_row)(p, r, p->sum ? p->sum[r] / p->whole : 0, 1 / MATH(root)(p->given[r] / p->whole + p->epsilon));
+}
+
+static NORM TYPED(norm_part)(const KernelCall *call, const Operand *x) {
+  return (NORM){.call = call,
+                .rows = operand_extent(x, 0, x->rank - 1),
+                .width = x->size[x->rank - 1],
+                .whole = (REAL)FAULT(norm_kernel_of_a_local_row, x->map[x->rank - 1].global, x->size[x->rank - 1]),
+                .x = x->data};
+}
+
+static void TYPED(norm_sum)(const KernelCall *call) {
+  NORM p = TYPED(norm_part)(call, &call->input[0]);
+  p.sum = call->input[1].data;
+  team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_sum_unit), &p);
+}
+
+static void TYPED(norm_apply)(const KernelCall *call) {
+  NORM p = TYPED(norm_part)(call, &call->input[0]);
+  p.gain = call->input[1].data;
+  p.bias = call->input[2].data;
+  p.sum = call->input[3].data;
+  p.given = call->input[4].data;
+  p.layer = p.sum != NULL;
+  p.out = call->output[0].data;
+  p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
+  team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_apply_unit), &p);
+}
+
+static void TYPED(norm_grad_sums_unit)(void *argument, int slot, int64_t unit) {
+  const NORM *p = argument;
+  int64_t n = p->width;
+  RowRange range = row_range(p->rows, n, unit);
+  REAL *out = p->call->output[0].data;
+  for (int64_t r = range.from; r < range.to; r++) {
+    const ELEMENT *dy = p->dy + r * n, *x = p->x + r * n;
+    V mean = MATH(splat)(p->mean ? p->mean[r] : 0), rstd = MATH(splat)(p->rstd[r]), va = {0}, vb = {0};
+    EACH_VECTOR {
+      V dg = TYPED(take)(dy + i, n - i) * MATH(take)(p->gain + i, n - i);
+      va += dg; // 0 past the row
+      vb = MATH(fma)(dg, (TYPED(take)(x + i, n - i) - mean) * rstd, vb);
+    }
+    out[p->mean ? 2 * r : r] = MATH(sum)(vb);
+    if (p->mean) out[2 * r + 1] = MATH(sum)(va);
+  }
+}
+
+static void TYPED(norm_grad_sums)(const KernelCall *call) {
+  NORM p = TYPED(norm_part)(call, &call->input[1]);
+  p.dy = call->input[0].data;
+  p.gain = call->input[2].data;
+  p.mean = call->input[3].data;
+  p.rstd = call->input[4].data;
+  team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_grad_sums_unit), &p);
+}
 
 static size_t TYPED(norm_grad_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   const Operand *x = &input[1];
@@ -95,7 +173,12 @@ static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain,
     va += dg; // 0 past the row
     vb = MATH(fma)(dg, h, vb);
   }
-  V a = MATH(splat)(p->mean ? MATH(sum)(va) / (REAL)n : 0), b = MATH(splat)(MATH(sum)(vb) / (REAL)n);
+  REAL dot = MATH(sum)(vb) / (REAL)n, shift = p->mean ? MATH(sum)(va) / (REAL)n : 0;
+  if (p->given) {
+    dot = p->given[p->mean ? 2 * r : r] / p->whole;
+    shift = p->mean ? p->given[2 * r + 1] / p->whole : 0;
+  }
+  V a = MATH(splat)(shift), b = MATH(splat)(dot);
   EACH_VECTOR {
     V h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = TYPED(take)(dy + i, n - i) * MATH(take)(gain + i, n - i);
     TYPED(put)(dx + i, (dg - a - h * b) * rstd, n - i);
@@ -118,26 +201,28 @@ static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, 
     for (int64_t i = 0; i < width; i++) out[i] += partial[b * stride + i];
 }
 
-static void TYPED(norm_grad)(const KernelCall *call, int layer) {
-  const Operand *x = &call->input[1];
-  NORM p = {.call = call,
-            .rows = operand_extent(x, 0, x->rank - 1),
-            .width = x->size[x->rank - 1],
-            .sums = call->noutput - 1,
-            .dy = call->input[0].data,
-            .x = x->data,
-            .gain = call->input[2].data,
-            .out = call->output[0].data};
-  p.mean = layer ? call->input[3].data : NULL;
-  p.rstd = call->input[layer ? 4 : 3].data;
+static void TYPED(norm_grad)(const KernelCall *call, const REAL *mean, const REAL *rstd, const REAL *given) {
+  NORM p = TYPED(norm_part)(call, &call->input[1]);
+  p.sums = call->noutput - 1;
+  p.dy = call->input[0].data;
+  p.gain = call->input[2].data;
+  p.out = call->output[0].data;
+  p.mean = mean;
+  p.rstd = rstd;
+  p.given = given;
   int64_t blocks = TYPED(row_blocks)(p.rows);
   team_each(call_team(call), blocks, TYPED(norm_grad_unit), &p);
   for (int k = 0; k < p.sums; k++)
     TYPED(add_blocks)
     (call->output[1 + k].data, (REAL *)call->workspace + k * p.width, blocks, p.sums * p.width, p.width);
 }
-static void TYPED(layer_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 1); }
-static void TYPED(rms_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, 0); }
+static void TYPED(layer_norm_grad)(const KernelCall *call) {
+  TYPED(norm_grad)(call, call->input[3].data, call->input[4].data, NULL);
+}
+static void TYPED(rms_norm_grad)(const KernelCall *call) { TYPED(norm_grad)(call, NULL, call->input[3].data, NULL); }
+static void TYPED(norm_grad_apply)(const KernelCall *call) {
+  TYPED(norm_grad)(call, call->input[3].data, call->input[4].data, call->input[5].data);
+}
 
 static size_t TYPED(reduce_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   int64_t width = operand_elements(&output[0]), rows = operand_extent(&input[0], 0, ((const ReduceAttr *)attr)->dims);

@@ -1,0 +1,216 @@
+// 2-D, 2.5-D and 3-D tensors, read off compiled Programs: what a rank moves for a block and a step, and what it keeps
+// (Xu et al., Optimus, 2021; Wang et al., Tesseract, 2021; Bian et al., Maximizing Parallelism in Distributed Training,
+// 2021).
+#include "program/traffic.h"
+#include "runtime/job.h"
+#include "recipe/setup.h"
+#include "sharding/placement.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+enum { B = 24, S = 16, H = 48 }; // sequences, tokens, embedding width; ffn is 4 H
+
+static char folder[] = "/tmp/plait-tensor-XXXXXX";
+
+static char *path_of(const char *name) {
+  static char path[2][128];
+  static int next;
+  snprintf(path[next = !next], sizeof path[0], "%s/%s", folder, name);
+  return path[next];
+}
+
+static void write_file(const char *name, const char *text) {
+  FILE *f = fopen(path_of(name), "w");
+  assert_non_null(f);
+  fputs(text, f);
+  fclose(f);
+}
+
+static int setup(void **state) {
+  if (!mkdtemp(folder)) return -1;
+  write_file("gpt.json",
+             "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 12, \"n_positions\": 16,"
+             " \"vocab_size\": 144, \"activation_function\": \"gelu_new\"}");
+  write_file("recipe.yaml", "model: {config: gpt.json}\ndata: {train: none, seq_len: 16}\n"
+                            "batch: {global: 24, micro: 24}\nschedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n"
+                            "precision: fp32\n");
+  return 0;
+}
+
+static int teardown(void **state) {
+  unlink(path_of("gpt.json"));
+  unlink(path_of("recipe.yaml"));
+  return rmdir(folder);
+}
+
+typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
+
+// keys: "key=value …"
+static Case compiled(const char *keys, int layers) {
+  Case c = {0};
+  Error error = {0};
+  char text[256], *overrides[16], *next = text;
+  int n = 0;
+  snprintf(text, sizeof text, "%s", keys);
+  for (char *word; (word = strtok_r(next, " ", &next));) overrides[n++] = word;
+  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
+      model_config_load(&c.config, c.recipe.model.config, &error))
+    fail_msg("%s", error.message);
+  c.config.layers = layers;
+  model_measure(&c.config);
+  if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s: %s", keys, error.message);
+  return c;
+}
+
+static void release(Case *c) {
+  job_destroy(c->job);
+  model_config_free(&c->config);
+  recipe_free(&c->recipe);
+}
+
+static uint32_t axes_named(const Mesh *mesh, const char *names) {
+  uint32_t axes = 0;
+  char text[64], *next = text;
+  snprintf(text, sizeof text, "%s", names);
+  for (char *word; (word = strtok_r(next, " ", &next));) {
+    assert_true(mesh_axis(mesh, word) >= 0);
+    axes |= 1u << mesh_axis(mesh, word);
+  }
+  return axes;
+}
+
+// Elements over just these axes, as program_traffic counts, in a phase of MICRO (or outside of MICRO: PHASE_COUNT).
+static double moved_by(const Program *p, const char *names, Phase phase) {
+  uint32_t axes = axes_named(&p->mesh, names);
+  double elements = 0, ranks = mesh_size(&p->mesh, axes);
+  const Body *bodies[] = {phase < PHASE_COUNT ? &p->micro[0][phase] : &p->begin, phase < PHASE_COUNT ? NULL : &p->end};
+  for (int i = 0; i < 2 && bodies[i]; i++)
+    for (int k = 0; k < bodies[i]->count; k++) {
+      const Node *n = &p->graph->node.data[bodies[i]->instruction[k].node];
+      const OpDef *d = op_def(n->op);
+      if (!d->communicates || node_attr(n, CommAttr)->axes != axes) continue;
+      for (int j = 0; j < n->ninput; j++) {
+        const Tensor *whole = graph_tensor(p->graph, d->gathers ? n->output[j] : n->input[j]);
+        elements +=
+            (double)tensor_local_elements(p->graph, whole) * (ranks - 1) / ranks * (d->gathers || d->scatters ? 1 : 2);
+      }
+    }
+  return elements;
+}
+
+// What one block more moves.
+static double block_moves(const char *keys, const char *axes, Phase phase) {
+  Case one = compiled(keys, 1), two = compiled(keys, 2);
+  double moved = moved_by(two.job->train.program[0], axes, phase) - moved_by(one.job->train.program[0], axes, phase);
+  release(&one);
+  release(&two);
+  return moved;
+}
+
+static void expect(const char *keys, const char *axes, Phase phase, double expected) {
+  double moved = block_moves(keys, axes, phase);
+  if (fabs(moved - expected) > 1e-9 * expected)
+    fail_msg("%s: a block moves %.0f elements over %s in %s, expected %.0f", keys, moved, axes,
+             phase < PHASE_COUNT ? phase_name(phase) : "BEGIN and END", expected);
+}
+
+// r rows and c columns, products: 4 bsh over the columns (X of both first products gathered, Y of both second ones
+// scattered) and 12 h² over the rows forward, 6 bsh and 24 h² backward. Beside them the norms' sums: in each norm 2 of
+// b s rows forward and 1 pair backward, and once a step the sums of 13 h of gains and biases.
+static void expect_grid(const char *keys, double r, double c, double samples) {
+  double bs = samples * S, rows = bs / r;
+  expect(keys, "tp", PHASE_FORWARD, (c - 1) / (r * c) * 4 * bs * H + 2 * (c - 1) / c * 4 * rows);
+  expect(keys, "tp", PHASE_BACKWARD, (c - 1) / (r * c) * 6 * bs * H + 2 * (c - 1) / c * 4 * rows);
+  expect(keys, "tp_row", PHASE_FORWARD, (r - 1) / (r * c) * 12 * H * H);
+  expect(keys, "tp_row", PHASE_BACKWARD, (r - 1) / (r * c) * 24 * H * H);
+}
+
+static void two_dims(void **state) {
+  expect_grid("mesh.tp=4 parallel.tensor=2d", 2, 2, B);
+  expect_grid("mesh.tp=6 parallel.tensor=2d", 2, 3, B);
+  expect_grid("mesh.tp=6 parallel.tensor=2d parallel.rows=3", 3, 2, B);
+  expect_grid("mesh.tp=16 parallel.tensor=2d", 4, 4, B);
+  expect("mesh.tp=4 parallel.tensor=2d", "tp_row", PHASE_COUNT, 2 * 1 / 2.0 * 13 * H / 2);
+}
+
+// As 2-D on a d-th of the samples, and once a step the sum of the weights' gradients over the depth; vectors are summed
+// over depth and rows together.
+static void two_and_a_half_dims(void **state) {
+  const char *keys = "mesh.tp=8 parallel.tensor=2.5d", *twice = "mesh.tp=8 parallel.tensor=2.5d batch.micro=3";
+  expect_grid(keys, 2, 2, B / 2);
+  expect(keys, "tp_depth", PHASE_COUNT, 2 * 1 / 2.0 * 12 * H * H / 4);
+  expect(twice, "tp_depth", PHASE_COUNT, 2 * 1 / 2.0 * 12 * H * H / 4); // 2 microbatches
+  expect(twice, "tp_depth", PHASE_BACKWARD, 0);
+  expect(keys, "tp_depth tp_row", PHASE_COUNT, 2 * 3 / 4.0 * 13 * H / 2);
+}
+
+// MK + KN + MN for each product forward, with X of queries, keys and values gathered once: over the axis of X and Y 16
+// bsh, over x 12 h². 2 MK + 2 KN + MN backward: 23 bsh and 24 h². Norms lie over z.
+static void three_dims(void **state) {
+  const char *keys = "mesh.tp=8 parallel.tensor=3d";
+  const double l = 2, bsh = (double)B * S * H, share = (l - 1) / (l * l * l), rows = B * S / (l * l);
+  // X of first products and Y of second ones over y; the others over z.
+  expect(keys, "tp_row", PHASE_FORWARD, share * (1 + 1 + 1 + 1) * bsh);
+  expect(keys, "tp", PHASE_FORWARD, share * (3 + 1 + 4 + 4) * bsh + 2 * (l - 1) / l * 4 * rows);
+  expect(keys, "tp_depth", PHASE_FORWARD, share * 12 * H * H);
+  expect(keys, "tp_row", PHASE_BACKWARD, share * (2 * (1 + 1) + 1 + 1) * bsh);
+  expect(keys, "tp", PHASE_BACKWARD, share * (2 * (1 + 4) + 3 + 4) * bsh + 2 * (l - 1) / l * 4 * rows);
+  expect(keys, "tp_depth", PHASE_BACKWARD, share * 24 * H * H);
+}
+
+static int is_matrix(const Variable *v) {
+  int embed = 0;
+  for (int d = 0; d < v->shape.rank; d++) embed |= v->shape.dim[d] == DIM_EMBED;
+  return embed && v->shape.rank >= 2;
+}
+
+// Largest share of a rank in any matrix of a block, and in what the block's nodes give, before it is gathered.
+static void expect_shares(const char *keys, double weights, double activations) {
+  Case c = compiled(keys, 2);
+  const Program *p = c.job->train.program[0];
+  const Graph *g = p->graph;
+  int checked = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (!is_matrix(v) || (v->kind != VARIABLE_PARAMETER && v->kind != VARIABLE_GRADIENT)) continue;
+    if (!strstr(v->name, "layer.")) continue;
+    double share = (double)v->allocated / (double)shape_elements(&v->shape);
+    if (share > weights * 1.001)
+      fail_msg("%s: %s has %.4f of the elements, expected %.4f", keys, v->name, share, weights);
+    checked++;
+  }
+  assert_true(checked == 24);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || n->layer != 1 || op_def(n->op)->gathers) continue;
+    for (int k = 0; k < n->noutput; k++) {
+      const Tensor *t = graph_tensor(g, n->output[k]);
+      if (t->shape.rank < 3 || t->shape.dim[0] != DIM_BATCH || t->placement->partial) continue;
+      double share = (double)tensor_local_elements(g, t) / (double)shape_elements(&t->shape);
+      if (share > activations * 1.001)
+        fail_msg("%s: %s has %.4f of the elements, expected %.4f", keys, t->name, share, activations);
+      checked++;
+    }
+  }
+  assert_true(checked > 24 + 10);
+  release(&c);
+}
+
+static void shares(void **state) {
+  expect_shares("mesh.tp=4 parallel.tensor=2d", 1 / 4.0, 1 / 4.0);
+  expect_shares("mesh.tp=16 parallel.tensor=2d", 1 / 16.0, 1 / 16.0);
+  expect_shares("mesh.tp=8 parallel.tensor=2.5d", 1 / 4.0, 1 / 8.0);
+  expect_shares("mesh.tp=8 parallel.tensor=3d", 1 / 8.0, 1 / 8.0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(two_dims), cmocka_unit_test(two_and_a_half_dims),
+                                     cmocka_unit_test(three_dims), cmocka_unit_test(shares)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
