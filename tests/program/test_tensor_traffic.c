@@ -37,6 +37,10 @@ static int setup(void **state) {
   write_file("gpt.json",
              "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 12, \"n_positions\": 16,"
              " \"vocab_size\": 144, \"activation_function\": \"gelu_new\"}");
+  write_file("llama.json",
+             "{\"model_type\": \"llama\", \"hidden_size\": 48, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"
+             " \"num_attention_heads\": 12, \"num_key_value_heads\": 12, \"max_position_embeddings\": 16,"
+             " \"vocab_size\": 144, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
   write_file("recipe.yaml", "model: {config: gpt.json}\ndata: {train: none, seq_len: 16}\n"
                             "batch: {global: 24, micro: 24}\nschedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n"
                             "precision: fp32\n");
@@ -45,6 +49,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
   unlink(path_of("gpt.json"));
+  unlink(path_of("llama.json"));
   unlink(path_of("recipe.yaml"));
   return rmdir(folder);
 }
@@ -164,6 +169,20 @@ static void three_dims(void **state) {
   expect(keys, "tp_depth", PHASE_BACKWARD, share * 24 * H * H);
 }
 
+// What a product gives is read in forward and in backward, without a bias between: it is scattered once all the same.
+// A Llama's block has 4 + 3 · 2 matrices of h², RMS norms one sum each way.
+static void three_dims_of_llama(void **state) {
+  char keys[160];
+  const double l = 2, bsh = (double)B * S * H, share = (l - 1) / (l * l * l), rows = B * S / (l * l);
+  snprintf(keys, sizeof keys, "mesh.tp=8 parallel.tensor=3d model.config=%s", path_of("llama.json"));
+  expect(keys, "tp_row", PHASE_FORWARD, share * (1 + 1 + 1 + 1) * bsh);
+  expect(keys, "tp", PHASE_FORWARD, share * (3 + 1 + 4 + 2) * bsh + 2 * (l - 1) / l * 2 * rows);
+  expect(keys, "tp_depth", PHASE_FORWARD, share * 10 * H * H);
+  expect(keys, "tp_row", PHASE_BACKWARD, share * (2 * (1 + 1) + 1 + 1) * bsh);
+  expect(keys, "tp", PHASE_BACKWARD, share * (2 * (1 + 2) + 3 + 4) * bsh + 2 * (l - 1) / l * 2 * rows);
+  expect(keys, "tp_depth", PHASE_BACKWARD, share * 20 * H * H);
+}
+
 static int is_matrix(const Variable *v) {
   int embed = 0;
   for (int d = 0; d < v->shape.rank; d++) embed |= v->shape.dim[d] == DIM_EMBED;
@@ -211,6 +230,7 @@ static void shares(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(two_dims), cmocka_unit_test(two_and_a_half_dims),
-                                     cmocka_unit_test(three_dims), cmocka_unit_test(shares)};
+                                     cmocka_unit_test(three_dims), cmocka_unit_test(three_dims_of_llama),
+                                     cmocka_unit_test(shares)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
