@@ -40,6 +40,7 @@ like_one 1 mesh.tp=4 parallel.sequence=true
 like_one 1 mesh.pp=2
 like_one 1 mesh.pp=4
 like_one 1 mesh.pp=2 parallel.pipeline=interleaved
+like_one 1 mesh.pp=2 parallel.pipeline=zb-v
 like_one 1 mesh.pp=2 'parallel.layers=[1,3]'
 like_one 1 mesh.dp=2 mesh.tp=2 mesh.pp=2
 like_one 1 mesh.dp=2 parallel.zero=3
@@ -66,7 +67,7 @@ for folder in exported run folder; do
   greedy=$(text "$folder" --temperature 0) || die "generate from $folder"
   sampled=$(text "$folder" --seed 3)
   [ ${#greedy} -gt 40 ] || die "generate prints $greedy"
-  for keys in mesh.tp=2 'mesh.tp=2 mesh.pp=2' 'mesh.pp=4' 'mesh.dp=2 parallel.zero=3' 'mesh.dp=2 mesh.tp=2 mesh.pp=2' 'mesh.pp=2 parallel.pipeline=interleaved' \
+  for keys in mesh.tp=2 'mesh.tp=2 mesh.pp=2' 'mesh.pp=4' 'mesh.dp=2 parallel.zero=3' 'mesh.dp=2 mesh.tp=2 mesh.pp=2' 'mesh.pp=2 parallel.pipeline=interleaved' 'mesh.pp=2 parallel.pipeline=zb-v' \
     'mesh.tp=2 layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]' 'mesh.dp=2 mesh.tp=2 layout.batch=[dp,tp]' 'mesh.tp=3 layout.heads=[] layout.ffn=[]' \
     'mesh.tp=4 parallel.tensor=2d' 'mesh.tp=8 parallel.tensor=2.5d mesh.pp=2' 'mesh.tp=8 parallel.tensor=3d'; do
     # shellcheck disable=SC2086 # words on purpose
