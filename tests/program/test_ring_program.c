@@ -50,13 +50,13 @@ static int teardown(void **state) {
 
 typedef struct Case { Recipe recipe; ModelConfig config; Job *job; int ranks; } Case;
 
-static Case compiled(int ranks, const char *precision) {
+static Case compiled(int ranks, const char *precision, const char *setting) {
   Case c = {.ranks = ranks};
   Error error = {0};
-  char cp[32], word[64], *overrides[] = {cp, word, "parallel.context=ring"};
+  char cp[32], word[64], *overrides[] = {cp, word, "parallel.context=ring", (char *)setting};
   snprintf(cp, sizeof cp, "mesh.cp=%d", ranks);
   snprintf(word, sizeof word, "precision=%s", precision);
-  if (recipe_load(path_of("recipe.yaml"), 3, overrides, &c.recipe, &error) ||
+  if (recipe_load(path_of("recipe.yaml"), setting ? 4 : 3, overrides, &c.recipe, &error) ||
       model_config_load(&c.config, c.recipe.model.config, &error) ||
       setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
     fail_msg("%s", error.message);
@@ -78,7 +78,7 @@ static int is_shift(const Node *n) { return op_def(n->op)->shifts; }
 // 1)/P of rings in which gradients go all the way around. No other activation crosses the ranks, but for the documents.
 static void test_traffic(void **state) {
   for (int ranks = 2; ranks <= 8; ranks *= 2) {
-    Case c = compiled(ranks, "fp64");
+    Case c = compiled(ranks, "fp64", NULL);
     const Program *p = c.job->train.program[0];
     int64_t block = 2 * MICRO * SEQ / ranks * KV_HEADS * HEAD_DIM; // of k and v
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
@@ -100,10 +100,41 @@ static void test_traffic(void **state) {
   }
 }
 
+// Rings of groups of U ranks that exchange positions for heads, R = P / U of them on a ring: forward (U - 1)/(U P) (2
+// Nq + Nkv) in the groups and (R - 1)/P Nkv around the rings, in backward twice that around the rings.
+static void test_groups(void **state) {
+  for (int ranks = 4; ranks <= 8; ranks *= 2) {
+    Case c = compiled(ranks, "fp64", "parallel.ulysses=2");
+    const Program *p = c.job->train.program[0];
+    int ring = mesh_axis(&p->mesh, "cp"), group = mesh_axis(&p->mesh, "ulysses"), rings = ranks / 2;
+    assert_true(p->mesh.axis[ring].size == rings && p->mesh.axis[group].size == 2);
+    int64_t keys = 2 * MICRO * SEQ * KV_HEADS * HEAD_DIM, queries = 2 * keys / 2; // of all ranks; 2 heads for each key
+    for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
+      int64_t around = 0, exchanged = 0;
+      const Body *body = &p->micro[0][phase];
+      for (int i = 0; i < body->count; i++) {
+        const Node *n = node_of(p, body, i);
+        for (int k = 0; k < n->ninput && op_def(n->op)->communicates; k++) {
+          const Tensor *t = graph_tensor(p->graph, n->input[k]);
+          if (!dtype_is_float(t->dtype)) continue;
+          assert_true(node_attr(n, CommAttr)->axes == 1u << (is_shift(n) ? ring : group) || !t->shape.rank ||
+                      t->parameter >= 0);
+          if (is_shift(n)) around += tensor_local_elements(p->graph, t);
+          if (op_def(n->op)->exchanges) exchanged += tensor_local_elements(p->graph, t) / 2; // (U - 1)/U of them
+        }
+      }
+      assert_int_equal(around, LAYERS * (phase == PHASE_FORWARD ? 1 : 2) * (rings - 1) * keys / ranks);
+      if (phase == PHASE_FORWARD) assert_int_equal(exchanged, LAYERS * (2 * queries + keys) / ranks / 2);
+      else assert_true(exchanged <= LAYERS * (2 * queries + keys) / ranks / 2);
+    }
+    release(&c);
+  }
+}
+
 // Every SHIFT of keys, and of gradients, is in flight while a product runs, but the first one of backward, which has
 // only what `ahead` puts behind it.
 static void test_overlap(void **state) {
-  Case c = compiled(4, "fp64");
+  Case c = compiled(4, "fp64", NULL);
   const Program *p = c.job->train.program[0];
   for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
     const Body *body = &p->micro[0][phase];
@@ -183,7 +214,7 @@ static int64_t bytes_at(const Blocks *b, int at, int gradient) {
 // half a sum.
 static void test_memory(void **state) {
   for (int ranks = 2; ranks <= 16; ranks *= 2) {
-    Case c = compiled(ranks, "fp32");
+    Case c = compiled(ranks, "fp32", NULL);
     const Program *p = c.job->train.program[0];
     int64_t block = 2 * MICRO * SEQ / ranks * KV_HEADS * HEAD_DIM * (int64_t)sizeof(float);
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
@@ -205,7 +236,7 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_traffic), cmocka_unit_test(test_overlap),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_traffic), cmocka_unit_test(test_groups),
+                                     cmocka_unit_test(test_overlap), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
