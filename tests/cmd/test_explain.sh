@@ -100,6 +100,18 @@ grep -q 'bucket of' still.txt || fail "parallel.overlap=false: no collectives ar
 grep -qE ' until [0-9]+|^ *reduce |bucket of' still.txt && fail "parallel.bucket_mb=0: a collective is in flight, or joined"
 "$PLAIT" plan recipe.yaml "${sharded[@]}" parallel.bucket_mb=0 2>&1 | grep -q 'note: parallel.bucket_mb is 0, which turns parallel.overlap off' || fail "bucket_mb 0: no note"
 
+# ---- algorithms
+cp=("$PLAIT" explain recipe.yaml mesh.cp=2 --algorithms)
+expect 0 'attention … layer.7.attention.attention \(8 of them\): ulysses, over 2 ranks, because it moves the fewest elements$' "${cp[@]}"
+expect 0 '^  ulysses .* taken$' "${cp[@]}"
+expect 0 'gather, over 2 ranks, because the recipe says so' "${cp[@]}" parallel.context=gather
+expect 0 '^  gather .* taken$' "${cp[@]}" parallel.context=gather
+expect 0 'ulysses  cannot: .* ranks do not divide .* heads' "$PLAIT" explain recipe.yaml data.seq_len=48 mesh.cp=3 --algorithms
+expect 0 'nothing to choose: parallel.context has no effect on this mesh' "$PLAIT" explain recipe.yaml mesh.dp=2 --algorithms
+expect 0 'by ulysses' "$PLAIT" explain recipe.yaml mesh.cp=2 --after place
+expect 0 'mesh.cp \(4\) is cp · ulysses: parallel.context' "$PLAIT" explain recipe.yaml mesh.cp=4 parallel.context=ring parallel.ulysses=2 --mesh
+expect 2 'show different things' "${cp[@]}" --mesh
+
 # ---- mesh
 "$PLAIT" explain recipe.yaml mesh.pp=2 mesh.dp=3 mesh.tp=2 parallel.pipeline=interleaved --mesh > mesh.txt || fail "--mesh"
 diff - mesh.txt <<'T' || fail "--mesh of 12 ranks"
