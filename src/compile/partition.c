@@ -158,6 +158,13 @@ static void remember(Partition *p, int tensor, int moved, int kept, const Node *
   p->newest.data[tensor] = p->moved.count;
 }
 
+// The same for later phases only. In its own, moving there and back is a round trip, which fuse drops with what nobody
+// else reads of it.
+static void remember_for_later(Partition *p, int tensor, int moved, const Node *context) {
+  remember(p, tensor, moved, 1, context);
+  p->moved.data[p->moved.count - 1].section = -1;
+}
+
 // The tensor of h, moved to a placement; -1 on error. Of its steps those are not taken again whose result is at hand.
 static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
   const Placement *from = graph_tensor(p->h, tensor)->placement;
@@ -283,7 +290,7 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
     const Tensor *computed = graph_tensor(p->h, output[k]), *left = graph_tensor(p->h, now);
     if (now != output[k] && n->region == REGION_MICRO && t->variable < 0 && !computed->placement->partial &&
         FAULT(outputs_move_again, computed->allocated <= left->allocated, 0))
-      remember(p, now, output[k], 1, n);
+      remember_for_later(p, now, output[k], n);
     Tensor *final = graph_tensor(p->h, now);
     final->role = t->role;
     final->parameter = t->parameter;
