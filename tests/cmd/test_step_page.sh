@@ -14,6 +14,8 @@ for page in step troubleshooting parallelism; do
   [ "$(grep -c '^<!-- prints: ' "$folder/$page.md")" -ge 5 ] || fail "docs/$page.md has hardly any printed blocks"
 done
 
+grep -E '^(plait( [a-z]+)?|bash): ' "$SOURCE/docs/parallelism.md" && fail "a command of docs/parallelism.md is refused"
+
 # a block that is out of date is noticed, and one that is not closed is an error
 printf '<!-- prints: echo now -->\n```\n$ echo now\nbefore\n```\n<!-- end -->\nafter\n' > "$folder/old.md"
 "$SOURCE/scripts/step-page" "$folder/old.md"
