@@ -69,6 +69,14 @@ static const ParityCase grids_and_more[] = {
     GRID("3d uneven zero 3", 3, 8, 2, "3d", .zero = 3),
     GRID("3d embed over tp", 1, 8, 4, "3d layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"),
     GRID("3d interior over depth", 1, 8, 2, "3d layout.interior=[tp_depth]"),
+    GRID("2d cp gather", 1, 4, 8, "2d mesh.cp=2 parallel.context=gather"),
+    GRID("2d ring zero 3", 2, 4, 4, "2d mesh.cp=2 parallel.context=ring", .zero = 3),
+    GRID("2d ulysses", 1, 4, 8, "2d mesh.cp=2 parallel.context=ulysses"),
+    GRID("2.5d ring", 1, 8, 4, "2.5d mesh.cp=2 parallel.context=ring"),
+    GRID("3d cp gather", 1, 8, 4, "3d mesh.cp=2 parallel.context=gather"),
+    GRID("3d ring", 1, 8, 4, "3d mesh.cp=2 parallel.context=ring"),
+    GRID("3d ulysses", 1, 8, 4, "3d mesh.cp=2 parallel.context=ulysses"),
+    GRID("3d cp uneven zero 2", 3, 8, 1, "3d mesh.cp=2", .zero = 2),
     GRID("3d interleaved", 1, 8, 1, "3d mesh.pp=2 parallel.pipeline=interleaved"),
 };
 
