@@ -117,6 +117,7 @@ static void cheapest_is_taken(void **state) {
       {8, 1, 8, 0, ALGORITHM_ULYSSES}, // four tensors of 1/8 each instead of all keys
       {8, 1, 2, 0, ALGORITHM_ULYSSES},
       {1, 16, 2, 0, ALGORITHM_GATHER}, // one key head: its queries are more than keys and values
+      {2, 12, 2, 0, ALGORITHM_GATHER}, // ulysses would hold less
       {2, 3, 4, 0, ALGORITHM_GATHER},  // 4 ranks cannot divide 6 heads
       {4, 1, 4, 4, ALGORITHM_ULYSSES},
       {1, 16, 2, 2, ALGORITHM_ULYSSES}, // as asked
