@@ -48,7 +48,7 @@ static Graph *attention(const Mesh *mesh, AlgorithmName algorithm) {
   assert_true(g->node.count == 2 && graph_tensor(g, out)->producer == 0);
   for (int i = 0; i < 2; i++) {
     g->node.data[i].algorithm = algorithm;
-    place_node(g, i, mesh);
+    place_node(g, i, mesh, NULL);
   }
   return g;
 }
