@@ -122,7 +122,8 @@ static void scatter_interiors(Graph *g, const Mesh *mesh, const Layout *layout, 
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
-    if (!(open >> k & 1) || t->role != ROLE_INTERIOR || !t->shape.rank || t->shape.dim[0] != DIM_BATCH) continue;
+    if (k >= 64 || !(open >> k & 1) || t->role != ROLE_INTERIOR || !t->shape.rank || t->shape.dim[0] != DIM_BATCH)
+      continue;
     AxisList batch = layout_placement(layout, mesh, ROLE_INTERIOR, &t->shape).dim[0];
     Placement p = *t->placement;
     AxisList *own = &p.dim[0];

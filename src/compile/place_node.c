@@ -244,7 +244,8 @@ void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
     n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
     if (!t->placement) {
-      Placement home = FAULT(algorithm_stays_away, rule.home >> k & 1, 0) ? at_home(&f, &p, rule.output[k]) : p;
+      Placement home =
+          FAULT(algorithm_stays_away, k < 32 && rule.home >> k & 1, 0) ? at_home(&f, &p, rule.output[k]) : p;
       t->placement = placement_equal(&home, &p) ? n->give[k] : placement_new(g, &home);
     }
   }

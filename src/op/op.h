@@ -155,7 +155,7 @@ typedef struct OpDef {
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
-  int minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
+  uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
   int communicates;  // done by the comm layer, not by a device. Of these:
   int rooted;        // between one rank of the group, CommAttr.root, and all

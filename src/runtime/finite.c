@@ -44,11 +44,14 @@ int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double
   return found;
 }
 
+// Of the first 32 outputs some may be in a set (bits); of a bucket, which has more, none are.
+static int is_in(uint32_t set, int output) { return output < 32 && set >> output & 1; }
+
 static void look(NonFinite *first, const Graph *g, const Observation *o) {
   const Node *n = o->node;
   for (int k = 0; k < n->noutput && !first->found; k++) {
     double value;
-    if (finite_first_not(o->queue, &o->output[k], op_def(n->op)->minus_infinity >> k & 1, &value) < 0) continue;
+    if (finite_first_not(o->queue, &o->output[k], is_in(op_def(n->op)->minus_infinity, k), &value) < 0) continue;
     *first = (NonFinite){1, first->rank, n->id, k, n->region == REGION_MICRO ? o->microbatch : 0, -1, value};
     // An update in place reads what it has just written; then the maker of that value was met before.
     for (int i = 0; i < o->ninput && first->variable < 0; i++) {
