@@ -70,6 +70,12 @@ like_one 'ring 2 × tp 2' 4 mesh.dp=1 mesh.cp=2 mesh.tp=2 parallel.zero=0 parall
 like_one 'pp 2 zb-h1 × dp 2, zero 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=2 parallel.pipeline=zb-h1
 like_one 'pp 2 zb-v' 2 mesh.dp=1 mesh.pp=2 parallel.zero=0 parallel.pipeline=zb-v
 like_one 'pp 2 × dp 2' 4 mesh.dp=2 mesh.pp=2 parallel.zero=0
+like_one 'cp 2, gather' 2 mesh.dp=1 mesh.cp=2 parallel.zero=0 parallel.context=gather
+like_one 'cp 2, ring × dp 2, zero 3' 4 mesh.dp=2 mesh.cp=2 parallel.zero=3 parallel.context=ring
+like_one 'cp 2, ulysses × tp 2' 4 mesh.dp=1 mesh.cp=2 mesh.tp=2 parallel.zero=0 parallel.context=ulysses
+like_one 'cp 4, ring of groups of 2' 4 mesh.dp=1 mesh.cp=4 parallel.zero=0 parallel.context=ring parallel.ulysses=2
+like_one 'pp 2 zb-v × cp 2, ring' 4 mesh.dp=1 mesh.cp=2 mesh.pp=2 parallel.zero=0 parallel.pipeline=zb-v parallel.context=ring
+like_one 'tp 4 as 2 × 2' 4 mesh.dp=1 mesh.tp=4 parallel.zero=0 parallel.tensor=2d
 
 # Can the model of this test be trained so? Not with more stages than it has layers, or what else plan refuses for the model's sizes;
 # any other failure of plan is one of this test.
