@@ -1,13 +1,9 @@
 // Stages: which contiguous layers each virtual pipeline stage runs, and so where nodes run and Variables live.
-//
-// Example: four layers of cost 1 and a head of cost 2, 6 in all. Two stages: layers 0-2 cost 3, layer 3 and the head
-// cost 3, so that the cut is {0, 3, 4}; two layers each would cost 2 and 4, and every microbatch would wait for the
-// second. Three stages: {0, 2, 4, 4}, of which the last has the head alone.
 #include "base/fault.h"
 #include "sharding/rule.h"
 #include "op/op.h"
+#include "compile/cut.h"
 #include "compile/pass.h"
-#include <math.h>
 #include <string.h>
 
 // ---- the cut -------------------------------------------------------------------------------------------------------
@@ -43,40 +39,10 @@ static double *sums_of_costs(const Graph *g, const Device *device, Arena *scratc
   return sum;
 }
 
-// The cost of a stage that has layers [from, to).
-static double stage_cost(const Graph *g, const double *sum, int stage, int from, int to) {
-  return sum[stage == g->stages - 1 ? g->layers + 1 : to] - (stage ? sum[from] : 0);
-}
-
-// best[s · (layers + 1) + l]: of all cuts that give layers below l to stages 0 … s, the smallest largest cost; or with
-// a `limit` on that, the smallest sum of squares. cut: where the last of these stages starts. The last stage may have
-// the head alone.
-static void cut_by(const Graph *g, const double *sum, double limit, double *best, int *cut) {
-  int wide = g->layers + 1;
-  for (int s = 0; s < g->stages; s++)
-    for (int l = 0; l < wide; l++) {
-      best[s * wide + l] = INFINITY;
-      int last = s == g->stages - 1;
-      for (int from = s ? s : 0; from <= (s ? l - !last : 0); from++) {
-        if (!s && l < 1) continue;
-        double cost = stage_cost(g, sum, s, from, l), before = s ? best[(s - 1) * wide + from] : 0;
-        double now = limit > 0 ? (cost <= limit ? before + cost * cost : INFINITY) : fmax(before, cost);
-        if (now < best[s * wide + l]) best[s * wide + l] = now, cut[s * wide + l] = from;
-      }
-    }
-}
-
-// Into contiguous stages of which the largest costs the least, and among those cuts the most even one.
-static void cut_by_cost(Graph *g, const Device *device) {
+static void cut_by_cost(Graph *g, const CompileOptions *o) {
   Arena scratch = {0};
-  double *sum = sums_of_costs(g, device, &scratch);
-  int wide = g->layers + 1, last = g->stages * wide - 1;
-  double *best = arena_array(&scratch, double, g->stages * wide);
-  int *cut = arena_array(&scratch, int, g->stages * wide);
-  cut_by(g, sum, 0, best, cut);
-  if (best[last] > 0) cut_by(g, sum, best[last] * (1 + 1e-9), best, cut);
-  g->cut[g->stages] = g->layers;
-  for (int s = g->stages - 1; s > 0; s--) g->cut[s] = cut[s * wide + g->cut[s + 1]];
+  const double *sum = sums_of_costs(g, o->device, &scratch);
+  cut_layers(sum, g->layers, g->stages, mesh_stage_map(&o->parallel.mesh), g->cut);
   arena_free(&scratch);
 }
 
@@ -184,7 +150,7 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
     CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
   } else {
-    cut_by_cost(g, o->device);
+    cut_by_cost(g, o);
   }
   stage_micro(g);
   stage_variables(g);
