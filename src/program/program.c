@@ -86,8 +86,11 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->chaos = o->chaos;
   p->shares = o->shares;
   StageMap map = mesh_stage_map(mesh);
-  p->segments = segments_of(graph, map);
-  int code = schedule_create(o->schedule, p->segments, map, o->microbatches, &p->schedule, error);
+  p->borrows = o->like != NULL;
+  p->segments = p->borrows ? o->like->segments : segments_of(graph, map);
+  if (p->borrows) p->schedule = o->like->schedule;
+  int code =
+      p->borrows ? PLAIT_OK : schedule_create(o->schedule, p->segments, map, o->microbatches, &p->schedule, error);
   if (code) {
     program_destroy(p);
     return code;
@@ -118,8 +121,7 @@ WalkPlan program_walk(const Program *p) { return schedule_walk(p->schedule, p->s
 
 void program_destroy(Program *p) {
   if (!p) return;
-  schedule_free(p->schedule);
-  segments_free(p->segments);
+  if (!p->borrows) schedule_free(p->schedule), segments_free(p->segments);
   vec_free(&p->actions);
   arena_free(&p->arena);
   free(p);

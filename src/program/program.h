@@ -61,15 +61,17 @@ typedef struct MemoryPlan {
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
-typedef struct Program {
+typedef struct Program Program;
+struct Program {
   const Graph *graph; // partitioned; borrowed
   const Device *device; // whose description the memory plan and the choice of kernels follow
   Mesh mesh;
   int coordinate;     // on the pp axis
   const Shares *shares; // borrowed
   uint64_t chaos;     // above 0: see runtime/chaos.h
-  Schedule *schedule; // owned; all coordinates' lists
-  Segments *segments; // owned
+  Schedule *schedule; // all coordinates' lists
+  Segments *segments;
+  int borrows;        // both, from another coordinate's Program
   Body begin, end;
   Body (*micro)[PHASE_COUNT]; // [stage]; empty for stages of other coordinates
   Place *place;               // per tensor
@@ -84,13 +86,15 @@ typedef struct Program {
   int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;
   Arena arena;
-} Program;
+};
 
 typedef struct ProgramOptions {
   const Shares *shares;   // of the microbatches; must outlive the Program
   const ScheduleGenerator *schedule;
   int microbatches;
   int coordinate;         // on the pp axis
+  const Program *like; // that of another coordinate, else with the same options: schedule and segments are
+                              // borrowed from it, and not walked again; must outlive this one. NULL: none
   const Device *device;   // see Program
   int threads;            // of a rank: kernels need scratch for each
   int overlap; // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in

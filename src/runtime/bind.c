@@ -134,15 +134,17 @@ static int create_groups(Binding *b, PlaitComm *world, Error *error) {
 
 // In BEGIN and END a sum's terms may live on different stages (see stage): the ranks of a stage add those that they
 // have, and of one that several stages have, the first adds it. Within MICRO what lives elsewhere has been received.
+static int terms_span_stages(const Graph *g, const Node *n) {
+  for (int i = 0; i < n->ninput && n->region != REGION_MICRO; i++)
+    if (n->input[i] >= 0 &&
+        !stages_include(graph_stages(g, graph_holders(g, n->input[i])), graph_stages(g, n->stages)))
+      return 1;
+  return 0;
+}
+
 static int adds_here(const Binding *b, const Node *n, int k) {
   const Graph *g = b->program->graph;
-  int spans = 0;
-  if (n->region == REGION_MICRO || n->input[k] < 0) return 1;
-  for (int i = 0; i < n->ninput; i++) {
-    if (n->input[i] < 0) continue;
-    spans |= !stages_include(graph_stages(g, graph_holders(g, n->input[i])), graph_stages(g, n->stages));
-  }
-  if (!spans) return 1;
+  if (n->input[k] < 0) return 1;
   const StageSet *holders = graph_stages(g, graph_holders(g, n->input[k]));
   return FAULT(norm_counts_tied_twice,
                stage_coordinate(stages_next(holders, 0), b->program->schedule->map) == b->program->coordinate,
@@ -207,8 +209,9 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   b->output = arena_array(&binding->arena, Operand, n->noutput + 1);
   program_operands(p, n, binding->state->rank, b->input, b->output);
   int *tensor = arena_array(&binding->arena, int, n->ninput + 1);
+  int spans = terms_span_stages(binding->program->graph, n);
   for (int k = 0; k < n->ninput; k++) {
-    if (!adds_here(binding, n, k)) continue;
+    if (spans && !adds_here(binding, n, k)) continue;
     b->input[b->ninput] = b->input[k];
     tensor[b->ninput++] = n->input[k];
   }

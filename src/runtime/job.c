@@ -14,6 +14,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
                         .microbatches = c->shares.microbatches,
                         .shares = &c->shares,
                         .coordinate = i,
+                        .like = i ? c->program[0] : NULL,
                         .device = j->options.device,
                         .threads = j->run.threads + j->run.helpers,
                         .overlap = j->options.parallel.overlap.on,
@@ -91,7 +92,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
 }
 
 static void compiled_free(const Job *j, Compiled *c) {
-  for (int i = 0; c->program && i < job_pipeline_ranks(j); i++) program_destroy(c->program[i]);
+  for (int i = job_pipeline_ranks(j) - 1; c->program && i >= 0; i--) program_destroy(c->program[i]);
   free(c->program);
   graph_destroy(c->graph);
 }
