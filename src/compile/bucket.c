@@ -103,12 +103,9 @@ static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
                                                                  : last[graph_tensor(g, n->input[0])->variable];
 }
 
-// Puts node `id` into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
-static int join(const Graph *g, Bucket *b, int id, int64_t limit) {
-  int64_t bytes = node_bytes(g, &g->node.data[id]);
-  if (!alike(g, &g->node.data[b->member.data[0]], &g->node.data[id]) || b->bytes + bytes > limit ||
-      b->free != is_free(g, id))
-    return 0;
+// Puts node `id`, which is alike, into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
+static int join(const Graph *g, Bucket *b, int id, int64_t bytes, int64_t limit) {
+  if (b->bytes + bytes > limit || b->free != is_free(g, id)) return 0;
   if (b->free) {
     if (id < b->place) b->place = id;
   } else if (!can_advance(g, id, b->place)) {
@@ -190,16 +187,17 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
   }
   if (candidate.count) qsort(candidate.data, (size_t)candidate.count, sizeof *candidate.data, by_readiness);
   for (int i = 0; i < candidate.count; i++) {
-    int id = candidate.data[i].id, joined = 0;
+    int id = candidate.data[i].id, joined = 0, is_early = is_free(g, id);
+    const Node *n = &g->node.data[id];
+    int64_t bytes = node_bytes(g, n);
     // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member.
     for (int b = buckets.count - 1; b >= 0 && !joined; b--) {
-      joined = join(g, &buckets.data[b], id, bucket_bytes);
-      if (is_free(g, id) && buckets.data[b].free &&
-          alike(g, &g->node.data[buckets.data[b].member.data[0]], &g->node.data[id]))
-        break;
+      if (!alike(g, &g->node.data[buckets.data[b].member.data[0]], n)) continue;
+      joined = join(g, &buckets.data[b], id, bytes, bucket_bytes);
+      if (is_early && buckets.data[b].free) break;
     }
     if (joined) continue;
-    Bucket b = {.place = id, .free = is_free(g, id), .bytes = node_bytes(g, &g->node.data[id])};
+    Bucket b = {.place = id, .free = is_early, .bytes = bytes};
     vec_push(&b.member, id);
     vec_push(&buckets, b);
   }

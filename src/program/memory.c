@@ -104,21 +104,24 @@ static int64_t pack(Life *life, int n, uint64_t seed) {
   for (int i = 0; i < n; i++)
     life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
   qsort(life, (size_t)n, sizeof *life, by_weight);
-  Life **placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
+  struct { int64_t from, to; int first, last; } *placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
   int64_t end = 0;
   for (int i = 0; i < n; i++) {
-    int64_t at = 0;
-    int before = i;
+    int64_t at = 0, bytes = life[i].bytes;
+    int before = i, first = life[i].first, last = life[i].last;
     for (int k = 0; k < i; k++) {
-      const Life *other = placed[k];
-      if (other->first > life[i].last || life[i].first > other->last) continue;
-      if (other->offset - at >= life[i].bytes) break;
-      if (other->offset + other->bytes > at) at = other->offset + other->bytes;
+      if (placed[k].first > last || first > placed[k].last) continue;
+      if (placed[k].from - at >= bytes) break;
+      if (placed[k].to > at) at = placed[k].to;
     }
     life[i].offset = at;
-    if (at + life[i].bytes > end) end = at + life[i].bytes;
-    for (; before > 0 && placed[before - 1]->offset > at; before--) placed[before] = placed[before - 1];
-    placed[before] = &life[i];
+    if (at + bytes > end) end = at + bytes;
+    while (before > 0 && placed[before - 1].from > at) before--;
+    memmove(&placed[before + 1], &placed[before], sizeof *placed * (size_t)(i - before));
+    placed[before].from = at;
+    placed[before].to = at + bytes;
+    placed[before].first = first;
+    placed[before].last = last;
   }
   free(placed);
   return end;
