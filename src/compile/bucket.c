@@ -103,7 +103,8 @@ static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
                                                                  : last[graph_tensor(g, n->input[0])->variable];
 }
 
-// Puts node `id`, which is alike, into `b` when it fits; the bucket stands at its first member's place or moves to its last's.
+// Puts node `id`, which is alike, into `b` when it fits; the bucket stands at its first member's place or moves to its
+// last's.
 static int join(const Graph *g, Bucket *b, int id, int64_t bytes, int64_t limit) {
   if (b->bytes + bytes > limit || b->free != is_free(g, id)) return 0;
   if (b->free) {

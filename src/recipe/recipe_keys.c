@@ -185,7 +185,8 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
                "block. `selective`: what is cheap compared with the matrix products and attention. The results "
-               "do not change."),
+               "do not change. With pipeline zb-h1 and zb-v it saves little, or takes more; `plait plan` prints how "
+               "much."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,

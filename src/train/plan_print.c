@@ -346,6 +346,40 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   return PLAIT_OK;
 }
 
+static int64_t most_activations(const Job *job, int pp) {
+  int64_t most = 0;
+  for (int c = 0; c < pp; c++)
+    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
+  return most;
+}
+
+// Where backward is split, W needs what B computes again, so that recomputation saves little or nothing: that is said,
+// by compiling the recipe without it, and with a schedule that does not split.
+static int print_recompute_cost(const Plan *plan, Error *error) {
+  Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
+  int pp = plan->recipe->mesh.pp;
+  const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
+  if (!schedule->splits || plan->job->options.recompute == RECOMPUTE_NONE) return PLAIT_OK;
+  without.parallel.recompute = RECIPE_RECOMPUTE_NONE;
+  unsplit.parallel.pipeline = SCHEDULE_1F1B;
+  unsplit.parallel.stages_per_rank = unsplit.parallel.layers.count = 0;
+  fprintf(plan->out, "\nrecomputation with %s, whose weight gradients wait for what is computed again\n",
+          schedule->name);
+  const struct { const Recipe *recipe; const char *name, *also; } way[] = {
+      {NULL, "this recipe", "of activations on the busiest rank"},
+      {&without, "without recomputation", ""},
+      {&unsplit, "with pipeline 1f1b", ""}};
+  for (int i = 0; i < 3; i++) {
+    Job *job = NULL;
+    int code = way[i].recipe ? setup_job(way[i].recipe, plan->config, &job, error) : PLAIT_OK;
+    if (code) return code;
+    fprintf(plan->out, "  %-22s %12s%s%s\n", way[i].name,
+            units_bytes((double)most_activations(job ? job : plan->job, pp)).s, *way[i].also ? "   " : "", way[i].also);
+    job_destroy(job);
+  }
+  return PLAIT_OK;
+}
+
 // What is gathered at a time under ZeRO 3: the busiest rank's memory and traffic with each, by compiling it.
 static int print_gather_costs(const Plan *plan, Error *error) {
   const Recipe *r = plan->recipe;
@@ -399,6 +433,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     print_traffic(&plan);
     code = print_zero_cost(&plan, error);
     if (!code) code = print_gather_costs(&plan, error);
+    if (!code) code = print_recompute_cost(&plan, error);
     if (!code) code = plan_print_tensor(recipe, &config, out, error);
     job_destroy(job);
   }

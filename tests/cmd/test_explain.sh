@@ -151,9 +151,26 @@ expect 0 "share what the recipe's Layout cuts" "$PLAIT" explain recipe.yaml mesh
 expect 0 'tensor .1-D tensor parallelism' "$PLAIT" explain --help
 
 # ---- plan
+sed 's/"num_hidden_layers": 8/"num_hidden_layers": 6/; s/"hidden_size": 32/"hidden_size": 128/' config.json > six.json
+sed 's/config.json/six.json/' recipe.yaml > six.yaml
+# What recomputation saves where backward is split, beside the two ways without: what their own plans say.
+busiest() { "$PLAIT" plan recipe.yaml mesh.pp=2 "$@" | awk '$1 == "activations" { for (i = 2; i < NF; i += 2) print $i, $(i + 1) }' | sort -g | tail -1; }
+for way in this:zb-h1:full without:zb-h1:none with:1f1b:full; do
+  IFS=: read -r word pipeline recompute <<< "$way"
+  figure=$(busiest parallel.pipeline=$pipeline parallel.recompute=$recompute)
+  [ -n "$figure" ] || fail "$way: no activations"
+  expect 0 "^  $word .* $figure( |\$)" "$PLAIT" plan recipe.yaml mesh.pp=2 \
+    parallel.pipeline=zb-h1 parallel.recompute=full
+done
+"$PLAIT" plan recipe.yaml mesh.pp=2 parallel.pipeline=zb-h1 | grep '^recomputation' && fail "recomputation that was not asked for"
 expect 0 'stages .*2 2 2 2' "$PLAIT" plan recipe.yaml mesh.pp=4
 expect 0 'stages .*5 1 1 1' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
 expect 0 'the busiest pipeline rank has 2\.[0-9]+ times the mean' "$PLAIT" plan recipe.yaml mesh.pp=4 'parallel.layers=[5,1,1,1]'
+# Several stages a rank: the busiest rank counts, not the busiest stage.
+expect 0 'stages .*( 1 1 2 2| 2 1 2 1) layers, .* the busiest pipeline rank has 1\.0[0-9] times the mean' "$PLAIT" plan six.yaml mesh.pp=2 \
+  parallel.pipeline=zb-v
+expect 0 'stages .* 1 2 2 1 layers, .* the busiest pipeline rank has 1\.0[0-9] times the mean' "$PLAIT" plan six.yaml mesh.pp=2 \
+  parallel.pipeline=interleaved
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
 expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PLAIT" plan recipe.yaml mesh.dp=2 \
