@@ -193,12 +193,13 @@ const RecipeKey recipe_keys[] = {
         .doc = pipeline_doc),
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
-        .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. auto: the fewest that the "
+        .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp, with zb-v there and back. auto: "
+               "the fewest that the "
                "schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
         .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, for example `[1, 2, "
                "1]`. The embedding belongs to the first stage and the head to the last. Without this key, stages "
-               "are cut so that the most expensive one costs as little as possible."),
+               "are cut so that the busiest pipeline rank computes as little as possible."),
     KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
         .doc = "Overlap communication with computation: collectives start as soon as their operands are ready, "
                "and parameters are gathered one block before they are used. `false`: each collective is waited "
