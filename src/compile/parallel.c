@@ -83,7 +83,7 @@ static uint32_t shard_axes(const Mesh *mesh) {
 }
 
 Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
-  Parallel p = {.overlap = o->overlap, .mesh = o->mesh};
+  Parallel p = {.overlap = o->overlap, .mesh = o->mesh, .summa = o->summa};
   cut_for_hybrid(&p.mesh, o);
   cut_for_tensors(&p.mesh, o);
   p.algorithm[CHOICE_CONTEXT] = parallel_context(o, w);

@@ -41,6 +41,7 @@ typedef struct Parallel {
   Storage storage;
   Overlap overlap;
   Pipeline pipeline;
+  int summa; // products of operands over rows and columns of ranks run in steps (compile/summa.h)
 } Parallel;
 
 // ---- what is asked for ---------------------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ typedef struct ParallelOptions {
   LayoutTable layout;    // rows of axes by name
   LayoutTensorKind tensor; // cuts "tp" into depth, rows and columns: see parallel_grid
   int rows, depth;         // of tp's ranks; 0: as near to a square as it goes
+  int summa;               // blocks are broadcast instead of gathering both operands whole
   int annotations; // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group,
                    // heads)
   const LayoutTensor *annotation;

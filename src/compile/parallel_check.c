@@ -110,6 +110,31 @@ static int check_zero(const Question *q) {
 
 static int sizes_fit(const ParallelOptions *o, const void *workload);
 
+// SUMMA's steps go through the rows and the columns at once.
+static int check_summa(const Question *q) {
+  const ParallelOptions *o = q->o;
+  TensorGrid g = parallel_grid(o);
+  if (!o->summa) return PLAIT_OK;
+  if (o->tensor != LAYOUT_TENSOR_2D && o->tensor != LAYOUT_TENSOR_2_5D)
+    return refuse(q, "parallel.summa",
+                  "parallel.summa is true, but parallel.tensor is %s, and only products over rows and columns of ranks "
+                  "run in its steps; take 2d or 2.5d",
+                  parallel_tensor_names[o->tensor]);
+  if (g.rows != g.cols)
+    return refuse(q, "parallel.summa",
+                  "parallel.summa is true, but mesh.tp is %d rows by %d columns, and its steps need as many of one as of "
+                  "the other; leave it out, or take a mesh.tp that is a square",
+                  g.rows, g.cols);
+  if (axis_size(o, "pp") > 1 && o->schedule->splits) {
+    q->problem->also = "parallel.pipeline";
+    return refuse(q, "parallel.summa",
+                  "parallel.summa is true, but parallel.pipeline %s runs a weight's product apart from its input's, "
+                  "which would broadcast the same blocks again; take 1f1b, or leave parallel.summa out",
+                  o->schedule->name);
+  }
+  return PLAIT_OK;
+}
+
 static int check_tensor(const Question *q) {
   const ParallelOptions *o = q->o;
   for (int row = 0; row < LAYOUT_ROWS && o->tensor == LAYOUT_TENSOR_1D; row++)
@@ -118,6 +143,7 @@ static int check_tensor(const Question *q) {
         return refuse(q, row_keys[row], "%s names %s, but parallel.tensor is 1d, which does not cut tp; take tp",
                       row_keys[row], o->layout.row[row].axis[i]);
   if (parallel_check_grid(o, sizes_fit, q->w, q->problem)) return PLAIT_INFEASIBLE;
+  if (check_summa(q)) return PLAIT_INFEASIBLE;
   if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, "tp") && axis_size(o, "tp") > 1) {
     q->problem->also = "layout.seq";
     return refuse(q, "parallel.sequence",

@@ -6,6 +6,7 @@
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
+#include "compile/summa.h"
 #include <string.h>
 
 // A redistribution of a tensor. before: 1 + the one before of the same tensor. kept: later phases of the stage read it
@@ -25,6 +26,8 @@ typedef struct Partition {
   int *map;          // tensor of g → tensor of h
   Vec(Moved) moved;  // redistributions already made: a second reader takes the first one's
   Vec(int) newest;   // per tensor of h, 1 + its last one in `moved`; 0: none
+  Readers readers;   // of g; for SUMMA
+  char *done;        // (nodes of g) it ran in the steps of one before it; NULL: no products run in steps
   Error *error;
 } Partition;
 
@@ -303,8 +306,54 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
   return PLAIT_OK;
 }
 
+// What the readers of a sum would have scattered has been: it is handed on as it is.
+static void hand_on(Partition *p, const Node *n, int output) {
+  const Tensor *t = graph_tensor(p->g, n->output[0]);
+  Tensor *final = graph_tensor(p->h, output);
+  final->role = t->role;
+  final->parameter = t->parameter;
+  p->map[n->output[0]] = output;
+}
+
+// The products of a group, step by step.
+static int partition_group(Partition *p, const SummaGroup *group) {
+  int count = group->product.count, code = PLAIT_OK, (*input)[2] = xcalloc((size_t)count, sizeof *input),
+      *output = xcalloc((size_t)count, sizeof *output);
+  for (int i = 0; i < count; i++) {
+    const SummaProduct *s = &group->product.data[i];
+    const Node *n = &p->g->node.data[s->node];
+    for (int k = 0; k < 2 && !code; k++) {
+      input[i][k] = redistribute(p, p->map[n->input[k]], &s->from[k], n);
+      if (input[i][k] < 0) code = PLAIT_INFEASIBLE;
+    }
+    p->done[n->id] = 1;
+  }
+  const Node *first = &p->g->node.data[group->product.data[0].node];
+  p->h->region = first->region;
+  p->h->phase = first->phase;
+  p->h->layer = first->layer;
+  p->h->scope = "";
+  if (!code) summa_emit(group, p->g, p->h, p->mesh, (const int(*)[2])input, output);
+  for (int i = 0; i < count && !code; i++) {
+    const SummaProduct *s = &group->product.data[i];
+    const Node *n = &p->g->node.data[s->node];
+    if (s->handed_on) hand_on(p, n, output[i]);
+    else code = finish_outputs(p, n, &output[i]);
+  }
+  free(input);
+  free(output);
+  return code;
+}
+
 static int partition_node(Partition *p, const Node *n) {
   Arena scratch = {0};
+  SummaGroup group;
+  if (p->done && p->done[n->id]) return PLAIT_OK;
+  if (p->done && summa_find(&group, p->g, &p->readers, p->mesh, n->id)) {
+    int failed = partition_group(p, &group);
+    vec_free(&group.product);
+    return failed;
+  }
   int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1),
       code = PLAIT_OK;
   for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
@@ -338,10 +387,16 @@ int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
     in.tensor = p.map[in.tensor];
     graph_add_input(h, &in);
   }
+  if (o->parallel.summa) {
+    p.readers = readers_of(g);
+    p.done = xcalloc((size_t)g->node.count + 1, 1);
+  }
   int code = PLAIT_OK;
   for (int i = 0; i < g->node.count && code == PLAIT_OK; i++) code = partition_node(&p, &g->node.data[i]);
   placements_adopt(h);
   free(p.map);
+  free(p.done);
+  readers_free(&p.readers);
   vec_free(&p.moved);
   vec_free(&p.newest);
   if (!code) return pass_replace(graph, h);

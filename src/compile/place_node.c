@@ -13,7 +13,7 @@
 #include <string.h>
 
 const Placement *placement_new(Graph *g, const Placement *p) {
-  _Static_assert(sizeof *p == sizeof p->dim + 6 * sizeof(int), "it is compared by its bytes");
+  _Static_assert(sizeof *p == sizeof p->dim + 8 * sizeof(int), "it is compared by its bytes");
   return intern(&g->placement, &g->arena, p, sizeof *p);
 }
 

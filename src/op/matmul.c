@@ -162,6 +162,7 @@ const OpDef op_def_matmul = {
     .accumulate = accumulate,
     .bias = bias,
     .defers_sum = 1,
+    .multiplies = 1,
 };
 
 int op_matmul(Graph *g, const char *name, int x, int w, int contracted) {

@@ -164,6 +164,7 @@ typedef struct OpDef {
   int scatters;      // the other way round
   int exchanges;     // CommAttr.dim2 is whole in its output and sharded in its input, CommAttr.dim the other way round
   int shifts;        // its output is the input of the rank CommAttr.distance before (Placement.shift)
+  int multiplies;    // its output is the product of its two inputs, of blocks of which it may be made (compile/summa.h)
   int is_copy;       // its output is its input (IDENTITY)
   int converts;      // its output is its input in another dtype (CAST)
   int slices;        // its output is a part of its input (SLICE)

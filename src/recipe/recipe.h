@@ -60,6 +60,7 @@ typedef struct Recipe {
     bool sequence;
     int tensor;      // LayoutTensorKind
     int rows, depth; // of tp's ranks; 0: auto, see parallel_grid
+    bool summa;
     int recompute; // RecipeRecompute
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)

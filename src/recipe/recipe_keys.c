@@ -182,6 +182,11 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.depth", RECIPE_INT, parallel.depth, "auto", .least = 1, .most = AXIS, .has_auto = true,
         .automatic = 0, .inference = true,
         .doc = "With parallel.tensor 2.5d: the depth of tp's ranks. auto: the least above 1 that leaves a square."),
+    KEY("parallel.summa", RECIPE_BOOL, parallel.summa, "false", .inference = true,
+        .doc = "With parallel.tensor 2d or 2.5d and as many rows as columns: matrix products run in as many steps, in "
+               "each of which one block of every operand that lies elsewhere is broadcast, instead of gathering the "
+               "operands whole (SUMMA). As much is moved, in more and smaller messages; of a gathered operand two "
+               "blocks are held. Worth it from 3 rows on."),
     KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
                "block. `selective`: what is cheap compared with the matrix products and attention. The results "

@@ -24,6 +24,7 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                        .tensor = (LayoutTensorKind)r->parallel.tensor,
                        .rows = r->parallel.rows,
                        .depth = r->parallel.depth,
+                       .summa = r->parallel.summa,
                        .zero = r->parallel.zero,
                        .reshard = r->parallel.reshard,
                        .local_gradients = r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL,

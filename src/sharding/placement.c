@@ -44,6 +44,7 @@ int placement_equal(const Placement *a, const Placement *b) {
   if (a == b) return 1;
   if (a->rank != b->rank || a->partial != b->partial || !placement_same_owner(a, b)) return 0;
   if (a->shift != b->shift || a->shift_axis != b->shift_axis) return 0;
+  if (a->fixed_axes != b->fixed_axes || a->fixed != b->fixed) return 0;
   for (int d = 0; d < a->rank; d++)
     if (!axis_list_equal(&a->dim[d], &b->dim[d])) return 0;
   return 1;
@@ -139,7 +140,19 @@ Placement placement_shifted(const Mesh *mesh, const Placement *p, int axis, int 
   return q;
 }
 
+// The rank that has the number `index` of those that differ from `rank` only in these axes.
+static int rank_at(const Mesh *mesh, int rank, uint32_t axes, int index) {
+  int step = 1;
+  for (int a = mesh->naxis - 1; a >= 0; step *= mesh->axis[a--].size) {
+    if (!(axes >> a & 1)) continue;
+    rank += (index % mesh->axis[a].size - mesh_coordinate(mesh, rank, a)) * step;
+    index /= mesh->axis[a].size;
+  }
+  return rank;
+}
+
 int placement_source(const Mesh *mesh, const Placement *p, int rank) {
+  if (p->fixed_axes) rank = rank_at(mesh, rank, p->fixed_axes, FAULT(fixed_block_is_the_first, p->fixed, 0));
   if (!p->shift) return rank;
   int n = mesh->axis[p->shift_axis].size, step = 1, c = mesh_coordinate(mesh, rank, p->shift_axis);
   for (int a = p->shift_axis + 1; a < mesh->naxis; a++) step *= mesh->axis[a].size;
@@ -198,6 +211,12 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
     snprintf(shift, sizeof shift, "+%d", p->shift);
     used = append_axes(mesh, 1u << p->shift_axis, text, size, used, "shift");
     used = append(text, size, used, shift, "");
+  }
+  if (p->fixed_axes) {
+    char fixed[16];
+    snprintf(fixed, sizeof fixed, "=%d", p->fixed);
+    used = append_axes(mesh, p->fixed_axes, text, size, used, "fixed");
+    used = append(text, size, used, fixed, "");
   }
   if (!p->owner_axes) return;
   char owner[16];

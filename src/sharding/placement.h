@@ -25,6 +25,10 @@ struct Placement {
   // Blocks on their way around a ring: a rank has what the dims say of the rank `shift` places before it along the axis
   // `shift_axis` (cyclic; 0 < shift < its size). shift 0: its own, and shift_axis is 0.
   int shift_axis, shift;
+  // Blocks that are broadcast: on all ranks of this set of axes lies what the dims say of the one of them that has the
+  // number `fixed` (mesh_index). fixed_axes 0: its own, and fixed is 0.
+  uint32_t fixed_axes;
+  int fixed;
 };
 
 int placement_equal(const Placement *a, const Placement *b);
@@ -55,7 +59,7 @@ IndexMap axis_list_map(const Mesh *mesh, const AxisList *list, int64_t size, int
 
 // The placement after a move by `distance` ranks along the axis (op SHIFT).
 Placement placement_shifted(const Mesh *mesh, const Placement *p, int axis, int distance);
-// The rank whose part a rank has: itself, but in a ring.
+// The rank whose part a rank has: itself, but in a ring, and of a block that was broadcast.
 int placement_source(const Mesh *mesh, const Placement *p, int rank);
 
 // The same for dim d of a placed tensor; on ranks that are not its owner nothing is valid.
@@ -67,7 +71,8 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 // 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
-// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp shift:cp+2"; nothing
+// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp shift:cp+2", "embed:tp
+// fixed:tp=1"; nothing
 // for a replicated tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
 // The same, as PlacementPrinter of ir/graph.h; context is the Mesh.

@@ -99,6 +99,8 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
     return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
   if (from->shift != to->shift || from->shift_axis != to->shift_axis)
     return error_set(error, PLAIT_INFEASIBLE, "a block on its way around a ring cannot be redistributed");
+  if (from->fixed_axes != to->fixed_axes || from->fixed != to->fixed)
+    return error_set(error, PLAIT_INFEASIBLE, "a block that was broadcast cannot be redistributed");
   int n = 0, moves = !placement_same_owner(from, to);
   if (moves && from->owner_axes && to->owner_axes)
     return error_set(error, PLAIT_INFEASIBLE, "what one rank owns cannot go to another owner");

@@ -88,6 +88,33 @@ static const ParityCase grids_of_3[] = {
     GRID("2d 3 x 1, fewer samples than rows", 4, 3, 1, "2d parallel.rows=3"),
 };
 
+// Products in steps (SUMMA), alone and with other features.
+#define SUMMA(n, data, ranks, rows, keys, ...) GRID(n, data, ranks, rows, keys " parallel.summa=true", __VA_ARGS__)
+static const ParityCase summa[] = {
+    SUMMA("summa 2 x 2", 1, 4, 8, "2d"),
+    SUMMA("summa 2 x 2 no overlap", 1, 4, 8, "2d parallel.overlap=false"),
+    SUMMA("summa 2.5d", 1, 8, 4, "2.5d"),
+    SUMMA("summa zero 1", 2, 4, 2, "2d", .zero = 1),
+    SUMMA("summa zero 2 pp 2", 2, 4, 2, "2d mesh.pp=2", .zero = 2),
+    SUMMA("summa zero 3 recompute full", 2, 4, 2, "2d", .zero = 3, .recompute = RECOMPUTE_FULL),
+    SUMMA("summa recompute selective", 1, 4, 4, "2d", .recompute = RECOMPUTE_SELECTIVE),
+    SUMMA("summa hybrid unsplit", 4, 4, 1, "2d parallel.shard_group=2 parallel.unsplit_tensors=true", .zero = 3),
+    SUMMA("summa uneven zero 2 pp 2", 3, 4, 1, "2d mesh.pp=2", .zero = 2),
+    SUMMA("summa interleaved", 1, 4, 2, "2d mesh.pp=2 parallel.pipeline=interleaved"),
+    SUMMA("summa ring", 1, 4, 8, "2d mesh.cp=2 parallel.context=ring"),
+    SUMMA("summa ulysses", 1, 4, 8, "2d mesh.cp=2 parallel.context=ulysses"),
+    SUMMA("summa whole width", 1, 4, 4, "2d layout.width=[]"),
+    SUMMA("summa interior over dp", 2, 4, 2, "2d layout.interior=[dp]"),
+    SUMMA("summa vocab over dp", 2, 4, 4, "2d layout.vocab=[tp,dp]"),
+    SUMMA("summa 2.5d zero 2 pp 2", 2, 8, 1, "2.5d mesh.pp=2", .zero = 2),
+};
+
+// Of 3 by 3 ranks.
+static const ParityCase summa_of_9[] = {
+    SUMMA("summa 3 x 3", 1, 9, 4, "2d"),
+    SUMMA("summa 3 x 3 zero 3 recompute full", 2, 9, 2, "2d", .zero = 3, .recompute = RECOMPUTE_FULL),
+};
+
 // GPT-2's vocabulary does not divide by 2, and so by no even number.
 static const ParityCase words[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 16},
@@ -199,6 +226,16 @@ static void grids_together(void **state) {
                        compare("llama", DTYPE_F64, GRIDS(grids_and_more)),
                    0);
 }
+static void summa_of_gpt(void **state) {
+  assert_int_equal(compare("gpt", DTYPE_F64, GRIDS(summa)) + compare("gpt untied", DTYPE_F64, summa, 2) +
+                       compare("gpt 3", DTYPE_F64, GRIDS(summa_of_9)),
+                   0);
+}
+static void summa_of_llama(void **state) {
+  assert_int_equal(compare("llama", DTYPE_F64, GRIDS(summa)) + compare("llama one", DTYPE_F64, summa, 2) +
+                       compare("qwen2", DTYPE_F64, summa, 2) + compare("llama 3", DTYPE_F64, GRIDS(summa_of_9)),
+                   0);
+}
 static void gpt(void **state) {
   assert_int_equal(compare("gpt", DTYPE_F64, ALL) + compare("gpt untied", DTYPE_F64, ALL), 0);
 }
@@ -215,7 +252,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gpt),    cmocka_unit_test(llama),           cmocka_unit_test(one_head),
       cmocka_unit_test(narrow), cmocka_unit_test(written_layouts), cmocka_unit_test(words_of_gpt_2),
-      cmocka_unit_test(grids_of_gpt), cmocka_unit_test(grids_of_llama), cmocka_unit_test(grids_together)};
+      cmocka_unit_test(grids_of_gpt), cmocka_unit_test(grids_of_llama), cmocka_unit_test(grids_together),
+      cmocka_unit_test(summa_of_gpt), cmocka_unit_test(summa_of_llama)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
