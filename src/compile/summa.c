@@ -38,7 +38,7 @@ void readers_free(Readers *r) {
 
 // ---- which products ------------------------------------------------------------------------------------------------
 
-// The axes of tensor parallelism with which `long_list` goes on behind `list`, in the mesh's order; others may follow.
+// The axes of tensor parallelism with which `longer` goes on behind `list`, in the mesh's order; others may follow.
 static AxisList further_axes(const Mesh *mesh, const AxisList *list, const AxisList *longer) {
   AxisList more = {0};
   if (axis_list_prefix(list, longer) < list->n) return more;
@@ -126,6 +126,7 @@ static int analyse(SummaProduct *s, const Graph *g, const Readers *readers, cons
     factor = rule.input[k][d];
     s->dim[k] = d;
     s->axes[k] = axis_list_axes(&more);
+    fits &= !(placement_axes(n->want[k]) & s->axes[k]); // moved to another dim
     fits &= !steps || (steps == mesh_size(mesh, s->axes[k]) && !(s->axes[0] & s->axes[1]));
     steps = mesh_size(mesh, s->axes[k]);
     fits &= t->shape.size[d] % axis_list_shards(mesh, &t->placement->dim[d]) == 0 && !(s->from[k].partial & s->axes[k]);
