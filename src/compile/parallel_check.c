@@ -120,11 +120,15 @@ static int check_summa(const Question *q) {
                   "parallel.summa is true, but parallel.tensor is %s, and only products over rows and columns of ranks "
                   "run in its steps; take 2d or 2.5d",
                   parallel_tensor_names[o->tensor]);
-  if (g.rows != g.cols)
-    return refuse(q, "parallel.summa",
-                  "parallel.summa is true, but mesh.tp is %d rows by %d columns, and its steps need as many of one as of "
-                  "the other; leave it out, or take a mesh.tp that is a square",
-                  g.rows, g.cols);
+  if (!parallel_summa_fits(o)) {
+    char nearest[64];
+    q->problem->also = o->rows ? "parallel.rows" : "parallel.summa";
+    return refuse(
+        q, "mesh.tp",
+        "mesh.tp is %d, %d rows by %d columns, but parallel.summa is true, whose steps need as many of one as of "
+        "the other; the nearest mesh.tp is %s",
+        g.depth * g.rows * g.cols, g.rows, g.cols, parallel_nearest_tp(o, sizes_fit, q->w, q->problem, nearest));
+  }
   if (axis_size(o, "pp") > 1 && o->schedule->splits) {
     q->problem->also = "parallel.pipeline";
     return refuse(q, "parallel.summa",

@@ -75,11 +75,16 @@ static int grid_fits(const ParallelOptions *o) {
          (o->tensor != LAYOUT_TENSOR_3D || tp == 1 || g.depth > 1);
 }
 
+int parallel_summa_fits(const ParallelOptions *o) {
+  TensorGrid g = parallel_grid(o);
+  return !o->summa || g.rows == g.cols;
+}
+
 static int fits_with(const ParallelOptions *o, int tp, SizesFit fits, const void *context) {
   ParallelOptions other = *o;
   int at = mesh_axis(&o->mesh, "tp");
   if (at >= 0) other.mesh.axis[at].size = tp;
-  return grid_fits(&other) && fits(&other, context);
+  return grid_fits(&other) && parallel_summa_fits(&other) && fits(&other, context);
 }
 
 static const char *nearest(ParallelProblem *problem, int below, int above, char text[64]) {

@@ -13,6 +13,9 @@ typedef int (*SizesFit)(const ParallelOptions *options, const void *context);
 // Can tp's ranks be laid out as the options say? PLAIT_OK, or PLAIT_INFEASIBLE and the problem.
 int parallel_check_grid(const ParallelOptions *options, SizesFit fits, const void *context, ParallelProblem *problem);
 
+// Products can run in SUMMA's steps, or are not to: rows and columns are as many.
+int parallel_summa_fits(const ParallelOptions *options);
+
 // "2 or 8": the sizes of tp next to its own that fit, with rows and depth as they are.
 const char *parallel_nearest_tp(const ParallelOptions *options, SizesFit fits, const void *context,
                                 ParallelProblem *problem, char text[64]);

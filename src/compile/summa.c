@@ -1,10 +1,11 @@
 // SUMMA: which products run in steps, and their steps.
 //
 // Where place wants operands gathered, and the sum scattered, over the rows and columns of a square of q · q ranks, the
-// dim that is gathered can be taken in q blocks instead. Step k of the three products of 2-D tensors (e is the cut dim):
+// dim that is gathered can be taken in q blocks instead. Step k of the three products of 2-D tensors (e is the cut
+// dim):
 //   Y = X Wᵀ     broadcast X's block k along the columns and W's along the rows:        Y += X(e = k) W(e = k)ᵀ
-//   dX = dY W    broadcast W's block k along the rows, sum dY W(e = k) over the columns to rank k, which has that block of dX
-//   dW = dYᵀ X   broadcast X's block k along the columns, sum dYᵀ X(e = k) over the rows to rank k
+//   dX = dY W    broadcast W's block k along the rows, sum dY W(e = k) over the columns to rank k, which has that block
+//   of dX dW = dYᵀ X   broadcast X's block k along the columns, sum dYᵀ X(e = k) over the rows to rank k
 // Second products, back onto the width, are the same with dX's form forward. As much is moved as by gathering; of what
 // was gathered, two blocks are held instead of q: one that is computed with, and the next one, which is on its way.
 //

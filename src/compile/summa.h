@@ -12,7 +12,7 @@ void readers_free(Readers *r);
 typedef struct SummaProduct {
   int node;           // of the placed graph
   Placement from[2];  // as its inputs are to lie before the first step
-  int dim[2];         // of input k, of which the ranks of `axes` broadcast their blocks; -1: it lies as the node wants it
+  int dim[2]; // of input k, of which the ranks of `axes` broadcast their blocks; -1: it lies as the node wants it
   uint32_t axes[2];
   int result_dim;     // of the output, whose blocks are summed to the ranks of `result_axes`; -1: steps are added up
   uint32_t result_axes;

@@ -56,6 +56,8 @@ static const char *const variants[] = {"",
                                        "parallel: {tensor: 2.5d, depth: 2}\n",
                                        "parallel: {tensor: 2.5d}\n",
                                        "parallel: {tensor: 3d}\n",
+                                       "parallel: {tensor: 2d, summa: true, zero: 3}\n",
+                                       "parallel: {tensor: 2.5d, depth: 1, summa: true, pipeline: zb-h1}\n",
                                        "parallel: {tensor: 2d}\nlayout: {vocab: [tp, dp], width: []}\n",
                                        "parallel: {tensor: 2d}\nlayout: {interior: [dp]}\n"};
 
@@ -185,7 +187,11 @@ static void refused_pairs_are_refused(void **state) {
       char settings[512], *keys[16], *next = settings;
       int count = 0;
       int cube = a == LAYOUT_GRID_3D || b == LAYOUT_GRID_3D || a == LAYOUT_GRID_2_5D || b == LAYOUT_GRID_2_5D;
-      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=%d mesh.pp=2 batch.micro=%d %s %s", cube ? 8 : 2,
+      int square = a == LAYOUT_SUMMA || b == LAYOUT_SUMMA;
+      snprintf(settings, sizeof settings, "mesh.dp=2 mesh.tp=%d mesh.pp=2 batch.micro=%d %s %s",
+               cube     ? 8
+               : square ? 4
+                        : 2,
                a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD ? 3 : 2, layout_traits[a].settings,
                layout_traits[b].settings);
       for (char *word; count < 16 && (word = strtok_r(next, " ", &next));) keys[count++] = word;
@@ -199,9 +205,33 @@ static void refused_pairs_are_refused(void **state) {
   assert_true(pairs >= 3);
 }
 
+// SUMMA needs a square of rows and columns, which products of no other kind have.
+static void summa_needs_a_square(void **state) {
+  static const struct { const char *text, *tp, *says;
+  } cases[] = {
+      {"parallel: {tensor: 2d, summa: true}\n", "mesh.tp=4", NULL},
+      {"parallel: {tensor: 2d, rows: 1, summa: true}\n", "mesh.tp=4", "1 rows by 4 columns"},
+      {"parallel: {tensor: 2d, summa: true}\n", "mesh.tp=2", "1 rows by 2 columns"},
+      {"parallel: {tensor: 3d, summa: true}\n", "mesh.tp=8", "take 2d or 2.5d"},
+      {"parallel: {summa: true}\n", "mesh.tp=4", "parallel.tensor"},
+      {"parallel: {tensor: 2d, summa: true, pipeline: zb-h1}\nmesh: {pp: 2}\n", "mesh.tp=4", "take 1f1b"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char tp[16], *keys[] = {tp};
+    Recipe recipe;
+    Error error = {0};
+    snprintf(tp, sizeof tp, "%s", cases[i].tp);
+    int code = parse(cases[i].text, 1, keys, &recipe, &error);
+    if (!code != !cases[i].says || (code && !strstr(error.message, cases[i].says)))
+      fail_msg("%s%s: %s", cases[i].text, tp, code ? error.message : "it is not refused");
+    recipe_free(&recipe);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid),
                                      cmocka_unit_test(contexts_that_are_allowed_compile),
-                                     cmocka_unit_test(refused_pairs_are_refused)};
+                                     cmocka_unit_test(refused_pairs_are_refused),
+                                     cmocka_unit_test(summa_needs_a_square)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

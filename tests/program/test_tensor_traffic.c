@@ -102,8 +102,8 @@ static double moved_by(const Program *p, const char *names, Phase phase) {
       if (!d->communicates || node_attr(n, CommAttr)->axes != axes) continue;
       for (int j = 0; j < n->ninput; j++) {
         const Tensor *whole = graph_tensor(p->graph, d->gathers ? n->output[j] : n->input[j]);
-        elements +=
-            (double)tensor_local_elements(p->graph, whole) * (ranks - 1) / ranks * (d->gathers || d->scatters ? 1 : 2);
+        elements += (double)tensor_local_elements(p->graph, whole) * (ranks - 1) / ranks *
+                    (d->gathers || d->scatters || d->rooted ? 1 : 2);
       }
     }
   return elements;
@@ -153,6 +153,57 @@ static void two_and_a_half_dims(void **state) {
   expect(twice, "tp_depth", PHASE_COUNT, 2 * 1 / 2.0 * 12 * H * H / 4); // 2 microbatches
   expect(twice, "tp_depth", PHASE_BACKWARD, 0);
   expect(keys, "tp_depth tp_row", PHASE_COUNT, 2 * 3 / 4.0 * 13 * H / 2);
+}
+
+// In SUMMA's steps as much as by gathering.
+static void summa_moves_the_same(void **state) {
+  expect_grid("mesh.tp=4 parallel.tensor=2d parallel.summa=true", 2, 2, B);
+  expect_grid("mesh.tp=16 parallel.tensor=2d parallel.summa=true", 4, 4, B);
+  expect_grid("mesh.tp=8 parallel.tensor=2.5d parallel.summa=true", 2, 2, B / 2);
+}
+
+// The last instruction of the body that reads a tensor.
+static int last_reader(const Program *p, const Body *body, int tensor) {
+  int last = -1;
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &p->graph->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] == tensor) last = i;
+  }
+  return last;
+}
+
+// The most blocks of one tensor that are there at a time.
+static int blocks_held(const Program *p, const Body *body, int *broadcasts) {
+  int most = 0;
+  for (int at = 0; at < body->count; at++) {
+    int *held = calloc((size_t)p->graph->tensor.count, sizeof *held);
+    assert_non_null(held);
+    for (int i = 0; i <= at; i++) {
+      const Node *n = &p->graph->node.data[body->instruction[i].node];
+      if (n->op != OP_BROADCAST) continue;
+      *broadcasts += at == i;
+      if (last_reader(p, body, n->output[0]) >= at && ++held[n->input[0]] > most) most = held[n->input[0]];
+    }
+    free(held);
+  }
+  return most;
+}
+
+// Of an operand two blocks are held instead of four, and with them the workspace shrinks.
+static void summa_holds_two_blocks(void **state) {
+  Case whole = compiled("mesh.tp=16 parallel.tensor=2d", 2),
+       steps = compiled("mesh.tp=16 parallel.tensor=2d parallel.summa=true", 2);
+  const Program *p = steps.job->train.program[0];
+  int broadcasts = 0;
+  for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD; phase++)
+    assert_int_equal(blocks_held(p, &p->micro[0][phase], &broadcasts), 2);
+  // In a block forward X twice and 6 weights, backward 3 weights, dY of both second products, X of both first ones.
+  assert_int_equal(broadcasts, 2 * 4 * (2 + 6 + 3 + 2 + 2));
+  int64_t before = whole.job->train.program[0]->work_bytes, now = p->work_bytes;
+  if (10 * now > 9 * before) fail_msg("the workspace is %lld bytes, of %lld", (long long)now, (long long)before);
+  release(&whole);
+  release(&steps);
 }
 
 // MK + KN + MN for each product forward, with X of queries, keys and values gathered once: over the axis of X and Y 16
@@ -231,6 +282,7 @@ static void shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(two_dims), cmocka_unit_test(two_and_a_half_dims),
                                      cmocka_unit_test(three_dims), cmocka_unit_test(three_dims_of_llama),
-                                     cmocka_unit_test(shares)};
+                                     cmocka_unit_test(shares), cmocka_unit_test(summa_moves_the_same),
+                                     cmocka_unit_test(summa_holds_two_blocks)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -104,6 +104,33 @@ static void zigzag_covers_a_dim_once(void **state) {
   assert_int_equal(outer.zigzag, 0);
 }
 
+// Of a block that is broadcast all ranks of the axes have what rank `fixed` of these has.
+static void fixed_blocks_are_their_roots(void **state) {
+  Mesh m = mesh_create(4, (const char *[]){"dp", "tp_row", "tp", "tp_group"}, (int[]){2, 3, 2, 2});
+  Shape shape = shape_of(2, (int64_t[]){4, 24}, (DimName[]){DIM_BATCH, DIM_EMBED});
+  Placement own = {.rank = 2, .dim = {{1, {0}, 0}, {2, {2, 3}, 0}}}, p = own;
+  p.fixed_axes = 1u << 2 | 1u << 3;
+  for (p.fixed = 0; p.fixed < 4; p.fixed++) {
+    assert_false(placement_equal(&p, &own));
+    for (int r = 0; r < m.ranks; r++) {
+      int source = placement_source(&m, &p, r);
+      assert_int_equal(source, r / 4 * 4 + p.fixed);
+      assert_int_equal(mesh_index(&m, source, p.fixed_axes), p.fixed);
+      IndexMap width = placement_map(&m, &p, 1, 24, r), batch = placement_map(&m, &p, 0, 4, r),
+               same = placement_map(&m, &own, 0, 4, r);
+      assert_true(width.run[0].global == 6 * p.fixed && width.valid == 6);
+      assert_int_equal(batch.run[0].global, same.run[0].global);
+    }
+  }
+  p.fixed = 3;
+  char text[128];
+  placement_text(&m, &p, &shape, text, sizeof text);
+  assert_string_equal(text, "batch:dp embed:tp,tp_group fixed:tp,tp_group=3");
+  RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
+  Error error = {0};
+  assert_true(redistribute_steps(&m, &shape, &p, &own, steps, &error) < 0 && strstr(error.message, "was broadcast"));
+}
+
 // A block that has gone `shift` ranks along cp is what the rank so many places before had; after as many as there are
 // ranks it is home.
 static void shifted_blocks_are_their_sources(void **state) {
@@ -521,7 +548,7 @@ int main(void) {
       cmocka_unit_test(groups_take_coordinates_of_pp),
       cmocka_unit_test(shards_cover_a_dim_once),
       cmocka_unit_test(zigzag_covers_a_dim_once),
-      cmocka_unit_test(shifted_blocks_are_their_sources),
+      cmocka_unit_test(shifted_blocks_are_their_sources), cmocka_unit_test(fixed_blocks_are_their_roots),
       cmocka_unit_test(one_rank_of_each_shard_is_primary),
       cmocka_unit_test(every_pair_of_placements),
       cmocka_unit_test(axes_move_between_dims),
