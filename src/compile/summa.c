@@ -228,12 +228,6 @@ static const char *step_name(const Emit *e, const char *what) {
   return op_derived_name(e->h, e->like, arena_format(&e->h->arena, "%s.%d", what, e->step));
 }
 
-static int append_node(const Emit *e, Op op, const char *what, const int *input, int ninput, const void *attr,
-                       size_t size, const Placement *p) {
-  int id = graph_node(e->h, op, step_name(e, what), input, ninput, attr, size);
-  return placed(e, e->h->node.data[id].output[0], p);
-}
-
 // The block of rank `step` of these axes, on all of them.
 static Placement fixed_at(Placement p, uint32_t axes, int step) {
   p.fixed_axes = axes;
@@ -241,11 +235,10 @@ static Placement fixed_at(Placement p, uint32_t axes, int step) {
   return p;
 }
 
-static int append_broadcast(const Emit *e, int tensor, uint32_t axes) {
-  CommAttr attr = {.axes = axes, .dim = -1, .root = FAULT(summa_step_of_another, e->step, 0)};
+static int append_broadcast(const Emit *e, int tensor, int k, uint32_t axes) {
   Placement p = fixed_at(*graph_tensor(e->h, tensor)->placement, axes, e->step);
-  return append_node(e, OP_BROADCAST, arena_format(&e->h->arena, "input_%d", tensor), &tensor, 1, &attr, sizeof attr,
-                     &p);
+  const char *name = step_name(e, k ? "second" : "first");
+  return placed(e, op_broadcast(e->h, name, tensor, axes, FAULT(summa_step_of_another, e->step, 0)), &p);
 }
 
 // The products' operands of a step; a tensor that several read is broadcast once.
@@ -260,7 +253,7 @@ static void append_blocks(const Emit *e, const Graph *g, const int (*input)[2], 
       if (block[i][k] < 0) {
         Emit named = *e;
         named.like = &g->node.data[s[i].node];
-        block[i][k] = append_broadcast(&named, input[i][k], s[i].axes[k]);
+        block[i][k] = append_broadcast(&named, input[i][k], k, s[i].axes[k]);
       }
     }
 }
@@ -269,15 +262,16 @@ static void append_blocks(const Emit *e, const Graph *g, const int (*input)[2], 
 // others zero.
 static int append_product(const Emit *e, const SummaProduct *s, const int *block) {
   Placement sum = s->result;
-  if (s->result_dim < 0) return append_node(e, e->like->op, "block", block, 2, e->like->attr, NODE_ATTR_BYTES, &sum);
-  sum = fixed_at(sum, s->result_axes, e->step);
-  sum.partial |= s->result_axes;
-  int product = append_node(e, e->like->op, "block", block, 2, e->like->attr, NODE_ATTR_BYTES, &sum);
+  if (s->result_dim >= 0) {
+    sum = fixed_at(sum, s->result_axes, e->step);
+    sum.partial |= s->result_axes;
+  }
+  int id = graph_node(e->h, e->like->op, step_name(e, "block"), block, 2, e->like->attr, NODE_ATTR_BYTES);
+  int product = placed(e, e->h->node.data[id].output[0], &sum);
+  if (s->result_dim < 0) return product;
   sum.partial &= ~s->result_axes;
-  CommAttr to_rank = {.axes = s->result_axes, .dim = -1, .root = e->step};
-  CommAttr mine = {.axes = s->result_axes, .dim = s->result_dim};
-  int reduced = append_node(e, OP_REDUCE_TO, "sum", &product, 1, &to_rank, sizeof to_rank, &sum);
-  return append_node(e, OP_SLICE, "own", &reduced, 1, &mine, sizeof mine, &s->result);
+  int there = placed(e, op_reduce_to(e->h, step_name(e, "sum"), product, s->result_axes, e->step), &sum);
+  return placed(e, op_slice(e->h, step_name(e, "own"), there, s->result_axes, s->result_dim), &s->result);
 }
 
 void summa_emit(const SummaGroup *group, const Graph *g, Graph *h, const Mesh *mesh, const int (*input)[2],
@@ -295,10 +289,9 @@ void summa_emit(const SummaGroup *group, const Graph *g, Graph *h, const Mesh *m
       const SummaProduct *s = &group->product.data[i];
       e.like = &g->node.data[s->node];
       int part = append_product(&e, s, block[i]);
-      if (!step) output[i] = part;
-      else
-        output[i] = FAULT(summa_keeps_the_last,
-                          append_node(&e, OP_ADD, "so_far", (int[]){output[i], part}, 2, NULL, 0, &s->result), part);
+      int sum =
+          step ? placed(&e, op_add(h, step_name(&e, "so_far"), (int[]){output[i], part}, 2), &s->result) : part;
+      output[i] = FAULT(summa_keeps_the_last, sum, part);
     }
   }
   free(block);

@@ -24,6 +24,11 @@ int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind);
 int op_add(Graph *g, const char *name, const int *x, int n);
 int op_mul(Graph *g, const char *name, int a, int b);
 int op_scale(Graph *g, const char *name, int x, double factor);
+// Between placements that their caller gives the outputs: from or to the rank `root` of the group over `axes`, and what
+// is a rank's own of its input (dim as in CommAttr).
+int op_broadcast(Graph *g, const char *name, int x, uint32_t axes, int root);
+int op_reduce_to(Graph *g, const char *name, int x, uint32_t axes, int root);
+int op_slice(Graph *g, const char *name, int x, uint32_t axes, int dim);
 int op_identity(Graph *g, const char *name, int x);
 int op_cast(Graph *g, const char *name, int x, Dtype dtype);                 // returns x where nothing changes
 void op_copy_to_cast(Node *copy, Dtype dtype);                                // an IDENTITY becomes a CAST

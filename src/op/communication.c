@@ -1,7 +1,7 @@
 // Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, SHIFT, and SLICE,
 // which is local. Only `lower` and the passes after `place` insert them. They keep the global value and change who
 // holds what, so global shapes stay.
-#include "op/op.h"
+#include "op/build.h"
 
 static void shape(Graph *g, Node *node) {
   for (int k = 0; k < node->ninput; k++) { // of a bucket many
@@ -63,3 +63,20 @@ const OpDef op_def_slice = {
     .reference = slice_reference,
     .slices = 1,
 };
+
+static int append(Graph *g, Op op, const char *name, int x, CommAttr attr) {
+  int id = graph_node(g, op, name, &x, 1, &attr, sizeof attr);
+  return g->node.data[id].output[0];
+}
+
+int op_broadcast(Graph *g, const char *name, int x, uint32_t axes, int root) {
+  return append(g, OP_BROADCAST, name, x, (CommAttr){.axes = axes, .dim = -1, .root = root});
+}
+
+int op_reduce_to(Graph *g, const char *name, int x, uint32_t axes, int root) {
+  return append(g, OP_REDUCE_TO, name, x, (CommAttr){.axes = axes, .dim = -1, .root = root});
+}
+
+int op_slice(Graph *g, const char *name, int x, uint32_t axes, int dim) {
+  return append(g, OP_SLICE, name, x, (CommAttr){.axes = axes, .dim = dim});
+}
