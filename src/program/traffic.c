@@ -3,12 +3,14 @@
 #include "op/op.h"
 #include "program/rows.h"
 
-static void add(TrafficList *list, uint32_t axes, double elements, Dtype dtype) {
+static void add(TrafficList *list, uint32_t axes, double elements, const Tensor *t) {
+  double bytes = elements * (double)dtype_size(t->dtype);
   int i = 0;
   while (i < list->count && list->data[i].axes != axes) i++;
   if (i == list->count) vec_push(list, (Traffic){.axes = axes});
   list->data[i].elements += elements;
-  list->data[i].bytes += elements * (double)dtype_size(dtype);
+  list->data[i].bytes += bytes;
+  if (t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT) list->data[i].parameter_bytes += bytes;
 }
 
 static int group_size(const Program *p, const Node *node) {
@@ -39,7 +41,7 @@ static void add_node(const Program *p, const Node *n, int microbatch, int times,
     if (op_def(n->op)->reduces && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
     moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
     if (op_def(n->op)->shifts) moved = (double)rows_elements(p, in, 0, microbatch);
-    add(list, attr->axes, times * moved, in->dtype);
+    add(list, attr->axes, times * moved, in);
   }
 }
 
@@ -54,7 +56,7 @@ static void add_messages(const Program *p, int microbatch, int times, TrafficLis
     const Action *a = &actions->data[i];
     if (a->kind != ACTION_SEND || a->microbatch != microbatch) continue;
     const Tensor *t = graph_tensor(p->graph, a->tensor);
-    add(list, 1u << mesh_pipeline(&p->mesh), times * (double)rows_elements(p, t, 0, microbatch), t->dtype);
+    add(list, 1u << mesh_pipeline(&p->mesh), times * (double)rows_elements(p, t, 0, microbatch), t);
   }
 }
 

@@ -4,7 +4,11 @@
 
 // Over one set of axes. Counted as ring algorithms send it (and receive as much): a gather or scatter of n elements
 // over N ranks moves n (N − 1)/N, an all-reduce twice that; a transfer between stages all it sends.
-typedef struct Traffic { uint32_t axes; double elements, bytes; } Traffic;
+typedef struct Traffic {
+  uint32_t axes;
+  double elements, bytes;
+  double parameter_bytes; // of these, of parameters and their gradients
+} Traffic;
 typedef Vec(Traffic) TrafficList;
 
 // The caller frees the list with vec_free. Sets of axes in the order in which they first occur.

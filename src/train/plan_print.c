@@ -313,15 +313,30 @@ static void print_traffic(const Plan *plan) {
   vec_free(&most);
 }
 
-// Bytes that the busiest pipeline rank moves over the data axes in a step.
+// The axes over which copies of parameters are divided or replicated: those of ZeRO, and hybrid sharding's outer one.
+static uint32_t data_axes(const Parallel *parallel) {
+  uint32_t axes = parallel->storage.shard_axes;
+  for (int a = 0; a < parallel->mesh.naxis; a++) {
+    if (parallel->mesh.axis[a].part == AXIS_PART_REPLICA) axes |= 1u << a;
+    if (parallel->mesh.axis[a].size == 1) axes &= ~(1u << a);
+  }
+  return axes;
+}
+
+static const char *data_axes_text(const Recipe *r) {
+  return r->mesh.cp == 1 ? "the data axes" : r->mesh.dp == 1 ? "the ranks of cp" : "the ranks of dp and cp";
+}
+
+// Bytes of parameters and gradients that the busiest pipeline rank moves over the data axes in a step.
 static double data_traffic(const Job *job, int pp) {
+  uint32_t axes = data_axes(&job->options.parallel);
   double most = 0;
   for (int c = 0; c < pp; c++) {
     TrafficList list = {0};
     double bytes = 0;
     program_traffic(job->train.program[c], &list);
     for (int i = 0; i < list.count; i++)
-      bytes += list.data[i].axes & layout_data_axes(&job->options.parallel.layout) ? list.data[i].bytes : 0;
+      bytes += list.data[i].axes & axes ? list.data[i].parameter_bytes : 0;
     if (bytes > most) most = bytes;
     vec_free(&list);
   }
@@ -333,14 +348,14 @@ static double data_traffic(const Job *job, int pp) {
 static int print_zero_cost(const Plan *plan, Error *error) {
   Recipe one = *plan->recipe; // shares the arena
   Job *job = NULL;
-  if (one.mesh.pp == 1 || one.mesh.dp == 1 || one.parallel.zero < 2) return PLAIT_OK;
+  if (one.mesh.pp == 1 || one.mesh.dp * one.mesh.cp == 1 || one.parallel.zero < 2) return PLAIT_OK;
   one.parallel.zero = 1;
   one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED;
   int code = setup_job(&one, plan->config, &job, error);
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
-  fprintf(plan->out, "  %-22s %12s   over the data axes; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
-          "ZeRO 1 would move", units_bytes(least).s, job->train.shares.microbatches,
+  fprintf(plan->out, "  %-22s %12s   over %s; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
+          "ZeRO 1 would move", units_bytes(least).s, data_axes_text(plan->recipe), job->train.shares.microbatches,
           job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
   job_destroy(job);
   return PLAIT_OK;
@@ -403,8 +418,8 @@ static int print_gather_costs(const Plan *plan, Error *error) {
     char name[32];
     if (unit[u] > 0) snprintf(name, sizeof name, "%d MB", unit[u]);
     else snprintf(name, sizeof name, "%s", unit[u] == GATHER_BLOCK ? "block" : "layer");
-    fprintf(plan->out, "  %-22s %12s   of memory at the peak; moves %s a step over the data axes%s\n", name,
-            units_bytes((double)peak).s, units_bytes(data_traffic(job, other.mesh.pp)).s,
+    fprintf(plan->out, "  %-22s %12s   of memory at the peak; moves %s a step over %s%s\n", name,
+            units_bytes((double)peak).s, units_bytes(data_traffic(job, other.mesh.pp)).s, data_axes_text(r),
             unit[u] == r->parallel.gather ? " (parallel.gather)" : "");
     job_destroy(job);
   }

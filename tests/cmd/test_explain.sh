@@ -173,6 +173,15 @@ expect 0 'stages .* 1 2 2 1 layers, .* the busiest pipeline rank has 1\.0[0-9] t
   parallel.pipeline=interleaved
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
+expect 0 'ZeRO 1 would move .* over the ranks of cp; with' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.cp=2 parallel.zero=2
+# What ZeRO moves is that of parameters and gradients, over its own axes: the same on four data ranks and on four of cp, where
+# activations cross as well; and on dp beside 2-D tensors, which gather weights over others, what crosses dp.
+moves() { "$PLAIT" plan recipe.yaml parallel.zero=3 "$@" | sed -n 's/^  block .*moves \(.*\) a step over .*/\1/p'; }
+data=$(moves mesh.dp=4 batch.global=4) context=$(moves mesh.cp=4 batch.global=1)
+[ -n "$data" ] && [ "$data" = "$context" ] || fail "ZeRO 3 moves '$data' over dp, '$context' over cp"
+grid=(mesh.dp=2 mesh.tp=4 parallel.tensor=2d batch.global=4)
+over=$("$PLAIT" plan recipe.yaml parallel.zero=3 "${grid[@]}" | sed -n 's/^  over dp  *\([0-9]\)/\1/p') data=$(moves "${grid[@]}")
+[ -n "$data" ] && [ "$data" = "$over" ] || fail "ZeRO 3 beside 2-D tensors moves '$data', over dp '$over'"
 expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PLAIT" plan recipe.yaml mesh.dp=2 \
   parallel.zero=3 parallel.gather=layer
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true

@@ -130,6 +130,46 @@ static void test_traffic(void **state) {
   release(&c);
 }
 
+// With one data rank nothing is scattered, and what tp leaves partial is summed once a step, whatever the stage.
+static void one_rank_scatters_nothing(void **state) {
+  static const char *const zero[] = {"parallel.zero=0", "parallel.zero=2", "parallel.zero=3"};
+  double over_tp[3];
+  for (int i = 0; i < 3; i++) {
+    Case c = compiled((const char *[]){"mesh.tp=2", "parallel.sequence=true", zero[i], NULL});
+    assert_true(c.job->train.shares.microbatches > 1);
+    over_tp[i] = moved(c.job, "tp");
+    release(&c);
+  }
+  assert_true(over_tp[0] > 0 && over_tp[1] == over_tp[0] && over_tp[2] == over_tp[0]);
+}
+
+// Bytes of parameters and gradients over the axes that ZeRO divides storage over; `others`: over all other axes.
+static double parameter_bytes(const Job *job, double *others) {
+  TrafficList list = {0};
+  double bytes = 0;
+  *others = 0;
+  program_traffic(job->train.program[0], &list);
+  for (int i = 0; i < list.count; i++)
+    *(list.data[i].axes & job->options.parallel.storage.shard_axes ? &bytes : others) += list.data[i].parameter_bytes;
+  vec_free(&list);
+  return bytes;
+}
+
+// Activations that cross cp are not counted among them, and weights that 2-D tensors gather are over other axes.
+static void parameters_are_told_apart(void **state) {
+  const double m = 8; // microbatches
+  double others;
+  Case c = compiled((const char *[]){"mesh.cp=2", "parallel.context=gather", "parallel.zero=2", NULL});
+  double all = parameters(c.job->train.graph, NULL);
+  assert_int_equal(c.job->train.shares.microbatches, m);
+  assert_true(parameter_bytes(c.job, &others) == (m + 1) * all / 2 * sizeof(float) && others == 0);
+  assert_true(moved(c.job, "cp") > (m + 1) * all + 64);
+  release(&c);
+  c = compiled((const char *[]){"mesh.tp=4", "parallel.tensor=2d", "parallel.zero=0", NULL});
+  assert_true(parameter_bytes(c.job, &others) == 0 && others > 0);
+  release(&c);
+}
+
 // Elements that a pipeline rank moves over an axis, and its FLOPs (axis NULL).
 static double cost_of(const char *const *keys, const char *pipeline, int coordinate, const char *axis) {
   const char *all[16] = {pipeline, "mesh.pp=2"};
@@ -484,7 +524,11 @@ static void test_owners(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_that_there_are_count), cmocka_unit_test(stages_are_alike), cmocka_unit_test(test_traffic),
+      cmocka_unit_test(rows_that_there_are_count),
+      cmocka_unit_test(stages_are_alike),
+      cmocka_unit_test(test_traffic),
+      cmocka_unit_test(one_rank_scatters_nothing),
+      cmocka_unit_test(parameters_are_told_apart),
       cmocka_unit_test(weights_move_nothing),
       cmocka_unit_test(test_traffic_hybrid),
       cmocka_unit_test(test_traffic_whole),
