@@ -7,7 +7,8 @@
 //   2     | + data axes       | resident                  | + data axes, scattered every microbatch | + data axes
 //   3     | + data axes       | gathered in each segment  | + data axes, scattered every microbatch | + data axes
 //
-// With Storage.local_gradients the accumulators of stages 2 and 3 are stage 1's.
+// With Storage.local_gradients the accumulators of stages 2 and 3 are stage 1's. Where the data axes have one rank they
+// are so too: scattering them would save nothing, and sum what other axes (tp) left partial for every microbatch.
 //
 // With Storage.unsplit, where the table says "+ data axes" a tensor (or tp's shard of it) is not cut but lies whole on
 // one of their ranks, its owner, which runs the update alone: reduced to and broadcast from it instead of scattered and
@@ -216,7 +217,8 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
   free(owner);
   point_at_copies(g);
-  if (parallel->storage.zero >= 2 && !parallel->storage.local_gradients) store_gradients(g, parallel);
+  int shards = FAULT(gradients_stored_over_one_rank, mesh_size(mesh, parallel->storage.shard_axes), 2);
+  if (parallel->storage.zero >= 2 && shards > 1 && !parallel->storage.local_gradients) store_gradients(g, parallel);
   store_as_parameters(g);
   rebind_update(g);
   place_updates_in_backward(g, mesh); // which says where the scalars are that they write and END reads
