@@ -109,22 +109,35 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
   return n;
 }
 
-void setup_describe(const Recipe *r, char *text, size_t size) {
+// How attention crosses cp, and whether plait chose it.
+static void describe_context(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
+  ParallelOptions options = recipe_parallel(r);
+  WorkloadTexts texts;
+  Workload workload = recipe_workload(r, config, &texts);
+  AlgorithmName taken = parallel_context(&options, &workload);
+  text[0] = 0;
+  if (taken) snprintf(text, size, ", context %s%s", algorithm_text(taken), options.context ? "" : " (auto)");
+  if (taken == ALGORITHM_RING && options.ulysses > 1)
+    snprintf(text + strlen(text), size - strlen(text), " over groups of %d by ulysses", options.ulysses);
+}
+
+void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
   static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "",
                                           [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective",
                                           [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
-  char hybrid[48] = "", pipeline[64] = "", layout[160];
+  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64];
   if (r->parallel.shard_group) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.shard_group);
   if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
     snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
              recipe_virtual_stages(r));
   describe_layout(r, layout, sizeof layout);
-  snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s", r->parallel.zero,
+  describe_context(r, config, context, sizeof context);
+  snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
            r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
            r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
            recompute[r->parallel.recompute],
-           r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout);
+           r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
 }
 
 static UpdateOptions update_options(const Recipe *r) {

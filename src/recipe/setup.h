@@ -23,7 +23,7 @@ void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);
 
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
-void setup_describe(const Recipe *recipe, char *text, size_t size);
+void setup_describe(const Recipe *recipe, const ModelConfig *config, char *text, size_t size);
 
 // Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
 // Strings in *out are static. PLAIT_BAD_INPUT for what the recipe

@@ -190,7 +190,7 @@ static void print_head(const Plan *plan) {
   char parallel[256], lend[512];
   if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend))
     fputs(lend, plan->out);
-  setup_describe(r, parallel, sizeof parallel);
+  setup_describe(r, plan->config, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
           !r->precision_is_auto ? "" : plan->kept ? " (auto, as in the run so far)" : " (auto, on this machine)",

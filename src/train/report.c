@@ -13,7 +13,7 @@ void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
   int64_t bytes = plan_most_bytes(r, &t->config, t->job);
   char parallel[256], lend[512];
-  setup_describe(r, parallel, sizeof parallel);
+  setup_describe(r, &t->config, parallel, sizeof parallel);
   setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
   fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n",
           model_family_name(t->config.family), units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp,

@@ -182,6 +182,11 @@ data=$(moves mesh.dp=4 batch.global=4) context=$(moves mesh.cp=4 batch.global=1)
 grid=(mesh.dp=2 mesh.tp=4 parallel.tensor=2d batch.global=4)
 over=$("$PLAIT" plan recipe.yaml parallel.zero=3 "${grid[@]}" | sed -n 's/^  over dp  *\([0-9]\)/\1/p') data=$(moves "${grid[@]}")
 [ -n "$data" ] && [ "$data" = "$over" ] || fail "ZeRO 3 beside 2-D tensors moves '$data', over dp '$over'"
+# which algorithm the sequence is cut by, and that it was chosen
+expect 0 '^parallel .*, context ulysses \(auto\)$' "$PLAIT" plan recipe.yaml mesh.cp=2
+expect 0 '^parallel .*, context gather$' "$PLAIT" plan recipe.yaml mesh.cp=2 parallel.context=gather
+expect 0 '^parallel .*, context ring over groups of 2 by ulysses$' "$PLAIT" plan recipe.yaml mesh.cp=4 parallel.context=ring parallel.ulysses=2
+"$PLAIT" plan recipe.yaml mesh.dp=2 | grep -q '^parallel .*context' && fail "context without cp"
 expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PLAIT" plan recipe.yaml mesh.dp=2 \
   parallel.zero=3 parallel.gather=layer
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
