@@ -40,27 +40,32 @@ static void print_candidate(AlgorithmChoice choice, AlgorithmName name, Algorith
   }
 }
 
-// Why `auto` took it.
-static const char *reason(AlgorithmChoice choice, AlgorithmName taken, const AlgorithmCall *call) {
+// Why `auto` took it: others may move as little, and of these others may hold as much.
+static const char *reason(AlgorithmChoice choice, AlgorithmName taken, const AlgorithmCall *call, char text[160]) {
   const Algorithm *best = algorithm_listed(choice, taken);
   AlgorithmCost least = best->cost(call);
+  const char *more = NULL, *equal = NULL;
   for (int name = 1; name < ALGORITHM_COUNT; name++) {
     const Algorithm *a = algorithm_listed(choice, (AlgorithmName)name);
     if (!a || a == best || !algorithm_accepts(a, call, NULL, 0)) continue;
     AlgorithmCost cost = a->cost(call);
-    if (cost.forward + cost.backward == least.forward + least.backward)
-      return "it moves the fewest elements, and of those that do it holds the fewest bytes";
+    if (cost.forward + cost.backward != least.forward + least.backward) continue;
+    *(cost.held == least.held ? &equal : &more) = algorithm_text((AlgorithmName)name);
   }
-  return "it moves the fewest elements";
+  if (equal) snprintf(text, 160, "it is the first of those that move the fewest elements and hold the fewest bytes");
+  else if (more) snprintf(text, 160, "it moves the fewest elements, as %s does, and holds fewer bytes", more);
+  else snprintf(text, 160, "it moves the fewest elements");
+  return text;
 }
 
 static void print_choice(const Graph *g, const Node *first, const Node *last, int count, const AlgorithmCall *call,
                          int asked, FILE *out) {
   AlgorithmChoice choice = op_def(first->op)->choice;
+  char why[160];
   fprintf(out, "%s", first->name);
   if (count > 1) fprintf(out, " … %s (%d of them)", last->name, count);
   fprintf(out, ": %s, over %d ranks, because %s\n", algorithm_text(first->algorithm), call->ranks,
-          asked ? "the recipe says so" : reason(choice, first->algorithm, call));
+          asked ? "the recipe says so" : reason(choice, first->algorithm, call, why));
   fprintf(out, "  %-9s%14s %14s %14s   %10s\n", "", "forward", "backward", "both", "held");
   for (int name = 1; name < ALGORITHM_COUNT; name++)
     if (algorithms[name].choice == choice) print_candidate(choice, (AlgorithmName)name, first->algorithm, call, out);
@@ -83,8 +88,8 @@ int explain_algorithms(const Graph *g, const Mesh *mesh, const ParallelOptions *
       i = k + 1;
     }
     if (!said++)
-      fprintf(out, "elements that a rank receives for one microbatch, and bytes of operands and results that it holds "
-                   "in backward\n");
+      fprintf(out, "of one operation on one microbatch: elements that a rank receives, and bytes of operands and "
+                   "results that it holds in backward\n");
     print_choice(g, n, last, count, &call, asked->context != ALGORITHM_NONE, out);
   }
   if (said) return said;

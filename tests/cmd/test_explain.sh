@@ -107,6 +107,12 @@ expect 0 '^  ulysses .* taken$' "${cp[@]}"
 expect 0 'gather, over 2 ranks, because the recipe says so' "${cp[@]}" parallel.context=gather
 expect 0 '^  gather .* taken$' "${cp[@]}" parallel.context=gather
 expect 0 'ulysses  cannot: .* ranks do not divide .* heads' "$PLAIT" explain recipe.yaml data.seq_len=48 mesh.cp=3 --algorithms
+expect 0 '^of one operation on one microbatch: elements' "${cp[@]}"
+# a ring of 3 moves as much as a gather and holds more; a ring of 4 holds as much
+expect 0 'gather, over 3 ranks, because it moves the fewest elements, as ring does, and holds fewer bytes$' \
+  "$PLAIT" explain recipe.yaml data.seq_len=48 mesh.cp=3 --algorithms
+expect 0 'gather, over 4 ranks, because it is the first of those that move the fewest elements and hold the fewest bytes$' \
+  "$PLAIT" explain recipe.yaml mesh.cp=4 mesh.tp=2 --algorithms
 expect 0 'nothing to choose: parallel.context has no effect on this mesh' "$PLAIT" explain recipe.yaml mesh.dp=2 --algorithms
 expect 0 'by ulysses' "$PLAIT" explain recipe.yaml mesh.cp=2 --after place
 expect 0 'mesh.cp \(4\) is cp · ulysses: parallel.context' "$PLAIT" explain recipe.yaml mesh.cp=4 parallel.context=ring parallel.ulysses=2 --mesh
