@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
+#include <string.h>
 
 static const char *const names[LAYOUT_TENSORS] = {
 #define LAYOUT_TENSOR(id, name, ...) name,
@@ -50,6 +51,17 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
   return o.tensor == LAYOUT_TENSOR_1D ? 0 : o.tensor == LAYOUT_TENSOR_2D ? 1 : 2;
 }
 
+// What stands in the way of a kind, without the advice behind it; "" where it can be.
+static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
+  ParallelOptions options = recipe_parallel(recipe);
+  WorkloadTexts texts;
+  Workload workload = recipe_workload(recipe, config, &texts);
+  ParallelProblem problem = {0};
+  if (parallel_check(&options, &workload, &problem)) snprintf(text, size, "%s", problem.text);
+  else text[0] = 0;
+  text[strcspn(text, ";")] = 0;
+}
+
 // Every layer moves as much: two small models say what the whole one does.
 int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out, Error *error) {
   enum { LEAST = 4 }; // ranks of tp that have more than one row and one column
@@ -58,21 +70,21 @@ int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out
   if (recipe->mesh.tp < LEAST || recipe->layout.name) return PLAIT_OK;
   for (int row = 0; row < LAYOUT_ROWS; row++)
     if (recipe->layout.rows.row[row].count >= 0) return PLAIT_OK; // a Layout of the user's own
-  fprintf(out, "\ntensor parallelism on %d ranks of tp: all collectives of a rank, per step\n", recipe->mesh.tp);
+  fprintf(out, "\ntensor parallelism on %d ranks of tp: all collectives of a rank, per step%s\n", recipe->mesh.tp,
+          recipe->mesh.pp > 1 ? " (without the pipeline, the mean of its ranks)" : "");
   for (int kind = 0; kind < LAYOUT_TENSORS; kind++) {
     Recipe other = with_kind(recipe, (LayoutTensorKind)kind);
-    Error why = {0};
     double one, two;
-    char text[64];
-    if (recipe_check_parallel(&other, config, &why)) {
-      fprintf(out, "  %-22s %12s   %d ranks or the model's sizes do not fit it\n", names[kind], "-", recipe->mesh.tp);
+    char text[64], why[sizeof(ParallelProblem)];
+    obstacle(&other, config, why, sizeof why);
+    if (*why) {
+      fprintf(out, "  %-22s %12s   %s\n", names[kind], "-", why);
       continue;
     }
     int code = bytes_of(&other, config, 1, &one, error);
     if (!code) code = bytes_of(&other, config, 2, &two, error);
     if (code) return code;
-    int64_t layers = (config->layers + recipe->mesh.pp - 1) / recipe->mesh.pp;
-    double bytes = one + (double)(layers - 1) * (two - one);
+    double bytes = (one + (double)(config->layers - 1) * (two - one)) / recipe->mesh.pp;
     int wide = 22 + grid_text(&other, text, sizeof text);
     fprintf(out, "  %-*s %12s%s\n", wide, text, units_bytes(bytes).s,
             kind == recipe->parallel.tensor ? "   this recipe" : "");

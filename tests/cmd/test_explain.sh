@@ -193,6 +193,14 @@ expect 0 '^parallel .*, context ulysses \(auto\)$' "$PLAIT" plan recipe.yaml mes
 expect 0 '^parallel .*, context gather$' "$PLAIT" plan recipe.yaml mesh.cp=2 parallel.context=gather
 expect 0 '^parallel .*, context ring over groups of 2 by ulysses$' "$PLAIT" plan recipe.yaml mesh.cp=4 parallel.context=ring parallel.ulysses=2
 "$PLAIT" plan recipe.yaml mesh.dp=2 | grep -q '^parallel .*context' && fail "context without cp"
+# kinds of tensor parallelism: why one cannot be, and with a pipeline the mean of its ranks
+tensor=(mesh.tp=4 parallel.zero=0)
+expect 0 '^  3d +- +mesh.tp is 4, but .*cube of ranks' "$PLAIT" plan recipe.yaml "${tensor[@]}"
+expect 0 '^tensor parallelism on 4 .*, per step$' "$PLAIT" plan recipe.yaml "${tensor[@]}"
+expect 0 '^tensor parallelism on 4 .*, per step .without the pipeline, the mean of its ranks.$' "$PLAIT" plan recipe.yaml "${tensor[@]}" mesh.pp=2
+of_kind() { "$PLAIT" plan recipe.yaml "$@" | sed -n 's/^  1d *\([0-9.]* [a-zA-Z]*\).*/\1/p'; }
+whole=$(of_kind "${tensor[@]}") half=$(of_kind "${tensor[@]}" mesh.pp=2)
+awk "BEGIN { exit !(${whole%% *} > 1.98 * ${half%% *} && ${whole%% *} < 2.02 * ${half%% *}) }" || fail "1d: $whole on one stage, $half on two"
 expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PLAIT" plan recipe.yaml mesh.dp=2 \
   parallel.zero=3 parallel.gather=layer
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
