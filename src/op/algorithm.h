@@ -30,9 +30,10 @@ typedef struct Algorithm {
 
 // The algorithm that a node is computed by: the one it carries, else the first of its op; NULL: its op has none.
 const Algorithm *algorithm_of_node(const Node *node);
-// Of a choice: the op whose costs count, and the algorithms of it that can be taken, in the table's order.
-const Algorithm *algorithm_listed(AlgorithmChoice choice, AlgorithmName name); // NULL: not built
+// The algorithm of that name, of the op whose costs decide the choice. NULL: it is of another choice, or not built.
+const Algorithm *algorithm_listed(AlgorithmChoice choice, AlgorithmName name);
 // Whether it can; where it cannot, why.
 int algorithm_accepts(const Algorithm *algorithm, const AlgorithmCall *call, char *why, size_t size);
-// Of those that can, the one that moves the fewest elements; of several, the one that holds the fewest bytes.
+// Of those that can, the one that moves the fewest elements; of several, the one that holds the fewest bytes, and of
+// these the first of ir/algorithms.def.
 AlgorithmName algorithm_cheapest(AlgorithmChoice choice, const AlgorithmCall *call);
