@@ -23,9 +23,8 @@ void placements_adopt(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->storage) v->storage = placement_new(g, v->storage);
-      for (int c = 0; c < v->copies; c++)
-        if (v->copy[c].placement)
-          v->copy[c].placement = placement_new(g, v->copy[c].placement); // zero has placed it by now
+    for (int c = 0; c < v->copies; c++) // zero has placed them by now
+      if (v->copy[c].placement) v->copy[c].placement = placement_new(g, v->copy[c].placement);
   }
 }
 

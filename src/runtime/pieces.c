@@ -91,7 +91,7 @@ void pieces_bind(Binding *binding, Bound *b) {
       const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
       Extents e = extents_of(g, in, out, shards);
       int64_t blocks = pieces_in(&e), size = (int64_t)dtype_size(in->dtype);
-      b->gathers_rows |= in->shape.dim[0] == DIM_BATCH && (!e.gathered || !e.scattered);
+      b->gathers_rows |= in->shape.dim[0] == DIM_BATCH && (e.gathered == 0 || e.scattered == 0);
       CHECK(e.in <= in->allocated && e.out <= out->allocated, "%s: room for %lld and %lld of %lld and %lld elements",
             n->name, (long long)in->allocated, (long long)out->allocated, (long long)e.in, (long long)e.out);
       for (int64_t i = 0; i < blocks; i++, count++) {

@@ -19,23 +19,24 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim) {
   return (AxisList){0};
 }
 
-static uint32_t axes_of(const Layout *layout, DimName dim) {
+static uint32_t input_axes(const Layout *layout, DimName dim) {
   AxisList list = layout_axes(layout, ROLE_DATA, dim);
   return axis_list_axes(&list);
 }
 
-uint32_t layout_data_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH); }
+uint32_t layout_data_axes(const Layout *layout) { return input_axes(layout, DIM_BATCH); }
 
-uint32_t layout_input_axes(const Layout *layout) { return axes_of(layout, DIM_BATCH) | axes_of(layout, DIM_SEQ); }
+uint32_t layout_input_axes(const Layout *layout) { return input_axes(layout, DIM_BATCH) | input_axes(layout, DIM_SEQ); }
+
 // A list without axes of size 1.
-static AxisList layout_axes_of(const Layout *layout, const Mesh *mesh, Role role, DimName dim) {
+static AxisList cutting_axes(const Layout *layout, const Mesh *mesh, Role role, DimName dim) {
   Shape s = {.rank = 1, .dim = {dim}};
   return layout_placement(layout, mesh, role, &s).dim[0];
 }
 
 AxisList layout_first_axes(const Layout *layout, const Mesh *mesh) {
-  AxisList stream = layout_axes_of(layout, mesh, ROLE_RESIDUAL, DIM_BATCH),
-           interior = layout_axes_of(layout, mesh, ROLE_INTERIOR, DIM_BATCH);
+  AxisList stream = cutting_axes(layout, mesh, ROLE_RESIDUAL, DIM_BATCH),
+           interior = cutting_axes(layout, mesh, ROLE_INTERIOR, DIM_BATCH);
   int n = 0;
   while (n < stream.n && n < interior.n && stream.axis[n] == interior.axis[n]) n++;
   for (int i = n; i < stream.n; i++) stream.axis[i] = 0;
