@@ -17,6 +17,9 @@ typedef struct Rank {
 } Rank;
 typedef enum Way { DOWN, UP } Way;
 
+_Static_assert((int)ACTION_WEIGHT - (int)ACTION_FORWARD == (int)PHASE_WEIGHT,
+               "actions of phases are in the phases' order");
+
 // The next microbatch's; a pipeline that is not filled has turns without one.
 static void run(Rank *r, Phase phase, Way way) {
   int m = r->next[phase][way]++, up = 2 * r->map.coordinates - 1 - r->coordinate;
