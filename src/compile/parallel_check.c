@@ -188,12 +188,15 @@ static int word_order(const Question *q, const char *word) {
   return strcmp(word, "tp_row") ? 4 * mesh_axis(&q->o->mesh, word) : 4 * tp - 1;
 }
 
+static int heads_fit(const Question *q, int ranks);
+
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1 &&
                parallel_context(q->o, q->w) != ALGORITHM_ULYSSES; // whose ranks have one piece each
+  int whole = q->w->seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
   char list[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
@@ -210,7 +213,7 @@ static int check_data(const Question *q) {
         "layout.interior is %s, %d ranks, but must cut the samples into as many parts as layout.batch, %d ranks, "
         "or into a divisor of that; leave it out",
         row_text(q, LAYOUT_ROW_INTERIOR, list), inside, samples);
-  if (q->w->seq % (zigzag ? 2 * ranks : ranks) == 0) return PLAIT_OK;
+  if (whole && (!zigzag || !q->w->model || q->w->seq % (2 * ranks) == 0)) return PLAIT_OK;
   if (zigzag) {
     char by_tp[32] = "";
     q->problem->also = "mesh.cp";
@@ -218,8 +221,9 @@ static int check_data(const Question *q) {
     return refuse(
         q, "data.seq_len",
         "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
-        "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s",
-        (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text));
+        "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s%s",
+        (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text),
+        whole && !q->o->ulysses && heads_fit(q, q->cp) ? ", or take parallel.context ulysses" : "");
   }
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",
