@@ -541,68 +541,90 @@ static int heads_fit(const Question *q, int ranks) {
   return c.size['r' - 'a'] % (ranks / greatest_common_divisor(kv, ranks)) == 0;
 }
 
-// Of the sizes of cp, or of the divisors of cp, one next to `ranks` that fits; 0: none.
-static int fitting_heads(const Question *q, int ranks, int step, int divisor) {
-  int cp = axis_size(q->o, "cp");
-  for (int n = ranks + step; n > 1 && n <= (divisor ? cp : 4 * ranks); n += step)
-    if ((!divisor || cp % n == 0) && heads_fit(q, n)) return n;
+// A size of cp next to its own whose ranks can; 0: none.
+static int fitting_cp(const Question *q, int step) {
+  for (int n = q->cp + step; n > 1 && n <= 4 * q->cp; n += step)
+    if (heads_fit(q, n)) return n;
   return 0;
 }
 
-static int check_exchange(const Question *q, int ranks, const char *key) {
+// "6 heads (with 2 key and value heads)": those that a rank of tp has.
+static const char *heads_text(const Question *q, char text[96]) {
   AlgorithmCall c = parallel_context_call(q->o, q->w);
-  int divisor = strcmp(key, "mesh.cp") != 0, below = fitting_heads(q, ranks, -1, divisor),
-      above = fitting_heads(q, ranks, 1, divisor);
-  char text[64] = "1";
-  if (!q->w->model || heads_fit(q, ranks)) return PLAIT_OK;
+  long long kv = c.size['g' - 'a'], heads = kv * c.size['r' - 'a'];
+  snprintf(text, 96, "%lld head%s (with %lld key and value head%s)", heads, heads > 1 ? "s" : "", kv,
+           kv > 1 ? "s" : "");
+  return text;
+}
+
+static const char *left_by_tp(const Question *q) {
+  return axis_size(q->o, "tp") > 1 && parallel_heads_axis(q->o) ? "on each rank of tp " : "";
+}
+
+static int check_exchange_of_all(const Question *q) {
+  char text[64] = "1", heads[96];
+  int below = fitting_cp(q, -1), above = fitting_cp(q, 1);
+  if (heads_fit(q, q->cp)) return PLAIT_OK;
   if (below || above) nearest(q, below, above, text);
   else q->problem->nearest[0] = 1;
   return refuse(
-      q, key,
-      "%s is %d, and so many ranks are to exchange positions for heads (parallel.context), but they do not "
-      "divide the %lld heads, %lld of them key and value heads, that mesh.tp leaves of %.120s; the nearest is "
-      "%s, or take parallel.context gather",
-      key, ranks, (long long)(c.size['g' - 'a'] * c.size['r' - 'a']), (long long)c.size['g' - 'a'], q->w->model, text);
+      q, "mesh.cp",
+      "mesh.cp is %d, and so many ranks are to exchange positions for heads (parallel.context ulysses), but "
+      "%s%.120s has %s, which they do not divide evenly; the nearest is %s, or take parallel.context gather%s",
+      q->cp, left_by_tp(q), q->w->model, heads_text(q, heads), text,
+      q->o->ulysses ? " and leave parallel.ulysses out" : "");
+}
+
+// Can so many ranks of cp exchange positions for heads, as parallel.context says?
+static int ulysses_fits(const Question *q, int ranks) {
+  if (q->cp % ranks || !heads_fit(q, ranks)) return 0;
+  return q->o->context == ALGORITHM_GATHER    ? ranks == 1
+         : q->o->context == ALGORITHM_ULYSSES ? ranks == q->cp
+         : q->o->context == ALGORITHM_RING    ? ranks < q->cp
+                                              : 1;
+}
+
+// "the nearest is 2 or 4, or leave parallel.ulysses out"
+static const char *other_ulysses(const Question *q, char text[128]) {
+  int below = q->o->ulysses < q->cp ? q->o->ulysses : q->cp, above = q->o->ulysses;
+  char near[64];
+  while (below > 0 && !ulysses_fits(q, below)) below--;
+  while (above <= q->cp && !ulysses_fits(q, above)) above++;
+  nearest(q, below, above > q->cp ? 0 : above, near);
+  snprintf(text, 128, "the nearest is %s, or leave parallel.ulysses out", near);
+  return text;
 }
 
 static int check_context(const Question *q) {
-  int cp = axis_size(q->o, "cp"), inner = q->o->ulysses;
+  int cp = q->cp, inner = q->o->ulysses;
   AlgorithmName context = q->o->context;
-  char text[64];
-  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp")) return PLAIT_OK;
-  if (inner && cp % inner) {
-    int below = inner < cp ? inner : cp, above = inner;
-    while (below > 1 && cp % below) below--;
-    while (above < cp && cp % above) above++;
-    nearest(q, below, above > cp || above == below ? 0 : above, text);
-    return refuse(q, "parallel.ulysses", "parallel.ulysses is %d, but must divide mesh.cp (%d); the nearest is %s",
-                  inner, cp, text);
-  }
-  if (context == ALGORITHM_GATHER && inner > 1)
+  char take[128], heads[96];
+  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") || !q->w->model) return PLAIT_OK;
+  if (context == ALGORITHM_ULYSSES && check_exchange_of_all(q)) return PLAIT_INFEASIBLE;
+  if (!inner || ulysses_fits(q, inner)) return PLAIT_OK;
+  other_ulysses(q, take);
+  if (context == ALGORITHM_GATHER)
     return refuse(q, "parallel.ulysses",
                   "parallel.ulysses is %d, but parallel.context is gather, with which no ranks exchange positions for "
                   "heads; leave parallel.ulysses out, or take parallel.context ring",
                   inner);
-  if (context == ALGORITHM_ULYSSES && inner && inner != cp) {
-    q->problem->nearest[1] = cp;
+  if (cp % inner)
+    return refuse(q, "parallel.ulysses", "parallel.ulysses is %d, but must divide mesh.cp (%d); %s", inner, cp, take);
+  if (context == ALGORITHM_ULYSSES)
     return refuse(
         q, "parallel.ulysses",
         "parallel.ulysses is %d, but parallel.context is ulysses, with which all %d ranks of mesh.cp exchange "
-        "positions for heads; take %d, or parallel.context ring",
-        inner, cp, cp);
-  }
-  if (context == ALGORITHM_RING && inner == cp) {
-    int below = cp - 1;
-    while (cp % below) below--;
-    q->problem->nearest[0] = below;
+        "positions for heads; %s, or take parallel.context ring",
+        inner, cp, take);
+  if (context == ALGORITHM_RING && inner == cp)
     return refuse(
         q, "parallel.ulysses",
-        "parallel.ulysses is %d, all ranks of mesh.cp, but parallel.context is ring, which then has no ranks; "
-        "take %d, or parallel.context ulysses",
-        inner, below);
-  }
-  if (context == ALGORITHM_ULYSSES) return check_exchange(q, cp, "mesh.cp");
-  return inner > 1 ? check_exchange(q, inner, "parallel.ulysses") : PLAIT_OK;
+        "parallel.ulysses is %d, all ranks of mesh.cp, but parallel.context is ring, which then has no ranks; %s",
+        inner, take);
+  return refuse(q, "parallel.ulysses",
+                "parallel.ulysses is %d, and so many ranks are to exchange positions for heads, but %s%.120s has %s, "
+                "which they do not divide evenly; %s",
+                inner, left_by_tp(q), q->w->model, heads_text(q, heads), take);
 }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
