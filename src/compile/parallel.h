@@ -49,6 +49,7 @@ typedef struct Parallel {
 typedef struct ParallelOptions {
   Mesh mesh;             // axes as users name them: "pp" and "dp" at least
   LayoutTable layout;    // rows of axes by name
+  int sequence;          // its row seq is that of parallel.sequence: for sentences
   LayoutTensorKind tensor; // cuts "tp" into depth, rows and columns: see parallel_grid
   int rows, depth;         // of tp's ranks; 0: as near to a square as it goes
   int summa;               // blocks are broadcast instead of gathering both operands whole

@@ -148,13 +148,12 @@ static int check_tensor(const Question *q) {
                       row_keys[row], o->layout.row[row].axis[i]);
   if (parallel_check_grid(o, sizes_fit, q->w, q->problem)) return PLAIT_INFEASIBLE;
   if (check_summa(q)) return PLAIT_INFEASIBLE;
-  if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, "tp") && axis_size(o, "tp") > 1) {
-    q->problem->also = "layout.seq";
-    return refuse(q, "parallel.sequence",
+  if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, "tp") && axis_size(o, "tp") > 1)
+    return refuse(q, o->sequence ? "parallel.sequence" : "layout.seq",
                   "parallel.tensor is %s, which cuts the width of activations between blocks over tp already, so that "
-                  "tp cannot cut their sequence as well; leave parallel.sequence out",
-                  parallel_tensor_names[o->tensor]);
-  }
+                  "tp cannot cut their sequence as well; %s",
+                  parallel_tensor_names[o->tensor],
+                  o->sequence ? "leave parallel.sequence out" : "take tp out of layout.seq");
   return PLAIT_OK;
 }
 
@@ -197,7 +196,7 @@ static int check_data(const Question *q) {
   int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1 &&
                parallel_context(q->o, q->w) != ALGORITHM_ULYSSES; // whose ranks have one piece each
   int whole = q->w->seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
-  char list[64], text[64];
+  char list[64], other[64], text[64];
   row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
     if (word_order(q, batch->axis[i]) < word_order(q, batch->axis[i - 1]))
@@ -207,12 +206,18 @@ static int check_data(const Question *q) {
           "cp, tp",
           list);
   int samples = data_ranks(q), inside = parallel_row_ranks(q->o, LAYOUT_ROW_INTERIOR);
-  if (samples % inside)
-    return refuse(
-        q, "layout.interior",
-        "layout.interior is %s, %d ranks, but must cut the samples into as many parts as layout.batch, %d ranks, "
-        "or into a divisor of that; leave it out",
-        row_text(q, LAYOUT_ROW_INTERIOR, list), inside, samples);
+  if (samples % inside) {
+    LayoutTable own = layout_of_tensor(q->o->tensor);
+    const LayoutWords *said = &q->o->layout.row[LAYOUT_ROW_INTERIOR], *usual = &own.row[LAYOUT_ROW_INTERIOR];
+    int given = said->count != usual->count; // interior; else it is as parallel.tensor says
+    for (int i = 0; !given && i < said->count; i++) given = strcmp(said->axis[i], usual->axis[i]) != 0;
+    LayoutRow blamed = given ? LAYOUT_ROW_INTERIOR : LAYOUT_ROW_BATCH;
+    return refuse(q, row_keys[blamed],
+                  "layout.batch is %s, which cuts the samples into %d part%s, but %s is %s, which cuts those inside "
+                  "blocks into %d, and that must divide the former; leave %s out",
+                  row_text(q, LAYOUT_ROW_BATCH, list), samples, samples > 1 ? "s" : "",
+                  row_keys[LAYOUT_ROW_INTERIOR], row_text(q, LAYOUT_ROW_INTERIOR, other), inside, row_keys[blamed]);
+  }
   if (whole && (!zigzag || !q->w->model || q->w->seq % (2 * ranks) == 0)) return PLAIT_OK;
   if (zigzag) {
     char by_tp[32] = "";

@@ -120,21 +120,22 @@ __attribute__((format(printf, 3, 4))) static int refuse(ParallelProblem *problem
   return PLAIT_INFEASIBLE;
 }
 
-// Rows and depth that are given must divide tp.
+// Rows and depth that are given must divide tp. The depth is 1 where 2.5d finds none of its own: then tp is to blame.
 static int check_given(const ParallelOptions *o, ParallelProblem *problem) {
-  int tp = parallel_tp_ranks(o), deep = o->tensor == LAYOUT_TENSOR_2_5D && o->depth ? o->depth : 1, left = tp / deep;
-  char text[64];
-  if (tp % deep)
+  int tp = parallel_tp_ranks(o), depth = o->tensor != LAYOUT_TENSOR_2_5D ? 1 : o->depth ? o->depth : depth_of(tp);
+  char text[64], deep[48] = "";
+  if (tp % depth)
     return refuse(problem, "parallel.depth",
                   "parallel.depth is %d, but mesh.tp (%d) is depth · rows · columns, which it must divide; the nearest "
                   "is %s",
                   o->depth, tp, nearest_divisor(problem, o->depth, tp, text));
-  if (o->rows && left % o->rows)
-    return refuse(problem, "parallel.rows",
-                  "parallel.rows is %d, but %s (%d) is rows · columns, which it must divide; the nearest is %s",
-                  o->rows, deep > 1 ? "mesh.tp ÷ parallel.depth" : "mesh.tp", left,
-                  nearest_divisor(problem, o->rows, left, text));
-  return PLAIT_OK;
+  if (!o->rows || tp / depth % o->rows == 0 || (o->tensor == LAYOUT_TENSOR_2_5D && !o->depth && depth == 1))
+    return PLAIT_OK;
+  if (depth > 1) snprintf(deep, sizeof deep, " ÷ depth (%d ÷ %d)", tp, depth);
+  else snprintf(deep, sizeof deep, " (%d)", tp);
+  return refuse(problem, "parallel.rows",
+                "parallel.rows is %d, but mesh.tp%s is rows · columns, which it must divide; the nearest is %s",
+                o->rows, deep, nearest_divisor(problem, o->rows, tp / depth, text));
 }
 
 int parallel_check_grid(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem) {

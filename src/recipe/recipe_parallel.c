@@ -21,6 +21,7 @@ ParallelOptions recipe_parallel(const Recipe *r) {
   int overlap = r->parallel.overlap && r->parallel.bucket_mb > 0;
   ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
+                       .sequence = r->parallel.sequence,
                        .tensor = (LayoutTensorKind)r->parallel.tensor,
                        .rows = r->parallel.rows,
                        .depth = r->parallel.depth,

@@ -250,6 +250,19 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.cp=4 mesh.tp=2 data.seq_len=24 parallel.context=ring parallel.ulysses=2",
      "but on each rank of tp the model of m.json has 3 heads (with 1 key and value head), which they do not divide "
      "evenly; the nearest is 1, or leave parallel.ulysses out"},
+    // Rows, depth and columns of tp.
+    {llama, "mesh.tp=8 parallel.tensor=2.5d parallel.rows=8",
+     "parallel.rows is 8, but mesh.tp ÷ depth (8 ÷ 2) is rows · columns, which it must divide; the nearest is 4"},
+    {llama, "mesh.tp=8 parallel.tensor=2.5d parallel.rows=3", "the nearest is 2 or 4"},
+    {llama, "mesh.tp=6 parallel.tensor=2d parallel.rows=4", "but mesh.tp (6) is rows · columns"},
+    {llama, "mesh.tp=6 parallel.tensor=2.5d parallel.rows=2", "mesh.tp is 6, but parallel.tensor 2.5d takes depth"},
+    // What was not given is not blamed.
+    {llama, "mesh.tp=4 parallel.tensor=2d layout.batch=[]",
+     "layout.batch is [], which cuts the samples into 1 part, but layout.interior is [dp, tp_row], which cuts those "
+     "inside blocks into 2, and that must divide the former; leave layout.batch out"},
+    {llama, "mesh.tp=4 parallel.tensor=2d layout.batch=[] layout.interior=[tp]", "leave layout.interior out"},
+    {llama, "mesh.tp=4 mesh.cp=2 parallel.tensor=2d layout.seq=[cp,tp]", "as well; take tp out of layout.seq"},
+    {llama, "mesh.tp=4 mesh.cp=2 parallel.tensor=2d parallel.sequence=true", "as well; leave parallel.sequence out"},
     // end of sentences
 };
 
