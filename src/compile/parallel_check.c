@@ -328,6 +328,13 @@ static int check_cut(const Question *q) {
   return PLAIT_OK;
 }
 
+// The schedule of one stage a rank that is nearest to another: one that splits backward, too, or 1f1b.
+static const ScheduleGenerator *with_one_stage(const ScheduleGenerator *s) {
+  for (int i = 0; i < SCHEDULES; i++)
+    if (s->splits && schedules[i].splits && schedule_can_run(&schedules[i], 1)) return &schedules[i];
+  return &schedules[SCHEDULE_1F1B];
+}
+
 static int check_stages(const Question *q) {
   const Workload *w = q->w;
   int64_t v = q->o->stages_per_rank, stages = q->pp * v,
@@ -348,7 +355,9 @@ static int check_stages(const Question *q) {
       return refuse(q, "mesh.pp", "mesh.pp is %d with %lld stages a rank, but %s; the nearest mesh.pp is %lld", q->pp,
                     (long long)v, limit, (long long)q->problem->nearest[0]);
     }
-    char take[96] = "take parallel.pipeline 1f1b with parallel.stages_per_rank 1";
+    char take[96];
+    snprintf(take, sizeof take, "take parallel.pipeline %s with parallel.stages_per_rank 1",
+             with_one_stage(q->o->schedule)->name);
     if (fits >= least)
       snprintf(take, sizeof take, "the nearest parallel.stages_per_rank is %lld",
                (long long)(q->problem->nearest[0] = fits));

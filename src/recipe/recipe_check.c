@@ -1,5 +1,6 @@
 // Checks of a recipe across its keys: contradictions are refused, keys without effect get a note.
 #include "recipe/recipe_check.h"
+#include "compile/parallel_tensor.h"
 #include "base/file.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
@@ -139,6 +140,16 @@ static int axis_ranks(const ParallelOptions *parallel, const char *name) {
   return a < 0 ? 1 : parallel->mesh.axis[a].size;
 }
 
+// A word of a row of the Layout that cuts nothing: an axis of one rank, or a part of one that is not cut.
+static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const char *key, const char *word) {
+  if (parallel_word_ranks(parallel, word) > 1) return;
+  if (mesh_axis(&parallel->mesh, word) >= 0 && axis_ranks(parallel, word) == 1)
+    recipe_note(r, key, "%s names %s, but mesh.%s is 1, so it cuts nothing", key, word, word);
+  else
+    recipe_note(r, key, "%s names %s, but parallel.tensor %s leaves it one rank, so it cuts nothing", key, word,
+                parallel_tensor_names[parallel->tensor]);
+}
+
 // What a single rank, an axis of one rank or a run that is too short leave without effect.
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
@@ -150,9 +161,7 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
-      if (!strncmp(axes->axis[i], "tp_", 3) ? 0 : axis_ranks(&parallel, axes->axis[i]) == 1)
-        recipe_note(r, layout_keys[row], "%s names %s, but mesh.%s is 1, so it cuts nothing", layout_keys[row],
-             axes->axis[i], axes->axis[i]);
+      note_idle_word(r, &parallel, layout_keys[row], axes->axis[i]);
   }
   for (int i = 0; i < LAYOUT_WORDS; i++) {
     const char *axis = layout_axis_names[i];

@@ -263,7 +263,10 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.tp=4 parallel.tensor=2d layout.batch=[] layout.interior=[tp]", "leave layout.interior out"},
     {llama, "mesh.tp=4 mesh.cp=2 parallel.tensor=2d layout.seq=[cp,tp]", "as well; take tp out of layout.seq"},
     {llama, "mesh.tp=4 mesh.cp=2 parallel.tensor=2d parallel.sequence=true", "as well; leave parallel.sequence out"},
-    // end of sentences
+    // Too few layers: a schedule of the same kind.
+    {llama, "mesh.pp=4 parallel.pipeline=zb-v", "take parallel.pipeline zb-h1 with parallel.stages_per_rank 1"},
+    {llama, "mesh.pp=4 parallel.pipeline=interleaved", "take parallel.pipeline 1f1b with parallel.stages_per_rank 1"},
+    {llama, "mesh.pp=4 parallel.pipeline=zb-h1 parallel.stages_per_rank=1", NULL},
 };
 
 static void sentences_name_what_was_given(void **state) {
