@@ -53,7 +53,8 @@ static int microbatches(const Question *q) { return shares_microbatches(q->w->sa
 // ---- storage -------------------------------------------------------------------------------------------------------
 
 static int check_shard_group(const Question *q) {
-  int group = q->o->shard_group, below = group < q->dp ? group : q->dp, above = group;
+  int group = q->o->shard_group;
+  int64_t near[2];
   char text[64];
   if (!group) return PLAIT_OK;
   if (q->dp == 1)
@@ -61,9 +62,8 @@ static int check_shard_group(const Question *q) {
                   "parallel.shard_group is %d, but mesh.dp is 1, so that there is nothing to shard over; take 0",
                   group);
   if (q->dp % group) {
-    while (below > 1 && q->dp % below) below--;
-    while (above < q->dp && q->dp % above) above++;
-    nearest(q, below > 1 ? below : 0, above > q->dp || above == below ? 0 : above, text);
+    nearest_divisors(q->dp, group, near);
+    nearest(q, near[0] > 1 ? near[0] : 0, near[1], text);
     return refuse(q, "parallel.shard_group",
                   "parallel.shard_group is %d, but must divide mesh.dp (%d); the nearest is %s", group, q->dp, text);
   }
@@ -551,8 +551,8 @@ static int check_weights(const Question *q) {
 // So many ranks can exchange positions for the heads that tp leaves.
 static int heads_fit(const Question *q, int ranks) {
   AlgorithmCall c = parallel_context_call(q->o, q->w);
-  int64_t kv = c.size['g' - 'a'];
-  return c.size['r' - 'a'] % (ranks / greatest_common_divisor(kv, ranks)) == 0;
+  c.inner = c.ranks = ranks;
+  return algorithm_accepts(algorithm_listed(CHOICE_CONTEXT, ALGORITHM_ULYSSES), &c, NULL, 0);
 }
 
 // A size of cp next to its own whose ranks can; 0: none.

@@ -1,5 +1,6 @@
 // How 2-D, 2.5-D and 3-D tensors lay out the ranks of tp: depth · rows · columns.
 #include "compile/parallel_tensor.h"
+#include "base/divisor.h"
 #include <stdarg.h>
 #include <string.h>
 
@@ -104,10 +105,9 @@ const char *parallel_nearest_tp(const ParallelOptions *o, SizesFit fits, const v
 }
 
 static const char *nearest_divisor(ParallelProblem *problem, int value, int of, char text[64]) {
-  int below = value < of ? value : of, above = value;
-  while (below > 1 && of % below) below--;
-  while (above < of && of % above) above++;
-  return nearest(problem, below, above > of || above == below ? 0 : above, text);
+  int64_t near[2];
+  nearest_divisors(of, value, near);
+  return nearest(problem, (int)near[0], (int)near[1], text);
 }
 
 __attribute__((format(printf, 3, 4))) static int refuse(ParallelProblem *problem, const char *key, const char *format,
