@@ -1,9 +1,10 @@
 // Checks parallel configurations. The rules are in the order in which a user should hear of them: a later one may rely
 // on what an earlier one has checked.
+#include "compile/parallel_context.h"
+#include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
 #include "base/shares.h"
-#include <stdarg.h>
 #include <string.h>
 
 typedef struct Question {
@@ -22,22 +23,11 @@ static const char *const row_keys[] = {
 #include "sharding/layout_rows.def"
 };
 
-__attribute__((format(printf, 3, 4))) static int refuse(const Question *q, const char *key, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(q->problem->text, sizeof q->problem->text, format, arguments);
-  va_end(arguments);
-  q->problem->key = key;
-  return PLAIT_INFEASIBLE;
-}
+// Of a question.
+#define refuse(q, ...) parallel_refuse((q)->problem, __VA_ARGS__)
 
-// "24 or 32", of the values next to what was asked; 0: there is none on that side.
 static const char *nearest(const Question *q, int64_t below, int64_t above, char text[64]) {
-  q->problem->nearest[0] = below;
-  q->problem->nearest[1] = above;
-  if (below && above) snprintf(text, 64, "%lld or %lld", (long long)below, (long long)above);
-  else snprintf(text, 64, "%lld", (long long)(below ? below : above));
-  return text;
+  return parallel_nearest(q->problem, below, above, text);
 }
 
 static const char *nearest_multiple(const Question *q, int64_t value, int64_t unit, char text[64]) {
@@ -187,8 +177,6 @@ static int word_order(const Question *q, const char *word) {
   return strcmp(word, "tp_row") ? 4 * mesh_axis(&q->o->mesh, word) : 4 * tp - 1;
 }
 
-static int heads_fit(const Question *q, int ranks);
-
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
@@ -228,7 +216,8 @@ static int check_data(const Question *q) {
         "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
         "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s%s",
         (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text),
-        whole && !q->o->ulysses && heads_fit(q, q->cp) ? ", or take parallel.context ulysses" : "");
+        whole && !q->o->ulysses && parallel_exchange_fits(q->o, q->w, q->cp) ? ", or take parallel.context ulysses"
+                                                                             : "");
   }
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",
@@ -546,100 +535,7 @@ static int check_weights(const Question *q) {
   return PLAIT_OK;
 }
 
-// ---- the sequence ---------------------------------------------------------------------------------------------------
-
-// So many ranks can exchange positions for the heads that tp leaves.
-static int heads_fit(const Question *q, int ranks) {
-  AlgorithmCall c = parallel_context_call(q->o, q->w);
-  c.inner = c.ranks = ranks;
-  return algorithm_accepts(algorithm_listed(CHOICE_CONTEXT, ALGORITHM_ULYSSES), &c, NULL, 0);
-}
-
-// A size of cp next to its own whose ranks can; 0: none.
-static int fitting_cp(const Question *q, int step) {
-  for (int n = q->cp + step; n > 1 && n <= 4 * q->cp; n += step)
-    if (heads_fit(q, n)) return n;
-  return 0;
-}
-
-// "6 heads (with 2 key and value heads)": those that a rank of tp has.
-static const char *heads_text(const Question *q, char text[96]) {
-  AlgorithmCall c = parallel_context_call(q->o, q->w);
-  long long kv = c.size['g' - 'a'], heads = kv * c.size['r' - 'a'];
-  snprintf(text, 96, "%lld head%s (with %lld key and value head%s)", heads, heads > 1 ? "s" : "", kv,
-           kv > 1 ? "s" : "");
-  return text;
-}
-
-static const char *left_by_tp(const Question *q) {
-  return axis_size(q->o, "tp") > 1 && parallel_heads_axis(q->o) ? "on each rank of tp " : "";
-}
-
-static int check_exchange_of_all(const Question *q) {
-  char text[64] = "1", heads[96];
-  int below = fitting_cp(q, -1), above = fitting_cp(q, 1);
-  if (heads_fit(q, q->cp)) return PLAIT_OK;
-  if (below || above) nearest(q, below, above, text);
-  else q->problem->nearest[0] = 1;
-  return refuse(
-      q, "mesh.cp",
-      "mesh.cp is %d, and so many ranks are to exchange positions for heads (parallel.context ulysses), but "
-      "%s%.120s has %s, which they do not divide evenly; the nearest is %s, or take parallel.context gather%s",
-      q->cp, left_by_tp(q), q->w->model, heads_text(q, heads), text,
-      q->o->ulysses ? " and leave parallel.ulysses out" : "");
-}
-
-// Can so many ranks of cp exchange positions for heads, as parallel.context says?
-static int ulysses_fits(const Question *q, int ranks) {
-  if (q->cp % ranks || !heads_fit(q, ranks)) return 0;
-  return q->o->context == ALGORITHM_GATHER    ? ranks == 1
-         : q->o->context == ALGORITHM_ULYSSES ? ranks == q->cp
-         : q->o->context == ALGORITHM_RING    ? ranks < q->cp
-                                              : 1;
-}
-
-// "the nearest is 2 or 4, or leave parallel.ulysses out"
-static const char *other_ulysses(const Question *q, char text[128]) {
-  int below = q->o->ulysses < q->cp ? q->o->ulysses : q->cp, above = q->o->ulysses;
-  char near[64];
-  while (below > 0 && !ulysses_fits(q, below)) below--;
-  while (above <= q->cp && !ulysses_fits(q, above)) above++;
-  nearest(q, below, above > q->cp ? 0 : above, near);
-  snprintf(text, 128, "the nearest is %s, or leave parallel.ulysses out", near);
-  return text;
-}
-
-static int check_context(const Question *q) {
-  int cp = q->cp, inner = q->o->ulysses;
-  AlgorithmName context = q->o->context;
-  char take[128], heads[96];
-  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") || !q->w->model) return PLAIT_OK;
-  if (context == ALGORITHM_ULYSSES && check_exchange_of_all(q)) return PLAIT_INFEASIBLE;
-  if (!inner || ulysses_fits(q, inner)) return PLAIT_OK;
-  other_ulysses(q, take);
-  if (context == ALGORITHM_GATHER)
-    return refuse(q, "parallel.ulysses",
-                  "parallel.ulysses is %d, but parallel.context is gather, with which no ranks exchange positions for "
-                  "heads; leave parallel.ulysses out, or take parallel.context ring",
-                  inner);
-  if (cp % inner)
-    return refuse(q, "parallel.ulysses", "parallel.ulysses is %d, but must divide mesh.cp (%d); %s", inner, cp, take);
-  if (context == ALGORITHM_ULYSSES)
-    return refuse(
-        q, "parallel.ulysses",
-        "parallel.ulysses is %d, but parallel.context is ulysses, with which all %d ranks of mesh.cp exchange "
-        "positions for heads; %s, or take parallel.context ring",
-        inner, cp, take);
-  if (context == ALGORITHM_RING && inner == cp)
-    return refuse(
-        q, "parallel.ulysses",
-        "parallel.ulysses is %d, all ranks of mesh.cp, but parallel.context is ring, which then has no ranks; %s",
-        inner, take);
-  return refuse(q, "parallel.ulysses",
-                "parallel.ulysses is %d, and so many ranks are to exchange positions for heads, but %s%.120s has %s, "
-                "which they do not divide evenly; %s",
-                inner, left_by_tp(q), q->w->model, heads_text(q, heads), take);
-}
+static int check_context(const Question *q) { return parallel_check_context(q->o, q->w, q->problem); }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   static int (*const rules[])(const Question *) = {

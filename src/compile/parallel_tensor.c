@@ -1,7 +1,7 @@
 // How 2-D, 2.5-D and 3-D tensors lay out the ranks of tp: depth · rows · columns.
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
-#include <stdarg.h>
+#include "compile/parallel_problem.h"
 #include <string.h>
 
 const char *const parallel_tensor_names[LAYOUT_TENSORS] = {
@@ -88,36 +88,18 @@ static int fits_with(const ParallelOptions *o, int tp, SizesFit fits, const void
   return grid_fits(&other) && parallel_summa_fits(&other) && fits(&other, context);
 }
 
-static const char *nearest(ParallelProblem *problem, int below, int above, char text[64]) {
-  problem->nearest[0] = below;
-  problem->nearest[1] = above;
-  if (below && above) snprintf(text, 64, "%d or %d", below, above);
-  else snprintf(text, 64, "%d", below ? below : above);
-  return text;
-}
-
 const char *parallel_nearest_tp(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem,
                                 char text[64]) {
   int tp = parallel_tp_ranks(o), below = tp - 1, above = tp + 1, most = 8 * tp;
   while (below > 0 && !fits_with(o, below, fits, context)) below--;
   while (above < most && !fits_with(o, above, fits, context)) above++;
-  return nearest(problem, below, above < most ? above : 0, text);
+  return parallel_nearest(problem, below, above < most ? above : 0, text);
 }
 
 static const char *nearest_divisor(ParallelProblem *problem, int value, int of, char text[64]) {
   int64_t near[2];
   nearest_divisors(of, value, near);
-  return nearest(problem, (int)near[0], (int)near[1], text);
-}
-
-__attribute__((format(printf, 3, 4))) static int refuse(ParallelProblem *problem, const char *key, const char *format,
-                                                        ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(problem->text, sizeof problem->text, format, arguments);
-  va_end(arguments);
-  problem->key = key;
-  return PLAIT_INFEASIBLE;
+  return parallel_nearest(problem, near[0], near[1], text);
 }
 
 // Rows and depth that are given must divide tp. The depth is 1 where 2.5d finds none of its own: then tp is to blame.
@@ -125,17 +107,19 @@ static int check_given(const ParallelOptions *o, ParallelProblem *problem) {
   int tp = parallel_tp_ranks(o), depth = o->tensor != LAYOUT_TENSOR_2_5D ? 1 : o->depth ? o->depth : depth_of(tp);
   char text[64], deep[48] = "";
   if (tp % depth)
-    return refuse(problem, "parallel.depth",
-                  "parallel.depth is %d, but mesh.tp (%d) is depth · rows · columns, which it must divide; the nearest "
-                  "is %s",
-                  o->depth, tp, nearest_divisor(problem, o->depth, tp, text));
+    return parallel_refuse(
+        problem, "parallel.depth",
+        "parallel.depth is %d, but mesh.tp (%d) is depth · rows · columns, which it must divide; the nearest "
+        "is %s",
+        o->depth, tp, nearest_divisor(problem, o->depth, tp, text));
   if (!o->rows || tp / depth % o->rows == 0 || (o->tensor == LAYOUT_TENSOR_2_5D && !o->depth && depth == 1))
     return PLAIT_OK;
   if (depth > 1) snprintf(deep, sizeof deep, " ÷ depth (%d ÷ %d)", tp, depth);
   else snprintf(deep, sizeof deep, " (%d)", tp);
-  return refuse(problem, "parallel.rows",
-                "parallel.rows is %d, but mesh.tp%s is rows · columns, which it must divide; the nearest is %s",
-                o->rows, deep, nearest_divisor(problem, o->rows, tp / depth, text));
+  return parallel_refuse(
+      problem, "parallel.rows",
+      "parallel.rows is %d, but mesh.tp%s is rows · columns, which it must divide; the nearest is %s", o->rows, deep,
+      nearest_divisor(problem, o->rows, tp / depth, text));
 }
 
 int parallel_check_grid(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem) {
@@ -145,22 +129,25 @@ int parallel_check_grid(const ParallelOptions *o, SizesFit fits, const void *con
   if (o->tensor == LAYOUT_TENSOR_1D || grid_fits(o)) return PLAIT_OK;
   problem->also = "parallel.tensor";
   if (o->tensor == LAYOUT_TENSOR_2D && o->depth)
-    return refuse(problem, "parallel.depth",
-                  "parallel.depth is %d, but parallel.tensor 2d has none; take 2.5d, or leave it out", o->depth);
+    return parallel_refuse(problem, "parallel.depth",
+                           "parallel.depth is %d, but parallel.tensor 2d has none; take 2.5d, or leave it out",
+                           o->depth);
   if (o->tensor == LAYOUT_TENSOR_3D && tp > 1 && g.depth > 1)
-    return refuse(problem, of_rows ? "parallel.rows" : "parallel.depth",
-                  "parallel.%s is %d, but parallel.tensor 3d with mesh.tp %d is %d · %d · %d; leave it out",
-                  of_rows ? "rows" : "depth", of_rows ? o->rows : o->depth, tp, g.depth, g.rows, g.cols);
+    return parallel_refuse(problem, of_rows ? "parallel.rows" : "parallel.depth",
+                           "parallel.%s is %d, but parallel.tensor 3d with mesh.tp %d is %d · %d · %d; leave it out",
+                           of_rows ? "rows" : "depth", of_rows ? o->rows : o->depth, tp, g.depth, g.rows, g.cols);
   if (o->tensor == LAYOUT_TENSOR_3D) {
     ParallelOptions free = *o;
     free.rows = free.depth = 0;
-    return refuse(problem, "mesh.tp",
-                  "mesh.tp is %d, but parallel.tensor 3d takes a cube of ranks, l · l · l; the nearest mesh.tp is %s",
-                  tp, parallel_nearest_tp(&free, fits, context, problem, text));
+    return parallel_refuse(
+        problem, "mesh.tp",
+        "mesh.tp is %d, but parallel.tensor 3d takes a cube of ranks, l · l · l; the nearest mesh.tp is %s", tp,
+        parallel_nearest_tp(&free, fits, context, problem, text));
   }
   if (check_given(o, problem)) return PLAIT_INFEASIBLE;
-  return refuse(problem, "mesh.tp",
-                "mesh.tp is %d, but parallel.tensor 2.5d takes depth · q · q ranks with 1 < depth <= q; the nearest "
-                "mesh.tp is %s, or give parallel.depth",
-                tp, parallel_nearest_tp(o, fits, context, problem, text));
+  return parallel_refuse(
+      problem, "mesh.tp",
+      "mesh.tp is %d, but parallel.tensor 2.5d takes depth · q · q ranks with 1 < depth <= q; the nearest "
+      "mesh.tp is %s, or give parallel.depth",
+      tp, parallel_nearest_tp(o, fits, context, problem, text));
 }

@@ -250,6 +250,9 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.cp=4 mesh.tp=2 data.seq_len=24 parallel.context=ring parallel.ulysses=2",
      "but on each rank of tp the model of m.json has 3 heads (with 1 key and value head), which they do not divide "
      "evenly; the nearest is 1, or leave parallel.ulysses out"},
+    {llama, "mesh.cp=6 data.seq_len=24 parallel.context=gather parallel.ulysses=6",
+     "leave parallel.ulysses out, or take parallel.context ulysses"},
+    {llama, "mesh.cp=6 data.seq_len=24 parallel.context=gather parallel.ulysses=3", "or take parallel.context ring"},
     // Rows, depth and columns of tp.
     {llama, "mesh.tp=8 parallel.tensor=2.5d parallel.rows=8",
      "parallel.rows is 8, but mesh.tp ÷ depth (8 ÷ 2) is rows · columns, which it must divide; the nearest is 4"},
