@@ -149,15 +149,17 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, layout_axis_names, LAYOUT_WORDS) : NULL;
+  char allowed[64];
+  recipe_axes_allowed(allowed, sizeof allowed);
   if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
     return error_set(loader->error, PLAIT_BAD_INPUT,
-                     "%s%s: pp cuts layers, not dims; allowed are dp, cp and tp; parallel.layers says how the layers "
+                     "%s%s: pp cuts layers, not dims; allowed are %s; parallel.layers says how the layers "
                      "are divided over pp",
-                     before(loader, key->path, item), key->path);
+                     before(loader, key->path, item), key->path, allowed);
   return error_set(
       loader->error, PLAIT_BAD_INPUT,
-      "%s%s: %s is not a mesh axis that cuts dims; allowed are dp, cp and tp%s%s%s",
-      before(loader, key->path, item), key->path, shown(loader, item), nearest ? "; did you mean " : "",
+      "%s%s: %s is not a mesh axis that cuts dims; allowed are %s%s%s%s",
+      before(loader, key->path, item), key->path, shown(loader, item), allowed, nearest ? "; did you mean " : "",
       nearest ? nearest : "", nearest ? "?" : "");
 }
 

@@ -77,7 +77,9 @@ static const char layout_doc[] =
     "The Layout that the rows below start from; it says which mesh axes cut which dims. These come with plait:"
 #define LAYOUT_SHIPPED(id, name, meaning, ...) " `" name "` (" meaning "),"
 #include "sharding/layout_rows.def"
-    " and auto: `sequence` if parallel.sequence is true, else `tensor`. Every Layout gives the same results.";
+    " and auto: `sequence` if parallel.sequence is true, else `tensor`. With parallel.tensor 2d, 2.5d or 3d, "
+    "auto is the Layout of that arrangement; tp_row and tp_depth in a row below are the rows and the depth of tp's "
+    "ranks, and tp is what is left of them. Every Layout gives the same results.";
 
 static const char config_doc[] = "The model, as a Hugging Face `config.json`, of one of the families"
 #define FAMILY(name) " `" #name "`"
@@ -99,9 +101,9 @@ static const RecipeWord tensor_words[] = {
 static const char tensor_doc[] = "How tensor parallelism arranges tp's ranks:"
 #define LAYOUT_TENSOR(id, name, meaning, ...) " `" name "`: " meaning "."
 #include "sharding/layout_rows.def"
-                                 " From 2d on a batch is divided over the rows as well, 2.5d and 3d: over the depth. "
-                                 "`plait plan` shows what each of "
-                                 "them would move. All give the same results.";
+                                 " Rows and depth divide the batch as mesh.dp does: with 2d there are dp · rows data "
+                                 "ranks, with 2.5d and 3d dp · depth · rows, and batch.micro is for each of them. "
+                                 "`plait plan` shows what each of them would move. All give the same results.";
 
 enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
@@ -142,9 +144,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
                "· dp · cp · tp; tp varies fastest, so its ranks are neighbours."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
-        .doc = "Context-parallel ranks: each reads and computes two pieces of every sequence, of which one lies as far "
-               "from its end as the other from its start, so that causal attention is the same work for all. "
-               "data.seq_len must be a multiple of 2 · cp. ZeRO shards over dp · cp."),
+        .doc = "Context-parallel ranks: each reads and computes a part of every sequence; parallel.context says how "
+               "attention sees the rest. With gather and ring a part is two pieces, of which one lies as far from the "
+               "sequence's end as the other from its start, so that causal attention is the same work for all; "
+               "data.seq_len must then be a multiple of 2 · cp. With ulysses it is one piece, and data.seq_len a "
+               "multiple of cp. ZeRO shards over "
+               "dp · cp."),
     KEY("mesh.tp", RECIPE_INT, mesh.tp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Tensor-parallel ranks: each computes some of the heads, of the feed-forward layer and of the "
                "vocabulary."),
@@ -177,11 +182,13 @@ const RecipeKey recipe_keys[] = {
         .inference = true, .doc = tensor_doc),
     KEY("parallel.rows", RECIPE_INT, parallel.rows, "auto", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0,
         .inference = true,
-        .doc = "With parallel.tensor 2d or 2.5d: the rows of tp's ranks, over which the samples are divided; the rest "
-               "are columns. auto: as near to a square as mesh.tp (÷ parallel.depth) allows."),
+        .doc = "With parallel.tensor 2d or 2.5d: the rows of tp's ranks; the rest are columns. Each row has samples of "
+               "its own and counts as a data rank (batch.micro). auto: as near to a square as mesh.tp (÷ "
+               "parallel.depth) allows."),
     KEY("parallel.depth", RECIPE_INT, parallel.depth, "auto", .least = 1, .most = AXIS, .has_auto = true,
         .automatic = 0, .inference = true,
-        .doc = "With parallel.tensor 2.5d: the depth of tp's ranks. auto: the least above 1 that leaves a square."),
+        .doc = "With parallel.tensor 2.5d: the depth of tp's ranks, how many grids of rows and columns there are. Each "
+               "grid has samples of its own, as each row. auto: the least above 1 that leaves a square."),
     KEY("parallel.summa", RECIPE_BOOL, parallel.summa, "false", .inference = true,
         .doc = "With parallel.tensor 2d or 2.5d and as many rows as columns: matrix products run in as many steps, in "
                "each of which one block of every operand that lies elsewhere is broadcast, instead of gathering the "
@@ -198,9 +205,8 @@ const RecipeKey recipe_keys[] = {
         .doc = pipeline_doc),
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
-        .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp, with zb-v there and back. auto: "
-               "the fewest that the "
-               "schedule runs."),
+        .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. Under zb-v stages go there and "
+               "back: rank r has stages r and 2 · mesh.pp − 1 − r. auto: the fewest that the schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
         .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, for example `[1, 2, "
                "1]`. The embedding belongs to the first stage and the head to the last. Without this key, stages "
@@ -258,8 +264,10 @@ const RecipeKey recipe_keys[] = {
         .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
                "one sequence fewer than others, or none, and `plait plan` says how much of their time is idle."),
     KEY("batch.micro", RECIPE_INT, batch.micro, "8", .least = 1, .most = MANY, .example = "8", .inference = true,
-        .doc = "Microbatch: the most sequences that a data rank computes at a time. The result of a step does "
-               "not depend on it."),
+        .doc =
+            "Microbatch: the most sequences that a data rank computes at a time. With parallel.tensor 2d, 2.5d or "
+            "3d each row (and depth) of tp's ranks is a data rank, and its columns compute these sequences together. "
+            "The result of a step does not depend on it."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words,
         .meaning = optimizer_meaning, .example = default_optimizer, .doc = "The update rule."),
@@ -471,6 +479,14 @@ static void words_text(const RecipeWord *words, const char *between, char *out, 
   }
 }
 
+void recipe_axes_allowed(char *out, size_t size) {
+  size_t n = 0;
+  for (int i = 0; i < LAYOUT_WORDS && n < size; i++) {
+    const char *before = i == 0 ? "" : i == LAYOUT_WORDS - 1 ? " and " : ", ";
+    n += (size_t)snprintf(out + n, size - n, "%s%s", before, layout_axis_names[i]);
+  }
+}
+
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   char range[128];
   range_text(key, range, sizeof range);
@@ -480,7 +496,12 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS: snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range); break;
-  case RECIPE_AXIS_LIST: snprintf(out, size, "auto, or a list of mesh axes out of dp, cp and tp"); break;
+  case RECIPE_AXIS_LIST: {
+    char names[64];
+    recipe_axes_allowed(names, sizeof names);
+    snprintf(out, size, "auto, or a list of mesh axes out of %s", names);
+    break;
+  }
   case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
   case RECIPE_CHOICE: {
     char words[256];

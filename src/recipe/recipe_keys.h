@@ -74,6 +74,9 @@ char *recipe_value_text(const Recipe *recipe, const char *path);
 // What a key is for: its doc, the meaning of its words, and which optimizers read it. Names stand in backticks.
 void recipe_key_describe(const RecipeKey *key, FILE *out);
 
+// The axes that rows of a Layout may name: "dp, cp, tp … and tp_depth".
+void recipe_axes_allowed(char *out, size_t size);
+
 // What is allowed, as words after "must be": "an integer of at least 1".
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size);
 

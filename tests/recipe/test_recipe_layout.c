@@ -89,9 +89,10 @@ static void wrong_layouts_are_refused(void **state) {
   } cases[] = {
       {BASE "layout: {fnn: [tp]}\n", "x.yaml:5:10: layout.fnn: unknown key; did you mean layout.ffn?"},
       {BASE "layout: {ffn: [tq]}\n", "x.yaml:5:16: layout.ffn: \"tq\" is not a mesh axis that cuts dims; allowed are "
-                                     "dp, cp and tp; did you mean tp?"},
-      {BASE "layout: {ffn: [pp]}\n", "layout.ffn: pp cuts layers, not dims; allowed are dp, cp and tp; parallel.layers "
-                                     "says how the layers are divided over pp"},
+                                     "dp, cp, tp, tp_row and tp_depth; did you mean tp?"},
+      {BASE "layout: {ffn: [pp]}\n",
+       "layout.ffn: pp cuts layers, not dims; allowed are dp, cp, tp, tp_row and tp_depth; parallel.layers "
+       "says how the layers are divided over pp"},
       {BASE "layout: {ffn: tp}\n", "x.yaml:5:15: layout.ffn must be auto, or a list"},
       {BASE "layout: {ffn: [tp, tp]}\n", "x.yaml:5:20: layout.ffn names tp twice; an axis cuts a dim once"},
       {BASE "layout: {ffn: {tp: 1}}\n", "not a map"},
