@@ -138,12 +138,11 @@ static int load(Rank *r, void *run, Error *error) {
   return code ? code : rank_open_evaluation(r, &x->data, error);
 }
 
-// Of what every rank has been told, the value that is farthest from rank 0's: all must have the same.
-static double farthest(const Run *run) {
-  double value = run->told[0];
+// What every rank has been told: all must have the same, to the bit; where they differ it is NaN, which equals nothing.
+static double told_alike(const Run *run) {
   for (int i = 1; i < session_ranks(run->session); i++)
-    if (!(fabs(run->told[i] - run->told[0]) <= fabs(value - run->told[0]))) value = run->told[i];
-  return value;
+    if (memcmp(&run->told[i], &run->told[0], sizeof run->told[0])) return NAN;
+  return run->told[0];
 }
 
 static void record_step(const Run *run, const StepResult *step) {
@@ -201,7 +200,7 @@ static int run_steps(Run *run, Error *error) {
   if (!code) dump(run, 1 << VARIABLE_PARAMETER, DUMP_INITIAL);
   for (run->step = 0; run->step < c->steps && !code && !enough; run->step++) {
     code = session_run(run->session, one_step, run, error);
-    if (!code) run->result->loss[run->step] = farthest(run);
+    if (!code) run->result->loss[run->step] = told_alike(run);
     if (code || run->step >= PARITY_GRADIENTS) continue;
     dump(run, 0, (ParityDump)(DUMP_GRADIENT + run->step));
     if (c->enough) enough = c->enough(run->result, run->step, c->judge);
@@ -209,7 +208,7 @@ static int run_steps(Run *run, Error *error) {
   if (code || enough) return code;
   record_slots(run);
   code = session_run(run->session, evaluate, run, error);
-  if (!code) run->result->eval_loss = farthest(run);
+  if (!code) run->result->eval_loss = told_alike(run);
   if (!code) dump(run, CHECKPOINT_KINDS, DUMP_FINAL);
   return code;
 }
