@@ -154,19 +154,6 @@ static void drop_round_trip(Fuse *f, int id) {
   f->dropped[gather->id] = 1;
 }
 
-// Moves whose result nobody reads: a node's output goes where the Layout wants it, but its readers take it as it was
-// computed.
-static void drop_unread_moves(Fuse *f) {
-  for (int i = f->g->node.count - 1; i >= 0; i--) {
-    const Node *n = &f->g->node.data[i];
-    int read = !op_def(n->op)->communicates && !op_def(n->op)->slices;
-    for (int k = 0; k < n->noutput; k++) read |= f->readers[n->output[k]] || bound(f->g, n->output[k]);
-    if (read) continue;
-    UNLESS_FAULT(unread_moves_stay) f->dropped[i] = 1;
-    for (int k = 0; k < n->ninput; k++) f->readers[n->input[k]] -= f->dropped[i];
-  }
-}
-
 // What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
@@ -240,7 +227,6 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
   find_writers(&f);
-  drop_unread_moves(&f);
   for (int i = 0; i < g->node.count; i++) {
     if (f.dropped[i]) continue;
     drop_identity(&f, i);

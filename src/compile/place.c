@@ -109,34 +109,6 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
   return PLAIT_OK;
 }
 
-// The outputs (bits) of a node that lie as place_node finds.
-static uint64_t open_outputs(const Graph *g, int id) {
-  uint64_t open = 0;
-  const Node *n = &g->node.data[id];
-  for (int k = 0; k < n->noutput && k < 64; k++) open |= (uint64_t)!graph_tensor(g, n->output[k])->placement << k;
-  return open;
-}
-
-// 3-D: interiors that are partial sums over an axis which the Layout cuts their batch over are scattered onto it.
-static void scatter_interiors(Graph *g, const Mesh *mesh, const Layout *layout, int id, uint64_t open) {
-  const Node *n = &g->node.data[id];
-  for (int k = 0; k < n->noutput; k++) {
-    Tensor *t = graph_tensor(g, n->output[k]);
-    if (k >= 64 || !(open >> k & 1) || t->role != ROLE_INTERIOR || !t->shape.rank || t->shape.dim[0] != DIM_BATCH)
-      continue;
-    AxisList batch = layout_placement(layout, mesh, ROLE_INTERIOR, &t->shape).dim[0];
-    Placement p = *t->placement;
-    AxisList *own = &p.dim[0];
-    if (own->n >= batch.n || memcmp(own->axis, batch.axis, (size_t)own->n)) continue;
-    while (FAULT(interiors_stay_partial, own->n < batch.n, 0) && p.partial >> batch.axis[own->n] & 1) {
-      p.partial &= ~(1u << batch.axis[own->n]);
-      own->axis[own->n] = batch.axis[own->n];
-      own->n++;
-    }
-    t->placement = placement_equal(&p, t->placement) ? t->placement : placement_new(g, &p);
-  }
-}
-
 // Places a node of MICRO. A parameter's gradient among its outputs is computed sharded as the parameter; over which
 // axes it is partial follows from the rule.
 static void place_micro_node(Graph *g, const Mesh *mesh, const Layout *layout, int id) {
@@ -149,9 +121,7 @@ static void place_micro_node(Graph *g, const Mesh *mesh, const Layout *layout, i
     CHECK(n < 64);
     hints[n++] = g->node.data[id].output[k];
   }
-  uint64_t open = open_outputs(g, id);
   place_node(g, id, mesh, layout);
-  scatter_interiors(g, mesh, layout, id, open);
   for (int i = 0; i < n; i++) {
     Node *node = &g->node.data[id];
     for (int k = 0; k < node->noutput; k++)
