@@ -3,8 +3,9 @@
 // A tensor's difference is divided by the tensor's own size, so that small tensors count as much as large ones:
 //
 //   RMS       root mean square of the difference / size
-//   element   largest difference / (4 size + largest element): 4 standard deviations for the worst of thousands, and
-//             what is large is off by as much more (the row of a frequent token)
+//   element   largest difference / (6 size + largest element): 6 standard deviations for the worst of a leg, which
+//             compares some 3·10⁸ elements (one of 5·10⁸ lies farther out), and what is large is off by as much more
+//             (the row of a frequent token)
 //
 // where size is the root mean square of the reference's tensor. That of a parameter is its change's, final − initial,
 // and a half of the relative difference of second moments counts, since these are squares.
@@ -27,6 +28,7 @@
 
 const char *const parity_measure_names[MEASURES] = {"loss", "norm", "gradient", "of an element", "change",
                                                     "of an element", "moment", "of an element", "evaluation"};
+#define FAR_OUT 6 // standard deviations
 #define CANCELS 0.2
 #define CANCELS_BY_HEAD (CANCELS * 1.4142135623730951)
 
@@ -123,7 +125,7 @@ static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTen
     largest = fmax(largest, fabs(y->data[i] - (s.initial ? s.initial[i] : 0)));
   }
   keep(out, s.measure, count * share_of(rms(x->data, y->data, y->elements), size), y->name);
-  keep(out, s.measure + 1, count * share_of(worst, 4 * size + largest), y->name);
+  keep(out, s.measure + 1, count * share_of(worst, FAR_OUT * size + largest), y->name);
 }
 
 static void compare_dump(const ParityResult *a, const ParityResult *b, ParityDump d, const ParityTolerance *t,
