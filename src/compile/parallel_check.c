@@ -191,8 +191,8 @@ static int check_data(const Question *q) {
       return refuse(
           q, "layout.batch",
           "layout.batch is %s, but ranks read their samples in the order of the mesh; take its axes in the order dp, "
-          "cp, tp",
-          list);
+          "cp, %stp",
+          list, q->o->tensor == LAYOUT_TENSOR_1D ? "" : "tp_depth, tp_row, ");
   int samples = data_ranks(q), inside = parallel_row_ranks(q->o, LAYOUT_ROW_INTERIOR);
   if (samples % inside) {
     LayoutTable own = layout_of_tensor(q->o->tensor);

@@ -1,5 +1,6 @@
 // place: how MICRO sees every tensor. Weights, the residual stream and what is annotated by name bind by the Layout;
 // the rest is propagated.
+#include "base/divisor.h"
 #include "base/fault.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
@@ -17,13 +18,12 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
   for (int d = 0; d < s->rank; d++) {
     int shards = axis_list_parts(mesh, &p->dim[d]);
     if (s->size[d] % shards == 0 || s->dim[d] == DIM_VOCAB) continue;
-    int below = shards, above = shards;
+    int64_t near[2];
     char number[16], axes[128], nearest[64];
     snprintf(number, sizeof number, "dim %d", d);
-    while (below > 1 && s->size[d] % below) below--;
-    while (above < s->size[d] && s->size[d] % above) above++;
-    if (above > s->size[d] || s->size[d] % above) snprintf(nearest, sizeof nearest, "%d", below);
-    else snprintf(nearest, sizeof nearest, "%d or %d", below, above);
+    nearest_divisors(s->size[d], shards, near);
+    if (near[1]) snprintf(nearest, sizeof nearest, "%lld or %lld", (long long)near[0], (long long)near[1]);
+    else snprintf(nearest, sizeof nearest, "%lld", (long long)near[0]);
     return error_set(error, PLAIT_INFEASIBLE,
                      "mesh: %s of %s (size %lld) is sharded over %s, but %lld cannot be cut into %d equal shards; "
                      "the nearest number of ranks that fits is %s",

@@ -1,14 +1,10 @@
 // `plait plan`: what 1-D, 2-D, 2.5-D and 3-D tensors would move, beside each other.
 #include "train/plan_tensor.h"
 #include "base/units.h"
+#include "compile/parallel_tensor.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
 #include <string.h>
-
-static const char *const names[LAYOUT_TENSORS] = {
-#define LAYOUT_TENSOR(id, name, ...) name,
-#include "sharding/layout_rows.def"
-};
 
 // Bytes that a rank moves in a step of the model with so many layers, on one stage.
 static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers, double *bytes, Error *error) {
@@ -47,7 +43,7 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
   TensorGrid g = parallel_grid(&o);
   if (o.tensor == LAYOUT_TENSOR_1D) snprintf(text, size, "1d%s", r->parallel.sequence ? " + sequence" : "");
   else if (o.tensor == LAYOUT_TENSOR_2D) snprintf(text, size, "2d, %d × %d", g.rows, g.cols);
-  else snprintf(text, size, "%s, %d × %d × %d", names[o.tensor], g.depth, g.rows, g.cols);
+  else snprintf(text, size, "%s, %d × %d × %d", parallel_tensor_names[o.tensor], g.depth, g.rows, g.cols);
   return o.tensor == LAYOUT_TENSOR_1D ? 0 : o.tensor == LAYOUT_TENSOR_2D ? 1 : 2;
 }
 
@@ -78,7 +74,7 @@ int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out
     char text[64], why[sizeof(ParallelProblem)];
     obstacle(&other, config, why, sizeof why);
     if (*why) {
-      fprintf(out, "  %-22s %12s   %s\n", names[kind], "-", why);
+      fprintf(out, "  %-22s %12s   %s\n", parallel_tensor_names[kind], "-", why);
       continue;
     }
     int code = bytes_of(&other, config, 1, &one, error);
@@ -90,6 +86,6 @@ int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out
             kind == recipe->parallel.tensor ? "   this recipe" : "");
     if (best < 0 || bytes < least) best = kind, least = bytes;
   }
-  if (best >= 0) fprintf(out, "  %-22s %12s\n", "moves least", names[best]);
+  if (best >= 0) fprintf(out, "  %-22s %12s\n", "moves least", parallel_tensor_names[best]);
   return PLAIT_OK;
 }
