@@ -60,10 +60,12 @@ static void propose(Factors *f, int factor, const AxisList *list) {
   }
 }
 
-static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t *factor) {
+// Of all its dims, but for the factors (bits) that stay whole.
+static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t *factor, uint32_t whole) {
   if (tensor < 0 || !graph_tensor(g, tensor)->placement) return;
   const Placement *p = graph_tensor(g, tensor)->placement;
-  for (int d = 0; d < p->rank; d++) propose(f, factor[d], &p->dim[d]);
+  for (int d = 0; d < p->rank; d++)
+    if (!(whole >> factor[d] & 1)) propose(f, factor[d], &p->dim[d]);
 }
 
 static int binds(const Graph *g, int tensor) {
@@ -95,13 +97,29 @@ static int batch_factor(const Rule *r, const Graph *g, const Node *n) {
   return -1;
 }
 
+// Factors that stay whole though a parameter is cut there: those that cost an expansion (`lower`), and that activations
+// have, none of them cut. So the gain of a norm, where it alone is cut, is gathered, and not each row's sums made of
+// parts.
+static uint32_t whole_in_activations(const Factors *f, const Graph *g, const Node *n) {
+  uint32_t has = 0, cut = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    const Placement *p = n->input[k] < 0 || binds(g, n->input[k]) ? NULL : graph_tensor(g, n->input[k])->placement;
+    for (int d = 0; p && d < p->rank; d++) {
+      has |= 1u << f->rule->input[k][d];
+      if (p->dim[d].n) cut |= 1u << f->rule->input[k][d];
+    }
+  }
+  return FAULT(gains_cut_norms, has & ~cut & f->rule->lower, 0);
+}
+
 static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh *mesh) {
+  uint32_t whole = whole_in_activations(f, g, n);
   for (int k = 0; k < n->ninput; k++)
-    if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
+    if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], whole);
   for (int k = 0; k < n->noutput; k++)
-    if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k]);
+    if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k], whole);
   for (int k = 0; k < n->ninput; k++)
-    if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k]);
+    if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], 0);
   move_axes(f, mesh);
 }
 

@@ -234,6 +234,15 @@ static void three_dims_of_llama(void **state) {
   expect(keys, "tp_depth", PHASE_BACKWARD, share * 20 * H * H);
 }
 
+// Where only weights are cut over their width, and activations are whole, a norm's gain and bias are gathered, and no
+// norm is made of parts: in a GPT's block 4 h of them, beside 7 bsh of partial sums (queries, keys, values; up) and 2
+// bsh of shares that are gathered.
+static void width_of_weights_alone(void **state) {
+  const char *keys = "mesh.tp=2 layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]";
+  const double bsh = (double)B * S * H;
+  expect(keys, "tp", PHASE_FORWARD, 7 * bsh + (2 * bsh + 4 * H) / 2);
+}
+
 static int is_matrix(const Variable *v) {
   int embed = 0;
   for (int d = 0; d < v->shape.rank; d++) embed |= v->shape.dim[d] == DIM_EMBED;
@@ -282,6 +291,7 @@ static void shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(two_dims), cmocka_unit_test(two_and_a_half_dims),
                                      cmocka_unit_test(three_dims), cmocka_unit_test(three_dims_of_llama),
+                                     cmocka_unit_test(width_of_weights_alone),
                                      cmocka_unit_test(shares), cmocka_unit_test(summa_moves_the_same),
                                      cmocka_unit_test(summa_holds_two_blocks)};
   return cmocka_run_group_tests(tests, setup, teardown);
