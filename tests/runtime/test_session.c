@@ -56,11 +56,11 @@ static void tasks_run_on_all_ranks(void **state) {
   }
 }
 
-typedef struct Fault { int rank; const char *message; } Fault;
+typedef struct Injected { int rank; const char *message; } Injected;
 
 // One rank fails while the others wait for it.
 static int fail_one(Rank *r, void *context, Error *e) {
-  const Fault *f = context;
+  const Injected *f = context;
   if (r->rank == f->rank) return error_set(e, PLAIT_NO_MEMORY, "%s", f->message);
   int code = rank_barrier(r, e);
   return code ? code : rank_barrier(r, e);
@@ -75,7 +75,7 @@ static void the_first_failure_is_kept(void **state) {
                {1, 0, "there is no memory left", "there is no memory left"}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     Session *s = open_local(table[i].ranks, 0);
-    Fault fault = {table[i].rank, table[i].message};
+    Injected fault = {table[i].rank, table[i].message};
     for (int time = 0; time < 2; time++) { // and stays: nothing runs any more
       Sum sum = {0};
       Error e = {0};
