@@ -303,5 +303,6 @@ int main(void) {
       cmocka_unit_test(hidden_blocks_are_not_computed),
       cmocka_unit_test(flops_count_visible_pairs),
   };
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
