@@ -97,19 +97,17 @@ static int batch_factor(const Rule *r, const Graph *g, const Node *n) {
   return -1;
 }
 
-// Factors that stay whole though a parameter is cut there: those that cost an expansion (`lower`), and that activations
-// have, none of them cut. So the gain of a norm, where it alone is cut, is gathered, and not each row's sums made of
-// parts.
+// Factors that stay whole: those that cost an expansion (`lower`), and that an activation has whole. So the gain of a
+// norm, where it alone is cut, is gathered, and so is a gradient where its input is whole; a norm is made of parts
+// where all that it works on are.
 static uint32_t whole_in_activations(const Factors *f, const Graph *g, const Node *n) {
-  uint32_t has = 0, cut = 0;
+  uint32_t whole = 0;
   for (int k = 0; k < n->ninput; k++) {
     const Placement *p = n->input[k] < 0 || binds(g, n->input[k]) ? NULL : graph_tensor(g, n->input[k])->placement;
-    for (int d = 0; p && d < p->rank; d++) {
-      has |= 1u << f->rule->input[k][d];
-      if (p->dim[d].n) cut |= 1u << f->rule->input[k][d];
-    }
+    for (int d = 0; p && !p->partial && d < p->rank; d++) // a partial sum may be scattered yet
+      if (!p->dim[d].n) whole |= 1u << f->rule->input[k][d];
   }
-  return FAULT(gains_cut_norms, has & ~cut & f->rule->lower, 0);
+  return FAULT(gains_cut_norms, whole & f->rule->lower, 0);
 }
 
 static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh *mesh) {
@@ -119,7 +117,7 @@ static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh
   for (int k = 0; k < n->noutput; k++)
     if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k], whole);
   for (int k = 0; k < n->ninput; k++)
-    if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], 0);
+    if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], whole);
   move_axes(f, mesh);
 }
 
