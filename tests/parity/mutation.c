@@ -274,6 +274,17 @@ int mutations_of(const ParityCase *c, Mutation **out) {
   return list.count;
 }
 
+// Is this the tensor, in fp64? A narrow gradient is cast before it is accumulated, "A.accumulate.cast.reduce_scatter";
+// in fp64 it goes there as it was made, "A.dw.reduce_scatter".
+static int is_output(const char *wide, const char *narrow) {
+  static const char cast[] = ".accumulate.cast";
+  const char *at = strstr(narrow, cast);
+  if (!strcmp(wide, narrow)) return 1;
+  if (!at || strncmp(wide, narrow, (size_t)(at - narrow)) || wide[at - narrow] != '.') return 0;
+  const char *rest = wide + (at - narrow) + 1;
+  return !strcmp(rest + strcspn(rest, "."), at + strlen(cast));
+}
+
 int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
   Mutation *list;
   int n = mutations_of(c, &list), found = 0;
@@ -288,7 +299,8 @@ int mutation_like(const ParityCase *c, const Mutation *m, Mutation *out) {
   for (int k = 0; k < m->outputs && !found; k++)
     for (int i = 0; i < n; i++) {
       const Mutation *x = &list[i];
-      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 || strcmp(x->output[0], m->output[k]))
+      if (x->kind != m->kind || x->evaluation != m->evaluation || x->outputs != 1 ||
+          !is_output(x->output[0], m->output[k]))
         continue;
       out->node[out->nodes++] = x->node[0];
       break;
