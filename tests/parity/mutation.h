@@ -18,7 +18,7 @@ typedef struct Mutation {
   int alone;                       // REVERSE: the first tensor of a bucket alone
   int tensor, stage, peer;         // TRANSFER, as the SEND has them
   char what[200];                  // for messages
-  char output[MUTATION_NODES][80]; // names of what the collective gives; none where it gives more than these
+  char output[MUTATION_NODES][160]; // names of what the collective gives; none where it gives more than these
   int outputs;
 } Mutation;
 
