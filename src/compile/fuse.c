@@ -154,6 +154,15 @@ static void drop_round_trip(Fuse *f, int id) {
   f->dropped[gather->id] = 1;
 }
 
+// What spread its inputs for readers that wanted it elsewhere, and so spread them again, is read by nobody.
+static void drop_unread(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->spreads || f->readers[n->output[0]] || bound(f->g, n->output[0])) return;
+  f->dropped[id] = 1;
+  for (int k = 0; k < n->ninput; k++)
+    if (n->input[k] >= 0) f->readers[n->input[k]]--;
+}
+
 // What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
@@ -226,7 +235,10 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
+  for (int i = 0; i < g->tensor.count; i++)
+    if (tensor_is_compact(&g->tensor.data[i])) f.readers[g->tensor.data[i].mask]++;
   find_writers(&f);
+  for (int i = g->node.count - 1; i >= 0; i--) drop_unread(&f, i);
   for (int i = 0; i < g->node.count; i++) {
     if (f.dropped[i]) continue;
     drop_identity(&f, i);
@@ -239,6 +251,8 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *h = graph_copy(g);
   h->node.count = 0;
   UNLESS_FAULT(room_of_an_identity) keep_room(&f, h);
+  for (int i = 0; i < h->tensor.count; i++)
+    if (tensor_is_compact(&h->tensor.data[i])) h->tensor.data[i].mask = taken(&f, h->tensor.data[i].mask);
   for (int i = 0; i < g->node.count; i++)
     if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);

@@ -39,7 +39,7 @@ static int64_t product(const int64_t *size, int n) {
 
 static void localize(const Mesh *mesh, Tensor *t) {
   placement_local(mesh, t->placement, &t->shape, t->local);
-  t->allocated = product(t->local, t->shape.rank);
+  t->allocated = tensor_elements(t, t->local);
 }
 
 static void localize_variables(Graph *h, const Mesh *mesh) {
@@ -126,6 +126,28 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   return h->node.data[id].output[0];
 }
 
+static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context);
+
+// The mask of a compact tensor of h that lies as `rows`, from any placement of the mask; -1 on error.
+static int mask_at(Partition *p, int mask, const Placement *rows, const Node *context) {
+  Placement to = {.rank = 3};
+  memcpy(to.dim, rows->dim, 3 * sizeof *to.dim);
+  return redistribute(p, mask, placement_new(p->h, &to), context);
+}
+
+// A step of a compact tensor: its rows become those of its mask as that lies after the step.
+static int emit_rows_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
+  int mask = mask_at(p, graph_tensor(p->h, tensor)->mask, &step->to, context);
+  if (mask < 0) return -1;
+  if (!op_def(step->op)->reduces || op_def(step->op)->scatters) {
+    error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts cannot be moved by %s yet", op_name(step->op));
+    return -1;
+  }
+  int out = emit_step(p, tensor, step, context);
+  graph_tensor(p->h, out)->mask = mask;
+  return out;
+}
+
 // An activation that communication has made no larger, as an all_to_all does, serves later phases of the stage too:
 // backward then keeps it in place of the original, or beside it where it reads both.
 // `begin`: the tensor, or what is at hand of it at another placement.
@@ -168,6 +190,52 @@ static void remember_for_later(Partition *p, int tensor, int moved, const Node *
   p->moved.data[p->moved.count - 1].section = -1;
 }
 
+// What a node of h that spreads its inputs would make at another placement: they are moved instead, and it runs again.
+// -1 on error.
+static int spread_again(Partition *p, int tensor, const Placement *to, const Node *context) {
+  Graph *h = p->h;
+  Arena scratch = {0};
+  Node n = h->node.data[graph_tensor(h, tensor)->producer];
+  Rule rule = rule_of(&scratch, h, &n);
+  Tensor t = *graph_tensor(h, tensor);
+  int *input = arena_array(&scratch, int, n.ninput), output = -1, code = 0;
+  for (int k = 0; k < n.ninput && !code; k++) {
+    input[k] = n.input[k];
+    if (input[k] < 0) continue;
+    const Placement *now = graph_tensor(h, input[k])->placement;
+    Placement at = {.rank = now->rank, .partial = now->partial & to->partial};
+    for (int d = 0; d < at.rank; d++)
+      for (int o = 0; o < to->rank; o++)
+        if (rule.output[0][o] == rule.input[k][d]) at.dim[d] = to->dim[o];
+    code = (input[k] = redistribute(p, input[k], placement_new(h, &at), context)) < 0;
+  }
+  if (!code) {
+    t.placement = to;
+    t.stages = context->stages;
+    t.mask = mask_at(p, t.mask, to, context);
+    localize(p->mesh, &t);
+    output = graph_add_tensor(h, &t);
+    n.input = input;
+    n.output = &output;
+    n.phase = context->phase;
+    n.layer = context->layer;
+    n.name = arena_join(&h->arena, n.name, "again");
+    graph_add_node(h, &n);
+  }
+  arena_free(&scratch);
+  return output;
+}
+
+// The steps of a compact tensor up to its first all_to_all at once, where it is made by a node that spreads: what that
+// reads is smaller. Returns where the tensor is after them, and in *first the first that is left; -1 on error.
+static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
+  int producer = graph_tensor(p->h, tensor)->producer, end = *first;
+  while (end < n && !op_def(steps[end].op)->exchanges) end++;
+  if (end == *first || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
+  *first = end;
+  return spread_again(p, tensor, placement_new(p->h, &steps[end - 1].to), context);
+}
+
 // The tensor of h, moved to a placement; -1 on error. Of its steps those are not taken again whose result is at hand.
 static int redistribute(Partition *p, int tensor, const Placement *to, const Node *context) {
   const Placement *from = graph_tensor(p->h, tensor)->placement;
@@ -182,9 +250,15 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   }
   while (first > 0 && now < 0) now = made_before(p, tensor, &steps[--first].to, context);
   first += now >= 0; // behind the step whose result it is
-  int begin = now = now < 0 ? tensor : now;
+  int begin = now = now < 0 ? tensor : now, compact = tensor_is_compact(graph_tensor(p->h, tensor));
+  if (compact && (now = spread_to(p, now, steps, n, &first, context)) != begin) {
+    if (now < 0) return -1;
+    begin = now;
+    remember(p, tensor, now, 0, context);
+  }
   for (int i = first; i < n; i++) {
-    now = emit_step(p, now, &steps[i], context);
+    now = compact ? emit_rows_step(p, now, &steps[i], context) : emit_step(p, now, &steps[i], context);
+    if (now < 0) return -1;
     int kept = is_kept(p->h, tensor, begin, now, context);
     if (i + 1 == n || kept) remember(p, tensor, now, kept, context);
   }
@@ -266,10 +340,22 @@ static int lower_node(Partition *p, const Node *n, const int *input, uint32_t ax
   return place_lowered(p, first, n);
 }
 
-static void plain_node(Partition *p, const Node *n, const int *input, int *output) {
+// The mask in h of a compact output: that of an input that lies as it does, or else moved there. -1 on error.
+static int mask_of_output(Partition *p, const Node *n, const int *input, int k) {
+  for (int i = 0; i < n->ninput; i++) {
+    const Tensor *x = input[i] < 0 ? NULL : graph_tensor(p->h, input[i]);
+    int alike = x && tensor_is_compact(x);
+    for (int d = 0; alike && d < 3; d++) alike = axis_list_equal(&x->placement->dim[d], &n->give[k]->dim[d]);
+    if (alike) return x->mask;
+  }
+  return mask_at(p, p->map[graph_tensor(p->g, n->output[k])->mask], n->give[k], n);
+}
+
+static int plain_node(Partition *p, const Node *n, const int *input, int *output) {
   Graph *h = p->h;
   for (int k = 0; k < n->noutput; k++) {
     Tensor t = *graph_tensor(p->g, n->output[k]);
+    if (tensor_is_compact(&t) && (t.mask = mask_of_output(p, n, input, k)) < 0) return PLAIT_INFEASIBLE;
     t.placement = n->give[k];
     if (!placement_equal(n->give[k], graph_tensor(p->g, n->output[k])->placement)) t.variable = t.copy = -1;
     localize(p->mesh, &t);
@@ -280,6 +366,7 @@ static void plain_node(Partition *p, const Node *n, const int *input, int *outpu
   copy.output = output;
   copy.want = copy.give = NULL;
   graph_add_node(h, &copy);
+  return PLAIT_OK;
 }
 
 // Gives each output the placement that the graph asks for, and the binding to the Variable where there is one.
@@ -362,7 +449,7 @@ static int partition_node(Partition *p, const Node *n) {
   }
   uint32_t axes = code ? 0 : sharded_lower_axes(p->g, n);
   if (!code && axes) code = lower_node(p, n, input, axes, output);
-  else if (!code) plain_node(p, n, input, output);
+  else if (!code) code = plain_node(p, n, input, output);
   if (!code) code = finish_outputs(p, n, output);
   arena_free(&scratch);
   return code;
@@ -382,6 +469,9 @@ int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
     p.map[i] = graph_add_tensor(h, t);
     localize(mesh, graph_tensor(h, p.map[i]));
   }
+  for (int i = 0; i < g->tensor.count; i++)
+    if (g->tensor.data[i].producer < 0 && tensor_is_compact(&g->tensor.data[i]) && g->tensor.data[i].placement)
+      graph_tensor(h, p.map[i])->mask = p.map[g->tensor.data[i].mask];
   for (int i = 0; i < g->input.count; i++) {
     GraphInput in = g->input.data[i];
     in.tensor = p.map[in.tensor];

@@ -33,6 +33,7 @@ typedef struct Factors {
   int batch; // the factor that the Layout cuts first, and others may cut further; -1: none
   AxisList axes[MAX_FACTORS];
   uint32_t used;              // mesh axes
+  uint32_t sums; // mesh axes over which a compact operand is a partial sum: it is left one, and nobody takes them
   AxisList moved;             // those that were proposed for the factor that moves
   AxisList home[MAX_FACTORS]; // as operands had a factor that is whole, moves or is tied
 } Factors;
@@ -53,7 +54,7 @@ static void propose(Factors *f, int factor, const AxisList *list) {
   if (leaves_home(r, factor) && !f->home[factor].n) f->home[factor] = *list;
   if (r->whole >> factor & 1 || factor == r->tied || (own->n && !extends) || (moves && f->moved.n)) return;
   for (int i = own->n; i < list->n; i++) {
-    if (f->used >> list->axis[i] & 1) break;
+    if ((f->used | f->sums) >> list->axis[i] & 1) break;
     AxisList *to = moves && !(r->lower >> factor & 1 && !f->axes[factor].n) ? &f->moved : &f->axes[factor];
     axis_list_take(to, list, i);
     f->used |= 1u << list->axis[i];
@@ -225,12 +226,23 @@ static void own(Placement *p, const Placement *owner) {
   p->partial &= ~owner->owner_axes;
 }
 
+// To scatter rows of experts would cost more than to gather what they meet, and that is linear in them.
+static uint32_t sums_of_rows(const Graph *g, const Node *n, const Rule *rule) {
+  uint32_t axes = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    if (t && tensor_is_compact(t) && t->placement && rule->linear[k]) axes |= t->placement->partial;
+  }
+  return axes;
+}
+
 void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
   Arena scratch = {0};
   Node *n = &g->node.data[node];
   Rule rule = rule_of(&scratch, g, n);
   const Placement *owner = node_owner(g, n);
   Factors f = {.rule = &rule, .batch = -1, .used = owner ? owner->owner_axes : 0};
+  f.sums = sums_of_rows(g, n, &rule);
   assign_with_layout(&f, g, n, mesh, layout);
   // Within a microbatch a rank sees its own stage only; pp is an axis like others in BEGIN and END.
   int pp = mesh_pipeline(mesh);

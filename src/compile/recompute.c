@@ -71,6 +71,7 @@ static void emit(Recompute *r, const Node *n, int second) {
     if (!second) continue;
     Tensor t = *graph_tensor(g, n->output[k]);
     t.name = arena_format(&g->arena, "again.%s", t.name);
+    if (tensor_is_compact(&t) && r->clone[t.mask]) t.mask = r->clone[t.mask];
     copy.output[k] = r->clone[n->output[k]] = graph_add_tensor(g, &t);
   }
   if (second) {

@@ -2,6 +2,7 @@
 #include "compile/verify.h"
 #include "base/fault.h"
 #include "op/op.h"
+#include "sharding/placement.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,8 +96,37 @@ static int verify_form(const Graph *g, const Node *n, const char *after, Error *
     if (g->form != GRAPH_LOCAL && t->allocated)
       return broken_tensor(error, after, t, "it has a local shape too early");
     if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "its want or give is still set");
-    if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < product(t->local, t->shape.rank)))
+    if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < tensor_elements(t, t->local)))
       return broken_tensor(error, after, t, "its buffer does not hold its local shape");
+  }
+  return PLAIT_OK;
+}
+
+static int makes(const Node *n, int tensor) {
+  for (int k = 0; k < n->noutput; k++)
+    if (n->output[k] == tensor) return 1;
+  return 0;
+}
+
+// Nodes that read a compact tensor find as many rows as its mask says: this is made before, on the same stage and, once
+// shapes are local, lies as the tensor does.
+static int verify_compact(const Graph *g, const Node *n, const char *after, Error *error) {
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *t = graph_tensor(g, n->output[k]);
+    if (!tensor_is_compact(t)) continue;
+    if (t->mask >= g->tensor.count || graph_tensor(g, t->mask)->dtype != DTYPE_U8 || t->choices < 1)
+      return broken_tensor(error, after, t, "its mask does not exist or is none");
+    const Tensor *mask = graph_tensor(g, t->mask);
+    if (mask->producer >= n->id) return broken_tensor(error, after, t, "its mask is made later");
+    const Node *maker = mask->producer < 0 ? NULL : &g->node.data[mask->producer];
+    if (maker && !makes(maker, mask->id)) return broken_tensor(error, after, t, "its mask is no longer made");
+    if (maker && maker->stage != n->stage) return broken_tensor(error, after, t, "its mask is made on another stage");
+    for (int d = 0; d < 3; d++) {
+      if (mask->shape.size[d] != t->shape.size[d])
+        return broken_tensor(error, after, t, "its mask is not of its batch, positions and experts");
+      if (g->form == GRAPH_LOCAL && !axis_list_equal(&mask->placement->dim[d], &t->placement->dim[d]))
+        return broken_tensor(error, after, t, "its mask lies otherwise");
+    }
   }
   return PLAIT_OK;
 }
@@ -123,6 +153,7 @@ static int verify_operands(const Graph *g, const char *after, Error *error) {
     }
     code = verify_bound(g, n, last, after, error);
     if (!code) code = verify_form(g, n, after, error);
+    if (!code) code = verify_compact(g, n, after, error);
     if (!code) code = verify_shapes(g, n, scratch, after, error);
   }
   graph_destroy(scratch);

@@ -207,10 +207,20 @@ static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
               .variable = -1,
               .copy = -1,
               .input = -1,
-              .parameter = -1};
+              .parameter = -1,
+              .mask = -1};
   if (shape.rank == 0) t.role = ROLE_SCALAR;
   vec_push(&g->tensor, t);
   return t.id;
+}
+
+void graph_compact(Graph *g, int tensor, int mask, int choices) {
+  const Shape *rows = &graph_tensor(g, tensor)->shape, *of = &graph_tensor(g, mask)->shape;
+  CHECK(graph_tensor(g, mask)->dtype == DTYPE_U8 && of->rank == 3 && rows->rank > 3 && choices > 0,
+        "%s cannot be compact by %s", graph_tensor(g, tensor)->name, graph_tensor(g, mask)->name);
+  for (int d = 0; d < 3; d++) CHECK(rows->size[d] == of->size[d], "%s", graph_tensor(g, tensor)->name);
+  graph_tensor(g, tensor)->mask = mask;
+  graph_tensor(g, tensor)->choices = choices;
 }
 
 static void remember_newest(Graph *g, int variable, int tensor) {

@@ -105,6 +105,8 @@ typedef struct Tensor {
   int copy;       // when bound: -1 storage, else index of the Copy
   int input;      // index of the graph input that it is, or -1
   int parameter;  // the parameter that a gradient belongs to, or -1
+  int mask; // of a compact tensor (b, s, x, …): the tensor (b, s, x) that says which of its rows are there; else -1
+  int choices;    // of a compact tensor: how many rows of a (b, s) are there at most
   int stages;     // where it lives: one of Graph.stage_set; by stage
   const Placement *placement; // by place, NULL before
   int64_t local[MAX_RANK];    // of a GRAPH_LOCAL: shape on one rank
@@ -287,6 +289,23 @@ static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
   return t->local;
 }
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
+
+// Compact tensors have the dims (batch, seq, expert, …) of a dense one, but memory holds only the rows whose element of
+// their mask is 1, packed, ordered by (expert, batch, seq). So all that is said of dims and placements is said of the
+// dense tensor. How many rows there are is known when the mask is; memory is bounded by `choices` rows a token.
+static inline int tensor_is_compact(const Tensor *t) { return t->mask >= 0; }
+// The most rows that a shard of so many elements of batch, seq and expert can have.
+static inline int64_t tensor_most_rows(const Tensor *t, const int64_t *local) {
+  return local[0] * local[1] * (t->choices < local[2] ? t->choices : local[2]);
+}
+// Elements in memory of a shard of these sizes, (rank of the tensor); of a compact one the most.
+static inline int64_t tensor_elements(const Tensor *t, const int64_t *local) {
+  int64_t n = tensor_is_compact(t) ? tensor_most_rows(t, local) : 1;
+  for (int d = tensor_is_compact(t) ? 3 : 0; d < t->shape.rank; d++) n *= local[d];
+  return n;
+}
+// Makes a tensor compact: its rows are those of a mask.
+void graph_compact(Graph *g, int tensor, int mask, int choices);
 
 // Readable listing. `placement` (may be NULL) prints the placement of a tensor of this shape into text.
 typedef void (*PlacementPrinter)(const void *context, const Placement *placement, const Shape *shape, char *text,

@@ -29,6 +29,7 @@ static const int64_t *sizes_of(const Printer *p, const Tensor *t) {
 }
 
 static void print_binding(const Printer *p, const Tensor *t) {
+  if (tensor_is_compact(t)) fprintf(p->out, "[≤%d of %%%d]", t->choices, t->mask);
   if (t->variable >= 0) fprintf(p->out, "@%s%s", p->g->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (t->input >= 0) fprintf(p->out, "<%s>", t->name);
 }
@@ -142,7 +143,7 @@ static void print_operand(const Printer *p, const char *what, int id, const Plac
   char text[256], other[256];
   fprintf(p->out, "    %s %%%d %s", what, id, dtype_name(t->dtype));
   print_shape(p, &t->shape, sizes_of(p, t));
-  if (t->variable >= 0 || t->input >= 0) fputc(' ', p->out);
+  if (t->variable >= 0 || t->input >= 0 || tensor_is_compact(t)) fputc(' ', p->out);
   print_binding(p, t);
   if (placed(p, t->placement, &t->shape, text)[0]) fprintf(p->out, " {%s}", text);
   if (node && strcmp(text, placed(p, node, &t->shape, other))) fprintf(p->out, "   %s {%s}", as, other);

@@ -46,6 +46,12 @@ typedef struct AttentionAttr {
 typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU } ActivationKind;
 typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED: act(a) * b
 typedef struct ScaleAttr { double factor; } ScaleAttr;
+// ROUTE: how many experts a token goes to; normalize: the weights of these add up to 1
+typedef struct RouteAttr { int32_t k, normalize; } RouteAttr;
+// DISPATCH: how many experts a token goes to at most
+typedef struct DispatchAttr { int32_t choices; } DispatchAttr;
+// GROUPED: MATMUL_NT or MATMUL_NN. GROUPED_WEIGHT: a further input (x, n, k) is added, in place; by fuse
+typedef struct GroupedAttr { int32_t kind, accumulate; } GroupedAttr;
 typedef struct CastAttr { int32_t dtype; } CastAttr;
 typedef struct DropoutAttr {
   double probability;

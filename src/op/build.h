@@ -18,6 +18,12 @@ int op_attention(Graph *g, const char *name, int q, int k, int v, int documents,
                  const AttentionAttr *attr);
 // out (b, s, g, r, d) and logsumexp (b, g, r, s) of two parts of the keys, in this order → those of all, out first
 int op_merge(Graph *g, const char *name, const int part[4], int *logsumexp);
+// Experts; rows (b, s, x, …) are compact (ir/graph.h), a mask is (b, s, x) of u8. Logits (b, s, x), bias (x) or -1,
+// which only chooses → weights (b, s, x), 0 where the mask is
+void op_route(Graph *g, const char *name, int logits, int bias, const RouteAttr *attr, int *weights, int *mask);
+int op_dispatch(Graph *g, const char *name, int x, int mask, int choices); // (b, s, e) → rows (b, s, x, e)
+int op_grouped(Graph *g, const char *name, int rows, int w); // (b, s, x, k), (x, n, k) → (b, s, x, n)
+int op_combine(Graph *g, const char *name, int rows, int weights); // (b, s, x, e), (b, s, x) → (b, s, e)
 int op_softmax(Graph *g, const char *name, int x); // over the last dim
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
 int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind); // act(gate) * up

@@ -134,6 +134,16 @@ void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t si
   free(in);
 }
 
+// What is computed element by element from a compact tensor is compact as that is.
+static void inherit_masks(Graph *g, const Node *n) {
+  for (int k = 0; k < n->noutput; k++)
+    for (int i = 0; i < n->ninput && !tensor_is_compact(graph_tensor(g, n->output[k])); i++) {
+      const Tensor *x = n->input[i] < 0 ? NULL : graph_tensor(g, n->input[i]);
+      if (x && tensor_is_compact(x) && op_same_sizes(g, n->input[i], n->output[k]))
+        graph_compact(g, n->output[k], x->mask, x->choices);
+    }
+}
+
 int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, const void *attr, size_t attr_size) {
   CHECK(attr_size <= NODE_ATTR_BYTES);
   Node n = {.id = g->node.count,
@@ -148,6 +158,7 @@ int graph_node(Graph *g, Op op, const char *name, const int *input, int ninput, 
   if (ninput) memcpy(n.input, input, sizeof(int) * (size_t)ninput);
   if (attr) memcpy(n.attr, attr, attr_size);
   op_def(op)->shape(g, &n);
+  inherit_masks(g, &n);
   vec_push(&g->node, n);
   return n.id;
 }

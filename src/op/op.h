@@ -171,6 +171,7 @@ typedef struct OpDef {
   int adds_into;     // adds its second input to its first, a Variable, in place (ACCUMULATE); see `accumulate`
   int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
+  int spreads;       // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
   int for_host;      // the host reads its output while the graph runs (runtime/outputs.h)
   int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not

@@ -26,6 +26,7 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
       bytes += elements(&x[k]) * (double)dtype_size(x[k].dtype);
       if (elements(&x[k]) > most) most = elements(&x[k]);
     }
+    rows_balance(p, n, microbatch, x);
     flops = p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
     if (node_by_reference(p->graph, n, p->device)) cost->reference += times * (flops > most ? flops : most);
     else cost->bytes += times * bytes, cost->flops += times * flops, cost->calls += times;

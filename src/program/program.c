@@ -6,9 +6,7 @@
 #include <string.h>
 
 int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
-  int64_t n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= tensor_local(g, t)[d];
-  return n;
+  return tensor_elements(t, tensor_local(g, t));
 }
 
 static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
@@ -21,6 +19,7 @@ static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
     x->size[d] = tensor_local(p->graph, t)[d];
     x->map[d] = placement_map(&p->mesh, t->placement, d, t->shape.size[d], rank);
   }
+  if (tensor_is_compact(t)) rows_pack(x, tensor_most_rows(t, tensor_local(p->graph, t)));
 }
 
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output) {
@@ -180,6 +179,7 @@ static double body_flops(const Program *p, const Body *b, int microbatch) {
       Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
       if (rows.count) rows_set(p, rows, microbatch, &x[k]);
     }
+    rows_balance(p, n, microbatch, x);
     flops += p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
     arena_free(&scratch);
   }

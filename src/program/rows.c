@@ -3,7 +3,7 @@
 #include "base/fault.h"
 
 Rows rows_of(const Program *p, const Tensor *t, int rank) {
-  if (!t->shape.rank || t->shape.dim[0] != DIM_BATCH) return (Rows){0};
+  if (!t->shape.rank || t->shape.dim[0] != DIM_BATCH || tensor_is_compact(t)) return (Rows){0};
   int shards = axis_list_shards(&p->mesh, &t->placement->dim[0]), ranks = p->shares->ranks;
   IndexMap map = placement_map(&p->mesh, t->placement, 0, t->shape.size[0], rank);
   int whole = ranks % shards == 0 && map.local * shards == t->shape.size[0];
@@ -28,9 +28,33 @@ void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
 }
 
 int64_t rows_elements(const Program *p, const Tensor *t, int rank, int microbatch) {
+  if (tensor_is_compact(t)) {
+    const int64_t *local = tensor_local(p->graph, t);
+    return tensor_elements(t, local) / tensor_most_rows(t, local) * rows_balanced(p, t, rank, microbatch);
+  }
   int64_t elements = tensor_local_elements(p->graph, t);
   Rows rows = p->shares->even ? (Rows){0} : rows_of(p, t, rank);
   return rows.count ? elements / tensor_local(p->graph, t)[0] * rows_valid(p, rows, microbatch) : elements;
+}
+
+void rows_pack(Operand *x, int64_t rows) {
+  for (int d = 0; d < 3; d++) {
+    x->size[d] = d ? 1 : rows;
+    x->map[d] = index_whole(x->size[d]);
+  }
+}
+
+int64_t rows_balanced(const Program *p, const Tensor *t, int rank, int microbatch) {
+  int64_t experts = t->shape.size[2], most = rows_elements(p, graph_tensor(p->graph, t->mask), rank, microbatch);
+  return (most * (t->choices < experts ? t->choices : experts) + experts - 1) / experts;
+}
+
+void rows_balance(const Program *p, const Node *n, int microbatch, Operand *operand) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    const Tensor *t = id < 0 ? NULL : graph_tensor(p->graph, id);
+    if (t && tensor_is_compact(t)) rows_pack(&operand[k], rows_balanced(p, t, 0, microbatch));
+  }
 }
 
 RowsKinds rows_kinds(const Program *p) {

@@ -15,8 +15,15 @@ Rows rows_of(const Program *p, const Tensor *tensor, int rank);
 int64_t rows_valid(const Program *p, Rows rows, int microbatch);
 // Makes an operand one of these rows.
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x);
-// The elements of a tensor that a rank has in a microbatch.
+// The elements of a tensor that a rank has in a microbatch; of a compact one, where all experts have as many.
 int64_t rows_elements(const Program *p, const Tensor *tensor, int rank, int microbatch);
+
+// Makes the operand of a compact tensor one of so many rows: (rows, 1, 1, …).
+void rows_pack(Operand *x, int64_t rows);
+// The rows of a compact tensor on a rank, where all experts have as many.
+int64_t rows_balanced(const Program *p, const Tensor *tensor, int rank, int microbatch);
+// Gives the compact ones among the operands of a node (inputs, then outputs) as many, on the first rank. For costs.
+void rows_balance(const Program *p, const Node *n, int microbatch, Operand *operand);
 
 // Microbatches by their size: those of one size are alike on every rank. For sums over all microbatches of a step.
 enum { ROWS_MOST_KINDS = 4 };

@@ -200,6 +200,32 @@ static void bind_rows(Binding *binding, Bound *b) {
   if (!any || b->node->region != REGION_MICRO) b->rows = NULL;
 }
 
+// Masks are numbered as compact tensors name them.
+static void bind_masks(Binding *b) {
+  const Graph *g = b->program->graph;
+  int count = 0;
+  b->mask = arena_array(&b->arena, int, g->tensor.count + 1);
+  for (int i = 0; i < g->tensor.count; i++)
+    if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
+      b->mask[g->tensor.data[i].mask] = ++count;
+  b->mask_rows = arena_array(&b->arena, int64_t, count * b->program->schedule->microbatches + 1);
+}
+
+int64_t *binding_mask_rows(const Binding *b, int mask, int microbatch) {
+  return &b->mask_rows[(int64_t)mask * b->program->schedule->microbatches + microbatch];
+}
+
+static void bind_compact(Binding *binding, Bound *b) {
+  const Graph *g = binding->program->graph;
+  int *compact = arena_array(&binding->arena, int, b->ninput + b->node->noutput + 1);
+  for (int k = 0; k < b->ninput + b->node->noutput; k++) {
+    int tensor = k < b->ninput ? b->tensor[k] : b->node->output[k - b->ninput];
+    const Tensor *t = tensor < 0 ? NULL : graph_tensor(g, tensor);
+    if (t && tensor_is_compact(t)) compact[k] = binding->mask[t->mask], b->compact = compact;
+    if (t && k >= b->ninput && binding->mask[tensor]) b->masks = 1;
+  }
+}
+
 static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Placement *owner = node_owner(p->graph, n);
@@ -219,6 +245,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   if (n->ninput && !b->ninput) // a sum of which this stage has no term, as one without parameters
     b->left_to_owner = FAULT(stage_without_a_term, 1, 0);
   if (!p->shares->even) bind_rows(binding, b);
+  bind_compact(binding, b);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
@@ -264,6 +291,7 @@ int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue,
   for (int i = 0; i < p->graph->input.count; i++)
     b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
   int code = bind_variables(b, error);
+  bind_masks(b);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
   if (!code) code = bind_body(b, &p->begin, &b->begin, error);
   if (!code) code = bind_body(b, &p->end, &b->end, error);

@@ -22,6 +22,8 @@ typedef struct Bound {
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
+  int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
+  int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
   PlaitComm *comm;        // collectives
   int gathers_rows;       // its dim is the batch
@@ -62,6 +64,8 @@ typedef struct Binding {
   Rows *input_rows;           // (graph inputs)
   CallParameters parameters;  // of the call under way; kernels read them here
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
+  int *mask;           // (tensors) 1 + its number among the masks of compact tensors, else 0
+  int64_t *mask_rows;  // (masks, microbatches) how many rows each lets through in this step, on this rank
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;
@@ -83,6 +87,8 @@ int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
 // Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the
 // host's memory. PLAIT_FAILED: one is not there.
 int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
+// How many rows the compact tensors of a mask have in a microbatch; counted when the mask has been written.
+int64_t *binding_mask_rows(const Binding *binding, int mask, int microbatch);
 // Where a tensor lies for a microbatch, as an address of the device's; NULL where it has no memory here.
 char *binding_address(const Binding *binding, int tensor, int microbatch);
 BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none

@@ -7,6 +7,7 @@
 // rows: as one piece, to be summed over ranks, 3 · 32 · 192; as blocks that are gathered along the second dim, of which
 // each row has as many (so that blocks divide by the bound), those of the first 3 rows whole and the others not at all.
 static int64_t piece_elements(const Binding *binding, const Bound *b, const Piece *p) {
+  if (b->compact && b->compact[p->input]) return operand_elements(&b->input[p->input]); // a sum over ranks
   if (!b->rows || !b->rows[p->input].count) return p->count;
   int64_t bound = tensor_local(binding->program->graph, graph_tensor(binding->program->graph, b->tensor[p->input]))[0],
           rows = b->input[p->input].size[0];

@@ -123,6 +123,27 @@ static void announce_collective(const Executor *e, const Bound *b) {
   OBSERVE(e, COLLECTIVE, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .elements = elements);
 }
 
+// Masks have been written: how many rows they let through is how long their compact tensors are from now on.
+static int count_rows(Executor *e, const Bound *b) {
+  enum { AT_ONCE = 1 << 12 };
+  uint8_t piece[AT_ONCE];
+  for (int k = 0; k < b->node->noutput; k++) {
+    int mask = e->binding.mask[b->node->output[k]] - 1;
+    if (mask < 0) continue;
+    int64_t rows = 0, n = operand_elements(&b->output[k]);
+    for (int64_t from = 0; from < n; from += AT_ONCE) {
+      int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
+      device_copy(e->queue, DEVICE_TO_HOST, piece, (const char *)b->output[k].data + from, count);
+      int code = device_drain(e->queue, e->error);
+      if (code) return code;
+      for (int64_t i = 0; i < count; i++) rows += piece[i];
+    }
+    *binding_mask_rows(&e->binding, mask, (int)e->binding.parameters.microbatch) =
+        FAULT(one_row_too_few, rows, rows > 0 ? rows - 1 : 0);
+  }
+  return PLAIT_OK;
+}
+
 // On the communication stream: until wait_collective.
 static int start_collective(Executor *e, Bound *b) {
   int code = finish_kernels(e);
@@ -139,7 +160,8 @@ static int wait_collective(Executor *e, Bound *b) {
   e->comm_seconds += clock_seconds() - start;
   b->started = 0;
   OBSERVE(e, LANDED, .node = b->node, .issued = b->issued);
-  return code ? comm_failed(e, b) : PLAIT_OK;
+  if (code) return comm_failed(e, b);
+  return b->masks ? count_rows(e, b) : PLAIT_OK;
 }
 
 // In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
@@ -181,6 +203,10 @@ static void point_operands(const Executor *e, Bound *b, int microbatch) {
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
     if (b->rows[k].count)
       rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
+  for (int k = 0; b->compact && k < b->ninput + b->node->noutput; k++)
+    if (b->compact[k])
+      rows_pack(k < b->ninput ? &b->input[k] : &b->output[k - b->ninput],
+                *binding_mask_rows(&e->binding, b->compact[k] - 1, microbatch));
 }
 
 #ifdef PLAIT_FAULTS
@@ -212,6 +238,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
   else run_kernel(e, b);
+  if (!code && b->masks && !b->started) code = count_rows(e, b);
   if (code) return code;
   OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner,
           .input = b->input, .output = b->output, .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);

@@ -40,6 +40,12 @@ static Extents extents_of(const Graph *g, const Tensor *in, const Tensor *out, i
     e.part[d] = (a->n < b->n ? tensor_local(g, out) : tensor_local(g, in))[d];
     if (a->n != b->n) find_runs(&e, d, shards, in_zigzag(a->n > b->n ? a : b));
   }
+  if (tensor_is_compact(in)) {
+    CHECK(e.gathered < 0 && e.scattered < 0, "%s: rows of experts", in->name);
+    e.last = -1;
+    e.in = e.out = tensor_elements(in, tensor_local(g, in));
+    return e;
+  }
   e.last = e.gathered > e.scattered ? e.gathered : e.scattered;
   for (int d = e.rank - 1; d >= 0; d--) {
     e.in_stride[d] = e.in;
