@@ -12,7 +12,8 @@
 //   M statistics of which half are -infinity
 //   v floats of a vector or an accumulator, which stay fp32 where others are bf16
 //   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents
-//   - absent
+//   m a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one   c compact
+//   floats, in "c2 b2 s5 x3 e4" of the mask that is input 2   - absent
 typedef struct Row {
   const char *name;
   Op op;
@@ -327,6 +328,36 @@ static const Row rows[] = {
     {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
     {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
+    {"route", OP_ROUTE, {"f b2 s5 x4", "-"}, ATTR(RouteAttr, .k = 2)},
+    {"route normalized", OP_ROUTE, {"f b3 s5 x7", "-"}, ATTR(RouteAttr, .k = 3, .normalize = 1)},
+    {"route bias", OP_ROUTE, {"f b2 s5 x4", "v x4"}, ATTR(RouteAttr, .k = 1, .normalize = 0)},
+    {"route all", OP_ROUTE, {"f b2 s3 x3", "-"}, ATTR(RouteAttr, .k = 3, .normalize = 1)},
+    {"route_grad", OP_ROUTE, {"f b2 s5 x4", "-"}, ATTR(RouteAttr, .k = 2), .backward = 1},
+    {"route_grad normalized", OP_ROUTE, {"f b3 s5 x7", "-"}, ATTR(RouteAttr, .k = 3, .normalize = 1), .backward = 1},
+    {"dispatch", OP_DISPATCH, {"f b2 s5 e7", "m2 b2 s5 x4", "-"}, ATTR(DispatchAttr, 2)},
+    {"dispatch one expert", OP_DISPATCH, {"f b3 s4 e3", "m1 b3 s4 x1", "-"}, ATTR(DispatchAttr, 1)},
+    {"dispatch weights", OP_DISPATCH, {"f b2 s9 e5", "m3 b2 s9 x6", "S b2 s9 x6"}, ATTR(DispatchAttr, 3)},
+    {"grouped nt",
+     OP_GROUPED,
+     {"c2 b2 s5 x4 e7", "f x4 f5 e7", "m2 b2 s5 x4"},
+     ATTR(GroupedAttr, .kind = MATMUL_NT)},
+    {"grouped nt square",
+     OP_GROUPED,
+     {"c2 b3 s6 x2 e6", "f x2 e6 e6", "m1 b3 s6 x2"},
+     ATTR(GroupedAttr, .kind = MATMUL_NT)},
+    {"grouped nn", OP_GROUPED, {"c2 b2 s5 x4 f5", "f x4 f5 e7", "m2 b2 s5 x4"}, ATTR(GroupedAttr, .kind = MATMUL_NN)},
+    {"grouped_weight",
+     OP_GROUPED_WEIGHT,
+     {"c2 b2 s5 x4 f5", "c2 b2 s5 x4 e7", "m2 b2 s5 x4"},
+     ATTR(GroupedAttr, .kind = 0)},
+    {"grouped_weight accumulate",
+     OP_GROUPED_WEIGHT,
+     {"c2 b2 s9 x5 f5", "c2 b2 s9 x5 e7", "m3 b2 s9 x5", "v x5 f5 e7"},
+     ATTR(GroupedAttr, .accumulate = 1),
+     .update = 1},
+    {"combine", OP_COMBINE, {"m2 b2 s5 x4", "c0 b2 s5 x4 e7", "S b2 s5 x4"}, NONE},
+    {"combine sum", OP_COMBINE, {"m3 b3 s4 x5", "c0 b3 s4 x5 e6", "-"}, NONE},
+    {"combine_grad", OP_COMBINE, {"m2 b2 s5 x4", "c0 b2 s5 x4 e7", "S b2 s5 x4"}, NONE, .backward = 1},
 };
 
 // What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite
@@ -454,6 +485,31 @@ static const Row large_rows[] = {
      OP_LINEAR_CROSS_ENTROPY,
      {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D"},
      ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"dispatch blocks", OP_DISPATCH, {"f b2 s151 e67", "m2 b2 s151 x8", "-"}, ATTR(DispatchAttr, 2)},
+    {"dispatch weights blocks", OP_DISPATCH, {"f b2 s151 e67", "m2 b2 s151 x8", "S b2 s151 x8"}, ATTR(DispatchAttr, 2)},
+    {"combine blocks", OP_COMBINE, {"m2 b2 s151 x8", "c0 b2 s151 x8 e67", "S b2 s151 x8"}, NONE},
+    {"combine_grad blocks", OP_COMBINE, {"m2 b2 s151 x8", "c0 b2 s151 x8 e67", "S b2 s151 x8"}, NONE, .backward = 1},
+    {"grouped nt blocks",
+     OP_GROUPED,
+     {"c2 b2 s151 x6 e133", "f x6 f70 e133", "m2 b2 s151 x6"},
+     ATTR(GroupedAttr, .kind = MATMUL_NT)},
+    {"grouped nn blocks",
+     OP_GROUPED,
+     {"c2 b2 s151 x6 f130", "f x6 f130 e67", "m2 b2 s151 x6"},
+     ATTR(GroupedAttr, .kind = MATMUL_NN)},
+    {"grouped nt deep",
+     OP_GROUPED,
+     {"c2 b2 s21 x3 e1056", "f x3 f37 e1056", "m1 b2 s21 x3"},
+     ATTR(GroupedAttr, .kind = MATMUL_NT)},
+    {"grouped_weight blocks",
+     OP_GROUPED_WEIGHT,
+     {"c2 b2 s151 x6 f130", "c2 b2 s151 x6 e67", "m2 b2 s151 x6"},
+     ATTR(GroupedAttr, .kind = 0)},
+    {"grouped_weight accumulate blocks",
+     OP_GROUPED_WEIGHT,
+     {"c2 b2 s151 x6 f121", "c2 b2 s151 x6 e65", "m2 b2 s151 x6", "v x6 f121 e65"},
+     ATTR(GroupedAttr, .accumulate = 1),
+     .update = 1},
     {"sum_squares blocks", OP_SUM_SQUARES, {"f v137 e91"}, NONE, .storage = 1},
     {"adamw blocks",
      OP_ADAMW,
@@ -493,10 +549,23 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
   Dtype of = strchr("ipt", *text)   ? DTYPE_I32
+             : *text == 'm'         ? DTYPE_U8
              : strchr("DZO", *text) ? DTYPE_F64
              : strchr("SRMv", *text) ? op_statistics_dtype(dtype)
                                     : dtype;
   return graph_input(g, name, of, s);
+}
+
+// The experts with the largest random numbers; of several the last has none, so that somebody is idle.
+static int chosen(PhiloxKey key, int64_t row, int64_t column, int64_t width, int choices) {
+  uint32_t own[4], other[4];
+  int before = 0;
+  philox4x32(key, (uint32_t)row, (uint32_t)column, 2, 0, own);
+  for (int64_t i = 0; i < width - (width > 3); i++) {
+    philox4x32(key, (uint32_t)row, (uint32_t)i, 2, 0, other);
+    before += other[0] > own[0];
+  }
+  return column < width - (width > 3) && before < choices - (row % 7 == 6);
 }
 
 static double number(const char *text, const Operand *x, PhiloxKey key, int64_t i) {
@@ -511,6 +580,7 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
   case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
+  case 'm': return chosen(key, row, column, width, (int)strtol(text + 1, NULL, 10));
   case 't': return (double)(column < 1 + row * 2 ? 0 : column < 1 + row * 2 + width / 2 ? 1 : 2);
   default: return normal;
   }
@@ -539,8 +609,9 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
   for (int k = 0; k < CASE_OUTPUTS; k++) doutput[k] = -1;
   const Tensor y = *graph_tensor(g, forward.output[0]);
   doutput[0] = graph_input(g, "doutput", y.dtype, y.shape);
+  if (tensor_is_compact(&y)) graph_compact(g, doutput[0], y.mask, y.choices);
   values_run(v, 0, 1, parameters);
-  v->tensor[doutput[0]] = operand_create(y.dtype, &y.shape);
+  v->tensor[doutput[0]] = values_create(v, doutput[0]);
   fill(row, 7, &v->tensor[doutput[0]]);
   op_def(row->op)->gradient(g, 0, doutput, dinput);
   return g->node.count - 1;
@@ -551,6 +622,7 @@ static int updated_input(Op op, int k) {
   switch (op) {
   case OP_MATMUL:
   case OP_EMBEDDING_GRAD: return 2;
+  case OP_GROUPED_WEIGHT: return 3;
   case OP_LINEAR_CROSS_ENTROPY: return k == 2 ? 4 : -1;
   case OP_CROSS_ENTROPY_APPLY: return k == 2 ? 7 : -1;
   default: return k;
@@ -564,14 +636,20 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   Graph *g = c->graph;
   int input[CASE_INPUTS], n = 0;
   for (; n < 8 && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
+  for (int k = 0; k < n; k++)
+    if (row->input[k][0] == 'c') {
+      int mask = (int)strtol(row->input[k] + 1, NULL, 10);
+      graph_compact(g, input[k], input[mask], (int)strtol(row->input[mask] + 1, NULL, 10));
+    }
   c->node = graph_node(g, row->op, row->name, input, n, row->attr, row->attr_size);
   Values v;
   values_start(&v, g);
-  for (int k = 0; k < n; k++) {
-    if (input[k] < 0) continue;
-    v.tensor[input[k]] = operand_create(graph_tensor(g, input[k])->dtype, &graph_tensor(g, input[k])->shape);
-    fill(row, k, &v.tensor[input[k]]);
-  }
+  for (int compact = 0; compact < 2; compact++) // their masks first
+    for (int k = 0; k < n; k++) {
+      if (input[k] < 0 || tensor_is_compact(graph_tensor(g, input[k])) != compact) continue;
+      v.tensor[input[k]] = values_create(&v, input[k]);
+      fill(row, k, &v.tensor[input[k]]);
+    }
   if (row->backward) c->node = backward_node(row, g, &v, &c->parameters);
   const Node *node = &g->node.data[c->node];
   c->op = node->op;
@@ -580,14 +658,15 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   for (int k = 0; k < node->ninput; k++)
     if (node->input[k] >= 0) c->input[k] = copy_of(&v.tensor[node->input[k]]);
   for (int k = 0; k < node->noutput; k++) {
-    const Tensor *t = graph_tensor(g, node->output[k]);
     int updated = row->update ? updated_input(node->op, k) : -1;
     if (updated >= 0) {
       c->output[k] = c->input[updated];
       continue;
     }
-    c->output[k] = operand_create(t->dtype, &t->shape);
-    for (int64_t e = operand_elements(&c->output[k]) - 1; e >= 0; e--) operand_store(&c->output[k], e, NAN);
+    const Tensor *t = graph_tensor(g, node->output[k]);
+    c->output[k] = values_create(&v, t->id);
+    for (int64_t e = operand_elements(&c->output[k]) - 1; e >= 0; e--)
+      operand_store(&c->output[k], e, dtype_is_float(t->dtype) ? NAN : 99);
   }
   values_free(&v);
 }

@@ -33,6 +33,18 @@ void values_start(Values *v, const Graph *g) {
   grow(v);
 }
 
+Operand values_create(const Values *v, int tensor) {
+  const Tensor *t = graph_tensor(v->g, tensor);
+  if (!tensor_is_compact(t)) return operand_create(t->dtype, &t->shape);
+  const Operand *mask = &v->tensor[t->mask];
+  CHECK(mask->data, "the mask of %s has no value", t->name);
+  Shape shape = t->shape;
+  shape.size[0] = 0;
+  shape.size[1] = shape.size[2] = 1;
+  for (int64_t i = operand_elements(mask) - 1; i >= 0; i--) shape.size[0] += ((const uint8_t *)mask->data)[i];
+  return operand_create(t->dtype, &shape);
+}
+
 static void run_node(Values *v, const Node *node, const CallParameters *parameters) {
   Operand *input = xcalloc((size_t)node->ninput + 1, sizeof *input),
           *output = xcalloc((size_t)node->noutput + 1, sizeof *output);
@@ -42,9 +54,9 @@ static void run_node(Values *v, const Node *node, const CallParameters *paramete
     CHECK(input[k].data, "%s has no value", graph_tensor(v->g, node->input[k])->name);
   }
   for (int k = 0; k < node->noutput; k++) {
-    const Tensor *t = graph_tensor(v->g, node->output[k]);
-    free(v->tensor[t->id].data);
-    output[k] = v->tensor[t->id] = operand_create(t->dtype, &t->shape);
+    int t = node->output[k];
+    free(v->tensor[t].data);
+    output[k] = v->tensor[t] = values_create(v, t);
   }
   KernelCall call = {.ninput = node->ninput,
                      .noutput = node->noutput,

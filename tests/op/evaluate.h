@@ -11,5 +11,7 @@ void operand_allocate(Operand *x);
 typedef struct Values { const Graph *g; Operand *tensor; int count; } Values;
 void values_start(Values *v, const Graph *g);
 // Computes the outputs of nodes [from, to); their inputs must be there. Grows with the graph.
+// The operand of a tensor, zeroed; a compact one has the rows of its mask, which must be there.
+Operand values_create(const Values *v, int tensor);
 void values_run(Values *v, int from, int to, const CallParameters *parameters);
 void values_free(Values *v);

@@ -41,3 +41,41 @@ void add_part(double *whole, const Operand *part, double weight, const char *nam
     else if (value != 0) fail_msg("%s: padding holds %g", name, value);
   }
 }
+
+// Copies row by row; returns how many rows the mask lets through.
+static int64_t copy_rows(const Operand *mask, const Operand *rows, const Operand *dense, int64_t width, int packs) {
+  int64_t tokens = mask->size[0] * mask->size[1], experts = mask->size[2], n = 0;
+  for (int64_t x = 0; x < experts; x++)
+    for (int64_t t = 0; t < tokens; t++) {
+      if (!operand_load(mask, t * experts + x)) continue;
+      for (int64_t i = 0; rows && i < width; i++) {
+        int64_t packed = n * width + i, at = (t * experts + x) * width + i;
+        if (packs) operand_store(rows, packed, operand_load(dense, at));
+        else operand_store(dense, at, operand_load(rows, packed));
+      }
+      n++;
+    }
+  return n;
+}
+
+Operand rows_unpacked(const Operand *rows, const Operand *mask) {
+  Operand dense = *rows;
+  for (int d = 0; d < 3; d++) {
+    dense.size[d] = mask->size[d];
+    dense.map[d] = mask->map[d];
+  }
+  operand_allocate(&dense);
+  copy_rows(mask, rows, &dense, operand_extent(rows, 3, rows->rank), 0);
+  return dense;
+}
+
+Operand rows_packed(const Operand *dense, const Operand *mask) {
+  Operand rows = *dense;
+  for (int d = 0; d < 3; d++) {
+    rows.size[d] = d ? 1 : copy_rows(mask, NULL, dense, 0, 1);
+    rows.map[d] = index_whole(rows.size[d]);
+  }
+  operand_allocate(&rows);
+  copy_rows(mask, &rows, dense, operand_extent(&rows, 3, rows.rank), 1);
+  return rows;
+}

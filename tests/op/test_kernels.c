@@ -108,6 +108,10 @@ static double reduction(const OpCase *c) {
   case OP_LINEAR_CROSS_ENTROPY:
   case OP_CROSS_ENTROPY_STATISTICS:
   case OP_CROSS_ENTROPY_APPLY: return (double)(a->size[0] * a->size[1] + b->size[0] + b->size[1]);
+  case OP_GROUPED: return (double)a->size[3];
+  case OP_GROUPED_WEIGHT: return (double)a->size[0];
+  case OP_COMBINE: return (double)c->input[0].size[2];
+  case OP_COMBINE_GRAD: return (double)a->size[2];
   case OP_REDUCE: return n / (double)operand_elements(&c->output[0]);
   case OP_EMBEDDING_GRAD: return n;
   case OP_LAYER_NORM:

@@ -81,10 +81,36 @@ static void subject_start(Subject *s, int i) {
   s->node = s->c.graph->node.data[s->c.node];
   s->rule = rule_of(&s->arena, s->c.graph, &s->node);
   for (int k = 0; k < s->c.noutput; k++) {
-    const Tensor *t = graph_tensor(s->c.graph, s->node.output[k]);
-    s->expected[k] = operand_create(t->dtype, &t->shape);
+    s->expected[k] = s->c.output[k]; // as large, and compact as that
+    operand_allocate(&s->expected[k]);
   }
   run_on(s, s->c.input, s->expected);
+}
+
+// Which input of the case is the mask of its operand (inputs, then outputs); -1: it is not compact.
+static int mask_of_operand(const Subject *s, int k) {
+  int id = k < s->c.ninput ? s->node.input[k] : s->node.output[k - s->c.ninput];
+  if (id < 0 || !tensor_is_compact(graph_tensor(s->c.graph, id))) return -1;
+  for (int i = 0; i < s->c.ninput; i++)
+    if (s->node.input[i] == graph_tensor(s->c.graph, id)->mask) return i;
+  fail_msg("%s: a mask that is no input", s->c.name);
+  return -1;
+}
+
+// The part of an operand of the case (or of an output that is expected) by maps; of a compact one as if it were dense.
+static Operand dense_part(const Subject *s, int k, const Operand *whole, const IndexMap *map) {
+  int mask = mask_of_operand(s, k);
+  if (mask < 0) return take_part(whole, map);
+  Operand dense = rows_unpacked(whole, &s->c.input[mask]), part = take_part(&dense, map);
+  free(dense.data);
+  return part;
+}
+
+static void repack(const Subject *s, int k, const Operand *mask, Operand *part) {
+  if (mask_of_operand(s, k) < 0) return;
+  Operand rows = rows_packed(part, mask);
+  free(part->data);
+  *part = rows;
 }
 
 static void subject_end(Subject *s) {
@@ -109,8 +135,12 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
   const OpCase *c = &s->c;
   double *whole[CASE_OUTPUTS];
   int combinations = 1;
-  for (int k = 0; k < c->noutput; k++)
-    whole[k] = xcalloc((size_t)operand_elements(&s->expected[k]) + 1, sizeof(double));
+  Operand expected[CASE_OUTPUTS];
+  for (int k = 0; k < c->noutput; k++) {
+    int mask = mask_of_operand(s, c->ninput + k);
+    expected[k] = mask < 0 ? s->expected[k] : rows_unpacked(&s->expected[k], &c->input[mask]);
+    whole[k] = xcalloc((size_t)operand_elements(&expected[k]) + 1, sizeof(double));
+  }
   for (int f = 0; f < MAX_FACTORS; f++) combinations *= split[f].shards;
   for (int n = 0; n < combinations; n++) {
     IndexMap of[MAX_FACTORS] = {{0}}, map[MAX_RANK];
@@ -119,25 +149,36 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
     Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
     for (int k = 0; k < c->ninput; k++) {
       for (int d = 0; d < c->input[k].rank; d++) map[d] = of[(int)s->rule.input[k][d]];
-      input[k] = take_part(&c->input[k], map);
+      input[k] = dense_part(s, k, &c->input[k], map);
     }
+    for (int k = 0; k < c->ninput; k++)
+      if (mask_of_operand(s, k) >= 0) repack(s, k, &input[mask_of_operand(s, k)], &input[k]);
     for (int k = 0; k < c->noutput; k++) {
       for (int d = 0; d < s->expected[k].rank; d++) map[d] = of[(int)s->rule.output[k][d]];
-      output[k] = take_part(&s->expected[k], map);
-      for (int64_t i = operand_elements(&output[k]) - 1; i >= 0; i--) operand_store(&output[k], i, NAN);
+      output[k] = dense_part(s, c->ninput + k, &s->expected[k], map);
+      if (mask_of_operand(s, c->ninput + k) >= 0)
+        repack(s, c->ninput + k, &input[mask_of_operand(s, c->ninput + k)], &output[k]);
+      for (int64_t i = operand_elements(&output[k]) - 1; i >= 0; i--)
+        operand_store(&output[k], i, dtype_is_float(output[k].dtype) ? NAN : 99);
     }
     run_on(s, input, output);
     for (int k = 0; k < c->noutput; k++) {
       double weight = 1; // what is complete on every shard is averaged
       for (int f = 0; f < MAX_FACTORS; f++)
         if (s->rule.complete[k] >> f & 1) weight /= split[f].shards;
+      if (mask_of_operand(s, c->ninput + k) >= 0) {
+        Operand dense = rows_unpacked(&output[k], &input[mask_of_operand(s, c->ninput + k)]);
+        free(output[k].data);
+        output[k] = dense;
+      }
       add_part(whole[k], &output[k], weight, c->name);
       free(output[k].data);
     }
     for (int k = 0; k < c->ninput; k++) free(input[k].data);
   }
   for (int k = 0; k < c->noutput; k++) {
-    compare(whole[k], &s->expected[k], c->name, how, k);
+    compare(whole[k], &expected[k], c->name, how, k);
+    if (expected[k].data != s->expected[k].data) free(expected[k].data);
     free(whole[k]);
   }
 }

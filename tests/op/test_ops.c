@@ -30,6 +30,8 @@ static int differentiable(const OpCase *c) {
   const Node *node = &c->graph->node.data[c->node];
   if (!op_def(c->op)->gradient || c->node != 0 || c->op == OP_CAST) return 0;
   if (c->op == OP_MATMUL) return node_attr(node, MatmulAttr)->kind != MATMUL_TN;
+  if (c->op == OP_GROUPED) return node_attr(node, GroupedAttr)->kind == MATMUL_NT;
+  if (c->op == OP_DISPATCH) return node->input[2] < 0; // with weights it is a gradient itself
   if (c->op == OP_LINEAR_CROSS_ENTROPY) return node_attr(node, CrossEntropyAttr)->gradient;
   return 1;
 }
@@ -64,12 +66,13 @@ static void build_backward(Difference *d) {
   for (int k = 0; k < CASE_OUTPUTS; k++) d->doutput[k] = -1;
   const Tensor y = *graph_tensor(g, node.output[0]);
   int dy = graph_input(g, "doutput", y.dtype, y.shape);
+  if (tensor_is_compact(&y)) graph_compact(g, dy, y.mask, y.choices);
   if (seed_of(d->c.op) < 0) d->doutput[0] = dy;
   g->phase = PHASE_BACKWARD;
   g->scope = arena_format(&g->arena, "grad.%s", node.name);
   op_def(node.op)->gradient(g, 0, d->doutput, d->dinput);
   values_run(&d->v, 0, 0, NULL); // room for the new tensors
-  d->v.tensor[dy] = operand_create(y.dtype, &y.shape);
+  d->v.tensor[dy] = values_create(&d->v, dy);
   for (int64_t i = operand_elements(&d->v.tensor[dy]) - 1; i >= 0; i--)
     operand_store(&d->v.tensor[dy], i, philox_normal((PhiloxKey){{9, 9}}, (uint64_t)i));
   values_run(&d->v, 0, g->node.count, &d->c.parameters);
@@ -118,7 +121,8 @@ static void gradients_match_finite_differences(void **state) {
       for (int k = 0; k < d.c.ninput; k++) {
         int x = d.c.graph->node.data[0].input[k];
         int wanted = x >= 0 && dtype_is_float(graph_tensor(d.c.graph, x)->dtype) && k != seed_of(d.c.op) &&
-                     (d.c.op != OP_CROSS_ENTROPY || k == 0); // its target is data
+                     (d.c.op != OP_CROSS_ENTROPY || k == 0) && // its target is data
+                     (d.c.op != OP_ROUTE || k == 0);           // its bias only chooses
         if (wanted != (d.dinput[k] >= 0)) fail_msg("%s: input %d has gradient %d", d.c.name, k, d.dinput[k]);
         if (wanted) check_input(&d, k);
       }
