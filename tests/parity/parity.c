@@ -1,6 +1,7 @@
 // Runs tiny models under layouts, with dropout, ragged documents, and random biases and norm weights.
 #include "parity.h"
 #include "corpora.h"
+#include "experts.h"
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
 #include <math.h>
@@ -49,6 +50,7 @@ static const struct { const char *name, *json; } models[] = {
     {"qwen3 3", ROTARY("qwen3", "24", "6", "2", "30", "false", "")},
     {"mistral", ROTARY("mistral", "20", "4", "2", "28", "false", WINDOW)},
     {"mistral 3", ROTARY("mistral", "24", "6", "3", "30", "false", WINDOW)},
+    {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own family
     {"gpt neo", NEO("4", "40")},
     {"gpt neo 3", NEO("6", "42")},
 };
@@ -250,6 +252,7 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
   const char *json = model_of(c);
   *config = (ModelConfig){0};
   int code = model_config_parse(config, json, strlen(json), c->model, error);
+  if (!code && !strcmp(c->model, "experts")) config->family = &parity_experts, model_measure(config);
   if (!code && c->layers) config->layers = c->layers, model_measure(config);
   return code;
 }
