@@ -226,11 +226,18 @@ static int spread_again(Partition *p, int tensor, const Placement *to, const Nod
   return output;
 }
 
-// The steps of a compact tensor up to its first all_to_all at once, where it is made by a node that spreads: what that
-// reads is smaller. Returns where the tensor is after them, and in *first the first that is left; -1 on error.
+// Whether a step brings rows of a compact tensor to the ranks of their experts, or back.
+static int moves_experts(const RedistributeStep *step) {
+  enum { EXPERTS = 2 }; // the dim
+  return op_def(step->op)->exchanges && (step->dim == EXPERTS || step->dim2 == EXPERTS);
+}
+
+// The steps of a compact tensor up to the first that moves rows to their experts at once, where it is made by a node
+// that spreads: what that reads is smaller. Returns where the tensor is after them, and in *first the first that is
+// left; -1 on error.
 static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
   int producer = graph_tensor(p->h, tensor)->producer, end = *first;
-  while (end < n && !op_def(steps[end].op)->exchanges) end++;
+  while (end < n && !moves_experts(&steps[end])) end++;
   if (end == *first || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
   *first = end;
   return spread_again(p, tensor, placement_new(p->h, &steps[end - 1].to), context);

@@ -69,6 +69,13 @@ static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t
     if (!(whole >> factor[d] & 1)) propose(f, factor[d], &p->dim[d]);
 }
 
+// What lies within rows of experts, which would cost more to move than what they meet.
+static void propose_rows(Factors *f, const Graph *g, int tensor, const int8_t *factor) {
+  if (tensor < 0 || !graph_tensor(g, tensor)->placement || !tensor_is_compact(graph_tensor(g, tensor))) return;
+  const Placement *p = graph_tensor(g, tensor)->placement;
+  for (int d = 3; d < p->rank; d++) propose(f, factor[d], &p->dim[d]);
+}
+
 static int binds(const Graph *g, int tensor) {
   if (tensor < 0) return 0;
   const Tensor *t = graph_tensor(g, tensor);
@@ -117,6 +124,8 @@ static void assign_factors(Factors *f, const Graph *g, const Node *n, const Mesh
     if (binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], whole);
   for (int k = 0; k < n->noutput; k++)
     if (binds(g, n->output[k])) propose_operand(f, g, n->output[k], f->rule->output[k], whole);
+  for (int k = 0; k < n->ninput; k++)
+    if (!binds(g, n->input[k])) propose_rows(f, g, n->input[k], f->rule->input[k]);
   for (int k = 0; k < n->ninput; k++)
     if (!binds(g, n->input[k])) propose_operand(f, g, n->input[k], f->rule->input[k], whole);
   move_axes(f, mesh);

@@ -4,14 +4,17 @@
 
 enum { EXPERTS = 6, CHOICES = 2 };
 
+static int apart(const ModelBuild *m) { return m->config->family == &parity_experts_apart; }
+
 static int grouped(ModelBuild *m, const char *name, int rows, Extent to, Extent from) {
-  const Extent dims[] = {{DIM_EXPERT, EXPERTS}, to, from};
+  const Extent dims[] = {{apart(m) ? DIM_FFN : DIM_EXPERT, EXPERTS}, to, from};
   return op_grouped(m->g, name, rows, build_matrix(m, arena_format(&m->g->arena, "%s.weight", name), 0.2, 3, dims));
 }
 
 static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s, e)
   const ModelConfig *c = m->config;
-  Extent embed = {DIM_EMBED, c->embed}, ffn = {DIM_FFN, c->ffn}, experts = {DIM_NONE, EXPERTS};
+  Extent embed = {DIM_EMBED, c->embed}, ffn = {apart(m) ? DIM_NONE : DIM_FFN, c->ffn},
+         experts = {DIM_NONE, EXPERTS};
   RouteAttr route = {.k = CHOICES, .normalize = layer % 2};
   int weights, mask;
   build_scope(m, layer, "layer.%d.attention", layer);
@@ -36,3 +39,5 @@ static void build(ModelBuild *m, ModelOutputs *outputs) {
 }
 
 const Family parity_experts = {.model_type = "experts", .architecture = "ExpertsForCausalLM", .build = build};
+const Family parity_experts_apart = {
+    .model_type = "experts", .architecture = "ExpertsForCausalLM", .build = build};

@@ -4,3 +4,4 @@
 #include "model/family.h"
 
 extern const Family parity_experts;
+extern const Family parity_experts_apart; // the experts lie on what Layouts call ffn, and not what is inside them

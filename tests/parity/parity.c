@@ -50,7 +50,8 @@ static const struct { const char *name, *json; } models[] = {
     {"qwen3 3", ROTARY("qwen3", "24", "6", "2", "30", "false", "")},
     {"mistral", ROTARY("mistral", "20", "4", "2", "28", "false", WINDOW)},
     {"mistral 3", ROTARY("mistral", "24", "6", "3", "30", "false", WINDOW)},
-    {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own family
+    {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own families
+    {"experts apart", LLAMA("20", "4", "2", "28", "false")},
     {"gpt neo", NEO("4", "40")},
     {"gpt neo 3", NEO("6", "42")},
 };
@@ -253,6 +254,7 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
   *config = (ModelConfig){0};
   int code = model_config_parse(config, json, strlen(json), c->model, error);
   if (!code && !strcmp(c->model, "experts")) config->family = &parity_experts, model_measure(config);
+  if (!code && !strcmp(c->model, "experts apart")) config->family = &parity_experts_apart, model_measure(config);
   if (!code && c->layers) config->layers = c->layers, model_measure(config);
   return code;
 }
