@@ -14,27 +14,22 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int64_t n, int64_t k, Team *team) {
-  static const char *const kinds[] = {"NT", "NN", "TN"};
-  const KernelEntry *entry = cpu_find(level, OP_MATMUL, dtype);
-  MatmulAttr attr = {.kind = kind, .m = 1, .n = 1, .k = 1};
-  Operand x = {.dtype = dtype, .rank = 2, .size = {m, k}}, w = {.dtype = dtype, .rank = 2, .size = {n, k}},
-          y = {.dtype = dtype, .rank = 2, .size = {m, n}};
-  Operand *all[] = {&x, &w, &y};
-  if (kind == MATMUL_TN && dtype == DTYPE_BF16) w.dtype = DTYPE_F32; // gradients of weights stay wide
-  for (int i = 0; i < 3; i++) {
-    int64_t count = operand_elements(all[i]);
-    all[i]->data = xcalloc((size_t)count, dtype_size(all[i]->dtype));
-    for (int64_t e = 0; e < count; e++) dtype_store(all[i]->data, all[i]->dtype, e, (double)(e * 37 % 101) / 101 - 0.5);
-  }
-  Operand input[2] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w};
-  Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;
-  size_t bytes = entry->workspace(input, &output, &attr, team_slots(team));
-  KernelCall call = {.ninput = 2,
+static void fill(Operand *x) {
+  int64_t count = operand_elements(x);
+  x->data = xcalloc((size_t)count, dtype_size(x->dtype));
+  for (int64_t e = 0; e < count; e++) dtype_store(x->data, x->dtype, e, (double)(e * 37 % 101) / 101 - 0.5);
+}
+
+// The best speed of calls of an op, in GF/s. Frees what the operands point at.
+static double speed(CpuLevel level, Op op, Dtype dtype, Operand *input, int inputs, Operand output, const void *attr,
+                    double flops, Team *team) {
+  const KernelEntry *entry = cpu_find(level, op, dtype);
+  size_t bytes = entry->workspace(input, &output, attr, team_slots(team));
+  KernelCall call = {.ninput = inputs,
                      .noutput = 1,
                      .input = input,
                      .output = &output,
-                     .attr = &attr,
+                     .attr = attr,
                      .queue = &(DeviceQueue){.team = team},
                      .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64),
                      .workspace_size = bytes};
@@ -46,10 +41,50 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
     now = seconds();
     if (now - before < best) best = now - before;
   }
-  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m,
-         (long)n, (long)k, 2e-9 * (double)m * (double)n * (double)k / best);
-  for (int i = 0; i < 3; i++) free(all[i]->data);
+  for (int i = 0; i < inputs; i++) free(input[i].data);
+  free(output.data);
   free(call.workspace);
+  return 1e-9 * flops / best;
+}
+
+static const char *const kinds[] = {"NT", "NN", "TN"};
+
+static double dense(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int64_t n, int64_t k, Team *team) {
+  MatmulAttr attr = {.kind = kind, .m = 1, .n = 1, .k = 1};
+  Operand x = {.dtype = dtype, .rank = 2, .size = {m, k}}, w = {.dtype = dtype, .rank = 2, .size = {n, k}},
+          y = {.dtype = dtype, .rank = 2, .size = {m, n}};
+  if (kind == MATMUL_TN && dtype == DTYPE_BF16) w.dtype = DTYPE_F32; // gradients of weights stay wide
+  fill(&x), fill(&w), fill(&y);
+  return speed(level, OP_MATMUL, dtype, (Operand[]){kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w}, 2,
+               kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w, &attr, 2.0 * (double)m * (double)n * (double)k, team);
+}
+
+static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int64_t n, int64_t k, Team *team) {
+  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), kinds[kind], (long)m,
+         (long)n, (long)k, dense(level, dtype, kind, m, n, k, team));
+}
+
+// Eight experts with 64 to 256 rows, beside a dense product of as many rows.
+static void measure_grouped(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t n, int64_t k, Team *team) {
+  enum { EXPERTS = 8 };
+  int64_t tokens = 0, rows[EXPERTS], at = 0;
+  for (int x = 0; x < EXPERTS; x++) tokens += rows[x] = 64 + 192 * x / (EXPERTS - 1);
+  GroupedAttr attr = {.kind = kind};
+  Operand x = {.dtype = dtype, .rank = 4, .size = {tokens, 1, 1, k}}, w = {.dtype = dtype, .rank = 3,
+          .size = {EXPERTS, n, k}}, y = {.dtype = dtype, .rank = 4, .size = {tokens, 1, 1, n}},
+          mask = {.dtype = DTYPE_U8, .rank = 3, .size = {1, tokens, EXPERTS}};
+  if (kind == MATMUL_TN && dtype == DTYPE_BF16) w.dtype = DTYPE_F32;
+  fill(&x), fill(&w), fill(&y);
+  mask.data = xcalloc((size_t)operand_elements(&mask), 1);
+  for (int e = 0; e < EXPERTS; at += rows[e++])
+    for (int64_t r = at; r < at + rows[e]; r++) ((uint8_t *)mask.data)[r * EXPERTS + e] = 1;
+  double flops = 2.0 * (double)tokens * (double)n * (double)k,
+         grouped = speed(level, kind == MATMUL_TN ? OP_GROUPED_WEIGHT : OP_GROUPED, dtype,
+                         (Operand[]){kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w, mask}, 3,
+                         kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w, &attr, flops, team),
+         one = dense(level, dtype, kind, tokens, n, k, team);
+  printf("%-11s %s %s %5ld x %5ld x %5ld  %7.1f GF/s in %d groups, %.0f%% of a dense product\n", cpu_level_name(level),
+         dtype_name(dtype), kinds[kind], (long)tokens, (long)n, (long)k, grouped, EXPERTS, 100 * grouped / one);
 }
 
 // The products of a block of the shapes A and B (2048 tokens) and C (1024 tokens) of docs/performance.md, and small
@@ -57,6 +92,9 @@ static void measure(CpuLevel level, Dtype dtype, MatmulKind kind, int64_t m, int
 static const int64_t sizes[][3] = {{512, 192, 192},   {2048, 1152, 384}, {2048, 384, 384},  {2048, 1536, 384},
                                    {2048, 384, 1536}, {2048, 512, 384},  {1024, 2304, 768}, {1024, 768, 768},
                                    {1024, 3072, 768}, {1024, 768, 3072}};
+
+// Inside and outside of an expert: shape B's with experts of 512, and back, and larger ones.
+static const int64_t expert_sizes[][2] = {{512, 384}, {384, 512}, {1536, 768}};
 
 int main(int argc, char **argv) {
   Team *team;
@@ -74,6 +112,9 @@ int main(int argc, char **argv) {
       for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++)
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);
+      for (int s = 0; s < (int)(sizeof expert_sizes / sizeof *expert_sizes); s++)
+        for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
+          measure_grouped(level, (Dtype)dtype, (MatmulKind)kind, expert_sizes[s][0], expert_sizes[s][1], team);
     }
   printf("peak fp32 %.1f GF/s\n", 1e-9 * device_cpu()->peak_flops(device_cpu(), DTYPE_F32, team));
   team_destroy(team);

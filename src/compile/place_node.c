@@ -240,7 +240,8 @@ static uint32_t sums_of_rows(const Graph *g, const Node *n, const Rule *rule) {
   uint32_t axes = 0;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
-    if (t && tensor_is_compact(t) && t->placement && rule->linear[k]) axes |= t->placement->partial;
+    if (t && tensor_is_compact(t) && t->placement && FAULT(rows_are_scattered, rule->linear[k], 0))
+      axes |= t->placement->partial;
   }
   return axes;
 }

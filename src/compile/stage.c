@@ -20,6 +20,9 @@ static double node_flops(const Graph *g, const Node *n, const Device *device) {
     operand[k].rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++)
       operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
+    if (!tensor_is_compact(x)) continue;
+    operand[k].size[0] = tensor_most_rows(x, x->shape.size);
+    operand[k].size[1] = operand[k].size[2] = 1;
   }
   double flops = device->flops(device, n->op, operand, operand + n->ninput, n->attr);
   arena_free(&scratch);

@@ -38,10 +38,14 @@ static void probabilities(const Operand *logits, int64_t at, int64_t width, doub
   for (int64_t i = 0; i < width; i++) p[i] /= sum;
 }
 
-// Whether expert a goes before b; of equal ones the lower does.
-static int goes_before(const double *score, int64_t a, int64_t b) {
-  if (score[a] != score[b]) return score[a] > score[b];
-  return FAULT(ties_go_to_the_higher_expert, a < b, a > b);
+// The expert of the largest score among those that are not chosen; of equal ones the lower.
+static int64_t best_expert(const double *score, const Operand *mask, int64_t at, int64_t width) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < width; i++) {
+    if (operand_load(mask, at + i) != 0) continue;
+    if (best < 0 || score[i] > score[best] || FAULT(ties_go_to_the_higher_expert, 0, score[i] == score[best])) best = i;
+  }
+  return best;
 }
 
 static void forward_reference(const KernelCall *call) {
@@ -53,12 +57,14 @@ static void forward_reference(const KernelCall *call) {
   for (int64_t r = 0; r < rows; r++) {
     double sum = 0;
     probabilities(logits, r * width, width, p);
-    for (int64_t i = 0; i < width; i++) score[i] = p[i] + (bias->data ? operand_load(bias, i) : 0);
     for (int64_t i = 0; i < width; i++) {
-      int before = 0;
-      for (int64_t k = 0; k < width; k++) before += k != i && goes_before(score, k, i);
-      operand_store(mask, r * width + i, before < attr->k);
-      if (before < attr->k) sum += p[i];
+      score[i] = p[i] + (bias->data ? operand_load(bias, i) : 0);
+      operand_store(mask, r * width + i, 0);
+    }
+    for (int k = 0; k < attr->k; k++) {
+      int64_t best = best_expert(score, mask, r * width, width);
+      operand_store(mask, r * width + best, 1);
+      sum += p[best];
     }
     for (int64_t i = 0; i < width; i++)
       operand_store(weights, r * width + i,

@@ -138,6 +138,62 @@ BREAKS(storage_too_small, "storage of Variable w does not hold", {
   s.g->variable.data[s.w].local[0] = s.g->variable.data[s.w].local[1] = 40;
 })
 
+// ---- compact tensors
+
+typedef struct Experts { Graph *g; int weights, mask, rows; } Experts;
+
+// x (b, s, e) and logits (b, s, x), routed and dispatched.
+static Experts experts_graph(void) {
+  Experts e = {.g = graph_create()};
+  DimName bse[] = {DIM_BATCH, DIM_SEQ, DIM_EMBED}, bsx[] = {DIM_BATCH, DIM_SEQ, DIM_EXPERT};
+  int x = graph_input(e.g, "x", DTYPE_F32, shape_of(3, (int64_t[]){2, 3, 4}, bse)),
+      logits = graph_input(e.g, "logits", DTYPE_F32, shape_of(3, (int64_t[]){2, 3, 5}, bsx));
+  op_route(e.g, "route", logits, -1, &(RouteAttr){.k = 2}, &e.weights, &e.mask);
+  e.rows = op_dispatch(e.g, "rows", x, e.mask, 2);
+  op_combine(e.g, "combine", op_activation(e.g, "act", e.rows, ACTIVATION_SILU), e.weights);
+  return e;
+}
+
+#define BREAKS_ROWS(name, what, ...)                                                                                   \
+  static void name(void **state) {                                                                                     \
+    Experts e = experts_graph();                                                                                       \
+    Tensor *rows = graph_tensor(e.g, e.rows);                                                                          \
+    expect(e.g, NULL);                                                                                                 \
+    __VA_ARGS__;                                                                                                       \
+    expect(e.g, what);                                                                                                 \
+    graph_destroy(e.g);                                                                                                \
+  }
+BREAKS_ROWS(mask_missing, "its mask does not exist", rows->mask = 100)
+BREAKS_ROWS(mask_of_floats, "its mask does not exist or is none", rows->mask = e.weights)
+BREAKS_ROWS(mask_of_no_choice, "its mask does not exist or is none", rows->choices = 0)
+BREAKS_ROWS(mask_later, "its mask is made later", {
+  int weights, mask;
+  op_route(e.g, "again", e.g->node.data[0].input[0], -1, &(RouteAttr){.k = 2}, &weights, &mask);
+  graph_tensor(e.g, e.rows)->mask = mask;
+})
+BREAKS_ROWS(mask_unmade, "its mask is no longer made", {
+  Tensor other = *graph_tensor(e.g, e.mask);
+  int mask = graph_add_tensor(e.g, &other);
+  graph_tensor(e.g, e.rows)->mask = mask;
+})
+BREAKS_ROWS(mask_elsewhere, "its mask is made on another stage", e.g->node.data[rows->producer].stage = 1)
+
+// What is made element by element inherits the mask, memory has room for two of five experts, and a listing says so.
+static void compact_tensors_are_bounded(void **state) {
+  Experts e = experts_graph();
+  const Tensor *rows = graph_tensor(e.g, e.rows), *act = rows + 1;
+  char text[4096] = "";
+  assert_int_equal(act->mask, e.mask);
+  assert_int_equal(act->choices, 2);
+  assert_int_equal(tensor_elements(rows, rows->shape.size), 2 * 3 * 2 * 4);
+  assert_int_equal(tensor_elements(rows, (int64_t[]){2, 3, 1, 4}), 2 * 3 * 1 * 4); // a rank with one expert
+  FILE *out = fmemopen(text, sizeof text, "w");
+  graph_print(e.g, out, NULL, NULL);
+  fclose(out);
+  assert_non_null(strstr(text, "expert=5 embed=4)[≤2 of %3] = dispatch"));
+  graph_destroy(e.g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_graphs_pass),
@@ -170,6 +226,13 @@ int main(void) {
       cmocka_unit_test(wish_left),
       cmocka_unit_test(buffer_too_small),
       cmocka_unit_test(storage_too_small),
+      cmocka_unit_test(mask_missing),
+      cmocka_unit_test(mask_of_floats),
+      cmocka_unit_test(mask_of_no_choice),
+      cmocka_unit_test(mask_later),
+      cmocka_unit_test(mask_unmade),
+      cmocka_unit_test(mask_elsewhere),
+      cmocka_unit_test(compact_tensors_are_bounded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

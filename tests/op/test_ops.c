@@ -317,6 +317,28 @@ static void cross_entropy_is_the_sum_over_targets(void **state) {
 }
 
 // Two steps of torch.optim.AdamW on one weight, by its documented update.
+static int mask_at(const OpCase *c, int64_t i) { return ((const uint8_t *)c->output[1].data)[i]; }
+
+// Of equal probabilities the lower expert is taken; a bias chooses, and the weights are those without it.
+static void route_takes_the_best_experts(void **state) {
+  OpCase c = case_named("route"), biased = case_named("route bias");
+  double *logits = c.input[0].data, sum = 0;
+  for (int i = 0; i < 4; i++) logits[i] = 1;
+  for (int i = 0; i < 4; i++) logits[4 + i] = i == 3 ? 2 : i == 1 ? -1 : 0.5; // then 0 and 2 are alike
+  run_case(&c);
+  for (int i = 0; i < 4; i++) assert_int_equal(mask_at(&c, i), i < 2);
+  for (int i = 0; i < 4; i++) assert_int_equal(mask_at(&c, 4 + i), i == 0 || i == 3);
+  for (int i = 0; i < 4; i++) close_to(((double *)c.output[0].data)[i], i < 2 ? 0.25 : 0, 1e-15, "weight", i);
+  for (int i = 0; i < 4; i++) sum += exp(logits[4 + i]);
+  close_to(((double *)c.output[0].data)[7], exp(2) / sum, 1e-15, "weight", 7);
+  for (int i = 0; i < 4; i++) ((double *)biased.input[0].data)[i] = i, ((double *)biased.input[1].data)[i] = -2 * i;
+  run_case(&biased);
+  assert_int_equal(mask_at(&biased, 0), 1);
+  close_to(((double *)biased.output[0].data)[0], 1 / (1 + exp(1) + exp(2) + exp(3)), 1e-15, "weight", 0);
+  op_case_free(&c);
+  op_case_free(&biased);
+}
+
 static void adamw_updates_as_pytorch(void **state) {
   const double g[2] = {0.5, -0.25}, lr = 0.1, b1 = 0.9, b2 = 0.95, decay = 0.1, epsilon = 1e-8;
   double w = 1, m = 0, v = 0, expected = 1, em = 0, ev = 0;
@@ -633,6 +655,7 @@ int main(void) {
       cmocka_unit_test(rope_scales_as_llama_3),
       cmocka_unit_test(attention_is_a_masked_softmax),
       cmocka_unit_test(cross_entropy_is_the_sum_over_targets),
+      cmocka_unit_test(route_takes_the_best_experts),
       cmocka_unit_test(adamw_updates_as_pytorch),
       cmocka_unit_test(sgd_updates_as_pytorch),
       cmocka_unit_test(traits_agree),

@@ -53,6 +53,8 @@
 #include "device/cpu/attention_tiles.h"
 #include "device/cpu/bf16_attention.h"
 #include "device/cpu/merge.h"
+#include "device/cpu/experts.h"
+#include "device/cpu/bf16_grouped.h"
 
 // Calls with other dtypes than a kernel is written for go to the reference.
 #define no_workspace NULL

@@ -59,6 +59,13 @@ static inline int64_t integer_load(const Operand *x, int64_t i) {
 typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
 
+// The rows of a mask (b, s, x): of each token its choices, by rising expert, with the row that each is.
+typedef struct CpuChoice { int32_t row, expert; } CpuChoice;
+typedef struct CpuRows { int64_t tokens, experts, *first; CpuChoice *choice; } CpuRows; // first: (tokens + 1)
+size_t cpu_rows_bytes(const Operand *mask);
+CpuRows cpu_rows(const Operand *mask, void *workspace); // in cpu_rows_bytes of it
+void cpu_rows_of_experts(const Operand *mask, int64_t *rows); // how many each has: (experts)
+
 // Whether all floating-point operands but scalars have this dtype (a cast's output may have any).
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);
 // Whether operands have the dtypes of the texts: 'h' bf16, 'f' fp32, '*' any. Absent ones and those past the text fit.

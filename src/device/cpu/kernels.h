@@ -13,6 +13,8 @@
 #include "device/cpu/elementwise.h"
 #include "device/cpu/norm.h"
 #include "device/cpu/token.h"
+#include "device/cpu/experts.h"
+#include "device/cpu/grouped.h"
 #include "device/cpu/update.h"
 
 #undef MATH
