@@ -157,15 +157,14 @@ static Experts experts_graph(void) {
 #define BREAKS_ROWS(name, what, ...)                                                                                   \
   static void name(void **state) {                                                                                     \
     Experts e = experts_graph();                                                                                       \
-    Tensor *rows = graph_tensor(e.g, e.rows);                                                                          \
     expect(e.g, NULL);                                                                                                 \
     __VA_ARGS__;                                                                                                       \
     expect(e.g, what);                                                                                                 \
     graph_destroy(e.g);                                                                                                \
   }
-BREAKS_ROWS(mask_missing, "its mask does not exist", rows->mask = 100)
-BREAKS_ROWS(mask_of_floats, "its mask does not exist or is none", rows->mask = e.weights)
-BREAKS_ROWS(mask_of_no_choice, "its mask does not exist or is none", rows->choices = 0)
+BREAKS_ROWS(mask_missing, "its mask does not exist", graph_tensor(e.g, e.rows)->mask = 100)
+BREAKS_ROWS(mask_of_floats, "its mask does not exist or is none", graph_tensor(e.g, e.rows)->mask = e.weights)
+BREAKS_ROWS(mask_of_no_choice, "its mask does not exist or is none", graph_tensor(e.g, e.rows)->choices = 0)
 BREAKS_ROWS(mask_later, "its mask is made later", {
   int weights, mask;
   op_route(e.g, "again", e.g->node.data[0].input[0], -1, &(RouteAttr){.k = 2}, &weights, &mask);
@@ -176,7 +175,8 @@ BREAKS_ROWS(mask_unmade, "its mask is no longer made", {
   int mask = graph_add_tensor(e.g, &other);
   graph_tensor(e.g, e.rows)->mask = mask;
 })
-BREAKS_ROWS(mask_elsewhere, "its mask is made on another stage", e.g->node.data[rows->producer].stage = 1)
+BREAKS_ROWS(mask_elsewhere, "its mask is made on another stage",
+            e.g->node.data[graph_tensor(e.g, e.rows)->producer].stage = 1)
 
 // What is made element by element inherits the mask, memory has room for two of five experts, and a listing says so.
 static void compact_tensors_are_bounded(void **state) {
