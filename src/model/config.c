@@ -90,9 +90,12 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
          a->embedding_dropout == b->embedding_dropout && a->attention_dropout == b->attention_dropout &&
          a->residual_dropout == b->residual_dropout && a->attention_scale == b->attention_scale && a->tied == b->tied &&
          a->qkv_bias == b->qkv_bias && a->output_bias == b->output_bias && a->ffn_bias == b->ffn_bias &&
-         a->head_norm == b->head_norm && r->theta == q->theta && r->scaling == q->scaling && r->factor == q->factor &&
-         r->low_frequency_factor == q->low_frequency_factor && r->high_frequency_factor == q->high_frequency_factor &&
-         r->original_positions == q->original_positions;
+         a->head_norm == b->head_norm && a->experts == b->experts && a->experts_per_token == b->experts_per_token &&
+         a->expert_ffn == b->expert_ffn && a->shared_ffn == b->shared_ffn && a->norm_topk == b->norm_topk &&
+         a->router_aux_loss_coef == b->router_aux_loss_coef &&
+         !memcmp(a->expert_layers, b->expert_layers, sizeof a->expert_layers) && r->theta == q->theta &&
+         r->scaling == q->scaling && r->factor == q->factor && r->low_frequency_factor == q->low_frequency_factor &&
+         r->high_frequency_factor == q->high_frequency_factor && r->original_positions == q->original_positions;
 }
 
 // --- writing --------------------------------------------------------------------------------------------------------

@@ -7,12 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { MOST_LAYERS = 4096 };
+
 typedef struct Family Family; // model/family.h; outside of families it is only passed on
 
 // What the forward graph says about the model (model_measure).
 typedef struct ModelFacts {
   int64_t parameters;      // a tied head counts once
-  int64_t multiplied;      // of these, without tables that are only looked up: learned positions, an untied embedding
+  int64_t active;          // of these, those that one token uses: of the experts, experts_per_token
+  int64_t multiplied;      // of the active ones, without tables that are only looked up: learned positions, an untied
+                           // embedding
   int64_t size[DIM_COUNT]; // of the parameters' dims; their common divisor where parameters differ; 0: none has it
   int64_t longest;         // tokens of the longest sequence that plait can run; 0: any
   const char *limit;       // the key that says so
@@ -36,6 +40,12 @@ typedef struct ModelConfig {
   int qkv_bias, output_bias;         // of attention: biases on q, k, v; and on its output
   int ffn_bias;                      // on all products of the feed-forward half
   int head_norm;                     // q and k are normalised by head before rope
+  int64_t experts, experts_per_token; // of each layer that has experts; 0: none has
+  int64_t expert_ffn;                // inner width of an expert
+  int64_t shared_ffn;                // and of the expert that sees every token, scaled by a sigmoid; 0: there is none
+  int norm_topk; // the weights of a token's experts sum to 1; else they are the router's probabilities
+  double router_aux_loss_coef;       // of the balance loss
+  uint64_t expert_layers[MOST_LAYERS / 64]; // layer N has experts: bit N % 64 of word N / 64; else ffn wide
   RopeAttr rope;
   ModelFacts facts;
   char *path;                        // of the file, for messages
@@ -61,6 +71,11 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b);
 // message: "n_layres (did you mean n_layer?), rotary_pct"; NULL: none. What every config.json holds beside the model is
 // left out. The caller frees it.
 char *model_config_unread(const ModelConfig *config);
+
+// Does layer 0 … have experts in place of its feed-forward half?
+static inline int model_layer_has_experts(const ModelConfig *config, int64_t layer) {
+  return config->expert_layers[layer / 64] >> (layer % 64) & 1;
+}
 
 const char *model_family_name(const Family *family); // its model_type: "gpt2"
 #define MODEL_FAMILIES_TEXT 400

@@ -4,7 +4,6 @@
 
 // Bounds that keep every product of sizes below 2^62 and are far above any model that exists.
 enum {
-  MOST_LAYERS = 4096,
   MOST_HEADS = 1 << 14,
   MOST_HEAD_DIM = 1 << 14,
   MOST_EMBED = 1 << 18,

@@ -84,6 +84,7 @@ void model_measure(ModelConfig *config) {
       facts.size[v->shape.dim[d]] = common_divisor(facts.size[v->shape.dim[d]], v->shape.size[d]);
   }
   graph_destroy(m.g);
+  facts.active = facts.parameters;
   config->facts = facts;
 }
 

@@ -71,6 +71,7 @@ char op_letter(uint32_t *used, DimName dim) {
   static const char letter[DIM_COUNT] = {
       [DIM_BATCH] = 'b',    [DIM_SEQ] = 's', [DIM_EMBED] = 'e', [DIM_KV_HEADS] = 'g', [DIM_GROUP] = 'r',
       [DIM_HEAD_DIM] = 'd', [DIM_FFN] = 'f', [DIM_VOCAB] = 'v', [DIM_POSITION] = 'p', [DIM_EXPERT] = 'x',
+      [DIM_EXPERT_FFN] = 'h',
   };
   char c = letter[dim] ? letter[dim] : 'a';
   if (*used >> (c - 'a') & 1)
