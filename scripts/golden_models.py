@@ -25,12 +25,15 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 VERSIONS = {"torch": "2.15.0", "transformers": "5.23.0", "numpy": "2.4.6", "safetensors": "0.8.0"}
 STEPS, BATCH, SEQ, VOCAB = 20, 3, 24, 97
@@ -43,6 +46,9 @@ LLAMA = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_
              attn_implementation="eager")
 NEO = dict(vocab_size=VOCAB, max_position_embeddings=32, hidden_size=24, num_layers=2, num_heads=3, intermediate_size=40,
            bos_token_id=0, eos_token_id=0, attn_implementation="eager")
+MIXTURE = dict(vocab_size=VOCAB, hidden_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+               max_position_embeddings=64, num_experts_per_tok=2, router_aux_loss_coef=0.0, bos_token_id=0, eos_token_id=0,
+               attn_implementation="eager", experts_implementation="eager")
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 # name: (model class, config, ragged documents, weights to keep after training)
@@ -80,9 +86,28 @@ CASES = {
                      GPTNeoConfig(**NEO, attention_types=[[["global", "local"], 1]], window_size=SEQ), True,
                      ["transformer.wte.weight", "transformer.h.1.attn.attention.q_proj.weight",
                       "transformer.h.0.attn.attention.out_proj.bias"]),
+    # Experts: no width, number of experts or of choices is that of anything else.
+    "mixtral-untied": (MixtralForCausalLM,
+                       MixtralConfig(**MIXTURE, head_dim=6, intermediate_size=14, num_local_experts=5), True,
+                       ["model.layers.1.block_sparse_moe.gate.weight",
+                        "model.layers.0.block_sparse_moe.experts.1.w1.weight",
+                        "model.layers.1.block_sparse_moe.experts.4.w2.weight"]),
+    "qwen2_moe-tied": (Qwen2MoeForCausalLM,
+                       Qwen2MoeConfig(**{**MIXTURE, "num_hidden_layers": 3, "hidden_size": 18, "num_attention_heads": 3,
+                                         "num_key_value_heads": 1}, intermediate_size=26, num_experts=5,
+                                      moe_intermediate_size=10, shared_expert_intermediate_size=14, mlp_only_layers=[1],
+                                      norm_topk_prob=False, tie_word_embeddings=True), False,
+                       ["model.layers.2.mlp.shared_expert_gate.weight",
+                        "model.layers.0.mlp.shared_expert.down_proj.weight", "model.layers.2.mlp.experts.3.up_proj.weight"]),
+    "qwen3_moe-untied": (Qwen3MoeForCausalLM,
+                         Qwen3MoeConfig(**{**MIXTURE, "num_experts_per_tok": 3}, head_dim=8, intermediate_size=26,
+                                        num_experts=7, moe_intermediate_size=10, decoder_sparse_step=2,
+                                        norm_topk_prob=True), True,
+                         ["model.layers.0.self_attn.q_norm.weight", "model.layers.1.mlp.gate.weight",
+                          "model.layers.1.mlp.experts.6.down_proj.weight"]),
 }
-SHARDED = {"qwen3-untied": "40KB"}  # largest file of the folder
-TRANSFORMERS_4 = ["mistral-untied", "gpt_neo-tied"]  # rope_theta and torch_dtype instead of rope_parameters and dtype
+SHARDED = {"qwen3-untied": "40KB", "qwen3_moe-untied": "20KB"}  # largest file of the folder
+TRANSFORMERS_4 = ["mistral-untied", "gpt_neo-tied", "mixtral-untied"]  # rope_theta and torch_dtype instead of rope_parameters and dtype
 
 
 def versions():
@@ -167,6 +192,13 @@ def as_transformers_4(path):
         out.write("\n")
 
 
+def as_on_disk(model):
+    """All weights by the names that a folder has for them: of experts a tensor each, where the class has one of all."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(os.path.join(folder, "model.safetensors"))
+
+
 def make(case, seed):
     kind, config, ragged, selected = CASES[case]
     generator = torch.Generator().manual_seed(seed)
@@ -191,9 +223,9 @@ def make(case, seed):
     with torch.no_grad():
         golden["logits"] = logits_of(model, tokens[0], documents[0])
     golden["loss"], golden["grad_norm"] = train(model, tokens, documents, targets)
-    weights = dict(model.named_parameters())
-    golden.update({"after." + name: weights[name].detach() for name in selected})
+    golden.update({"after." + name: value for name, value in as_on_disk(model).items() if name in selected})
     save_file({k: v.contiguous() for k, v in golden.items()}, os.path.join(folder, "golden.safetensors"))
+    assert sorted(n[6:] for n in golden if n.startswith("after.")) == sorted(selected)
     print(case, sum(p.numel() for p in model.parameters()), "parameters, loss", golden["loss"][0].item(), "to",
           golden["loss"][-1].item(), "norm", golden["grad_norm"][0].item())
 

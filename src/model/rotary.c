@@ -1,5 +1,6 @@
 // Decoders with rotary positions: their keys, blocks and names.
 #include "model/rotary.h"
+#include "model/experts.h"
 #include <math.h>
 #include <string.h>
 
@@ -41,8 +42,8 @@ static void read_rope(ConfigReader *outer, const char *key, ModelConfig *c) {
 }
 
 // transformers 4 writes rope_theta and rope_scaling, transformers 5 both facts in rope_parameters.
-static void read_ropes(ConfigReader *r, ModelConfig *c) {
-  c->rope.theta = config_real(r, "rope_theta", 0, 0, 1e12, 10000);
+static void read_ropes(ConfigReader *r, ModelConfig *c, double theta) {
+  c->rope.theta = config_real(r, "rope_theta", 0, 0, 1e12, theta ? theta : 10000);
   config_only(r, "partial_rotary_factor", "1.0");
   const json_t *scaling = config_value(r, "rope_scaling"), *parameters = config_value(r, "rope_parameters");
   if (!r->code && scaling && parameters && !json_equal(scaling, parameters))
@@ -76,12 +77,12 @@ void rotary_read(ConfigReader *r, ModelConfig *c, const RotaryDefaults *defaults
   c->positions = config_integer(r, "max_position_embeddings", 1, MOST_POSITIONS, defaults->positions);
   c->vocab = config_integer(r, "vocab_size", 1, MOST_VOCAB, -1);
   c->activation = config_activation(r, "hidden_act", "silu");
-  c->norm_epsilon = config_real(r, "rms_norm_eps", 0, 0, 1, 1e-6);
+  c->norm_epsilon = config_real(r, "rms_norm_eps", 0, 0, 1, defaults->norm_epsilon ? defaults->norm_epsilon : 1e-6);
   c->attention_dropout = config_probability(r, "attention_dropout", 0);
   c->initializer_range = config_real(r, "initializer_range", 0, 1, 1e3, 0.02);
   c->tied = config_boolean(r, "tie_word_embeddings", 0);
   read_heads(r, c, defaults);
-  read_ropes(r, c);
+  read_ropes(r, c, defaults->theta);
 }
 
 // layer_types, one a layer; returns how many of them are windows.
@@ -132,6 +133,7 @@ static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s,
 
   build_scope(m, layer, "layer.%d.ffn", layer);
   x = build_rms_norm(m, "norm", stream);
+  if (model_layer_has_experts(c, layer)) return build_experts(m, layer, x, stream);
   int gate = build_linear(m, "gate", x, c->initializer_range, 1, &ffn, 1, c->ffn_bias); // (b, s, f)
   int up = build_linear(m, "up", x, c->initializer_range, 1, &ffn, 1, c->ffn_bias);     // (b, s, f)
   x = op_gated(m->g, "gated", gate, up, c->activation);
@@ -148,27 +150,5 @@ void rotary_build(ModelBuild *m, ModelOutputs *outputs) {
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-const char rotary_names[] =
-    "model.embed_tokens.weight = wte\n"
-    "model.layers.N.input_layernorm.weight = layer.N.attention.norm.weight\n"
-    "model.layers.N.self_attn.q_proj.weight = layer.N.attention.q.weight\n"
-    "model.layers.N.self_attn.k_proj.weight = layer.N.attention.k.weight\n"
-    "model.layers.N.self_attn.v_proj.weight = layer.N.attention.v.weight\n"
-    "model.layers.N.self_attn.o_proj.weight = layer.N.attention.output.weight\n"
-    "model.layers.N.self_attn.q_proj.bias = layer.N.attention.q.bias\n"
-    "model.layers.N.self_attn.k_proj.bias = layer.N.attention.k.bias\n"
-    "model.layers.N.self_attn.v_proj.bias = layer.N.attention.v.bias\n"
-    "model.layers.N.self_attn.o_proj.bias = layer.N.attention.output.bias\n"
-    "model.layers.N.self_attn.q_norm.weight = layer.N.attention.q.norm.weight\n"
-    "model.layers.N.self_attn.k_norm.weight = layer.N.attention.k.norm.weight\n"
-    "model.layers.N.post_attention_layernorm.weight = layer.N.ffn.norm.weight\n"
-    "model.layers.N.mlp.gate_proj.weight = layer.N.ffn.gate.weight\n"
-    "model.layers.N.mlp.up_proj.weight = layer.N.ffn.up.weight\n"
-    "model.layers.N.mlp.down_proj.weight = layer.N.ffn.down.weight\n"
-    "model.layers.N.mlp.gate_proj.bias = layer.N.ffn.gate.bias\n"
-    "model.layers.N.mlp.up_proj.bias = layer.N.ffn.up.bias\n"
-    "model.layers.N.mlp.down_proj.bias = layer.N.ffn.down.bias\n"
-    "model.norm.weight = norm.weight\n"
-    "lm_head.weight = head\n";
-
+const char rotary_names[] = ROTARY_NAMES;
 const char *const rotary_buffers[] = {"rotary_emb.inv_freq", NULL};
