@@ -118,7 +118,11 @@ static void write_json(FILE *out, const json_t *value, int indent) {
   const char *key;
   json_t *child;
   size_t i, n = 0;
-  if (json_is_object(value)) {
+  if (json_is_object(value) && !json_object_size(value)) {
+    fputs("{}", out);
+  } else if (json_is_array(value) && !json_array_size(value)) {
+    fputs("[]", out);
+  } else if (json_is_object(value)) {
     fputc('{', out);
     json_object_foreach((json_t *)value, key, child) {
       json_t *name = json_string(key);

@@ -67,7 +67,7 @@ void experts_read_qwen(ConfigReader *r, ModelConfig *c, int64_t choices_absent) 
 // rows (b, s, x, k) of each expert by its own matrix: parameter NAME.weight (x, n, k) → (b, s, x, n)
 static int build_grouped(ModelBuild *m, const char *name, int rows, Extent to) {
   const Shape *s = &graph_tensor(m->g, rows)->shape;
-  const Extent dims[] = {{s->dim[2], s->size[2]}, to, {s->dim[3], s->size[3]}};
+  const Extent dims[] = {{DIM_EXPERT, s->size[2]}, to, {s->dim[3], s->size[3]}};
   const char *weight = arena_format(&m->g->arena, "%s.weight", name);
   return op_grouped(m->g, name, rows, build_matrix(m, weight, m->config->initializer_range, 3, dims));
 }
@@ -76,6 +76,7 @@ static int build_grouped(ModelBuild *m, const char *name, int rows, Extent to) {
 static int build_chosen(ModelBuild *m, int layer, int x) {
   const ModelConfig *c = m->config;
   const RouteAttr route = {.k = (int32_t)c->experts_per_token, .normalize = c->norm_topk};
+  // The router's rows are no experts: where these lie on other ranks, each rank still routes its own tokens.
   const Extent experts = {DIM_NONE, c->experts}, ffn = {DIM_EXPERT_FFN, c->expert_ffn},
                embed = {DIM_EMBED, c->embed};
   int weights, mask;

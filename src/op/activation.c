@@ -45,7 +45,7 @@ static void activation_reference(const KernelCall *call) {
 
 const OpDef op_def_activation = {
     .name = "activation",
-    .meaning = "x → act(x): gelu, gelu_tanh, silu or relu",
+    .meaning = "x → act(x): gelu, gelu_tanh, silu, relu or sigmoid",
     .shape = activation_shape,
     .gradient = activation_gradient,
     .rule = no_linear_rule,

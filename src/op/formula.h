@@ -9,6 +9,7 @@ static inline double activation_value(int kind, double x) {
   case ACTIVATION_GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
   case ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
   case ACTIVATION_SILU: return x / (1 + exp(-x));
+  case ACTIVATION_SIGMOID: return 1 / (1 + exp(-x));
   default: return x > 0 ? x : 0;
   }
 }
@@ -25,6 +26,10 @@ static inline double activation_slope(int kind, double x) {
   case ACTIVATION_SILU: {
     double s = 1 / (1 + exp(-x));
     return s * (1 + x * (1 - s));
+  }
+  case ACTIVATION_SIGMOID: {
+    double s = 1 / (1 + exp(-x));
+    return s * (1 - s);
   }
   default: return x > 0;
   }

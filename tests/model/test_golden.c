@@ -14,7 +14,8 @@
 #include <string.h>
 
 static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
+                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
 enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
 #define SUCCEED(call)                                                                                                  \
   do {                                                                                                                 \

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied"};
+                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
+                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static char *golden(const char *name) { return xformat("%s/model/golden/%s", TESTS_FOLDER, name); }
@@ -40,7 +41,14 @@ static int teardown(void **state) {
 
 // --- a model in memory, as the State would hold it ------------------------------------------------------------------
 
-typedef struct Memory { int count; char **names; float **values; int64_t *elements; const char *fail; } Memory;
+typedef struct Memory {
+  int count;
+  char **names;
+  float **values;
+  int64_t *elements;
+  Box *shape; // of each Variable, whole
+  const char *fail;
+} Memory;
 
 static void memory_load(Memory *m, const char *folder, const ModelConfig *c) {
   Graph *g = model_graph(c, 1);
@@ -48,6 +56,7 @@ static void memory_load(Memory *m, const char *folder, const ModelConfig *c) {
   m->names = xcalloc((size_t)m->count, sizeof *m->names);
   m->values = xcalloc((size_t)m->count, sizeof *m->values);
   m->elements = xcalloc((size_t)m->count, sizeof *m->elements);
+  m->shape = xcalloc((size_t)m->count, sizeof *m->shape);
   CheckpointTensor *wanted = xcalloc((size_t)m->count, sizeof *wanted);
   for (int i = 0; i < m->count; i++) {
     const Variable *v = &g->variable.data[i];
@@ -58,6 +67,8 @@ static void memory_load(Memory *m, const char *folder, const ModelConfig *c) {
     wanted[i] =
         (CheckpointTensor){.name = m->names[i], .dtype = DTYPE_F32, .rank = v->shape.rank, .data = m->values[i]};
     for (int d = 0; d < v->shape.rank; d++) wanted[i].global[d] = wanted[i].local[d] = v->shape.size[d];
+    m->shape[i].rank = v->shape.rank;
+    memcpy(m->shape[i].local, v->shape.size, sizeof *v->shape.size * (size_t)v->shape.rank);
   }
   graph_destroy(g);
   SUCCEED(huggingface_load(folder, c, wanted, m->count, &error));
@@ -69,6 +80,7 @@ static void memory_free(Memory *m) {
   free(m->names);
   free(m->values);
   free(m->elements);
+  free(m->shape);
 }
 
 static int memory_read(void *context, const char *name, const Box *part, float *out, Error *error) {
@@ -76,8 +88,9 @@ static int memory_read(void *context, const char *name, const Box *part, float *
   if (m->fail && !strcmp(m->fail, name)) return error_set(error, PLAIT_FAILED, "reading %s failed", name);
   for (int i = 0; i < m->count; i++) {
     if (strcmp(m->names[i], name)) continue;
-    assert_int_equal(box_elements(part), m->elements[i]); // these families have no stacked tensors
-    memcpy(out, m->values[i], sizeof(float) * (size_t)m->elements[i]);
+    int64_t row = m->elements[i] / m->shape[i].local[0]; // a tensor is a Variable, or an expert's rows of it
+    for (int d = 1; d < part->rank; d++) assert_int_equal(part->local[d], m->shape[i].local[d]);
+    memcpy(out, m->values[i] + part->offset[0] * row, sizeof(float) * (size_t)(part->local[0] * row));
     return PLAIT_OK;
   }
   fail_msg("no Variable %s", name);

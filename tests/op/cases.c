@@ -204,6 +204,7 @@ static const Row rows[] = {
     ACTIVATION_ROWS(ACTIVATION_GELU_TANH, "gelu_tanh"),
     ACTIVATION_ROWS(ACTIVATION_SILU, "silu"),
     ACTIVATION_ROWS(ACTIVATION_RELU, "relu"),
+    ACTIVATION_ROWS(ACTIVATION_SIGMOID, "sigmoid"),
 #undef ACTIVATION_ROWS
     {"softmax", OP_SOFTMAX, {"f b2 s5 e7"}, NONE},
     {"softmax one", OP_SOFTMAX, {"f b3 e1"}, NONE},

@@ -205,7 +205,7 @@ static void activations_have_their_values(void **state) {
       {ACTIVATION_GELU, 1, 0.84134474606854293},      {ACTIVATION_GELU, -2, -0.045500263896358417},
       {ACTIVATION_GELU_TANH, 1, 0.84119199060827676}, {ACTIVATION_SILU, 1, 0.73105857863000487},
       {ACTIVATION_SILU, -3, -0.14227761953270035},    {ACTIVATION_RELU, -1, 0},
-      {ACTIVATION_RELU, 2, 2},
+      {ACTIVATION_RELU, 2, 2},                        {ACTIVATION_SIGMOID, -2, 0.11920292202211755},
   };
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
     close_to(activation_value(expected[i].kind, expected[i].x), expected[i].y, 1e-14, "activation", (int64_t)i);

@@ -2,6 +2,7 @@
 
 INLINE V TYPED(act)(int kind, V x) {
   if (kind == ACTIVATION_SILU) return x * TYPED(sigmoid)(x);
+  if (kind == ACTIVATION_SIGMOID) return TYPED(sigmoid)(x);
   if (kind == ACTIVATION_GELU) return x * MATH(normal_cdf)(x);
   if (kind == ACTIVATION_GELU_TANH) { // (1 + tanh u) / 2 = sigmoid(2u)
     V u = MATH(splat)((REAL)1.59576912160573071176) * x * MATH(fma)(MATH(splat)((REAL)0.044715) * x, x, MATH(splat)(1));
@@ -15,6 +16,10 @@ INLINE V TYPED(act_slope)(int kind, V x) {
   if (kind == ACTIVATION_SILU) {
     V s = TYPED(sigmoid)(x);
     return s * MATH(fma)(x, one - s, one);
+  }
+  if (kind == ACTIVATION_SIGMOID) {
+    V s = TYPED(sigmoid)(x);
+    return s * (one - s);
   }
   if (kind == ACTIVATION_GELU) {
     V density = MATH(splat)((REAL)0.39894228040143267794) * MATH(exp)(MATH(splat)((REAL)-0.5) * x * x);

@@ -35,6 +35,7 @@ static void TYPED(bias)(const KernelCall *call) {
   case ACTIVATION_GELU: loop(ACTIVATION_GELU); break;                                                                  \
   case ACTIVATION_GELU_TANH: loop(ACTIVATION_GELU_TANH); break;                                                        \
   case ACTIVATION_SILU: loop(ACTIVATION_SILU); break;                                                                  \
+  case ACTIVATION_SIGMOID: loop(ACTIVATION_SIGMOID); break;                                                            \
   default: loop(ACTIVATION_RELU);                                                                                      \
   }
 
