@@ -1,6 +1,8 @@
 // Reverse-mode differentiation on the global graph; backward ops are ordinary ops with rules.
+#include "base/fault.h"
 #include "op/build.h"
 #include "model/model.h"
+#include "compile/losses.h"
 #include "compile/update.h"
 #include <string.h>
 
@@ -158,8 +160,15 @@ static void count_reads(Autodiff *a) {
     }
 }
 
-// Appends the backward pass of `loss`: gradients of every parameter, in Variables "gradient.NAME", or given to
-// update_in_backward. The loss op is its own seed (compile/README.md: linear + cross entropy is one node).
+// The nodes where differentiation begins: those of losses, which are their own seeds.
+static int is_root(const Autodiff *a, int node, int loss) {
+  int further = a->update && losses_has_root(a->g, node, a->update);
+  return node == loss || FAULT(further_losses_are_ignored, further, 0);
+}
+
+// Appends the backward pass of `loss` and of the graph's further losses: gradients of every parameter, in Variables
+// "gradient.NAME", or given to update_in_backward. The loss op is its own seed (compile/README.md: linear + cross
+// entropy is one node), and what several of them give to one tensor is added like gradients of several readers.
 static int differentiate(Graph *g, int loss, const UpdateOptions *update, int split, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
@@ -172,7 +181,7 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, int sp
   g->phase = PHASE_BACKWARD;
   int root = graph_tensor(g, loss)->producer;
   for (int id = nodes - 1; id >= 0 && code == PLAIT_OK; id--)
-    if (g->node.data[id].region == REGION_MICRO && id <= root) code = node_backward(&a, id, id == root, error);
+    if (g->node.data[id].region == REGION_MICRO) code = node_backward(&a, id, is_root(&a, id, root), error);
   for (int i = 0; i < tensors; i++) vec_free(&a.contribution[i]);
   free(a.contribution);
   free(a.reads);
@@ -188,6 +197,7 @@ int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   UpdateOptions update = o->update;
   update.samples = o->microbatches * o->micro_samples;
+  update.sequences = o->step_samples;
   update.seq = o->seq;
   if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, &update);
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;

@@ -15,6 +15,9 @@ typedef struct UpdateOptions {
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
   int64_t loss_scale_interval; // good steps before it doubles; 0: it stays
   int trials;            // a step whose learning rate is not a number updates nothing; not in_backward
+  int64_t sequences;     // of a step, of which further losses are the mean
+  double coefficient[LOSS_COUNT]; // of further losses; 0: it is only measured
+  double bias_rate;      // by which a step moves the biases of routers, where the graph has them
   int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
@@ -37,7 +40,7 @@ typedef struct CompileOptions {
   Parallel parallel;
   RecomputeMode recompute;
   int recompute_layers;  // blocks of each stage that recompute; 0: all
-  UpdateOptions update;  // MODEL_TRAIN; samples, seq and one_microbatch are filled in
+  UpdateOptions update;  // MODEL_TRAIN; samples, sequences, seq and one_microbatch are filled in
   uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
   const char *after;     // stop after this pass, for `plait explain`; NULL: all
 } CompileOptions;

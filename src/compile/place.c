@@ -38,6 +38,7 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
+    if (v->of && v->parameter < 0) continue; // the same everywhere, or an accumulator
     if (v->parameter < 0 && v->shape.rank > 0)
       return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
     Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
@@ -177,8 +178,8 @@ static void adopt_parameters(Graph *g, int id) {
   }
 }
 
-// Scalars that no microbatch writes are the same everywhere.
-static void store_constant_scalars(Graph *g) {
+// Scalars, and what is of no parameter's shape, are the same everywhere where no microbatch writes them.
+static void store_constants(Graph *g) {
   char *written = xcalloc((size_t)g->variable.count + 1, 1);
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; g->node.data[i].region == REGION_MICRO && k < g->node.data[i].noutput; k++) {
@@ -187,7 +188,7 @@ static void store_constant_scalars(Graph *g) {
     }
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (!v->shape.rank && !written[i]) v->storage = placement_new(g, &(Placement){0});
+    if ((!v->shape.rank || (v->of && v->parameter < 0)) && !written[i]) v->storage = placement_new(g, &(Placement){0});
   }
   free(written);
 }
@@ -205,7 +206,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   int code = place_parameters(g, mesh, layout, error);
   if (!code) code = place_inputs(g, mesh, layout, error);
   if (code) return code;
-  store_constant_scalars(g);
+  store_constants(g);
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++) {
     if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;

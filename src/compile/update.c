@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "op/build.h"
 #include "op/optimizer.h"
+#include "compile/losses.h"
 #include "compile/update.h"
 
 static const Shape scalar = {0};
@@ -143,7 +144,10 @@ static void zero_accumulators(Graph *g) {
 
 static void begin(Graph *g, int counted, const UpdateOptions *o) {
   enter(g, REGION_BEGIN);
-  graph_bind(g, op_gradient_seed(g, "seed", counted, loss_scale(g, o)), graph_known(g, KNOWN_GRADIENT_SEED), -1);
+  int scale = loss_scale(g, o);
+  graph_bind(g, op_gradient_seed(g, "seed", counted, scale), graph_known(g, KNOWN_GRADIENT_SEED), -1);
+  losses_begin(g, scale, o);
+  g->scope = "begin";
   if (o->in_backward) begin_in_backward(g);
   zero_accumulators(g);
 }
@@ -161,6 +165,8 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
 
 int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
+  enter(g, REGION_MICRO);
+  losses_micro(g);
   begin(g, counted, o);
   enter(g, REGION_END);
   int *gradient = arena_array(&g->arena, int, g->variable.count), n = 0, scale = loss_scale(g, o);
@@ -182,6 +188,7 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
     op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip,
                   o->loss_scale_interval);
+  losses_end(g, inputs.skip, o);
   enter(g, REGION_MICRO);
   g->scope = "";
   return PLAIT_OK;

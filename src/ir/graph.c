@@ -19,8 +19,9 @@ static const struct {
 #include "ir/known.def"
 };
 
-static const struct { const char *prefix; VariableKind kind; int scalar; } known_ofs[OF_COUNT] = {
-#define KNOWN_OF(id, prefix, kind, scalar, what) [OF_##id] = {prefix, VARIABLE_##kind, scalar},
+enum { OF_SHAPE_LIKE, OF_SHAPE_SCALAR, OF_SHAPE_OWN };
+static const struct { const char *prefix; VariableKind kind; int shape; } known_ofs[OF_COUNT] = {
+#define KNOWN_OF(id, prefix, kind, shape, what) [OF_##id] = {prefix, VARIABLE_##kind, OF_SHAPE_##shape},
 #include "ir/known.def"
 };
 
@@ -29,6 +30,15 @@ static const struct { const char *name; Dtype dtype; const char *what; } known_i
 #define KNOWN_INPUT(id, name, dtype, what) [INPUT_##id] = {name, DTYPE_##dtype, what},
 #include "ir/known.def"
 };
+
+KnownLoss known_loss(LossKind kind) {
+  static const KnownLoss of[LOSS_COUNT] = {
+#define LOSS(id, what) [LOSS_##id] = {KNOWN_##id##_LOSS, KNOWN_##id##_LOSS_SUM, KNOWN_##id##_LOSS_SEED},
+#include "ir/losses.def"
+#undef LOSS
+  };
+  return of[kind];
+}
 
 const char *known_name(KnownVariable known) { return known_variables[known].name; }
 
@@ -91,6 +101,8 @@ void graph_destroy(Graph *g) {
   vec_free(&g->node);
   vec_free(&g->variable);
   vec_free(&g->input);
+  vec_free(&g->further);
+  vec_free(&g->router);
   vec_free(&g->names);
   vec_free(&g->stage_set);
   intern_free(&g->placement);
@@ -184,18 +196,30 @@ int graph_find_of(const Graph *g, KnownOf of, int parameter) {
   return g->variable.data[parameter].has[of] - 1;
 }
 
-int graph_known_of(Graph *g, KnownOf of, int parameter) {
-  int v = graph_find_of(g, of, parameter);
-  if (v >= 0) return v;
-  if (known_ofs[of].scalar) {
-    const char *name = arena_join(&g->arena, known_ofs[of].prefix, g->variable.data[parameter].name);
-    v = graph_variable(g, name, known_ofs[of].kind, DTYPE_F64, (Shape){0}, (Init){0});
-  } else {
-    v = graph_variable_of(g, known_ofs[of].prefix, parameter, known_ofs[of].kind);
-  }
+static int belong(Graph *g, int v, KnownOf of, int parameter) {
   g->variable.data[v].of = of;
   g->variable.data[parameter].has[of] = v + 1;
   return v;
+}
+
+// One of fp64 that is not as its parameter.
+static int new_of(Graph *g, KnownOf of, int parameter, Shape shape) {
+  const char *name = arena_join(&g->arena, known_ofs[of].prefix, g->variable.data[parameter].name);
+  return belong(g, graph_variable(g, name, known_ofs[of].kind, DTYPE_F64, shape, (Init){0}), of, parameter);
+}
+
+int graph_known_of(Graph *g, KnownOf of, int parameter) {
+  int v = graph_find_of(g, of, parameter);
+  if (v >= 0) return v;
+  CHECK(known_ofs[of].shape != OF_SHAPE_OWN, "%s: graph_known_own makes it", known_ofs[of].prefix);
+  if (known_ofs[of].shape == OF_SHAPE_SCALAR) return new_of(g, of, parameter, (Shape){0});
+  return belong(g, graph_variable_of(g, known_ofs[of].prefix, parameter, known_ofs[of].kind), of, parameter);
+}
+
+int graph_known_own(Graph *g, KnownOf of, int parameter, Shape shape) {
+  int v = graph_find_of(g, of, parameter);
+  CHECK(known_ofs[of].shape == OF_SHAPE_OWN, "%s has a shape that follows", known_ofs[of].prefix);
+  return v >= 0 ? v : new_of(g, of, parameter, shape);
 }
 
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {

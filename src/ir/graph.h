@@ -39,7 +39,7 @@ typedef enum KnownVariable {
 
 typedef enum KnownOf { // what a Variable is to its parameter
   OF_NONE,
-#define KNOWN_OF(id, prefix, kind, scalar, what) OF_##id,
+#define KNOWN_OF(id, prefix, kind, shape, what) OF_##id,
 #include "ir/known.def"
   OF_COUNT
 } KnownOf;
@@ -50,6 +50,16 @@ typedef enum KnownInput {
 #include "ir/known.def"
   INPUT_COUNT
 } KnownInput;
+
+// Losses beside the model's own: ir/losses.def.
+typedef enum LossKind {
+#define LOSS(id, what) LOSS_##id,
+#include "ir/losses.def"
+#undef LOSS
+  LOSS_COUNT
+} LossKind;
+typedef struct KnownLoss { KnownVariable mean, sum, seed; } KnownLoss;
+KnownLoss known_loss(LossKind kind); // its Variables
 
 // BEGIN runs once a step before, END once a step after, MICRO once a microbatch. Only Variables cross regions.
 typedef enum Region { REGION_BEGIN, REGION_MICRO, REGION_END, REGION_COUNT } Region;
@@ -197,6 +207,12 @@ typedef enum GraphForm {
                 // are gone
 } GraphForm;
 
+// A loss of one layer: a tensor (), the sum over the sequences of a microbatch, made by a node that brings its own
+// gradient.
+typedef struct FurtherLoss { LossKind kind; int tensor; } FurtherLoss;
+// The router of a layer of experts: its parameter, and the tensor (2, x) of a microbatch's choices (ROUTER_LOAD).
+typedef struct Router { int parameter, load; } Router;
+
 typedef struct Graph {
   GraphForm form;
   Arena arena;
@@ -207,6 +223,8 @@ typedef struct Graph {
   int known[KNOWN_COUNT]; // Variable of each handle; -1: this graph has none
   int layers;           // of the model
   int loss;             // tensor (), the sum of losses that autodiff differentiates; -1: none, or it has done so
+  Vec(FurtherLoss) further; // what it differentiates beside `loss`; until then
+  Vec(Router) router;       // what is counted of them, likewise
   int stages;           // virtual stages; 1 before stage
   Intern placement;        // each once, in the arena
   Vec(StageSet) stage_set; // each once; the first two are STAGES_NONE and STAGES_ALL
@@ -243,6 +261,8 @@ int graph_known(Graph *g, KnownVariable known);
 int graph_known_output(Graph *g, KnownVariable known, Dtype dtype, Shape shape);
 // A Variable of the table that belongs to a parameter; made where there is none yet.
 int graph_known_of(Graph *g, KnownOf of, int parameter);
+// The same of a Variable whose shape its maker says: fp64, the same on all ranks.
+int graph_known_own(Graph *g, KnownOf of, int parameter, Shape shape);
 int graph_find_of(const Graph *g, KnownOf of, int parameter); // or -1
 const char *known_name(KnownVariable known);
 const char *known_what(KnownVariable known); // "the mean loss of the step"

@@ -60,6 +60,12 @@ typedef struct DropoutAttr {
 // gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse. split: the
 // last output is not dw but dlogits (b, s, v), of which a product makes dw later
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr;
+typedef struct RouterBiasAttr { double rate; } RouterBiasAttr; // by which a step moves the bias of an expert
+// most: choices of an expert that are kept of a sequence. places: of COUNTS and APPLY, runs of positions of all ranks
+typedef struct CapacityAttr {
+  int64_t most;
+  int32_t places;
+} CapacityAttr;
 typedef struct FillAttr { double value; } FillAttr;
 typedef struct ClipAttr { double max_norm; } ClipAttr; // <= 0: no clipping
 // interval: good steps before the scale is doubled; 0: it stays

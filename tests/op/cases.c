@@ -13,7 +13,8 @@
 //   v floats of a vector or an accumulator, which stay fp32 where others are bf16
 //   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents
 //   m a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one   c compact
-//   floats, in "c2 b2 s5 x3 e4" of the mask that is input 2   - absent
+//   floats, in "c2 b2 s5 x3 e4" of the mask that is input 2   k a mask of u8 of which so many tenths are 1, anywhere
+//   - absent
 typedef struct Row {
   const char *name;
   Op op;
@@ -263,6 +264,22 @@ static const Row rows[] = {
     {"cross_entropy probabilities", OP_CROSS_ENTROPY, {"f b3 s5 e7", "+ b3 s5 e7", "D"}, NONE},
     {"squared_error", OP_SQUARED_ERROR, {"f b2 s5 e7", "f b2 s5 e7", "D"}, NONE},
     {"squared_error vector", OP_SQUARED_ERROR, {"f b13", "f b13", "D"}, NONE},
+    {"router_balance", OP_ROUTER_BALANCE, {"f b3 s8 x5", "k4 b3 s8 x5", "D"}, NONE},
+    {"router_balance one expert", OP_ROUTER_BALANCE, {"f b2 s17 x1", "k10 b2 s17 x1", "D"}, NONE},
+    {"router_balance_sums", OP_ROUTER_BALANCE_SUMS, {"f b3 s8 x5", "k4 b3 s8 x5"}, NONE},
+    {"router_balance_apply", OP_ROUTER_BALANCE_APPLY, {"f b3 s8 x5", "k4 b3 s8 x5", "D", "R b3 x5 -2"}, NONE},
+    {"router_z", OP_ROUTER_Z, {"f b3 s8 x5", "D"}, NONE},
+    {"router_load", OP_ROUTER_LOAD, {"k4 b3 s8 x5", "-"}, NONE},
+    {"router_load kept", OP_ROUTER_LOAD, {"k4 b3 s8 x5", "k2 b3 s8 x5"}, NONE},
+    {"router_bias", OP_ROUTER_BIAS, {"f x6", "S -2 x6", "Z"}, ATTR(RouterBiasAttr, .rate = 0.125), .update = 1},
+    {"router_bias skip", OP_ROUTER_BIAS, {"f x6", "S -2 x6", "O"}, ATTR(RouterBiasAttr, .rate = 0.125), .update = 1},
+    {"capacity", OP_CAPACITY, {"k4 b3 s16 x5"}, ATTR(CapacityAttr, .most = 3)},
+    {"capacity all", OP_CAPACITY, {"k8 b2 s9 x3"}, ATTR(CapacityAttr, .most = 9)},
+    {"capacity_counts", OP_CAPACITY_COUNTS, {"k4 b3 s16 x5"}, ATTR(CapacityAttr, .most = 3, .places = 12)},
+    {"capacity_apply",
+     OP_CAPACITY_APPLY,
+     {"k4 b3 s16 x5", "i3 b3 -12 x5"},
+     ATTR(CapacityAttr, .most = 3, .places = 12)},
     {"output", OP_OUTPUT, {"f b3 s5 e7"}, NONE},
     {"count_targets", OP_COUNT_TARGETS, {"i3 b4 s7"}, NONE},
     {"gradient_seed", OP_GRADIENT_SEED, {"D", "-"}, NONE},
@@ -533,8 +550,8 @@ static const Row *row_at(int i) { return i < ROWS ? &rows[i] : &large_rows[i - R
 const char *op_case_name(int i) { return row_at(i)->name; }
 
 static DimName dim_of(char letter) {
-  static const char letters[] = "-bsegrdfvpx";
-  const char *at = strchr(letters + 1, letter);
+  static const char letters[] = "-bsegrdfvpx"; // "-2": a dim without a name
+  const char *at = strchr(letters, letter);
   CHECK(at, "dim letter %c", letter);
   return (DimName)(at - letters); // the order of dims.def
 }
@@ -550,7 +567,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
   Dtype of = strchr("ipt", *text)   ? DTYPE_I32
-             : *text == 'm'         ? DTYPE_U8
+             : strchr("mk", *text)  ? DTYPE_U8
              : strchr("DZO", *text) ? DTYPE_F64
              : strchr("SRMv", *text) ? op_statistics_dtype(dtype)
                                     : dtype;
@@ -580,6 +597,7 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   case 'Z': return 0;
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
+  case 'k': return r[2] % 10 < (uint32_t)strtol(text + 1, NULL, 10);
   case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
   case 'm': return chosen(key, row, column, width, (int)strtol(text + 1, NULL, 10));
   case 't': return (double)(column < 1 + row * 2 ? 0 : column < 1 + row * 2 + width / 2 ? 1 : 2);

@@ -186,6 +186,8 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
 // A factor that the rule lets be sharded without more ado. The local maximum of statistics is combined by `lower`.
 static int shardable(const Subject *s, int f) {
   if (s->c.op == OP_CROSS_ENTROPY_STATISTICS && dim_of_factor(s, f) == DIM_VOCAB) return 0;
+  int of_capacity = s->c.op == OP_CAPACITY_COUNTS || s->c.op == OP_CAPACITY_APPLY;
+  if (of_capacity && dim_of_factor(s, f) == DIM_SEQ) return 0; // how it is sharded is in `counts`
   return s->rule.size[f] > 1 && !((s->rule.whole | s->rule.lower) >> f & 1);
 }
 
@@ -337,7 +339,7 @@ static void lockstep_node(Lockstep *l, const Node *n, const CallParameters *para
   if (op_def(n->op)->communicates) lockstep_all_reduce(l, n);
 }
 
-static void check_lowering(Subject *s, int shards) {
+static void check_lowering(Subject *s, int shards, int zigzag) {
   Graph *g = s->c.graph;
   int first = g->node.count, lowered[CASE_OUTPUTS];
   op_def(s->c.op)->lower(g, &s->node, 4, shards, s->node.input, lowered);
@@ -346,7 +348,7 @@ static void check_lowering(Subject *s, int shards) {
   int factor = 0;
   while (!(s->rule.lower >> factor & 1)) factor++;
   Lockstep l = {.g = g, .shards = shards, .dim = dim_of_factor(s, factor)};
-  l.split = split_of(s->rule.size[factor], shards, l.dim == DIM_VOCAB ? PADDED : EVEN);
+  l.split = split_of(s->rule.size[factor], shards, zigzag ? ZIGZAG : l.dim == DIM_VOCAB ? PADDED : EVEN);
   for (int j = 0; j < shards; j++) {
     l.tensor[j] = xcalloc((size_t)g->tensor.count, sizeof(Operand));
     for (int k = 0; k < s->c.ninput; k++) {
@@ -377,6 +379,13 @@ static void check_lowering(Subject *s, int shards) {
   }
 }
 
+// The factor of a dim; MAX_FACTORS: the op has no such dim.
+static int factor_of(const Subject *s, DimName dim) {
+  int f = 0;
+  while (f < MAX_FACTORS && dim_of_factor(s, f) != dim) f++;
+  return f;
+}
+
 static void lowered_equals_unsharded(void **state) {
   static const int counts[] = {1, 2, 3, 8};
   int checked = 0;
@@ -384,10 +393,15 @@ static void lowered_equals_unsharded(void **state) {
     for (int n = 0; n < 4; n++) {
       Subject s;
       subject_start(&s, i);
-      if (op_def(s.c.op)->lower) {
-        check_lowering(&s, counts[n]);
+      int lower = op_def(s.c.op)->lower != NULL, zigzag = lower && s.rule.lower == 1u << factor_of(&s, DIM_SEQ);
+      if (lower) {
+        check_lowering(&s, counts[n], 0);
         checked++;
       }
+      subject_end(&s);
+      if (!zigzag || counts[n] == 1) continue;
+      subject_start(&s, i);
+      if (s.rule.size[factor_of(&s, DIM_SEQ)] % (2 * counts[n]) == 0) check_lowering(&s, counts[n], 1);
       subject_end(&s);
     }
   assert_true(checked >= 40);

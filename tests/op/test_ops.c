@@ -38,7 +38,14 @@ static int differentiable(const OpCase *c) {
 
 // The input that seeds a loss, which makes its gradients itself; -1: another op.
 static int seed_of(Op op) {
-  return op == OP_LINEAR_CROSS_ENTROPY ? 3 : op == OP_SQUARED_ERROR || op == OP_CROSS_ENTROPY ? 2 : -1;
+  switch (op) {
+  case OP_LINEAR_CROSS_ENTROPY: return 3;
+  case OP_SQUARED_ERROR:
+  case OP_CROSS_ENTROPY:
+  case OP_ROUTER_BALANCE: return 2;
+  case OP_ROUTER_Z: return 1;
+  default: return -1;
+  }
 }
 
 // The scalar whose gradient is taken: Σ doutput · output 0, or seed · loss.
