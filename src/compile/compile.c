@@ -32,7 +32,11 @@ void compile_set_batch(CompileOptions *o, int64_t samples, int64_t micro) {
 int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **out, Error *error) {
   Graph *g = graph_create();
   ModelOutputs outputs = {-1, -1};
-  ModelOptions model = {.batch = o->micro_samples, .seq = o->seq, .mode = o->mode};
+  ModelOptions model = {.batch = o->micro_samples,
+                        .seq = o->seq,
+                        .mode = o->mode,
+                        .capacity = o->capacity,
+                        .router_bias = o->update.bias_rate > 0};
   int code = model_build(g, config, &model, &outputs, error);
   if (!code) return compile_built(g, outputs.loss_sum, o, out, error);
   graph_destroy(g);

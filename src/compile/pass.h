@@ -35,6 +35,7 @@ typedef struct CompileOptions {
                          // shares say (base/shares.h)
   int microbatches;      // of a step
   int64_t seq;
+  double capacity;       // of experts (ModelOptions)
   Dtype precision;
   int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
   Parallel parallel;

@@ -36,7 +36,7 @@ int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options
 
 Graph *model_graph(const ModelConfig *config, int64_t seq) {
   ModelOutputs outputs;
-  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, seq, MODEL_EVALUATE}};
+  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, seq, MODEL_EVALUATE, 0, 0}};
   build(&m, &outputs);
   return m.g;
 }
@@ -73,7 +73,7 @@ static int64_t count_multiplied(const Graph *g) {
 
 void model_measure(ModelConfig *config) {
   ModelOutputs outputs;
-  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE}};
+  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE, 0, 0}};
   build(&m, &outputs);
   ModelFacts facts = {.multiplied = count_multiplied(m.g), .longest = m.longest, .limit = m.limit, .why = m.why};
   for (int i = 0; i < m.g->variable.count; i++) {

@@ -29,6 +29,8 @@ typedef enum ModelMode {
 typedef struct ModelOptions {
   int64_t batch, seq; // global shape of the graph: sequences of one microbatch, tokens of a sequence
   int mode;           // ModelMode
+  double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
+  int router_bias;    // routers choose by probabilities and a bias that is no parameter
 } ModelOptions;
 
 typedef struct ModelOutputs {
