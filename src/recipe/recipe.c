@@ -103,9 +103,13 @@ static bool read_real(const YamlNode *node, double *value) {
   return !*end && isfinite(*value);
 }
 
+static bool is_auto(const RecipeKey *key, const YamlNode *node) {
+  return key->has_auto && node->kind == YAML_SCALAR && !strcmp(node->text, recipe_auto_word(key));
+}
+
 static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *node, void *field) {
   int64_t value;
-  if (key->has_auto && node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) value = key->automatic;
+  if (is_auto(key, node)) value = key->automatic;
   else if (!read_integer(node, &value) || !in_range(key, (double)value)) return wrong(loader, key, node);
   else if (key->built_most > 0 && (double)value > key->built_most)
     return not_built(loader, key, node, arena_format(&loader->arena, "the largest that is: %.0f", key->built_most));
@@ -116,7 +120,8 @@ static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *nod
 
 static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
   double value;
-  if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
+  if (is_auto(key, node)) value = (double)key->automatic;
+  else if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
   *field = value;
   return PLAIT_OK;
 }
@@ -341,7 +346,7 @@ static int set_default(Loader *loader, const RecipeKey *key) {
 static const char *nearest_key(const char *path) {
   const char *names[2 * MAX_KEYS];
   static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
-                                         "schedule", "checkpoint", "eval", "run", "loss_scale", "layout"};
+                                         "schedule", "checkpoint", "eval", "run", "loss_scale", "layout", "moe"};
   const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
   int count = 0;
   for (int i = 0; i < recipe_key_count; i++) {

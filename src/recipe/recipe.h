@@ -86,6 +86,11 @@ typedef struct Recipe {
     int64_t growth_interval;  // good steps before it doubles; 0: it stays
   } loss_scale;
   struct {
+    double balance_loss; // coefficient; -1: auto, that of the model's config
+    double z_loss, bias_rate;
+    double capacity;     // 0: none
+  } moe;
+  struct {
     int global; // sequences of a step
     int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
   } batch;

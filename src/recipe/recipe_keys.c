@@ -260,6 +260,26 @@ const RecipeKey recipe_keys[] = {
     KEY("loss_scale.growth_interval", RECIPE_LONG, loss_scale.growth_interval, "2000", .least = 0, .most = STEPS,
         .doc = "fp16: the loss scale doubles after this many steps without overflow. 0: never."),
 
+    KEY("moe.balance_loss", RECIPE_REAL, moe.balance_loss, "auto", .least = 0, .most = 1e6, .has_auto = true,
+        .automatic = -1,
+        .doc = "Models with experts: the coefficient of the balance loss, which keeps the experts of a layer equally "
+               "busy (Fedus et al., 2022): their number times the sum over experts of the share of a sequence's tokens "
+               "that go there and its mean probability, a mean over sequences and layers. auto: router_aux_loss_coef "
+               "of model.config. 0: it is only measured."),
+    KEY("moe.z_loss", RECIPE_REAL, moe.z_loss, "0", .least = 0, .most = 1e6,
+        .doc = "Models with experts: the coefficient of the z loss, which keeps the router's logits small (Zoph et "
+               "al., 2022): the mean of their squared logsumexp. 1e-3 is usual. 0: it is only measured."),
+    KEY("moe.bias_rate", RECIPE_REAL, moe.bias_rate, "0", .least = 0, .most = 1, .another_run = true,
+        .doc = "Models with experts: loss-free balancing (Wang et al., 2024). Each expert has a bias, added to its "
+               "probability when experts are chosen and nowhere else; after each step the bias of experts that were "
+               "chosen more often than the mean falls by this rate, that of others rises. 1e-3 is usual; give "
+               "moe.balance_loss: 0 with it. A Hugging Face folder cannot hold the bias. 0: there is none."),
+    KEY("moe.capacity", RECIPE_REAL, moe.capacity, "none", .least = 0, .above = true, .most = 1e6, .has_auto = true,
+        .automatic = 0, .auto_word = "none",
+        .doc = "Models with experts, while training: an expert takes at most this many times its even share of a "
+               "sequence's choices, the first positions that chose it, and later ones pass by it. `none`: all, however "
+               "uneven (dropless), as in evaluation and generation always."),
+
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
                "one sequence fewer than others, or none, and `plait plan` says how much of their time is idle."),
@@ -464,6 +484,10 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   return condition[0] == '>' ? value > least : (value == least) != negated;
 }
 
+const char *recipe_auto_word(const RecipeKey *key) {
+  return key->auto_word ? key->auto_word : key->has_auto ? "auto" : NULL;
+}
+
 static void range_text(const RecipeKey *key, char *out, size_t size) {
   if (key->most >= INT_MAX) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
   else if (key->above || key->below)
@@ -493,7 +517,11 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   switch (key->kind) {
   case RECIPE_INT:
   case RECIPE_LONG: snprintf(out, size, "an integer %s%s", range, key->has_auto ? ", or auto" : ""); break;
-  case RECIPE_REAL: snprintf(out, size, "a number %s", range); break;
+  case RECIPE_REAL: {
+    const char *word = recipe_auto_word(key);
+    snprintf(out, size, "a number %s%s%s", range, word ? ", or " : "", word ? word : "");
+    break;
+  }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS: snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range); break;
   case RECIPE_AXIS_LIST: {

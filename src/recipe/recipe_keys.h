@@ -35,6 +35,7 @@ typedef struct RecipeKey {
   double built_most;      // a larger number is not built yet; 0: all are built
   bool has_auto;          // "auto" is allowed …
   int64_t automatic;      // … and stored as this
+  const char *auto_word;  // … or this word instead of it ("none")
   const RecipeWord *words;
   const char *(*meaning)(int value); // of a word, for docs/recipes.md; NULL: `doc` has it
   bool inference;      // also for plait eval and generate
@@ -77,6 +78,7 @@ void recipe_key_describe(const RecipeKey *key, FILE *out);
 // The axes that rows of a Layout may name: "dp, cp, tp … and tp_depth".
 void recipe_axes_allowed(char *out, size_t size);
 
+const char *recipe_auto_word(const RecipeKey *key); // "auto", or what the key calls it; NULL: there is none
 // What is allowed, as words after "must be": "an integer of at least 1".
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size);
 

@@ -73,8 +73,13 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
 }
 
 static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
-  if (key->has_auto && value == key->automatic) fputs("auto", out);
+  if (key->has_auto && value == key->automatic) fputs(recipe_auto_word(key), out);
   else fprintf(out, "%lld", (long long)value);
+}
+
+static void print_key_real(const RecipeKey *key, double value, FILE *out) {
+  if (key->has_auto && value == (double)key->automatic) fputs(recipe_auto_word(key), out);
+  else print_real(value, out);
 }
 
 static void print_mb(const RecipeKey *key, int value, FILE *out) {
@@ -105,7 +110,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   switch (key->kind) {
   case RECIPE_INT: print_integer(key, *(const int *)field, out); break;
   case RECIPE_LONG: print_integer(key, *(const int64_t *)field, out); break;
-  case RECIPE_REAL: print_real(*(const double *)field, out); break;
+  case RECIPE_REAL: print_key_real(key, *(const double *)field, out); break;
   case RECIPE_PAIR:
     fputc('[', out);
     print_real(((const double *)field)[0], out);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "recipe/recipe_device.h"
+#include "recipe/recipe_keys.h"
 #include "runtime/chaos.h"
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +141,25 @@ void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
 }
 
-static UpdateOptions update_options(const Recipe *r) {
+// Keys moe.* say something about experts.
+static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
+  const struct { const char *path; bool set; } keys[] = {{"moe.balance_loss", r->moe.balance_loss > 0},
+                                                         {"moe.z_loss", r->moe.z_loss > 0},
+                                                         {"moe.bias_rate", r->moe.bias_rate > 0},
+                                                         {"moe.capacity", r->moe.capacity > 0}};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys && !c->experts; i++) {
+    if (!keys[i].set) continue;
+    char *value = recipe_value_text(r, keys[i].path);
+    int code = error_set(error, PLAIT_BAD_INPUT,
+                         "%s%s is %s, but the %s model of %s has no experts; leave it out",
+                         recipe_where(r, keys[i].path), keys[i].path, value, model_family_name(c->family), c->path);
+    free(value);
+    return code;
+  }
+  return PLAIT_OK;
+}
+
+static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
   return (UpdateOptions){.optimizer = (Op)r->optimizer.name,
                          .beta1 = r->optimizer.betas[0],
                          .beta2 = r->optimizer.betas[1],
@@ -152,11 +171,16 @@ static UpdateOptions update_options(const Recipe *r) {
                          .trials = r->run.noise_scale > 0,
                          .loss_scale = r->loss_scale.initial,
                          .loss_scale_interval = r->loss_scale.growth_interval,
+                         .coefficient = {[LOSS_BALANCE] = r->moe.balance_loss < 0 ? c->router_aux_loss_coef
+                                                                                  : r->moe.balance_loss,
+                                         [LOSS_Z] = r->moe.z_loss},
+                         .bias_rate = r->moe.bias_rate,
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
+  if (!code) code = check_experts(recipe, config, error);
   if (code) return code;
   ParallelOptions parallel = recipe_parallel(recipe);
   WorkloadTexts texts;
@@ -172,7 +196,8 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .parallel = parallel_create(&parallel, &workload),
       .recompute = (RecomputeMode)recipe->parallel.recompute,
       .recompute_layers = recipe->parallel.recompute_layers,
-      .update = update_options(recipe),
+      .update = update_options(recipe, config),
+      .capacity = recipe->moe.capacity,
       .chaos = chaos_of_environment()};
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
   return PLAIT_OK;

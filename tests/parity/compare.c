@@ -70,6 +70,7 @@ typedef struct Subject {
 static Subject subject_of(const ParityResult *r, ParityDump d, const NamedTensor *t) {
   if (d != DUMP_FINAL) return (Subject){t, NULL, MEASURE_GRADIENT, 0};
   if (!strncmp(t->name, "moment", 6)) return (Subject){t, NULL, MEASURE_MOMENT, t->name[6] == '2'};
+  if (!strncmp(t->name, "router_bias", 11)) return (Subject){t, NULL, MEASURE_MOMENT, 0};
   const NamedTensor *initial = find(r, DUMP_INITIAL, t->name);
   CHECK(initial && initial->elements == t->elements, "no initial %s", t->name);
   return (Subject){t, initial->data, MEASURE_CHANGE, 0};

@@ -256,6 +256,7 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
   if (!code && !strcmp(c->model, "experts")) config->family = &parity_experts, model_measure(config);
   if (!code && !strcmp(c->model, "experts apart")) config->family = &parity_experts_apart, model_measure(config);
   if (!code && c->layers) config->layers = c->layers, model_measure(config);
+  if (!code && c->config) c->config(config);
   return code;
 }
 
