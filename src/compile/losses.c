@@ -56,10 +56,7 @@ static void end_router(Graph *g, const Router *r, int skip, const UpdateOptions 
   int load = op_identity(g, "load", graph_read(g, load_sum(g, r)));
   graph_bind(g, load, graph_known_own(g, OF_ROUTER_LOAD, r->parameter, graph_tensor(g, load)->shape), -1);
   int bias = graph_find_of(g, OF_ROUTER_BIAS, r->parameter);
-  if (bias < 0) return;
-  RouterBiasAttr attr = {.rate = o->bias_rate};
-  int n = graph_node(g, OP_ROUTER_BIAS, "bias", (int[]){graph_read(g, bias), load, skip}, 3, &attr, sizeof attr);
-  op_update(g, n, 0, 0);
+  if (bias >= 0) op_router_bias_step(g, "bias", graph_read(g, bias), load, skip, o->bias_rate);
 }
 
 void losses_end(Graph *g, int skip, const UpdateOptions *o) {

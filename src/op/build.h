@@ -55,6 +55,8 @@ int op_router_losses(Graph *g, const char *name, int router, int logits, int mas
 // The bias (x) that ROUTE adds to probabilities when it chooses: no parameter, but moved in END by how busy each expert
 // was (loss-free balancing). In graphs of all modes, where the recipe has moe.bias_rate.
 int op_router_bias(Graph *g, int router);
+// In place on a Variable's value: the bias (x) of each expert by ± `rate`, as it was chosen less or more than the mean.
+void op_router_bias_step(Graph *g, const char *name, int bias, int load, int skip, double rate);
 int op_output(Graph *g, const char *name, int x); // a copy for the host
 int op_count_targets(Graph *g, const char *name, int targets);               // (…) → ()
 int op_gradient_seed(Graph *g, const char *name, int count,

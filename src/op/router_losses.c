@@ -33,3 +33,8 @@ int op_router_bias(Graph *g, int router) {
   return graph_read(g, graph_known_own(g, OF_ROUTER_BIAS, router,
                                        shape_of(1, (int64_t[]){w->size[0]}, (DimName[]){w->dim[0]})));
 }
+
+void op_router_bias_step(Graph *g, const char *name, int bias, int load, int skip, double rate) {
+  RouterBiasAttr attr = {.rate = rate};
+  op_update(g, graph_node(g, OP_ROUTER_BIAS, name, (int[]){bias, load, skip}, 3, &attr, sizeof attr), 0, 0);
+}

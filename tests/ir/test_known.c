@@ -50,7 +50,9 @@ static Job *job_of(ModelMode mode, const char *keys) {
 
 // Every handle leads to the Variable of its name, and no Variable of such a name is without one.
 static void check_handles(const Graph *g) {
-  static const char *const prefix[] = {[OF_GRADIENT] = "gradient", [OF_SQUARE] = "square", [OF_DUMP] = "dump"};
+  static const char *const prefix[] = {#define KNOWN_OF(id, prefix, kind, shape, what) [OF_##id] = prefix,
+#include "ir/known.def"
+  };
   assert_int_equal(g->known[KNOWN_NONE], -1);
   for (int k = KNOWN_NONE + 1; k < KNOWN_COUNT; k++) {
     assert_int_equal(g->known[k], graph_find_variable(g, known_name((KnownVariable)k)));
