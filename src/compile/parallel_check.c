@@ -508,7 +508,8 @@ static int check_tensor_sizes(const Question *q) {
 static int check_weights(const Question *q) {
   if (!q->w->model) return PLAIT_OK;
   for (int i = 0; i < WEIGHT_ROWS; i++)
-    if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->w->size[weight_rows[i].dim])
+    if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->w->size[weight_rows[i].dim] &&
+        !(weight_rows[i].dim == DIM_FFN && q->w->size[DIM_EXPERT])) // shipped Layouts cut it; all layers have experts
       return refuse(q, row_keys[weight_rows[i].row], "%s is given, but %s has no %s; leave it out",
                     row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {

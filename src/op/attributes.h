@@ -43,7 +43,13 @@ typedef struct AttentionAttr {
   int32_t wide;       // out, or dq, dk and dv, have the dtype of statistics: parts that will be merged or added
   uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
 } AttentionAttr;
-typedef enum ActivationKind { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_SIGMOID } ActivationKind;
+typedef enum ActivationKind {
+  ACTIVATION_GELU,
+  ACTIVATION_GELU_TANH,
+  ACTIVATION_SILU,
+  ACTIVATION_RELU,
+  ACTIVATION_SIGMOID
+} ActivationKind;
 typedef struct ActivationAttr { int32_t kind; } ActivationAttr; // also of GATED: act(a) * b
 typedef struct ScaleAttr { double factor; } ScaleAttr;
 // ROUTE: how many experts a token goes to; normalize: the weights of these add up to 1

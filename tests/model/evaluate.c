@@ -15,6 +15,14 @@ static Operand operand_of(Evaluation *e, int id) {
     o.size[d] = t->shape.size[d];
     o.map[d] = index_whole(o.size[d]);
   }
+  if (tensor_is_compact(t)) { // the rows that are there, which its mask says
+    const uint8_t *mask = memory_of(e, t->mask);
+    int64_t rows = 0;
+    for (int64_t i = o.size[0] * o.size[1] * o.size[2] - 1; i >= 0; i--) rows += mask[i];
+    o.size[0] = rows;
+    o.size[1] = o.size[2] = 1;
+    for (int d = 0; d < 3; d++) o.map[d] = index_whole(o.size[d]);
+  }
   return o;
 }
 

@@ -1,4 +1,4 @@
-// The graphs of both families: parameters, roles, layers, dropout; logits and loss as transformers computes them.
+// The graphs of all families: parameters, roles, layers, dropout; logits and loss as transformers computes them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,10 @@ static void test_parameters(void **state) {
       assert_true(there >= 0 && views.of_variable.data[there] >= 0);
       const HuggingfacePiece *piece = &views.piece.data[views.of_variable.data[there]];
       int matrix = views.tensor.data[piece->tensor].rank > 1; // biases and gains are not, whatever their rank
-      assert_int_equal(shape_elements(&v->shape), box_elements(&piece->box));
+      int64_t elements = 0;
+      for (int at = views.of_variable.data[there]; at >= 0; at = views.piece.data[at].next)
+        elements += box_elements(&views.piece.data[at].box);
+      assert_int_equal(shape_elements(&v->shape), elements);
       assert_int_equal(v->weight_decay, matrix);
       assert_int_equal(v->narrow_copy, matrix);
       assert_true(v->learning_rate == 1);
@@ -92,11 +95,16 @@ static void test_structure(void **state) {
     if (learned) c.residual_dropout = c.embedding_dropout = 0.2;
     for (int mode = MODEL_TRAIN; mode <= MODEL_GENERATE; mode++) {
       Graph *g = build(&c, mode, &outputs);
-      assert_int_equal(g->layers, 2);
+      int layers = (int)c.layers, moe = 0;
+      for (int l = 0; l < layers; l++) moe += model_layer_has_experts(&c, l);
+      assert_int_equal(g->layers, layers);
       assert_int_equal(count_op(g, OP_DROPOUT), mode == MODEL_TRAIN && learned ? 5 : 0);
-      assert_int_equal(count_op(g, OP_ATTENTION), 2);
-      assert_int_equal(count_op(g, OP_ROPE), learned ? 0 : 4);
-      assert_int_equal(count_op(g, OP_RMS_NORM), learned ? 0 : is(&c, "qwen3") ? 9 : 5);
+      assert_int_equal(count_op(g, OP_ATTENTION), layers);
+      assert_int_equal(count_op(g, OP_ROPE), learned ? 0 : 2 * layers);
+      assert_int_equal(count_op(g, OP_RMS_NORM), learned ? 0 : (c.head_norm ? 4 : 2) * layers + 1);
+      assert_int_equal(count_op(g, OP_ROUTE), moe);
+      assert_int_equal(count_op(g, OP_GROUPED), 3 * moe);
+      assert_int_equal(count_op(g, OP_EINSUM), c.shared_ffn ? moe : 0);
       assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
       assert_int_equal(g->known[KNOWN_GRADIENT_SEED] >= 0, mode == MODEL_TRAIN);
       assert_int_equal(g->input.count, 4);
@@ -110,15 +118,17 @@ static void test_structure(void **state) {
           assert_true(node_attr(n, AttentionAttr)->dropout == (mode == MODEL_TRAIN ? 0.1 : 0) &&
                       node_attr(n, AttentionAttr)->causal);
         // What blocks add to, and what they add, is the residual stream; what is inside of them is not.
-        int stream = n->layer < 2 && (n->op == OP_ADD || n->op == OP_DROPOUT || n->op == OP_EMBEDDING ||
-                                      strstr(n->name, ".output") || strstr(n->name, ".down"));
+        int stream = n->layer < layers && (n->op == OP_ADD || n->op == OP_DROPOUT || n->op == OP_EMBEDDING ||
+                                           n->op == OP_COMBINE || strstr(n->name, ".output") ||
+                                           strstr(n->name, ".shared.scaled") || strstr(n->name, ".ffn.down"));
+        if (n->op == OP_GROUPED) assert_int_equal(graph_tensor(g, n->output[0])->choices, c.experts_per_token);
         assert_int_equal(graph_tensor(g, n->output[0])->role, stream                             ? ROLE_RESIDUAL
                                                               : outputs.loss_sum == n->output[0] ? ROLE_SCALAR
                                                                                                  : ROLE_INTERIOR);
         for (int other = 0; other < k; other++)
           assert_string_not_equal(n->name, g->node.data[other].name); // masks differ by name
       }
-      assert_int_equal(layer, 2);
+      assert_int_equal(layer, layers);
       if (mode == MODEL_GENERATE) {
         const Shape *s = &graph_tensor(g, outputs.logits)->shape;
         assert_true(outputs.loss_sum == -1 && s->rank == 2 && s->size[0] == BATCH && s->size[1] == c.vocab &&

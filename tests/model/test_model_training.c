@@ -78,10 +78,10 @@ static void feed(Evaluation *e, const Safetensors *data, int step, double rate) 
 static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
   Evaluation *e = context;
   int id = graph_find_variable(e->graph, name);
-  int64_t elements = box_elements(part);
-  assert_int_equal(shape_elements(&e->graph->variable.data[id].shape), elements);
-  for (int64_t i = 0; i < elements; i++)
-    out[i] = (float)dtype_load(e->variable[id], e->graph->variable.data[id].dtype, i);
+  const Variable *v = &e->graph->variable.data[id];
+  int64_t elements = box_elements(part), first = part->offset[0] * (shape_elements(&v->shape) / v->shape.size[0]);
+  for (int d = 1; d < v->shape.rank; d++) assert_int_equal(part->local[d], v->shape.size[d]);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], v->dtype, first + i);
   return PLAIT_OK;
 }
 
