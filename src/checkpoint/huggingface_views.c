@@ -151,7 +151,7 @@ static HuggingfacePiece piece_of(const HuggingfaceViews *v, int variable, int64_
   const Shape *s = &v->graph->variable.data[variable].shape;
   Grouping g = group_dims(s, row >= 0);
   HuggingfacePiece p = {.variable = variable, .tensor = v->tensor.count, .next = -1, .box = {.rank = s->rank}};
-  if (row >= 0) p.box.offset[0] = row, p.box.local[0] = 1;
+  if (row >= 0) p.box.offset[0] = FAULT(view_of_the_first_expert, row, 0), p.box.local[0] = 1;
   for (int d = s->rank - 1; d >= (row >= 0); d--) {
     int inner = d + 1 < s->rank && g.group[d + 1] == g.group[d];
     p.box.local[d] = s->size[d];

@@ -1,5 +1,7 @@
 // Layers of experts: their keys, and their part of the graph.
 #include "model/experts.h"
+#include "base/fault.h"
+#include "model/routing.h"
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +51,7 @@ static void read_dense_layers(ConfigReader *r, ModelConfig *c) {
     layer = json_array_get(layers, i);
     int64_t n = json_is_integer(layer) ? json_integer_value(layer) : -1;
     if (n < 0 || n >= c->layers) config_bad_value(r, "mlp_only_layers", layers, allowed);
-    else has_experts(c, n, 0);
+    else has_experts(c, n, FAULT(experts_in_dense_layers, 0, 1));
   }
 }
 
@@ -75,14 +77,15 @@ static int build_grouped(ModelBuild *m, const char *name, int rows, Extent to) {
 // The sum of the chosen experts' results, weighted: (b, s, e) → (b, s, e)
 static int build_chosen(ModelBuild *m, int layer, int x) {
   const ModelConfig *c = m->config;
-  const RouteAttr route = {.k = (int32_t)c->experts_per_token, .normalize = c->norm_topk};
+  const RouteAttr route = {.k = (int32_t)c->experts_per_token,
+                           .normalize = FAULT(weights_of_experts_add_up, c->norm_topk, !c->norm_topk)};
   // The router's rows are no experts: where these lie on other ranks, each rank still routes its own tokens.
   const Extent experts = {DIM_NONE, c->experts}, ffn = {DIM_EXPERT_FFN, c->expert_ffn},
                embed = {DIM_EMBED, c->embed};
   int weights, mask;
   build_scope(m, layer, "layer.%d", layer);
   int logits = build_linear(m, "router", x, c->initializer_range, 1, &experts, 1, 0); // (b, s, x)
-  op_route(m->g, "route", logits, -1, &route, &weights, &mask);                        // (b, s, x), (b, s, x)
+  build_routing(m, logits, &route, &weights, &mask);                        // (b, s, x), (b, s, x)
   build_scope(m, layer, "layer.%d.experts", layer);
   int rows = op_dispatch(m->g, "dispatch", x, mask, route.k); // (b, s, x, e)
   int gate = build_grouped(m, "gate", rows, ffn);             // (b, s, x, f)
@@ -103,7 +106,7 @@ static int build_shared(ModelBuild *m, int layer, int x) {
   int scale = build_linear(m, "switch", x, c->initializer_range, 1, &one, 1, 0); // (b, s, 1)
   scale = op_activation(m->g, "switch.sigmoid", scale, ACTIVATION_SIGMOID);
   const EinsumAttr product = {.rank = {3, 3, 3}, .letter = {{0, 1, 3}, {0, 1, 2}, {0, 1, 2}}};
-  return op_einsum(m->g, "scaled", &product, scale, y);
+  return FAULT(shared_expert_is_always_on, op_einsum(m->g, "scaled", &product, scale, y), y);
 }
 
 int build_experts(ModelBuild *m, int layer, int x, int stream) {

@@ -1,5 +1,6 @@
 // model_build: inputs, the family's part, and the check of the length.
 #include "model/family.h"
+#include "base/fault.h"
 
 static void make_inputs(ModelBuild *m) {
   const ModelOptions *o = m->options;
@@ -53,38 +54,53 @@ static int looks_up(const Graph *g, const Node *n) {
   return integers && !op_def(n->op)->flops;
 }
 
-static int64_t count_multiplied(const Graph *g) {
-  int64_t count = 0;
+// How many elements of a parameter a token meets in this node: where the node has rows by expert, those of its choices.
+static int64_t met(const Graph *g, const Node *n, const Variable *v) {
+  int64_t all = shape_elements(&v->shape), experts = v->shape.size[0];
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    if (!t || !tensor_is_compact(t) || v->shape.dim[0] != DIM_EXPERT) continue;
+    return FAULT(all_experts_are_active, all / experts * (t->choices < experts ? t->choices : experts), all);
+  }
+  return all;
+}
+
+static void count_parameters(const Graph *g, ModelFacts *facts) {
+  int64_t *active = xcalloc((size_t)g->variable.count, sizeof *active);
   char *multiplied = xcalloc((size_t)g->variable.count, 1);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     for (int k = 0; k < n->ninput; k++) {
-      int variable = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->variable;
-      if (variable >= 0 && !looks_up(g, n)) multiplied[variable] = 1;
+      int id = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->variable;
+      if (id < 0) continue;
+      int64_t elements = met(g, n, &g->variable.data[id]);
+      if (elements > active[id]) active[id] = elements;
+      if (!looks_up(g, n)) multiplied[id] = 1;
     }
   }
   for (int i = 0; i < g->variable.count; i++) {
-    const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && multiplied[i]) count += shape_elements(&v->shape);
+    if (g->variable.data[i].kind != VARIABLE_PARAMETER) continue;
+    facts->parameters += shape_elements(&g->variable.data[i].shape);
+    facts->active += active[i];
+    facts->multiplied += multiplied[i] ? active[i] : 0;
   }
   free(multiplied);
-  return count;
+  free(active);
 }
 
 void model_measure(ModelConfig *config) {
   ModelOutputs outputs;
   ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE, 0, 0}};
   build(&m, &outputs);
-  ModelFacts facts = {.multiplied = count_multiplied(m.g), .longest = m.longest, .limit = m.limit, .why = m.why};
+  ModelFacts facts = {.longest = m.longest, .limit = m.limit, .why = m.why};
+  count_parameters(m.g, &facts);
   for (int i = 0; i < m.g->variable.count; i++) {
     const Variable *v = &m.g->variable.data[i];
     if (v->kind != VARIABLE_PARAMETER) continue;
-    facts.parameters += shape_elements(&v->shape);
     for (int d = 0; d < v->shape.rank; d++)
       facts.size[v->shape.dim[d]] = common_divisor(facts.size[v->shape.dim[d]], v->shape.size[d]);
   }
   graph_destroy(m.g);
-  facts.active = facts.parameters;
   config->facts = facts;
 }
 
@@ -100,7 +116,7 @@ static double flops_of_activations(const Graph *g, const Node *n) {
     *o = (Operand){0};
     if (id < 0) continue;
     const Tensor *t = graph_tensor(g, id);
-    if (t->variable >= 0) return 0;
+    if (t->variable >= 0 || tensor_is_compact(t)) return 0;
     *o = (Operand){.dtype = t->dtype, .rank = t->shape.rank};
     for (int d = 0; d < o->rank; d++) o->size[d] = t->shape.size[d], o->map[d] = index_whole(o->size[d]);
   }

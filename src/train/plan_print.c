@@ -180,8 +180,12 @@ static void print_head(const Plan *plan) {
   const Recipe *r = plan->recipe;
   const Job *job = plan->job;
   int64_t tokens = (int64_t)r->batch.global * r->data.seq_len;
-  fprintf(plan->out, "model      %s, %s parameters: %lld layers × %lld, %lld heads, vocabulary %lld\n",
-         model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s,
+  const ModelFacts *facts = &plan->config->facts;
+  char active[40] = "";
+  if (facts->active < facts->parameters)
+    snprintf(active, sizeof active, " (%s active)", units_count((double)facts->active).s);
+  fprintf(plan->out, "model      %s, %s parameters%s: %lld layers × %lld, %lld heads, vocabulary %lld\n",
+         model_family_name(plan->config->family), units_count((double)model_config_parameters(plan->config)).s, active,
          (long long)plan->config->layers, (long long)plan->config->embed, (long long)plan->config->heads,
          (long long)plan->config->vocab);
   fprintf(plan->out, "mesh       pp=%d dp=%d cp=%d tp=%d: %d rank%s, %d thread%s each%s\n", r->mesh.pp, r->mesh.dp,

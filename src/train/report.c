@@ -14,11 +14,15 @@ void trainer_announce(const Trainer *t) {
   int64_t bytes = plan_most_bytes(r, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);
+  char active[40] = "";
+  if (t->config.facts.active < t->config.facts.parameters)
+    snprintf(active, sizeof active, " (%s active)", units_count((double)t->config.facts.active).s);
   setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
-  fprintf(t->out, "%s, %s parameters; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n",
-          model_family_name(t->config.family), units_count((double)model_config_parameters(&t->config)).s, r->mesh.pp,
-          r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision), units_bytes((double)bytes).s,
-          t->job->run.threads, t->job->run.threads > 1 ? "s" : "", t->job->run.helpers ? ", with work stealing" : "");
+  fprintf(t->out, "%s, %s parameters%s; mesh pp=%d dp=%d cp=%d tp=%d, %s, %s; %s a rank; %d thread%s a rank%s\n",
+          model_family_name(t->config.family), units_count((double)model_config_parameters(&t->config)).s, active,
+          r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
+          units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "",
+          t->job->run.helpers ? ", with work stealing" : "");
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);

@@ -75,6 +75,12 @@ static void test_llama(void **state) {
 #define NEO                                                                                                            \
   "\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 32, \"num_heads\": 4, "                            \
   "\"max_position_embeddings\": 64, \"vocab_size\": 97"
+#define MIXTRAL "\"model_type\": \"mixtral\", " ROTARY ", \"num_local_experts\": 5"
+#define QWEN_MOE                                                                                                       \
+  "\"num_hidden_layers\": 6, \"hidden_size\": 32, \"intermediate_size\": 56, \"num_attention_heads\": 8, "             \
+  "\"vocab_size\": 97, \"num_key_value_heads\": 4, \"num_experts\": 8, \"moe_intermediate_size\": 12"
+#define QWEN2_MOE "\"model_type\": \"qwen2_moe\", " QWEN_MOE
+#define QWEN3_MOE "\"model_type\": \"qwen3_moe\", " QWEN_MOE
 #define TYPES ", \"attention_types\": [[[\"global\", \"local\"], 1]]"
 
 // What transformers' classes take where a key is absent, and where it is null; files of transformers 4 and 5.
@@ -116,6 +122,50 @@ static void test_defaults(void **state) {
   model_config_free(&c);
   c = parse("{" NEO ", \"attention_layers\": [\"global\", \"global\"], \"window_size\": 8, \"intermediate_size\": 40}");
   assert_true(c.ffn == 40 && !c.window);
+  model_config_free(&c);
+}
+
+// Which layers have experts, as bits.
+static uint64_t expert_layers(const ModelConfig *c) { return c->expert_layers[0]; }
+
+static void test_experts(void **state) {
+  ModelConfig c = parse("{" MIXTRAL "}");
+  assert_true(c.kv_heads == 8 && c.norm_epsilon == 1e-5 && c.rope.theta == 1e6 && !c.window && !c.qkv_bias);
+  assert_true(c.experts == 5 && c.experts_per_token == 2 && c.expert_ffn == 56 && c.norm_topk && !c.shared_ffn &&
+              c.router_aux_loss_coef == 0.001 && expert_layers(&c) == 3);
+  int64_t one = 3 * 32 * 56, rest = c.facts.parameters - 2 * 5 * one; // an expert
+  assert_true(c.facts.active == rest + 2 * 2 * one && c.facts.multiplied == c.facts.active - 97 * 32);
+  assert_true(model_config_flops_per_token(&c, 10) == 6 * (double)c.facts.multiplied + 6.0 * 2 * 32 * 11);
+  assert_true(c.facts.size[DIM_EXPERT] == 5 && c.facts.size[DIM_EXPERT_FFN] == 56 && !c.facts.size[DIM_FFN]);
+  model_config_free(&c);
+  c = parse("{" MIXTRAL ", \"num_experts_per_tok\": 5, \"sliding_window\": 16, \"router_aux_loss_coef\": 0.02,"
+            "\"router_jitter_noise\": 0.0, \"output_router_logits\": true, \"num_experts\": 5}");
+  assert_true(c.experts_per_token == 5 && c.facts.longest == 16 && c.router_aux_loss_coef == 0.02);
+  assert_true(c.facts.active == c.facts.parameters);
+  model_config_free(&c);
+
+  c = parse("{" QWEN2_MOE "}");
+  assert_true(c.kv_heads == 4 && c.qkv_bias && !c.output_bias && !c.head_norm && !c.norm_topk && !c.window);
+  assert_true(c.experts == 8 && c.experts_per_token == 4 && c.expert_ffn == 12 && c.shared_ffn == 5632 &&
+              c.ffn == 56 && expert_layers(&c) == 63);
+  model_config_free(&c);
+  c = parse("{" QWEN2_MOE ", \"qkv_bias\": false, \"shared_expert_intermediate_size\": 20, \"norm_topk_prob\": true,"
+            "\"mlp_only_layers\": [0, 3], \"decoder_sparse_step\": 2}");
+  assert_true(!c.qkv_bias && c.shared_ffn == 20 && c.norm_topk && expert_layers(&c) == (2 | 32));
+  assert_true(c.facts.size[DIM_FFN] == 4); // 56 and 20
+  ModelConfig other = parse("{" QWEN2_MOE ", \"qkv_bias\": false, \"shared_expert_intermediate_size\": 20, "
+                            "\"norm_topk_prob\": true, \"mlp_only_layers\": [0], \"decoder_sparse_step\": 2}");
+  assert_false(model_config_equal(&c, &other));
+  model_config_free(&other);
+  model_config_free(&c);
+
+  c = parse("{" QWEN3_MOE "}");
+  assert_true(c.head_dim == 4 && c.head_norm && !c.qkv_bias && c.experts_per_token == 8 && !c.shared_ffn &&
+              !c.norm_topk && !c.window);
+  model_config_free(&c);
+  c = parse("{\"model_type\": \"qwen3_moe\", " ROTARY ", \"num_local_experts\": 8, \"moe_intermediate_size\": 12,"
+            "\"mlp_only_layers\": [], \"attention_bias\": true, \"use_sliding_window\": true}"); // transformers 5
+  assert_true(c.experts == 8 && c.kv_heads == 4 && c.window == 4096 && c.output_bias);
   model_config_free(&c);
 }
 
@@ -166,9 +216,12 @@ static void test_refusals(void **state) {
       {"", "not valid JSON"},
       {"{", "line 1"},
       {"[]", "not a JSON object"},
-      {"{}", "the key model_type is missing; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
-      {"{\"model_type\": \"bert\"}", "model_type is \"bert\"; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
-      {"{\"model_type\": 3}", "model_type is 3; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo"},
+      {"{}", "the key model_type is missing; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo, mixtral, qwen2_moe, "
+             "qwen3_moe"},
+      {"{\"model_type\": \"bert\"}",
+       "model_type is \"bert\"; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo, mixtral, qwen2_moe, qwen3_moe"},
+      {"{\"model_type\": 3}",
+       "model_type is 3; allowed: gpt2, llama, qwen2, qwen3, mistral, gpt_neo, mixtral, qwen2_moe, qwen3_moe"},
       {"{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}", "duplicate"},
       {"{\"model_type\": \"gpt2\"}", "the key n_layer is missing; allowed: an integer from 1"},
       {"{" GPT2 ", \"n_inner\": 0}", "n_inner is 0; allowed: an integer from 1"},
@@ -206,7 +259,7 @@ static void test_refusals(void **state) {
       {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "the key rope_scaling.factor is missing"},
       {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": -1}}", "rope_scaling.factor is -1"},
       {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
-                 "\"high_freq_factor\": 4, "
+       "\"high_freq_factor\": 4, "
        "\"original_max_position_embeddings\": 64}}",
        "rope_scaling.high_freq_factor is 4; allowed: a number above 4"},
       {"{" GPT2 ", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads is {\"0\":[1]}; allowed: only {}"},
@@ -248,6 +301,18 @@ static void test_refusals(void **state) {
       {"{\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 33, \"num_heads\": 4, "
        "\"max_position_embeddings\": 64, \"vocab_size\": 97" TYPES "}",
        "hidden_size is 33; allowed: a multiple of num_heads"},
+      {"{\"model_type\": \"mixtral\", " ROTARY "}", "the key num_local_experts is missing; allowed: an integer from 1"},
+      {"{" MIXTRAL ", \"num_experts\": 6}", "num_local_experts is 5; allowed: the same number as num_experts"},
+      {"{" MIXTRAL ", \"num_experts_per_tok\": 6}",
+       "num_experts_per_tok is 6; allowed: at most num_local_experts, which is 5"},
+      {"{" MIXTRAL ", \"router_jitter_noise\": 0.1}", "router_jitter_noise is 0.1; allowed: only 0.0"},
+      {"{" MIXTRAL ", \"router_aux_loss_coef\": -1}", "router_aux_loss_coef is -1; allowed: a number from 0"},
+      {"{" QWEN2_MOE ", \"mlp_only_layers\": [6]}", "mlp_only_layers is [6]; allowed: a list of layers, from 0 to 5"},
+      {"{" QWEN2_MOE ", \"mlp_only_layers\": 1}", "mlp_only_layers is 1; allowed: a list of layers, from 0 to 5"},
+      {"{" QWEN2_MOE ", \"decoder_sparse_step\": 0}", "decoder_sparse_step is 0; allowed: an integer from 1"},
+      {"{" QWEN3_MOE ", \"norm_topk_prob\": 1}", "norm_topk_prob is 1; allowed: true or false"},
+      {"{\"model_type\": \"qwen3_moe\", " ROTARY ", \"num_key_value_heads\": 4, \"num_experts\": 8}",
+       "the key moe_intermediate_size is missing"},
       {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor is 0.5; allowed: only 1.0"},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -386,7 +451,7 @@ static void test_unread(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_defaults), cmocka_unit_test(test_lengths),
+      cmocka_unit_test(test_defaults), cmocka_unit_test(test_lengths), cmocka_unit_test(test_experts),
       cmocka_unit_test(test_hostile), cmocka_unit_test(test_write), cmocka_unit_test(test_counts),
       cmocka_unit_test(test_unread),
   };

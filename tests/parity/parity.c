@@ -32,6 +32,13 @@
   " \"max_position_embeddings\": 20, \"intermediate_size\": " ffn ", \"vocab_size\": 61, \"window_size\": 18,"         \
   " \"attention_types\": [[[\"global\", \"local\"], 2]], \"resid_dropout\": 0.1, \"embed_dropout\": 0.1,"              \
   " \"attention_dropout\": 0.1, \"tie_word_embeddings\": true, \"initializer_range\": 0.2}"
+// Twelve experts. Of four layers with a shared expert the second has none of either, and is as wide as `dense`.
+#define MIXTRAL(embed, heads, kv, ffn)                                                                                 \
+  ROTARY("mixtral", embed, heads, kv, ffn, "false", ", \"num_local_experts\": 12, \"num_experts_per_tok\": 3")
+#define QWEN_MOE(embed, heads, kv, dense, shared)                                                                      \
+  ROTARY("qwen2_moe", embed, heads, kv, dense, "true",                                                                 \
+         ", \"num_experts\": 12, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 36, \"mlp_only_layers\": [1]," \
+         " \"shared_expert_intermediate_size\": " shared)
 // Those named "3" divide by 3 and by 6 as well: three key and value heads, or two that three ranks share.
 static const struct { const char *name, *json; } models[] = {
     {"gpt", GPT("4", "40", "61", "true")},
@@ -52,6 +59,11 @@ static const struct { const char *name, *json; } models[] = {
     {"mistral 3", ROTARY("mistral", "24", "6", "3", "30", "false", WINDOW)},
     {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own families
     {"experts apart", LLAMA("20", "4", "2", "28", "false")},
+    {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own family
+    {"mixtral", MIXTRAL("20", "4", "2", "28")},
+    {"mixtral 3", MIXTRAL("24", "6", "3", "30")},
+    {"qwen moe", QWEN_MOE("20", "4", "2", "44", "28")},
+    {"qwen moe 3", QWEN_MOE("24", "6", "3", "42", "30")},
     {"gpt neo", NEO("4", "40")},
     {"gpt neo 3", NEO("6", "42")},
 };

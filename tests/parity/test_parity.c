@@ -137,6 +137,8 @@ static void llama_tied_fp64(void **state) { compare_all("llama tied", DTYPE_F64)
 static void qwen2_fp64(void **state) { compare_few("qwen2"); }
 static void qwen3_fp64(void **state) { compare_few("qwen3"); }
 static void mistral_fp64(void **state) { compare_few("mistral"); }
+static void mixtral_fp64(void **state) { compare_few("mixtral"); }
+static void qwen_moe_fp64(void **state) { compare_few("qwen moe"); }
 static void gpt_neo_fp64(void **state) { compare_few("gpt neo"); }
 static void gpt_fp32(void **state) { compare_all("gpt", DTYPE_F32); }
 static void llama_fp32(void **state) { compare_all("llama", DTYPE_F32); }
@@ -166,6 +168,7 @@ int main(void) {
       cmocka_unit_test(gpt_fp64),          cmocka_unit_test(gpt_untied_fp64), cmocka_unit_test(llama_fp64),
       cmocka_unit_test(llama_tied_fp64),   cmocka_unit_test(gpt_fp32),        cmocka_unit_test(llama_fp32),
       cmocka_unit_test(fp32_against_fp64), cmocka_unit_test(qwen2_fp64),      cmocka_unit_test(qwen3_fp64),
+      cmocka_unit_test(mixtral_fp64),      cmocka_unit_test(qwen_moe_fp64),
       cmocka_unit_test(mistral_fp64),      cmocka_unit_test(gpt_neo_fp64),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
