@@ -13,8 +13,8 @@
 //   layer.N.ffn.gate.weight (ffn, embed)             .bias (ffn)
 //   layer.N.ffn.up.weight (ffn, embed)               .bias (ffn)
 //   layer.N.ffn.down.weight (embed, ffn)             .bias (embed)
-//   layer.N.router.weight (experts, embed)           of a layer with experts, which has ffn.norm, and these for the rest
-//   layer.N.experts.gate.weight .up.weight (expert, expert_ffn, embed)   .down.weight (expert, embed, expert_ffn)
+//   layer.N.router.weight (experts, embed)           of a layer with experts, which has ffn.norm, and these for the
+//   rest layer.N.experts.gate.weight .up.weight (expert, expert_ffn, embed)   .down.weight (expert, embed, expert_ffn)
 //   layer.N.shared.gate.weight .up.weight (ffn, embed)  .down.weight (embed, ffn)  .switch.weight (1, embed)
 //   norm.weight .bias (embed)
 //   head (vocab, embed)                              where not tied

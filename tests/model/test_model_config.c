@@ -194,6 +194,9 @@ static void test_lengths(void **state) {
       {"{" QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": 16, \"max_window_layers\": 0, \"layer_types\": "
                  "[\"full_attention\", \"full_attention\"]}",
        0, NULL},
+      {"{" QWEN2_MOE ", \"use_sliding_window\": true, \"sliding_window\": 16}", 16, "sliding_window is 16"},
+      {"{" QWEN3_MOE ", \"use_sliding_window\": true, \"sliding_window\": 16}", 16, "sliding_window is 16"},
+      {"{" QWEN3_MOE ", \"sliding_window\": 16, \"max_window_layers\": 0}", 0, NULL},
       {"{" LLAMA "}", 0, NULL},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
