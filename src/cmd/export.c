@@ -96,6 +96,17 @@ static int print_written(const Export *e, Error *error) {
   return PLAIT_OK;
 }
 
+// What a Hugging Face folder cannot hold.
+static int check_lost(const Export *e, Error *error) {
+  double rate = e->source.has_recipe ? e->source.recipe.moe.bias_rate : 0;
+  if (!(rate > 0) || e->force) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%s was trained with moe.bias_rate %g, and a Hugging Face folder cannot hold the bias of its routers: "
+      "the exported model would choose other experts for some tokens; give --force to export it without",
+      e->source.path, rate);
+}
+
 static int export(Export *e, const char *path, Error *error) {
   int64_t shard_bytes = 0;
   int dtype, code = choose_dtype(e, &dtype, error);
@@ -104,6 +115,7 @@ static int export(Export *e, const char *path, Error *error) {
     code = error_set(error, PLAIT_BAD_INPUT,
                      "--out: %s exists already; give a folder that does not, or --force to replace it", e->out);
   if (!code) code = model_source_open(&e->source, path, error);
+  if (!code) code = check_lost(e, error);
   if (!code) code = find_dtypes(e, error);
   if (!code) code = set_up_text(e, error);
   if (code) return code;
@@ -133,7 +145,9 @@ int cmd_export(int argc, char **argv) {
       {.name = "force",
        .kind = OPTION_FLAG,
        .value = &e.force,
-       .help = "replace the exported model in FOLDER, if there is one; refused if FOLDER holds anything else"},
+       .help =
+           "replace the exported model in FOLDER, if there is one (refused if FOLDER holds anything else); export a "
+           "model without the bias of its routers (moe.bias_rate), which a Hugging Face folder cannot hold"},
       {.name = "dtype",
        .kind = OPTION_TEXT,
        .value = &e.dtype,

@@ -25,6 +25,8 @@ int inference_open(Inference *i, const ModelSource *source, const InferenceOptio
   *i = (Inference){.source = source};
   int code = recipe_for_inference(o->command, o->key_count, o->keys, (int)o->seq, (int)o->rows, &i->recipe, error);
   if (!code && i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
+  if (!code && source->has_recipe)
+    i->recipe.moe.bias_rate = source->recipe.moe.bias_rate; // the checkpoint has the bias
   if (!code) code = compile(i, o, launch, error);
   code = launch_agree(launch, code, error);
   if (!code)

@@ -173,7 +173,8 @@ static int load(const ModelSource *s, const CheckpointTensor *wanted, int count,
 
 int model_source_load(const ModelSource *source, State *state, Error *error) {
   CheckpointTensor *wanted;
-  int count = state_tensors(state, 1u << VARIABLE_PARAMETER, &wanted);
+  unsigned counters = source->checkpoint ? 1u << VARIABLE_COUNTER : 0; // of such a graph: biases of routers
+  int count = state_tensors(state, 1u << VARIABLE_PARAMETER | counters, &wanted);
   int code = load(source, wanted, count, error);
   free(wanted);
   return code;

@@ -77,6 +77,9 @@ static inline int model_layer_has_experts(const ModelConfig *config, int64_t lay
   return config->expert_layers[layer / 64] >> (layer % 64) & 1;
 }
 
+// How many choices of an expert are kept of a sequence with a capacity factor: ⌈factor · k · seq / experts⌉; 0: all.
+int64_t model_expert_capacity(const ModelConfig *config, double factor, int64_t seq);
+
 const char *model_family_name(const Family *family); // its model_type: "gpt2"
 #define MODEL_FAMILIES_TEXT 400
 const char *model_families(char text[MODEL_FAMILIES_TEXT]); // all of them: "gpt2, llama"; returns text

@@ -14,10 +14,9 @@ static int router_of(const Graph *g, int logits) {
   }
 }
 
-// Choices of an expert that are kept of a sequence; 0: all. The product is whole where it is meant to be.
-static int64_t capacity_of(const ModelBuild *m, int logits, int k) {
-  const Shape *s = &graph_tensor(m->g, logits)->shape;
-  double even = m->options->capacity * k * (double)s->size[1] / (double)s->size[2];
+// The product is whole where it is meant to be.
+int64_t model_expert_capacity(const ModelConfig *c, double factor, int64_t seq) {
+  double even = c->experts ? factor * (double)c->experts_per_token * (double)seq / (double)c->experts : 0;
   return even > 0 ? (int64_t)ceil(even * (1 - 1e-12)) : 0;
 }
 
@@ -26,5 +25,6 @@ void build_routing(ModelBuild *m, int logits, const RouteAttr *attr, int *weight
   int router = router_of(g, logits), bias = m->options->router_bias ? op_router_bias(g, router) : -1;
   op_route(g, "route", logits, bias, attr, weights, mask);
   if (m->options->mode != MODEL_TRAIN) return;
-  *mask = op_router_losses(g, "route", router, logits, *mask, capacity_of(m, logits, attr->k));
+  *mask = op_router_losses(g, "route", router, logits, *mask,
+                           model_expert_capacity(m->config, m->options->capacity, m->options->seq));
 }

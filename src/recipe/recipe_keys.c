@@ -402,6 +402,7 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many steps run.trace records."),
 
     LATER("parallel.ep"),
+    LATER("moe.chunks"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
 

@@ -156,7 +156,13 @@ static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
     free(value);
     return code;
   }
-  return PLAIT_OK;
+  double balance = r->moe.balance_loss < 0 ? c->router_aux_loss_coef : r->moe.balance_loss;
+  if (!c->experts || !r->run.noise_scale || (balance == 0 && r->moe.z_loss == 0)) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%srun.noise_scale is %lld, but it compares the gradients of parts of a batch, and losses of routers "
+      "(moe.balance_loss %g, moe.z_loss %g) are of whole batches; set both to 0, or run.noise_scale to 0",
+      recipe_where(r, "run.noise_scale"), (long long)r->run.noise_scale, balance, r->moe.z_loss);
 }
 
 static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {

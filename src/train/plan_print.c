@@ -7,6 +7,7 @@
 #include "program/traffic.h"
 #include "recipe/setup.h"
 #include "train/precision.h"
+#include "train/routers.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -219,6 +220,12 @@ static void print_head(const Plan *plan) {
         plan->out,
         "           %.1f%% of the data ranks' time is idle%s: %d sequences cannot be divided evenly over %d ranks\n",
         100 * idle, r->mesh.pp > 1 ? ", beside the pipeline's bubble" : "", r->batch.global, data);
+}
+
+static void print_experts(const Plan *plan) {
+  char text[256];
+  routers_describe(plan->recipe, plan->config, text, sizeof text);
+  if (*text) fprintf(plan->out, "experts    %s\n", text);
 }
 
 // Ops without a fast kernel on this device.
@@ -442,6 +449,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = loader_memory(recipe, &config, job);
     print_head(&plan);
+    print_experts(&plan);
     print_reference(&plan);
     print_stages(&plan);
     int64_t all = print_memory(&plan);

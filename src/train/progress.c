@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BAR = 16, FIELDS = 9 };
+enum { BAR = 16, FIELDS = 11 };
 static const double REDRAW = 0.1;  // seconds between live lines
 static const double SMOOTH = 0.05; // weight of the newest step, once there are 20
 
@@ -116,6 +116,8 @@ static int fill_fields(const Progress *progress, const ProgressStep *step, bool 
   n = add_field(fields, n, 2, "tok/s", "%5s", units_count(progress->tokens_per_second).s);
   double mfu = progress_mfu(progress, step);
   if (!isnan(mfu)) n = add_field(fields, n, 6, "MFU", "%.1f%%", 100 * mfu);
+  if (step->load_peak > 0) n = add_field(fields, n, 6, "load", "%.2f", step->load_peak);
+  if (step->load_peak > 0 && step->dropped > 0) n = add_field(fields, n, 7, "dropped", "%.1f%%", 100 * step->dropped);
   if (step->memory > 0) n = add_field(fields, n, 7, "mem", "%s", units_bytes((double)step->memory).s);
   if (step->step < progress->total)
     n = add_field(fields, n, 3, "ETA", "%s%s", units_duration(rest).s, step->loader_waited ? " (data)" : "");

@@ -23,6 +23,8 @@ typedef struct ProgressStep {
   double loss, grad_norm, lr;
   double flops_per_token; // model FLOPs
   double peak_flops;      // of all ranks together, FLOP/s
+  double load_peak;       // largest over mean load of an expert; 0: the model has none
+  double dropped;         // share of the choices of experts that capacity has dropped
   int64_t memory;         // bytes; 0: left out
   bool loader_waited;     // the data loader was the bottleneck
 } ProgressStep;

@@ -26,6 +26,9 @@ void trainer_announce(const Trainer *t) {
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
+  char experts[256];
+  routers_describe(r, &t->config, experts, sizeof experts);
+  if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "note: no fast kernel for %s: these use a plain, slower one\n", reference);
@@ -79,6 +82,7 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_real(m, "idle_seconds", idle > 0 ? idle : 0);
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
+  routers_metrics(&t->routers, m);
   metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
   if (state_has(r->state, KNOWN_LOSS_SCALE))
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
@@ -110,6 +114,8 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   t->extra.tokens += s->tokens;
   if (s->tokens > 0) t->last_loss = s->loss;
   if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
+  routers_read(&t->routers, r->state);
+  if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
   int code = write_metrics(t, r, &p, s, error);
   progress_step(&t->progress, &p);
   char text[640];

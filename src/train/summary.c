@@ -84,6 +84,7 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
   else if (s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
             (long long)s->last_step, s->best, (long long)s->best_step);
+  routers_print(&t->routers, t->out);
   char noise[256];
   if (noise_scale_describe(&t->noise, t->recipe->batch.global, noise, sizeof noise))
     fprintf(t->out, "noise scale  %s\n", noise);

@@ -226,6 +226,7 @@ static int run(Trainer *t, Error *error) {
 
 static void trainer_free(Trainer *t) {
   metrics_close(&t->metrics);
+  routers_free(&t->routers);
   events_close(&t->events);
   checkpoint_close(t->resume);
   changes_free(&t->changes);

@@ -9,6 +9,7 @@
 #include "train/noise_scale.h"
 #include "train/non_finite.h"
 #include "train/progress.h"
+#include "train/routers.h"
 #include "train/run_folder.h"
 #include "train/save.h"
 
@@ -34,6 +35,7 @@ typedef struct Trainer {
   int64_t first_step;     // steps done before this run
   NoiseScale noise;       // run.noise_scale; rank 0's
   double last_loss;       // of the last step
+  Routers routers;        // of the last step; rank 0's
   char precision[160];    // a line about precision: auto, or ""
   double started;         // clock_seconds before the ranks start
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs

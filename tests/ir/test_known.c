@@ -50,7 +50,8 @@ static Job *job_of(ModelMode mode, const char *keys) {
 
 // Every handle leads to the Variable of its name, and no Variable of such a name is without one.
 static void check_handles(const Graph *g) {
-  static const char *const prefix[] = {#define KNOWN_OF(id, prefix, kind, shape, what) [OF_##id] = prefix,
+  static const char *const prefix[] = {
+#define KNOWN_OF(id, prefix, kind, shape, what) [OF_##id] = prefix,
 #include "ir/known.def"
   };
   assert_int_equal(g->known[KNOWN_NONE], -1);
