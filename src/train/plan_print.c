@@ -182,7 +182,7 @@ static void print_head(const Plan *plan) {
   const Job *job = plan->job;
   int64_t tokens = (int64_t)r->batch.global * r->data.seq_len;
   const ModelFacts *facts = &plan->config->facts;
-  char active[40] = "";
+  char active[48] = "";
   if (facts->active < facts->parameters)
     snprintf(active, sizeof active, " (%s active)", units_count((double)facts->active).s);
   fprintf(plan->out, "model      %s, %s parameters%s: %lld layers × %lld, %lld heads, vocabulary %lld\n",

@@ -14,7 +14,7 @@ void trainer_announce(const Trainer *t) {
   int64_t bytes = plan_most_bytes(r, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);
-  char active[40] = "";
+  char active[48] = "";
   if (t->config.facts.active < t->config.facts.parameters)
     snprintf(active, sizeof active, " (%s active)", units_count((double)t->config.facts.active).s);
   setup_describe_lend(r, t->job->run.threads, is_process(t), lend, sizeof lend);
