@@ -85,7 +85,7 @@ static int build_chosen(ModelBuild *m, int layer, int x) {
   int weights, mask;
   build_scope(m, layer, "layer.%d", layer);
   int logits = build_linear(m, "router", x, c->initializer_range, 1, &experts, 1, 0); // (b, s, x)
-  build_routing(m, logits, &route, &weights, &mask);                        // (b, s, x), (b, s, x)
+  build_routing(m, logits, &route, &weights, &mask);                                // (b, s, x), (b, s, x)
   build_scope(m, layer, "layer.%d.experts", layer);
   int rows = op_dispatch(m->g, "dispatch", x, mask, route.k); // (b, s, x, e)
   int gate = build_grouped(m, "gate", rows, ffn);             // (b, s, x, f)
