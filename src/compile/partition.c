@@ -106,6 +106,7 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
             .phase = context->phase,
             .layer = context->layer,
             .stage = context->stage,
+            .round = context->round,
             .stages = context->region == REGION_MICRO ? context->stages : stages,
             .ninput = 1,
             .noutput = 1};

@@ -11,6 +11,7 @@ typedef struct UpdateOptions {
   double count;          // what the loss is divided by instead of the number of targets; 0: these are counted
   Op optimizer;          // one of ir/optimizers.def; no other is taken
   double beta1, beta2, epsilon, decay, momentum, clip;
+  int muon_scale;        // MuonScale
   int dump_gradients;    // also write the reduced gradients, before clipping, to Variables "dump.NAME"
   double loss_scale;     // where dynamic loss scaling starts, or what it stays at; 0: none
   int64_t loss_scale_interval; // good steps before it doubles; 0: it stays

@@ -49,7 +49,8 @@ typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 
 static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
   const Variable *parameter = &g->variable.data[graph_tensor(g, w)->variable];
-  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, parameter->weight_decay ? o->decay : 0};
+  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, parameter->weight_decay ? o->decay : 0,
+                        o->muon_scale};
   int lr = parameter->learning_rate == 1 ? in->lr : op_scale(g, "learning_rate", in->lr, parameter->learning_rate);
   op_optimizer(g, o->optimizer, w, gradient, lr, in->factor, in->skip, in->step, &attr);
 }

@@ -154,14 +154,26 @@ static void rebind_update(Graph *g) {
   }
 }
 
-static void place_update(Graph *g, const Mesh *mesh, int id) {
+// What needs a matrix whole is done by its owner, and what it gives goes back to where the parameter is stored.
+static void place_at_owner(Graph *g, const Mesh *mesh, int id, const Placement *owned) {
+  Tensor *t = graph_tensor(g, g->node.data[id].output[0]);
+  const Placement *stored = t->placement;
+  t->placement = owned;
+  place_node(g, id, mesh, NULL);
+  graph_tensor(g, g->node.data[id].output[0])->placement = stored;
+}
+
+static void place_update(Graph *g, const Mesh *mesh, int id, const Placement *const *owned) {
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
     if (t->role == ROLE_WEIGHT_GRADIENT && t->variable < 0 && t->parameter >= 0)
       t->placement = g->variable.data[t->parameter].storage;
   }
-  place_node(g, id, mesh, NULL);
+  const Placement *owner =
+      op_def(n->op)->needs_owner ? owned[graph_tensor(g, n->output[0])->parameter] : NULL;
+  if (owner) place_at_owner(g, mesh, id, owner);
+  else place_node(g, id, mesh, NULL);
 }
 
 // A scalar that an update in MICRO writes lies as it is written.
@@ -177,12 +189,12 @@ static void store_written_scalars(Graph *g, int id) {
 }
 
 // Updates in MICRO: those of parameters whose gradient is complete there.
-static void place_updates_in_backward(Graph *g, const Mesh *mesh) {
+static void place_updates_in_backward(Graph *g, const Mesh *mesh, const Placement *const *owned) {
   int any = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO || !n->update) continue;
-    place_update(g, mesh, i);
+    place_update(g, mesh, i, owned);
     store_written_scalars(g, i);
     any = 1;
   }
@@ -221,11 +233,13 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
   if (parallel->storage.zero >= 2 && shards > 1 && !parallel->storage.local_gradients) store_gradients(g, parallel);
   store_as_parameters(g);
   rebind_update(g);
-  place_updates_in_backward(g, mesh); // which says where the scalars are that they write and END reads
+  const Placement **owned = matrix_owners(g, parallel);
+  place_updates_in_backward(g, mesh, owned); // which says where the scalars are that they write and END reads
   store_scalars(g);
   rebind_update(g);
   refresh_copies(g);
   for (int i = 0; i < g->node.count; i++)
-    if (g->node.data[i].region != REGION_MICRO) place_update(g, mesh, i);
+    if (g->node.data[i].region != REGION_MICRO) place_update(g, mesh, i, owned);
+  free(owned);
   return PLAIT_OK;
 }

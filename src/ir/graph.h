@@ -133,6 +133,9 @@ typedef struct Node {
   int stage;       // MICRO: its stage; by stage
   int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
   int stages;      // those that run it: one of Graph.stage_set; by stage
+  // END: not 0 in what updates a matrix that one rank makes for all (OpDef.needs_owner); matrices of one round are made
+  // side by side by their owners; by zero
+  int round;
   AlgorithmName algorithm; // over several ranks; by place
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
@@ -179,6 +182,9 @@ typedef struct Variable {
   int parameter; // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter;
                  // else -1
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
+  // Of a parameter that is the matrix of a layer's product: so many of its dims, after the experts' where that leads,
+  // are outputs of the product, and the rest its inputs. 0: it is no such matrix.
+  int outputs;
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
                         // sets it

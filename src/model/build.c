@@ -30,6 +30,7 @@ static int parameter(ModelBuild *m, const char *name, Init init, int matrix, int
     variable = graph_variable(m->g, full, VARIABLE_PARAMETER, DTYPE_F32, shape, init);
     m->g->variable.data[variable].weight_decay = FAULT(bias_decays, matrix, matrix || init.kind == INIT_ZERO);
     m->g->variable.data[variable].narrow_copy = matrix;
+    m->g->variable.data[variable].outputs = matrix && m->g->layer >= 0 && m->g->layer < m->config->layers;
   }
   return graph_read(m->g, variable);
 }
@@ -89,6 +90,8 @@ int build_linear(ModelBuild *m, const char *name, int x, double deviation, int o
   for (int i = 0; i < out; i++) dims[i] = out_dims[i];
   for (int i = 0; i < in; i++) dims[out + i] = extent_of(m, x, rank - in + i);
   int weight = build_matrix(m, arena_format(arena, "%s.weight", name), deviation, out + in, dims);
+  Variable *matrix = &m->g->variable.data[graph_tensor(m->g, weight)->variable];
+  matrix->outputs = matrix->outputs ? out : 0;
   int y = op_matmul(m->g, name, x, weight, in);
   if (!bias) return y;
   const char *bias_name = arena_format(arena, "%s.bias", name);

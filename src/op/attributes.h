@@ -79,7 +79,20 @@ typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 #define LOSS_SCALE_LEAST 1.0
 #define LOSS_SCALE_MOST 0x1p40
 // Of all optimizers, of which each reads some. decay: already 0 for parameters without weight decay
-typedef struct OptimizerAttr { double beta1, beta2, epsilon, momentum, decay; } OptimizerAttr;
+typedef struct OptimizerAttr {
+  double beta1, beta2, epsilon, momentum, decay;
+  int32_t muon_scale; // MuonScale
+} OptimizerAttr;
+typedef enum MuonScale { MUON_SCALE_ADAMW, MUON_SCALE_ORIGINAL } MuonScale;
+// MUON_MOMENTUM and MUON. scale: of the orthogonal matrix, by its global sizes
+typedef struct MuonAttr { double momentum, decay, scale; } MuonAttr;
+// The leading `matrices` dims count matrices (0: there is one), the next `rows` dims are their rows, all others
+// columns.
+typedef struct OrthogonalizeAttr { int32_t matrices, rows; } OrthogonalizeAttr;
+enum { ORTHOGONALIZE_STEPS = 5 };
+#define ORTHOGONALIZE_A 3.4445
+#define ORTHOGONALIZE_B -4.7750
+#define ORTHOGONALIZE_C 2.0315
 
 // Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and
 // END) it spans those coordinates only that run the node's stages.

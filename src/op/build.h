@@ -74,4 +74,5 @@ void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, int ra
 // In place on Variables' values: halves the scale when skip, doubles it after `interval` good steps (0: it stays).
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
+int op_orthogonalize(Graph *g, const char *name, int u, int matrices, int rows); // dims as in OrthogonalizeAttr
 int op_advance(Graph *g, const char *name, int step, int skip); // in place on a Variable's value: step += 1 - skip

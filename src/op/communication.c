@@ -1,4 +1,5 @@
-// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, ALL_TO_ALL, SHIFT, and SLICE,
+// Communication as nodes: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE_TO, BROADCAST, GATHER_TO, SCATTER_FROM,
+// ALL_TO_ALL, SHIFT, and SLICE,
 // which is local. Only `lower` and the passes after `place` insert them. They keep the global value and change who
 // holds what, so global shapes stay.
 #include "op/build.h"
@@ -51,6 +52,10 @@ COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim shard
 COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .reduces = 1,
            .rooted = 1);
 COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
+COLLECTIVE(gather_to, "x with attr.dim sharded over attr.axes → the whole dim, on attr.root alone", .gathers = 1,
+           .rooted = 1);
+COLLECTIVE(scatter_from, "x, on attr.root of attr.axes alone → attr.dim sharded over them", .scatters = 1,
+           .rooted = 1);
 COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .exchanges = 1);
 COLLECTIVE(shift, "x → that of the rank attr.distance before along attr.axes, as its output's placement says",
            .shifts = 1);

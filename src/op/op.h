@@ -173,6 +173,7 @@ typedef struct OpDef {
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
   int spreads;       // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
   int for_host;      // the host reads its output while the graph runs (runtime/outputs.h)
+  int needs_owner;   // it needs a dim whole that is cut, or is repeated, and takes long: one rank does it for all
   int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;

@@ -66,7 +66,13 @@ void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int 
                   const OptimizerAttr *attr) {
   const OptimizerDef *d = op_def(op)->optimizer;
   CHECK(d, "%s is not an optimizer", op_def(op)->name);
-  int parameter = graph_tensor(g, w)->variable, states = state_count(d), input[OPTIMIZER_STATES + 6], n = 0,
+  int parameter = graph_tensor(g, w)->variable;
+  if (d->build && FAULT(muon_takes_vectors_for_matrices, g->variable.data[parameter].outputs, 1)) {
+    d->build(g, &(OptimizerInputs){w, gradient, lr, factor, skip, step}, attr);
+    return;
+  }
+  if (d->build) d = op_def(op = d->others)->optimizer;
+  int states = state_count(d), input[OPTIMIZER_STATES + 6], n = 0,
       kept[OPTIMIZER_STATES];
   for (int k = 0; k < states; k++) {
     int needed = !d->keeps || d->keeps(attr, k);

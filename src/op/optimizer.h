@@ -6,14 +6,23 @@
 #pragma once
 #include "op/op.h"
 
+// An optimizer that takes several nodes for a matrix appends them by `build`; its own op is then the last of them, and
+// has the inputs that it says.
+typedef struct OptimizerInputs { int w, gradient, lr, factor, skip, step; } OptimizerInputs;
+
 enum { OPTIMIZER_STATES = 3 };
 struct OptimizerDef {
   const char *meaning;                     // a sentence for docs/recipes.md
   const char
       *state[OPTIMIZER_STATES + 1]; // Variables of each parameter, "moment1" for "moment1.PARAMETER"; NULL ends them
   int (*keeps)(const OptimizerAttr *attr, int state); // is the state needed with these attributes? NULL: always
+  // Appends the update of a matrix of a layer (Variable.outputs); parameters that are none get the op `others`. NULL:
+  // one node of the optimizer's own op updates any parameter.
+  void (*build)(Graph *g, const OptimizerInputs *inputs, const OptimizerAttr *attr);
+  Op others;
   const char *reads;  // those keys of `optimizer:` that not all optimizers read, as "betas epsilon"
   double betas[2];    // of its authors; the default where it is not the recipe's default optimizer
+  double momentum;    // likewise, of those that read it
   int discontinuous;  // the update jumps where a gradient is near 0, so that results in narrow types cannot be compared
                       // by rounding
 };

@@ -2,6 +2,7 @@
 // slots, everything else in one workspace that all bodies share.
 #include "program/memory.h"
 #include "base/fault.h"
+#include "sharding/redistribute.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,8 +89,8 @@ typedef struct Life {
   int tensor;
   int64_t bytes, offset;
   int first, last;
-  uint64_t weight;
-} Life; // weight: for the order
+  uint64_t weight; // for the order
+} Life;
 
 static int by_weight(const void *a, const void *b) {
   const Life *x = a, *y = b;
@@ -97,20 +98,31 @@ static int by_weight(const void *a, const void *b) {
   return x->tensor - y->tensor;
 }
 
+// What single ranks own lies in their workspace only: no rank has both of what different ones own.
+static int on_one_rank(const Program *p, int a, int b) {
+  const Placement *x = graph_tensor(p->graph, a)->placement, *y = graph_tensor(p->graph, b)->placement;
+  return !placements_apart(&p->mesh, x, y);
+}
+
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
-static int64_t pack(Life *life, int n, uint64_t seed) {
+static int64_t pack(const Program *p, Life *life, int n) {
+  uint64_t seed = p->chaos;
   if (!n) return 0;
   uint64_t chaos = seed * 0x9e3779b97f4a7c15; // any order must do
   for (int i = 0; i < n; i++)
     life[i].weight = chaos ? (chaos ^ (uint64_t)life[i].tensor) * 0xbf58476d1ce4e5b9 : (uint64_t)life[i].bytes;
   qsort(life, (size_t)n, sizeof *life, by_weight);
-  struct { int64_t from, to; int first, last; } *placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
+  struct {
+    int64_t from, to;
+    int first, last, tensor;
+  } *placed = xcalloc((size_t)n, sizeof *placed); // by rising offset
   int64_t end = 0;
   for (int i = 0; i < n; i++) {
     int64_t at = 0, bytes = life[i].bytes;
     int before = i, first = life[i].first, last = life[i].last;
     for (int k = 0; k < i; k++) {
-      if (placed[k].first > last || first > placed[k].last) continue;
+      if (placed[k].first > last || first > placed[k].last || !on_one_rank(p, placed[k].tensor, life[i].tensor))
+        continue;
       if (placed[k].from - at >= bytes) break;
       if (placed[k].to > at) at = placed[k].to;
     }
@@ -122,23 +134,29 @@ static int64_t pack(Life *life, int n, uint64_t seed) {
     placed[before].to = at + bytes;
     placed[before].first = first;
     placed[before].last = last;
+    placed[before].tensor = life[i].tensor;
   }
   free(placed);
   return end;
 }
 
-// Results of REDUCE outlive the body during which they are made: each has a place of its own.
+// Results of REDUCE outlive the body during which they are made: each has a place of its own, and so have those of one
+// owner.
 void memory_place_reduced(Program *p) {
+  Vec(Life) life = {0};
   for (int i = 0; i < p->actions.count; i++) {
     const Action *a = &p->actions.data[i];
     if (a->kind != ACTION_REDUCE) continue;
     const Node *n = &p->graph->node.data[a->node];
     for (int k = 0; k < n->noutput; k++) {
       if (p->place[n->output[k]].area != AREA_WORK) continue;
-      p->place[n->output[k]] = (Place){.area = AREA_COMM, .offset = p->comm_bytes};
-      p->comm_bytes += tensor_bytes(p, graph_tensor(p->graph, n->output[k]));
+      p->place[n->output[k]].area = AREA_COMM;
+      vec_push(&life, (Life){.tensor = n->output[k], .bytes = tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
     }
   }
+  p->comm_bytes = pack(p, life.data, life.count);
+  for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
+  vec_free(&life);
 }
 
 void memory_place_body(Program *p, const Body *body) {
@@ -158,7 +176,7 @@ void memory_place_body(Program *p, const Body *body) {
       if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
     }
   }
-  int64_t end = pack(life.data, life.count, p->chaos);
+  int64_t end = pack(p, life.data, life.count);
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   if (end > p->work_bytes) p->work_bytes = end;
   free(index);
@@ -280,7 +298,7 @@ static void pack_slot(Program *p, int stage) {
   for EACH_PROGRAM_STAGE(reader, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++) note_reads(p, stage, reader, (Phase)phase, index, life.data);
   note_messages(p, stage, index, life.data);
-  p->slots[stage].bytes = pack(life.data, life.count, p->chaos);
+  p->slots[stage].bytes = pack(p, life.data, life.count);
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   free(index);
   vec_free(&life);

@@ -40,6 +40,10 @@ static void add_node(const Program *p, const Node *n, int microbatch, int times,
     if (op_def(n->op)->scatters) moved = whole_shards(p, out, whole, ranks, microbatch);
     if (op_def(n->op)->reduces && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
     moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
+    if (op_def(n->op)->rooted && (op_def(n->op)->gathers || op_def(n->op)->scatters)) {
+      const Placement *owner = node_owner(p->graph, n); // one group of so many does it
+      moved /= ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1);
+    }
     if (op_def(n->op)->shifts) moved = (double)rows_elements(p, in, 0, microbatch);
     add(list, attr->axes, times * moved, in);
   }

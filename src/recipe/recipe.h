@@ -97,6 +97,7 @@ typedef struct Recipe {
   struct {
     int name; // Op, one of ir/optimizers.def
     double lr, betas[2], weight_decay, epsilon, momentum;
+    int muon_scale; // MuonScale
     double clip; // largest global gradient norm; 0: no clipping
   } optimizer;
   struct {

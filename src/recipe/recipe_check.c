@@ -227,8 +227,10 @@ static int check_schedule(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-// The key table's betas are those of its default optimizer; another one has its authors'.
+// The key table's betas and momentum are those of its default optimizer; another one has its authors'.
 static void set_betas(Recipe *r, const Recipe *defaults) {
+  if (optimizer_reads((Op)r->optimizer.name, "momentum") && !recipe_is_given(r, "optimizer.momentum"))
+    r->optimizer.momentum = op_def((Op)r->optimizer.name)->optimizer->momentum;
   if (r->optimizer.name == defaults->optimizer.name || recipe_is_given(r, "optimizer.betas") ||
       !optimizer_reads((Op)r->optimizer.name, "betas"))
     return;

@@ -55,6 +55,8 @@ static const char default_optimizer[] =
 #define OPTIMIZER_DEFAULT(id, name) #name
 #include "ir/optimizers.def"
     ;
+static const RecipeWord muon_scale_words[] = {
+    {"adamw", MUON_SCALE_ADAMW, false}, {"original", MUON_SCALE_ORIGINAL, false}, {0}};
 static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
@@ -301,6 +303,10 @@ const RecipeKey recipe_keys[] = {
         .doc = "Added to the square root of the second moment."),
     KEY("optimizer.momentum", RECIPE_REAL, optimizer.momentum, "0", .least = 0, .most = 1, .below = true,
         .doc = "Momentum."),
+    KEY("optimizer.muon_scale", RECIPE_CHOICE, optimizer.muon_scale, "adamw", .words = muon_scale_words,
+        .doc = "How long an update of a matrix is. `adamw`: 0.2 · √max(rows, columns) times the orthogonal matrix, "
+               "about as long as adamw's, so that adamw's learning rate and weight decay fit (Liu et al., 2025). "
+               "`original`: √max(1, rows ÷ columns) times it (Jordan et al., 2024)."),
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
         .doc = "Gradient clipping: gradients with a larger global norm are scaled down to this norm. 0 disables "
                "clipping."),

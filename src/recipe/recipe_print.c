@@ -251,7 +251,8 @@ static void print_cell(const char *text, FILE *out) {
   for (; *text; text++) fputs(*text == '|' ? "\\|" : (char[]){*text, 0}, out);
 }
 
-// The optimizers that read a key which not all of them read, and their betas where these are not the key's default.
+// The optimizers that read a key which not all of them read, and their betas or momentum where these are not the key's
+// default.
 static void print_readers(const char *leaf, FILE *out) {
   const RecipeKey *names = recipe_key_find("optimizer.name");
   int listed = 0;
@@ -261,6 +262,8 @@ static void print_readers(const char *leaf, FILE *out) {
     fprintf(out, "%s%s", listed++ ? ", " : " For ", word->name);
     if (!strcmp(leaf, "betas") && strcmp(word->name, names->fallback))
       fprintf(out, " (default [%g, %g])", betas[0], betas[1]);
+    double momentum = op_def((Op)word->value)->optimizer->momentum;
+    if (!strcmp(leaf, "momentum") && momentum > 0) fprintf(out, " (default %g)", momentum);
   }
   if (listed) fputs(".", out);
 }

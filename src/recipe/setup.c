@@ -172,6 +172,7 @@ static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
                          .epsilon = r->optimizer.epsilon,
                          .decay = r->optimizer.weight_decay,
                          .momentum = r->optimizer.momentum,
+                         .muon_scale = r->optimizer.muon_scale,
                          .clip = r->optimizer.clip,
                          .dump_gradients = r->run.dump_gradients != NULL,
                          .trials = r->run.noise_scale > 0,

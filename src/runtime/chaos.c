@@ -11,6 +11,7 @@ struct Chaos {
   char *work;     // an address of the device's
   DeviceQueue *queue;
   uint64_t state; // of the random numbers
+  int rank;
   int *last;      // (nodes) first tensor that dies behind the node + 1; 0: none
   int *next;      // (tensors) the next of that list + 1
 };
@@ -46,6 +47,7 @@ Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   *c = (Chaos){.p = p,
                .work = state->work,
                .queue = queue,
+               .rank = state->rank,
                .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
@@ -86,6 +88,7 @@ static void delay(Chaos *c) {
 static void poison_dead(const Chaos *c, const Node *n) {
   for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
     const Tensor *x = graph_tensor(c->p->graph, t - 1);
+    if (!placement_here(&c->p->mesh, x->placement, c->rank)) continue; // something of this rank's may lie there
     poison(c, c->work + program_work_offset(c->p) + c->p->place[x->id].offset,
            x->allocated * (int64_t)dtype_size(x->dtype));
   }

@@ -109,6 +109,8 @@ int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, Plait
   if (d->exchanges) return plait_all_to_all(b->comm, b->buffer, n, dtype, stream, done);
   if (d->shifts)
     return plait_shift(b->comm, b->buffer, n, dtype, node_attr(b->node, CommAttr)->distance, stream, done);
+  if (d->gathers && d->rooted) return plait_gather(b->comm, b->buffer, n, dtype, root, stream, done);
+  if (d->scatters && d->rooted) return plait_scatter(b->comm, b->buffer, n, dtype, root, stream, done);
   if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
   if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
   if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);

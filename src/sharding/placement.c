@@ -67,7 +67,12 @@ int placement_here(const Mesh *mesh, const Placement *p, int rank) {
 }
 
 const Placement *node_owner(const Graph *g, const Node *n) {
-  for (int k = 0; k < n->ninput + n->noutput && !op_def(n->op)->rooted; k++) {
+  if (op_def(n->op)->rooted) {
+    const Placement *in = graph_tensor(g, n->input[0])->placement, *out = graph_tensor(g, n->output[0])->placement,
+                    *less = in && out && in->owner_axes & ~out->owner_axes ? out : in;
+    return less && less->owner_axes ? less : NULL;
+  }
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
     int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
     const Placement *p = t < 0 ? NULL : graph_tensor(g, t)->placement;
     if (p && p->owner_axes) return p;

@@ -38,7 +38,7 @@ int placement_same_owner(const Placement *a, const Placement *b);
 int placement_here(const Mesh *mesh, const Placement *p, int rank);
 // The placement with its owner that a node's operands have, NULL where every rank has its part. That rank alone runs
 // the node, and what the node gives to all ranks is a partial sum over the owner's axes. Collectives with a root are
-// run by all.
+// run by all, or where their input and their output have owners by the group of both.
 const Placement *node_owner(const Graph *g, const Node *n);
 int axis_list_equal(const AxisList *a, const AxisList *b);
 // How many axes two lists begin with in common, cut in the same order.

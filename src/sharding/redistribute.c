@@ -9,12 +9,42 @@ static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int di
   steps[(*n)++] = (RedistributeStep){op, axes, dim, -1, 0, *to};
 }
 
-// Appends a sum to the owner of `owned`, or a broadcast from it; `now` becomes what the step leaves.
-static void append_rooted(RedistributeStep *steps, int *n, int to_owner, const Placement *owned, Placement *now) {
-  now->owner_axes = to_owner ? owned->owner_axes : 0;
-  now->owner = to_owner ? owned->owner : 0;
-  append(steps, n, to_owner ? OP_REDUCE_TO : OP_BROADCAST, owned->owner_axes, -1, now);
-  steps[*n - 1].root = owned->owner;
+// What of the owner's number remains where only some of its axes are looked at.
+static int owner_on(const Mesh *mesh, const Placement *owned, uint32_t axes) {
+  int index = owned->owner, number = 0, step = 1;
+  for (int a = mesh->naxis - 1; a >= 0; a--) {
+    if (!(owned->owner_axes >> a & 1)) continue;
+    if (axes >> a & 1) {
+      number += index % mesh->axis[a].size * step;
+      step *= mesh->axis[a].size;
+    }
+    index /= mesh->axis[a].size;
+  }
+  return number;
+}
+
+int placements_apart(const Mesh *mesh, const Placement *a, const Placement *b) {
+  uint32_t both = a->owner_axes & b->owner_axes;
+  return both && owner_on(mesh, a, both) != owner_on(mesh, b, both);
+}
+
+// Whether the one owner is among the ranks that are the other's: it is one on more axes, and agrees on those of both.
+static int owner_within(const Mesh *mesh, const Placement *narrow, const Placement *wide) {
+  return !(wide->owner_axes & ~narrow->owner_axes) && owner_on(mesh, narrow, wide->owner_axes) == wide->owner;
+}
+
+// `now` is owned as `owned` is, as far as these axes go.
+static void own(const Mesh *mesh, const Placement *owned, uint32_t axes, Placement *now) {
+  now->owner_axes = axes;
+  now->owner = owner_on(mesh, owned, axes);
+}
+
+// Appends a step between the owner and all ranks of `axes`, after which only the ranks of `left` own it.
+static void append_rooted(const Mesh *mesh, RedistributeStep *steps, int *n, Op op, uint32_t axes, int dim,
+                          const Placement *owned, uint32_t left, Placement *now) {
+  own(mesh, owned, left, now);
+  append(steps, n, op, axes, dim, now);
+  steps[*n - 1].root = FAULT(owner_is_the_first, owner_on(mesh, owned, axes), 0);
 }
 
 // The dim on which summing over `axis` may scatter: there the target goes on with this axis. -1: none.
@@ -93,6 +123,35 @@ static int gather_dim(const Placement *now, const Placement *target) {
   return first;
 }
 
+// From the owner to the ranks of axes over which it owns it no longer: scattered where the target is cut over them, and
+// what is left broadcast.
+static void leave_owner(const Mesh *mesh, const Shape *shape, const Placement *to, Placement *now,
+                        RedistributeStep *steps, int *n) {
+  const Placement from = *now;
+  for (int progress = 1; progress;) {
+    progress = 0;
+    for (int a = 0; a < MAX_AXES; a++) {
+      uint32_t left = now->owner_axes & ~(1u << a);
+      int d = now->owner_axes & ~to->owner_axes & 1u << a ? scatter_dim(now, to, a) : -1;
+      if (d < 0 || pads_inside(mesh, shape, now, d, a)) continue;
+      axis_list_take(&now->dim[d], &to->dim[d], now->dim[d].n);
+      append_rooted(mesh, steps, n, OP_SCATTER_FROM, 1u << a, d, &from, left, now);
+      progress = 1;
+    }
+  }
+  uint32_t rest = now->owner_axes & ~to->owner_axes;
+  if (rest) append_rooted(mesh, steps, n, OP_BROADCAST, rest, -1, &from, now->owner_axes & ~rest, now);
+}
+
+// Those of the new owner's ranks that have it, as all have it alike, keep it, before anything else is moved.
+static void keep_at_owner(const Mesh *mesh, const Placement *to, uint32_t still_partial, Placement *now,
+                          RedistributeStep *steps, int *n) {
+  uint32_t axes = to->owner_axes & ~now->owner_axes & ~placement_axes(now) & ~still_partial;
+  if (!axes) return;
+  own(mesh, to, now->owner_axes | axes, now);
+  append(steps, n, OP_SLICE, axes, -1, now);
+}
+
 int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
                        RedistributeStep *steps, Error *error) {
   if (to->partial & ~from->partial)
@@ -101,8 +160,8 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
     return error_set(error, PLAIT_INFEASIBLE, "a block on its way around a ring cannot be redistributed");
   if (from->fixed_axes != to->fixed_axes || from->fixed != to->fixed)
     return error_set(error, PLAIT_INFEASIBLE, "a block that was broadcast cannot be redistributed");
-  int n = 0, moves = !placement_same_owner(from, to);
-  if (moves && from->owner_axes && to->owner_axes)
+  int n = 0;
+  if (!owner_within(mesh, from, to) && !owner_within(mesh, to, from))
     return error_set(error, PLAIT_INFEASIBLE, "what one rank owns cannot go to another owner");
   Placement now = *from;
   uint32_t sums = from->partial & ~to->partial;
@@ -118,22 +177,26 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
       progress = 1;
     }
   }
-  if (moves && to->owner_axes && !(to->owner_axes & ~sums)) {
-    sums &= ~to->owner_axes;
-    now.partial &= ~to->owner_axes;
-    append_rooted(steps, &n, 1, to, &now);
+  uint32_t more = to->owner_axes & ~now.owner_axes;
+  if (more && !(more & ~sums)) {
+    sums &= ~more;
+    now.partial &= ~more;
+    append_rooted(mesh, steps, &n, OP_REDUCE_TO, more, -1, to, to->owner_axes, &now);
   }
   if (sums) {
     now.partial &= ~sums;
     append(steps, &n, OP_ALL_REDUCE, sums, -1, &now);
   }
-  if (moves && from->owner_axes) append_rooted(steps, &n, 0, from, &now);
+  leave_owner(mesh, shape, to, &now, steps, &n);
+  keep_at_owner(mesh, to, to->partial, &now, steps, &n);
   for (;;) {
     UNLESS_FAULT(axes_never_move) while (append_move(mesh, shape, &now, to, steps, &n)) {}
     int d = gather_dim(&now, to);
     if (d < 0) break;
     int a = axis_list_pop(&now.dim[d]);
-    append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
+    if (to->owner_axes >> a & 1)
+      append_rooted(mesh, steps, &n, OP_GATHER_TO, 1u << a, d, to, now.owner_axes | 1u << a, &now);
+    else append(steps, &n, OP_ALL_GATHER, 1u << a, d, &now);
   }
   for (int d = 0; d < now.rank; d++)
     while (now.dim[d].n < to->dim[d].n) {
@@ -141,10 +204,5 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
       axis_list_take(&now.dim[d], &to->dim[d], now.dim[d].n);
       append(steps, &n, OP_SLICE, 1u << a, d, &now);
     }
-  if (!placement_same_owner(&now, to)) { // all have it; only one keeps it
-    now.owner_axes = to->owner_axes;
-    now.owner = to->owner;
-    append(steps, &n, OP_SLICE, to->owner_axes, -1, &now);
-  }
   return n;
 }

@@ -343,6 +343,36 @@ static const Row rows[] = {
      ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
      .storage = 1,
      .update = 1},
+    {"muon_momentum",
+     OP_MUON_MOMENTUM,
+     {"f v7 e5", "f v7 e5", "D", "Z"},
+     ATTR(MuonAttr, .momentum = 0.95),
+     .storage = 1,
+     .update = 1},
+    {"muon_momentum skip",
+     OP_MUON_MOMENTUM,
+     {"f e35", "f e35", "D", "O"},
+     ATTR(MuonAttr, .momentum = 0.95),
+     .storage = 1,
+     .update = 1},
+    {"muon",
+     OP_MUON,
+     {"f v7 e5", "f v7 e5", "D", "Z"},
+     ATTR(MuonAttr, .decay = 0.1, .scale = 0.5),
+     .storage = 1,
+     .update = 1},
+    {"muon skip",
+     OP_MUON,
+     {"f e35", "f e35", "D", "O"},
+     ATTR(MuonAttr, .decay = 0.1, .scale = 0.5),
+     .storage = 1,
+     .update = 1},
+    {"orthogonalize wide", OP_ORTHOGONALIZE, {"f f5 e9"}, ATTR(OrthogonalizeAttr, 0, 1)},
+    {"orthogonalize tall", OP_ORTHOGONALIZE, {"f f9 e4"}, ATTR(OrthogonalizeAttr, 0, 1)},
+    {"orthogonalize from heads", OP_ORTHOGONALIZE, {"f e5 g2 r2 d3"}, ATTR(OrthogonalizeAttr, 0, 1)},
+    {"orthogonalize to heads", OP_ORTHOGONALIZE, {"f g2 r2 d3 e5"}, ATTR(OrthogonalizeAttr, 0, 3)},
+    {"orthogonalize one row", OP_ORTHOGONALIZE, {"f f1 e6"}, ATTR(OrthogonalizeAttr, 0, 1)},
+    {"orthogonalize experts", OP_ORTHOGONALIZE, {"f x3 f4 e6"}, ATTR(OrthogonalizeAttr, 1, 1)},
     {"advance", OP_ADVANCE, {"D", "Z"}, NONE, .update = 1},
     {"advance skip", OP_ADVANCE, {"D", "O"}, NONE, .update = 1},
     {"slice", OP_SLICE, {"f v7 e6 d3"}, NONE, .storage = 1},
@@ -541,6 +571,20 @@ static const Row large_rows[] = {
      ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
      .storage = 1,
      .update = 1},
+    {"muon_momentum blocks",
+     OP_MUON_MOMENTUM,
+     {"f v177 e97", "f v177 e97", "D", "Z"},
+     ATTR(MuonAttr, .momentum = 0.95),
+     .storage = 1,
+     .update = 1},
+    {"muon blocks",
+     OP_MUON,
+     {"f v177 e97", "f v177 e97", "D", "Z"},
+     ATTR(MuonAttr, .decay = 0.1, .scale = 0.5),
+     .storage = 1,
+     .update = 1},
+    {"orthogonalize large", OP_ORTHOGONALIZE, {"f f131 e67"}, ATTR(OrthogonalizeAttr, 0, 1)},
+    {"orthogonalize large experts", OP_ORTHOGONALIZE, {"f x2 f70 e131"}, ATTR(OrthogonalizeAttr, 1, 1)},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0], LARGE_ROWS = sizeof large_rows / sizeof large_rows[0] };
@@ -642,6 +686,7 @@ static int updated_input(Op op, int k) {
   case OP_MATMUL:
   case OP_EMBEDDING_GRAD: return 2;
   case OP_GROUPED_WEIGHT: return 3;
+  case OP_MUON_MOMENTUM: return k ? -1 : 0;
   case OP_LINEAR_CROSS_ENTROPY: return k == 2 ? 4 : -1;
   case OP_CROSS_ENTROPY_APPLY: return k == 2 ? 7 : -1;
   default: return k;

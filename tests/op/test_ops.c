@@ -440,14 +440,15 @@ static void traits_agree(void **state) {
       fail_msg("%s does not communicate", name);
     if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices))
       fail_msg("%s communicates", name);
-    if (d->scatters && (!d->reduces || d->rooted || d->gathers)) fail_msg("%s scatters what is not its sum", name);
+    if (d->scatters && (d->gathers || d->reduces == d->rooted)) // a sum, or what the root has
+      fail_msg("%s scatters what is not its sum", name);
     if (d->shifts && (d->reduces || d->gathers || d->rooted || d->in_place)) fail_msg("%s is two things", name);
-    if (d->gathers && (d->reduces || d->rooted)) fail_msg("%s gathers sums", name);
+    if (d->gathers && d->reduces) fail_msg("%s gathers sums", name);
     if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1)
       fail_msg("%s is two things", name);
     if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
   }
-  assert_int_equal(collectives, 7);
+  assert_int_equal(collectives, 9);
 }
 
 static double scalars_to_scalar(Op op, double a, double b) {
@@ -574,6 +575,7 @@ static void optimizers_are_found_by_name(void **state) {
     assert_true(d->meaning && *d->meaning && d->reads && !optimizer_reads((Op)op, "") &&
                 !optimizer_reads((Op)op, "beta"));
     assert_true(!optimizer_reads((Op)op, "betas") || (d->betas[0] > 0 && d->betas[1] > 0));
+    assert_true(!d->build || (op_def(d->others)->optimizer && !op_def(d->others)->optimizer->build));
     count++;
   }
   assert_true(count >= 2);

@@ -247,6 +247,8 @@ static void test_notes(void **state) {
       {"optimizer: {name: lion, betas: [0.8, 0.9]}\n", NULL},
       {"optimizer: {name: lion, epsilon: 1e-6}\n",
        "optimizer.epsilon is 1e-06, but optimizer.name is lion, which does not read it"},
+      {"optimizer: {muon_scale: original}\n", "optimizer.muon_scale is original, but optimizer.name is adamw"},
+      {"optimizer: {name: muon, epsilon: 1e-6, momentum: 0.9}\n", NULL},
       {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
       {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
       {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},
@@ -430,17 +432,20 @@ static void check_round_trip(const Recipe *r) {
 
 // The default of betas is the optimizer's; one that is given stays.
 static void betas_of_optimizers(void **state) {
-  static const struct { const char *optimizer; double beta1, beta2;
-  } cases[] = {{"{name: adamw}", 0.9, 0.95},
-               {"{name: lion}", 0.9, 0.99},
-               {"{name: lion, betas: [0.9, 0.95]}", 0.9, 0.95},
-               {"{name: sgd}", 0.9, 0.95}};
+  static const struct { const char *optimizer; double beta1, beta2, momentum;
+  } cases[] = {{"{name: adamw}", 0.9, 0.95, 0},
+               {"{name: lion}", 0.9, 0.99, 0},
+               {"{name: lion, betas: [0.9, 0.95]}", 0.9, 0.95, 0},
+               {"{name: sgd}", 0.9, 0.95, 0},
+               {"{name: muon, muon_scale: original}", 0.9, 0.95, 0.95},
+               {"{name: muon, momentum: 0.9}", 0.9, 0.95, 0.9}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char *text = xformat(BASE "optimizer: %s\n", cases[i].optimizer);
     Recipe r;
     must_parse(text, 0, NULL, &r);
-    if (r.optimizer.betas[0] != cases[i].beta1 || r.optimizer.betas[1] != cases[i].beta2)
-      fail_msg("%s: [%g, %g]", text, r.optimizer.betas[0], r.optimizer.betas[1]);
+    if (r.optimizer.betas[0] != cases[i].beta1 || r.optimizer.betas[1] != cases[i].beta2 ||
+        r.optimizer.momentum != cases[i].momentum)
+      fail_msg("%s: [%g, %g], %g", text, r.optimizer.betas[0], r.optimizer.betas[1], r.optimizer.momentum);
     check_round_trip(&r); // the effective recipe has them
     recipe_free(&r);
     free(text);

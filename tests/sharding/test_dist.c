@@ -266,7 +266,7 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
   int scattered = step->dim, gathered = -1, moves = step->op == OP_ALL_TO_ALL, axis = __builtin_ctz(step->axes),
       reduce = step->op == OP_ALL_REDUCE || step->op == OP_REDUCE_SCATTER || step->op == OP_REDUCE_TO;
   if (moves) gathered = step->dim2;
-  if (step->op == OP_ALL_GATHER) gathered = step->dim, scattered = -1;
+  if (step->op == OP_ALL_GATHER || step->op == OP_GATHER_TO) gathered = step->dim, scattered = -1;
   int zigzag = scattered >= 0 && axis_list_zigzag_axis(&step->to.dim[scattered]) == axis,
       was_zigzag = gathered >= 0 && axis_list_zigzag_axis(&s->placement.dim[gathered]) == axis;
   for (int r = 0; r < s->mesh->ranks; r++) {
@@ -274,8 +274,8 @@ static void apply(const Shards *s, const RedistributeStep *step, Shards *out) {
     for (int64_t i = 0; i < out->local[0]; i++)
       for (int64_t j = 0; j < out->local[1]; j++) {
         int64_t at[2] = {i, j};
-        int source = step->op == OP_BROADCAST ? ranks[step->root] : r;
-        if (step->op == OP_REDUCE_TO && r != ranks[step->root]) {
+        int source = step->op == OP_BROADCAST || step->op == OP_SCATTER_FROM ? ranks[step->root] : r;
+        if ((step->op == OP_REDUCE_TO || step->op == OP_GATHER_TO) && r != ranks[step->root]) {
           out->data[r][i * out->local[1] + j] = GARBAGE;
           continue;
         }
@@ -342,7 +342,7 @@ static void redistribute_all(const Mesh *m, int64_t rows, int64_t columns, Beyon
       Error error = {0};
       Shape shape = shape_of(2, (int64_t[]){rows, columns}, (DimName[]){DIM_VOCAB, DIM_EMBED});
       int n = redistribute_steps(m, &shape, from, to, steps, &error), k = 0;
-      int other = from->owner_axes && to->owner_axes && !placement_same_owner(from, to);
+      int other = from->owner_axes & ~to->owner_axes && to->owner_axes & ~from->owner_axes;
       if (to->partial & ~from->partial || other) {
         assert_int_equal(n, PLAIT_INFEASIBLE);
         continue;

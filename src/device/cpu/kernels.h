@@ -16,6 +16,7 @@
 #include "device/cpu/experts.h"
 #include "device/cpu/grouped.h"
 #include "device/cpu/update.h"
+#include "device/cpu/orthogonalize.h"
 
 #undef MATH
 #undef ELEMENT

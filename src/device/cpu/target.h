@@ -3,6 +3,7 @@
 // AVX512_BF16, 2 and AMX.
 #include "device/cpu/cpu.h"
 #include "op/formula.h"
+#include "op/orthogonalize.h"
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
