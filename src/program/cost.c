@@ -15,6 +15,8 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     if (op_def(n->op)->communicates) continue;
     Arena scratch = {0};
     int count = n->ninput + n->noutput;
+    const Placement *owner = op_def(n->op)->needs_owner ? node_owner(p->graph, n) : NULL;
+    double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work
     double bytes = 0, most = 0, flops;
     Operand *x = arena_array(&scratch, Operand, count + 1);
     program_operands(p, n, 0, x, x + n->ninput);
@@ -28,8 +30,8 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     }
     rows_balance(p, n, microbatch, x);
     flops = p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
-    if (node_by_reference(p->graph, n, p->device)) cost->reference += times * (flops > most ? flops : most);
-    else cost->bytes += times * bytes, cost->flops += times * flops, cost->calls += times;
+    if (node_by_reference(p->graph, n, p->device)) cost->reference += share * (flops > most ? flops : most);
+    else cost->bytes += share * bytes, cost->flops += share * flops, cost->calls += share;
     arena_free(&scratch);
   }
 }
