@@ -159,14 +159,38 @@ void memory_place_reduced(Program *p) {
   vec_free(&life);
 }
 
+// A sum that one rank owns is made in the memory of the terms, where nothing else reads them: per tensor of the body 1 +
+// the one in whose memory it lies, 0: in its own.
+static int *find_sums_in_place(const Program *p, const Body *body) {
+  const Graph *g = p->graph;
+  int *readers = xcalloc((size_t)g->tensor.count, sizeof(int)), *in_place = xcalloc((size_t)g->tensor.count, sizeof(int));
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] >= 0) readers[n->input[k]]++;
+  }
+  for (int i = 0; i < body->count; i++) {
+    const Node *n = &g->node.data[body->instruction[i].node];
+    for (int k = 0; op_def(n->op)->rooted && op_def(n->op)->reduces && k < n->noutput; k++) {
+      const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
+      if (p->place[in->id].area == AREA_WORK && p->place[out->id].area == AREA_WORK && readers[in->id] == 1 &&
+          tensor_bytes(p, in) == tensor_bytes(p, out))
+        in_place[out->id] = 1 + in->id;
+    }
+  }
+  free(readers);
+  return in_place;
+}
+
 void memory_place_body(Program *p, const Body *body) {
   Vec(Life) life = {0};
-  int *index = xcalloc((size_t)p->graph->tensor.count, sizeof(int));
+  int *index = xcalloc((size_t)p->graph->tensor.count, sizeof(int)), *in_place = find_sums_in_place(p, body);
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     for (int k = 0; k < n->noutput + n->ninput; k++) {
       int t = k < n->noutput ? n->output[k] : n->input[k - n->noutput];
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
+      while (in_place[t]) t = in_place[t] - 1;
       if (!index[t]) {
         vec_push(&life,
                  (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
@@ -178,6 +202,9 @@ void memory_place_body(Program *p, const Body *body) {
   }
   int64_t end = pack(p, life.data, life.count);
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
+  for (int t = 0; t < p->graph->tensor.count; t++)
+    if (in_place[t]) p->place[t].offset = p->place[in_place[t] - 1].offset;
+  free(in_place);
   if (end > p->work_bytes) p->work_bytes = end;
   free(index);
   vec_free(&life);

@@ -33,6 +33,13 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
     for (int k = 0; k < n->noutput; k++)
       if (last[n->output[k]] && last[n->output[k]] < at + 1) last[n->output[k]] = at + 1;
   }
+  for (int i = 0; i < body->count; i++) { // what is made in the memory of its operand goes on living there
+    const Node *n = &g->node.data[body->instruction[i].node];
+    for (int k = 0; op_def(n->op)->communicates && k < n->noutput; k++) {
+      const Place *in = &c->p->place[n->input[k]], *out = &c->p->place[n->output[k]];
+      if (in->area == AREA_WORK && out->area == AREA_WORK && in->offset == out->offset) last[n->input[k]] = 0;
+    }
+  }
   for (int t = 0; t < g->tensor.count; t++) {
     if (!last[t] || last[t] > body->count || c->p->place[t].area != AREA_WORK) continue;
     int node = body->instruction[last[t] - 1].node;
