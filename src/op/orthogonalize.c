@@ -21,7 +21,8 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
     size_t n = strlen(clause);
     snprintf(clause + n, sizeof clause - n, " %c", u[d]);
   }
-  op_rule(text, size, (const char *[]){u}, 1, (const char *[]){u}, 1, clause);
+  op_rule(text, size, (const char *[]){u}, 1, (const char *[]){u}, 1,
+          FAULT(matrix_orthogonalized_per_shard, clause, ""));
 }
 
 OrthogonalizeShape orthogonalize_shape(const Operand *u, const OrthogonalizeAttr *attr) {

@@ -101,7 +101,7 @@ static int by_weight(const void *a, const void *b) {
 // What single ranks own lies in their workspace only: no rank has both of what different ones own.
 static int on_one_rank(const Program *p, int a, int b) {
   const Placement *x = graph_tensor(p->graph, a)->placement, *y = graph_tensor(p->graph, b)->placement;
-  return !placements_apart(&p->mesh, x, y);
+  return FAULT(what_others_own_takes_memory, !placements_apart(&p->mesh, x, y), 1);
 }
 
 // Largest first, each at the lowest offset where nothing that lives at the same time lies. Returns the end.
@@ -159,11 +159,12 @@ void memory_place_reduced(Program *p) {
   vec_free(&life);
 }
 
-// A sum that one rank owns is made in the memory of the terms, where nothing else reads them: per tensor of the body 1 +
-// the one in whose memory it lies, 0: in its own.
+// A sum that one rank owns is made in the memory of the terms, where nothing else reads them: per tensor of the body 1
+// + the one in whose memory it lies, 0: in its own.
 static int *find_sums_in_place(const Program *p, const Body *body) {
   const Graph *g = p->graph;
-  int *readers = xcalloc((size_t)g->tensor.count, sizeof(int)), *in_place = xcalloc((size_t)g->tensor.count, sizeof(int));
+  int *readers = xcalloc((size_t)g->tensor.count, sizeof(int)),
+      *in_place = xcalloc((size_t)g->tensor.count, sizeof(int));
   for (int i = 0; i < body->count; i++) {
     const Node *n = &g->node.data[body->instruction[i].node];
     for (int k = 0; k < n->ninput; k++)

@@ -180,10 +180,10 @@ static double slope_of_change(const ParityResult *r) {
 // differences are of random direction among n: norm · |their difference| / √n. That matters where gradients are
 // narrower than all else.
 //
-// Muon makes u/‖u‖ orthogonal by five steps, each of which has a slope of at most 3.4445: a rounding of u is amplified by
-// up to 3.4445⁵ ≈ 485, where a singular value is near 0. In 16-bit types that is more than there is to lose: orthogonal
-// matrices that have nothing to do with each other are √2 of their size apart. There half of that is the bound, so that
-// updates that are missing, or made of something else, are noticed.
+// Muon makes u/‖u‖ orthogonal by five steps, each of which has a slope of at most 3.4445: a rounding of u is amplified
+// by up to 3.4445⁵ ≈ 485, where a singular value is near 0. In 16-bit types that is more than there is to lose:
+// orthogonal matrices that have nothing to do with each other are √2 of their size apart. There half of that is the
+// bound, so that updates that are missing, or made of something else, are noticed.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (c->precision == DTYPE_F64) return parity_exactly(1e-10);
   int narrow_gradients = says(c, "grad_dtype=bf16");
