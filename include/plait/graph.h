@@ -169,8 +169,9 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   int threads;           // of each rank; 0: 1
   uint64_t seed;         // of the initial parameters and of dropout
   const char *optimizer; // one of optimizer.name in docs/recipes.md, with its authors' betas (adamw: 0.9 and 0.999) and
-                         // epsilon 1e-8; NULL: "sgd"
-  double momentum;       // of sgd, 0 … 1
+                         // epsilon 1e-8; NULL: "sgd". Of muon, matrices are those of plait_graph_linear that are no
+                         // table of plait_graph_embedding; all else is adamw's
+  double momentum;       // of sgd and muon, 0 … 1; muon has its authors' 0.95 instead of 0
   double weight_decay;   // of parameters with at least two dims
   double clip;           // largest global norm of the gradient; 0: none
 } PlaitTrainingOptions;

@@ -36,6 +36,8 @@ PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, P
   if (!by_hand_samples(h, x) || tx->shape.rank < 2 || last_size(h, x) != in)
     return wrong(h, "x of %s is %s; allowed with w (%lld, %lld): (samples, …, %lld)", name,
                  shape_of_tensor(h, x, text), (long long)out, (long long)in, (long long)in);
+  Variable *matrix = &h->g->variable.data[tw->variable];
+  if (!matrix->outputs) matrix->outputs = 1;
   int y = op_matmul(h->g, name, operand(h, name, x), w, 1);
   if (bias == -1) return y;
   if (!by_hand_parameter(h, name, "bias", bias, 1, &out)) return -1;
@@ -59,6 +61,7 @@ PlaitTensor plait_graph_embedding(PlaitGraph *h, const char *name, PlaitTensor t
                  shape_of_tensor(h, ids, text), MAX_RANK);
   limit_input(h, ids, t->size[0]);
   by_hand_input(h, ids)->needed_forward = 1;
+  h->g->variable.data[graph_tensor(h->g, table)->variable].outputs = -1; // also where it is the head's matrix
   return op_embedding(h->g, name, table, ids);
 }
 

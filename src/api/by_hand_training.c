@@ -326,7 +326,7 @@ static int compile(PlaitTraining *t, const PlaitGraph *h, const PlaitTrainingOpt
                    .beta2 = betas[1],
                    .epsilon = 1e-8,
                    .decay = o->weight_decay,
-                   .momentum = o->momentum,
+                   .momentum = o->momentum > 0 ? o->momentum : op_def(optimizer)->optimizer->momentum,
                    .clip = o->clip,
                    .count = h->loss.labels < 0 ? h->loss.elements : 0}};
     JobOptions run = {.threads = o->threads ? o->threads : 1, .seed = o->seed};

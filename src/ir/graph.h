@@ -183,7 +183,7 @@ typedef struct Variable {
                  // else -1
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
   // Of a parameter that is the matrix of a layer's product: so many of its dims, after the experts' where that leads,
-  // are outputs of the product, and the rest its inputs. 0: it is no such matrix.
+  // are outputs of the product, and the rest its inputs. 0 or less: it is no such matrix.
   int outputs;
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody

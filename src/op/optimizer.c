@@ -67,7 +67,7 @@ void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int 
   const OptimizerDef *d = op_def(op)->optimizer;
   CHECK(d, "%s is not an optimizer", op_def(op)->name);
   int parameter = graph_tensor(g, w)->variable;
-  if (d->build && FAULT(muon_takes_vectors_for_matrices, g->variable.data[parameter].outputs, 1)) {
+  if (d->build && FAULT(muon_takes_vectors_for_matrices, g->variable.data[parameter].outputs > 0, 1)) {
     d->build(g, &(OptimizerInputs){w, gradient, lr, factor, skip, step}, attr);
     return;
   }

@@ -92,3 +92,28 @@ ProgramPairs program_pairs(const Program *p) {
   free(sum);
   return pairs;
 }
+
+ProgramOwned program_owned(const Program *p) {
+  ProgramOwned owned = {0};
+  const Mesh *mesh = &p->mesh;
+  double *flops = xcalloc((size_t)mesh->ranks, sizeof *flops);
+  int pp = mesh_pipeline(mesh), first = 1;
+  for (int i = 0; i < p->end.count; i++) {
+    const Node *n = &p->graph->node.data[p->end.instruction[i].node];
+    if (!op_def(n->op)->needs_owner) continue;
+    const Placement *owner = node_owner(p->graph, n);
+    Operand x[2];
+    program_operands(p, n, 0, x, x + 1);
+    for (int r = 0; r < mesh->ranks; r++)
+      if (!owner || placement_here(mesh, owner, r)) flops[r] += op_def(n->op)->flops(x, x + 1, n->attr);
+    owned.count++;
+  }
+  for (int r = 0; r < mesh->ranks; r++) {
+    if (mesh_coordinate(mesh, r, pp) != p->coordinate) continue;
+    if (first || flops[r] < owned.least) owned.least = flops[r];
+    if (first || flops[r] > owned.most) owned.most = flops[r];
+    first = 0;
+  }
+  free(flops);
+  return owned;
+}

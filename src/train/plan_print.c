@@ -268,6 +268,23 @@ static void print_pairs(const Plan *plan) {
             "visible pairs", units_count(worst.mean).s, worst.most / worst.mean);
 }
 
+// What updates need whole (matrices of Muon), and how evenly it lies on the ranks that make it.
+static void print_owners(const Plan *plan) {
+  ProgramOwned sum = {0};
+  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
+    ProgramOwned owned = program_owned(plan->job->train.program[c]);
+    if (!c || owned.least < sum.least) sum.least = owned.least;
+    if (owned.most > sum.most) sum.most = owned.most;
+    sum.count += owned.count;
+  }
+  if (!sum.count) return;
+  fprintf(plan->out, "  %-22s %12s   of these for %s's %d matrices, each made whole by one rank",
+          "orthogonal matrices", units_count(sum.most).s, op_name((Op)plan->recipe->optimizer.name), sum.count);
+  if (plan->job->options.parallel.mesh.ranks > 1)
+    fprintf(plan->out, "; the rank that has the least: %s", units_count(sum.least).s);
+  fputc('\n', plan->out);
+}
+
 static void print_flops(const Plan *plan) {
   double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
   double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
@@ -279,6 +296,7 @@ static void print_flops(const Plan *plan) {
          units_count(token).s);
   fprintf(plan->out, "  %-22s %12s   all ranks together\n", "per step", units_count(step).s);
   fprintf(plan->out, "  %-22s %12s   kernels of the busiest rank\n", "per rank and step", units_count(most).s);
+  print_owners(plan);
   print_pairs(plan);
 }
 

@@ -163,8 +163,9 @@ static void every_layout_is_one_rank(void **state) {
   static const struct {
     const char *optimizer;
     double momentum, decay, clip;
-  } updates[] = {{NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}, {"lion", 0, 0.3, 0.1}};
-  for (int u = 0; u < 4; u++) {
+  } updates[] = {
+      {NULL, 0, 0, 0}, {"sgd", 0.9, 0.01, 0.5}, {"adamw", 0, 0.1, 0.1}, {"lion", 0, 0.3, 0.1}, {"muon", 0.9, 0.1, 0.1}};
+  for (int u = 0; u < 5; u++) {
     Run one;
     for (int ask = NOTHING; ask <= DATA_AXIS; ask++) {
       for (int i = 0; i < (int)(sizeof layouts / sizeof *layouts); i++) {
@@ -180,7 +181,7 @@ static void every_layout_is_one_rank(void **state) {
           assert_true(one.loss[0] > 0.1 && one.loss[STEPS - 1] != one.loss[0] && one.norm[0] > 0);
         }
         double difference = largest_difference(&r, &one);
-        if (!(difference <= 1e-12))
+        if (!(difference <= (u == 4 ? 485e-12 : 1e-12))) // as muon amplifies rounding
           fail_msg("update %d, placements %d, mesh %s: off by %g", u, ask, o.mesh, difference);
       }
     }
