@@ -68,6 +68,15 @@ typedef struct ParallelOptions {
   const int *layers;     // (cut) layers of each stage
 } ParallelOptions;
 
+// optimizer.delay in steps: one number for all layers, or one for each. count 0: none. (compile/delay.h)
+enum { MAX_DELAYS = 1024, MAX_DELAY = 64 };
+typedef struct Delay { int count, of[MAX_DELAYS]; } Delay;
+// Of a layer; before the first (-1) and after the last one it is that of the first and the last.
+static inline int delay_of_layer(const Delay *d, int layer, int layers) {
+  int i = layer < 0 ? 0 : layer >= layers ? layers - 1 : layer;
+  return !d->count ? 0 : d->of[d->count == 1 || i < 0 ? 0 : i];
+}
+
 // What a configuration must fit: a model, and a step.
 typedef struct Workload {
   const char *model;       // for sentences, "the model of config.json"; NULL: it is not known yet, and not judged
@@ -79,6 +88,8 @@ typedef struct Workload {
   int64_t seq;
   int update_in_backward;  // gradients are applied as soon as they are made: what stands in the way of it is below
   double clip;             // global gradient norm; 0: none
+  const Delay *delay;      // of gradients; NULL: none
+  int tied;                // the head is the embedding
   int scales_loss, skips;  // steps whose gradients overflow, or are not finite, are skipped
 } Workload;
 

@@ -1,6 +1,7 @@
 // Checks parallel configurations. The rules are in the order in which a user should hear of them: a later one may rely
 // on what an earlier one has checked.
 #include "compile/parallel_context.h"
+#include "compile/parallel_delay.h"
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
@@ -536,12 +537,15 @@ static int check_weights(const Question *q) {
   return PLAIT_OK;
 }
 
+static int check_delay(const Question *q) { return parallel_check_delay(q->o, q->w, q->problem); }
+
 static int check_context(const Question *q) { return parallel_check_context(q->o, q->w, q->problem); }
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   static int (*const rules[])(const Question *) = {
       check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
-      check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context};
+      check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context,
+      check_delay};
   *problem = (ParallelProblem){.key = NULL};
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -20,6 +20,7 @@ typedef struct UpdateOptions {
   double coefficient[LOSS_COUNT]; // of further losses; 0: it is only measured
   double bias_rate;      // by which a step moves the biases of routers, where the graph has them
   int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
+  Delay delay;           // gradients are taken at the weights of so many steps ago (compile/delay.h); not in_backward
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
 

@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "op/build.h"
 #include "op/optimizer.h"
+#include "compile/delay.h"
 #include "compile/losses.h"
 #include "compile/update.h"
 
@@ -143,7 +144,7 @@ static void zero_accumulators(Graph *g) {
   free(added);
 }
 
-static void begin(Graph *g, int counted, const UpdateOptions *o) {
+static void begin(Graph *g, int counted, int delayed, const UpdateOptions *o) {
   enter(g, REGION_BEGIN);
   int scale = loss_scale(g, o);
   graph_bind(g, op_gradient_seed(g, "seed", counted, scale), graph_known(g, KNOWN_GRADIENT_SEED), -1);
@@ -151,6 +152,8 @@ static void begin(Graph *g, int counted, const UpdateOptions *o) {
   g->scope = "begin";
   if (o->in_backward) begin_in_backward(g);
   zero_accumulators(g);
+  g->scope = "begin";
+  if (delayed) delay_begin(g);
 }
 
 // Norm, and what follows from it; returns what END's updates read.
@@ -165,10 +168,10 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
 }
 
 int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
-  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count);
+  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count), delayed = delay_parameters(g, &o->delay);
   enter(g, REGION_MICRO);
   losses_micro(g);
-  begin(g, counted, o);
+  begin(g, counted, delayed, o);
   enter(g, REGION_END);
   int *gradient = arena_array(&g->arena, int, g->variable.count), n = 0, scale = loss_scale(g, o);
   for (int v = 0, count = g->variable.count; v < count; v++) {
@@ -180,6 +183,7 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int sum = sum_of_squares(g, gradient, n);
   if (sum < 0) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
   UpdateInputs inputs = end_inputs(g, sum, scale, o);
+  if (delayed) delay_end(g, inputs.skip);
   for (int i = 0; i < n; i++) {
     int parameter = graph_tensor(g, gradient[i])->parameter;
     g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);

@@ -83,6 +83,23 @@ static void point_at_copies(Graph *g) {
   }
 }
 
+// What MICRO sees of a parameter: with delayed gradients its oldest version. Where there is a Copy, that is one of it.
+static int seen_variable(Graph *g, int id) {
+  const Variable *v = &g->variable.data[id];
+  return FAULT(newest_for_the_delayed, v->kind == VARIABLE_PARAMETER && v->delay, 0) ? graph_version(g, id, v->delay)
+                                                                                     : id;
+}
+
+static void point_at_versions(Graph *g) {
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && !n->update && k < n->ninput; k++) {
+      Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+      if (t && t->variable >= 0 && t->copy < 0) t->variable = seen_variable(g, t->variable);
+    }
+  }
+}
+
 // Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may
 // still sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
 static void store_gradients(Graph *g, const Parallel *parallel) {
@@ -120,7 +137,9 @@ static void refresh_copies(Graph *g) {
     if (FAULT(copy_not_refreshed, !v->copies, 1)) continue;
     if (FAULT(copy_not_refreshed_in_bf16, 0, v->copy[0].dtype == DTYPE_BF16)) continue;
     g->scope = arena_format(&g->arena, "refresh.%s", v->name);
-    int source = graph_read(g, id), narrow = v->copy[0].dtype != v->dtype; // casting comes before gathering
+    int seen = seen_variable(g, id);
+    v = &g->variable.data[id];
+    int source = graph_read(g, seen), narrow = v->copy[0].dtype != v->dtype; // casting comes before gathering
     int copy = narrow ? op_cast(g, "copy", source, v->copy[0].dtype) : op_identity(g, "copy", source);
     v = &g->variable.data[id];
     graph_tensor(g, source)->placement = v->storage;
@@ -229,6 +248,7 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
   free(owner);
   point_at_copies(g);
+  point_at_versions(g);
   int shards = FAULT(gradients_stored_over_one_rank, mesh_size(mesh, parallel->storage.shard_axes), 2);
   if (parallel->storage.zero >= 2 && shards > 1 && !parallel->storage.local_gradients) store_gradients(g, parallel);
   store_as_parameters(g);

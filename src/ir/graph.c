@@ -222,6 +222,15 @@ int graph_known_own(Graph *g, KnownOf of, int parameter, Shape shape) {
   return v >= 0 ? v : new_of(g, of, parameter, shape);
 }
 
+int graph_version(Graph *g, int parameter, int age) {
+  const char *prefix = arena_format(&g->arena, KNOWN_VERSION "%d", age);
+  int v = graph_find_variable(g, arena_join(&g->arena, prefix, g->variable.data[parameter].name));
+  if (v >= 0) return v;
+  v = graph_variable_of(g, prefix, parameter, VARIABLE_OPTIMIZER);
+  g->variable.data[v].version = age;
+  return v;
+}
+
 static int new_tensor(Graph *g, const char *name, Dtype dtype, Shape shape) {
   Tensor t = {.id = g->tensor.count,
               .name = name,
@@ -284,7 +293,8 @@ int graph_read_apart(Graph *g, int variable) {
   int t = new_tensor(g, v->name, v->dtype, v->shape);
   graph_bind(g, t, variable, -1);
   graph_tensor(g, t)->parameter = v->parameter;
-  graph_tensor(g, t)->role = v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
+  graph_tensor(g, t)->role = !v->shape.rank                                                 ? ROLE_SCALAR
+                             : v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
                              : v->kind == VARIABLE_GRADIENT                                ? ROLE_WEIGHT_GRADIENT
                                                                                            : ROLE_SCALAR;
   return t;

@@ -188,6 +188,8 @@ typedef struct Variable {
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
                         // sets it
+  int delay;       // of a parameter: MICRO reads it as it was so many steps ago; by autodiff (compile/delay.h)
+  int version;     // what its parameter was so many steps ago; 0: it is no such Variable
   int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
   int64_t local[MAX_RANK];
@@ -270,6 +272,8 @@ int graph_known_of(Graph *g, KnownOf of, int parameter);
 // The same of a Variable whose shape its maker says: fp64, the same on all ranks.
 int graph_known_own(Graph *g, KnownOf of, int parameter, Shape shape);
 int graph_find_of(const Graph *g, KnownOf of, int parameter); // or -1
+// "versionN.PARAMETER": what the parameter was N steps ago (N of 1 … its delay); made where there is none yet.
+int graph_version(Graph *g, int parameter, int age);
 const char *known_name(KnownVariable known);
 const char *known_what(KnownVariable known); // "the mean loss of the step"
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).

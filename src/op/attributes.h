@@ -94,6 +94,9 @@ enum { ORTHOGONALIZE_STEPS = 5 };
 #define ORTHOGONALIZE_B -4.7750
 #define ORTHOGONALIZE_C 2.0315
 
+// What NEXT_VERSION does: leave the version, make it the newer one, or make it the weights.
+enum { TURN_STAYS = 0, TURN_NEXT = 1, TURN_STARTS = 2 };
+
 // Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and
 // END) it spans those coordinates only that run the node's stages.
 typedef struct CommAttr {

@@ -75,4 +75,7 @@ void op_clip(Graph *g, const char *name, int sum_squares, int loss_scale, int ra
 void op_loss_scale(Graph *g, const char *name, int scale, int good, int skip, int64_t interval);
 int op_unscale(Graph *g, const char *name, int x, int scale);                // (…), () → x / scale
 int op_orthogonalize(Graph *g, const char *name, int u, int matrices, int rows); // dims as in OrthogonalizeAttr
+// Of delayed gradients (version.c); skip -1 in BEGIN. In place on the counters; the turn () is for op_next_version.
+int op_version_turn(Graph *g, const char *name, int versions, int steps, int skip);
+void op_next_version(Graph *g, const char *name, int version, int newer, int weights, int turn);
 int op_advance(Graph *g, const char *name, int step, int skip); // in place on a Variable's value: step += 1 - skip

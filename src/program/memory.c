@@ -12,8 +12,10 @@ static int64_t tensor_bytes(const Program *p, const Tensor *t) {
   return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
 }
 
-static int64_t *category(MemoryPlan *m, VariableKind kind) {
-  return kind == VARIABLE_PARAMETER   ? &m->parameters
+static int64_t *category(MemoryPlan *m, const Variable *v) {
+  VariableKind kind = v->kind;
+  return v->version                  ? &m->versions
+         : kind == VARIABLE_PARAMETER   ? &m->parameters
          : kind == VARIABLE_GRADIENT  ? &m->gradients
          : kind == VARIABLE_OPTIMIZER ? &m->optimizer
                                       : &m->other;
@@ -23,14 +25,14 @@ static int64_t *category(MemoryPlan *m, VariableKind kind) {
 typedef struct Share { int64_t bytes; MemoryPlan kinds; } Share;
 
 static void place_storage(const Program *p, const Placement *at, uint32_t axes, int64_t from, int64_t bytes,
-                          VariableKind kind, Share *share, int64_t *offset) {
+                          const Variable *v, Share *share, int64_t *offset) {
   if (at->owner_axes != axes) return;
   CHECK(at->owner >= 0 && at->owner < mesh_size(&p->mesh, axes));
   Share *s = &share[axes ? at->owner : 0];
   bytes = round_up(bytes, p->device->space.alignment);
   *offset = from + s->bytes;
   s->bytes += bytes;
-  *category(&s->kinds, kind) += bytes;
+  *category(&s->kinds, v) += bytes;
 }
 
 // Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one
@@ -44,11 +46,11 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
-    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v->kind, share,
+    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v, share,
                   &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++)
       place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype),
-                    v->kind, share, &p->copy_offset[i][c]);
+                    v, share, &p->copy_offset[i][c]);
   }
   for (int i = 1; i < owners; i++) {
     if (share[i].bytes > most->bytes) most = &share[i];
@@ -59,6 +61,7 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
   m->gradients += most->kinds.gradients;
   m->optimizer += most->kinds.optimizer;
   m->other += most->kinds.other;
+  m->versions += most->kinds.versions;
   if (axes) m->owned_most += most->bytes, m->owned_least += least->bytes;
   int64_t end = from + most->bytes;
   free(share);

@@ -54,6 +54,7 @@ static inline int instruction_end(const Body *b, int i) {
 // owns the most.
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
+  int64_t versions;                                // what parameters were, for delayed gradients
   int64_t activations;                             // slots of all stages
   int64_t workspace;                               // temporaries of bodies, kernels' scratch, and copies of inputs
   int64_t communication; // staging buffers, and results of collectives that overlap with backward

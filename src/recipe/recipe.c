@@ -138,6 +138,12 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
+  int64_t one;
+  if (key->one_for_all && read_integer(node, &one)) {
+    if (!in_range(key, (double)one)) return wrong(loader, key, node);
+    *field = (RecipeInts){1, {(int)one}};
+    return PLAIT_OK;
+  }
   if (node->kind == YAML_LIST && node->count > RECIPE_MAX_INTS)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s has %d numbers, but at most %d are allowed",
                      before(loader, key->path, node), key->path, node->count, RECIPE_MAX_INTS);

@@ -99,6 +99,7 @@ typedef struct Recipe {
     double lr, betas[2], weight_decay, epsilon, momentum;
     int muon_scale; // MuonScale
     double clip; // largest global gradient norm; 0: no clipping
+    RecipeInts delay; // steps that the weights of gradients are old: one number for all layers, or one for each
   } optimizer;
   struct {
     int name; // RecipeSchedule
@@ -190,7 +191,8 @@ LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 ParallelOptions recipe_parallel(const Recipe *recipe);
 // What it must fit. Without a config (NULL) the model is left open. The texts are in `texts`.
-typedef struct WorkloadTexts { char model[512], family[64]; } WorkloadTexts;
+typedef struct WorkloadTexts { char model[512], family[64]; Delay delay; } WorkloadTexts;
+Delay recipe_delay(const Recipe *recipe);
 Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
 // parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.
 int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config, Error *error);

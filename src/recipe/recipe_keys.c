@@ -310,6 +310,12 @@ const RecipeKey recipe_keys[] = {
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
         .doc = "Gradient clipping: gradients with a larger global norm are scaled down to this norm. 0 disables "
                "clipping."),
+    KEY("optimizer.delay", RECIPE_INTS, optimizer.delay, "0", .least = 0, .most = MAX_DELAY, .one_for_all = true,
+        .another_run = true,
+        .doc = "Delayed gradients: the gradient of a step is taken at the weights of so many steps ago (at first, at "
+               "the initial weights), as in pipelines that never drain, on any mesh with the same numbers. A list has "
+               "one number for each layer; the embedding has the first layer's, the head the last one's. Each step of "
+               "delay keeps another copy of the weights. Evaluation and export use the newest weights."),
 
     KEY("schedule.name", RECIPE_CHOICE, schedule.name, "cosine", .words = schedule_words, .example = "cosine",
         .doc = "The learning rate after a linear warm-up. `cosine`: a cosine down to min_lr. `linear`: a "
@@ -530,7 +536,10 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     break;
   }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
-  case RECIPE_INTS: snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range); break;
+  case RECIPE_INTS:
+    snprintf(out, size, "%sa list of 1 to %d integers %s", key->one_for_all ? "an integer, or " : "", RECIPE_MAX_INTS,
+             range);
+    break;
   case RECIPE_AXIS_LIST: {
     char names[64];
     recipe_axes_allowed(names, sizeof names);

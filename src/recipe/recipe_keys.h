@@ -33,6 +33,7 @@ typedef struct RecipeKey {
   double least, most;     // of numbers; most INFINITY: open
   bool above, below;      // least and most themselves are not allowed
   double built_most;      // a larger number is not built yet; 0: all are built
+  bool one_for_all;       // of RECIPE_INTS: one number is allowed instead of a list
   bool has_auto;          // "auto" is allowed …
   int64_t automatic;      // … and stored as this
   const char *auto_word;  // … or this word instead of it ("none")

@@ -57,6 +57,13 @@ bool recipe_is_even(const Recipe *r) {
   return even;
 }
 
+Delay recipe_delay(const Recipe *r) {
+  _Static_assert((int)RECIPE_MAX_INTS <= (int)MAX_DELAYS, "a number for each layer");
+  Delay delay = {.count = r->optimizer.delay.count};
+  memcpy(delay.of, r->optimizer.delay.items, sizeof(int) * (size_t)delay.count);
+  return delay;
+}
+
 Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {
   Workload w = {.samples = r->batch.global,
                 .micro = r->batch.micro,
@@ -64,13 +71,16 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
                 .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,
                 .clip = r->optimizer.clip,
                 .scales_loss = r->precision == DTYPE_F16,
-                .skips = r->run.non_finite == RECIPE_SKIP};
+                .skips = r->run.non_finite == RECIPE_SKIP,
+                .delay = &texts->delay};
+  texts->delay = recipe_delay(r);
   if (!c) return w;
   snprintf(texts->model, sizeof texts->model, "the model of %.400s", c->path);
   snprintf(texts->family, sizeof texts->family, "the %s model", model_family_name(c->family));
   w.model = texts->model;
   w.family = texts->family;
   w.layers = c->layers;
+  w.tied = c->tied;
   memcpy(w.size, c->facts.size, sizeof w.size);
   return w;
 }

@@ -119,6 +119,10 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     fputc(']', out);
     break;
   case RECIPE_INTS:
+    if (key->one_for_all && ((const RecipeInts *)field)->count == 1) {
+      fprintf(out, "%d", ((const RecipeInts *)field)->items[0]);
+      break;
+    }
     for (int i = 0; i < ((const RecipeInts *)field)->count; i++)
       fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
     fputc(']', out);

@@ -182,6 +182,7 @@ static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
                                                                                   : r->moe.balance_loss,
                                          [LOSS_Z] = r->moe.z_loss},
                          .bias_rate = r->moe.bias_rate,
+                         .delay = recipe_delay(r),
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 

@@ -56,9 +56,10 @@ static void look(NonFinite *first, const Graph *g, const Observation *o) {
     // An update in place reads what it has just written; then the maker of that value was met before.
     for (int i = 0; i < o->ninput && first->variable < 0; i++) {
       const Tensor *t = o->tensor[i] < 0 ? NULL : graph_tensor(g, o->tensor[i]);
-      if (t && t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER &&
+      const Variable *v = t && t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
+      if (v && (v->kind == VARIABLE_PARAMETER || v->version) &&
           finite_first_not(o->queue, &o->input[i], 0, &value) >= 0)
-        first->variable = t->variable;
+        first->variable = v->parameter;
     }
   }
 }

@@ -45,6 +45,7 @@ typedef enum Row {
   ROW_PARAMETERS,
   ROW_GRADIENTS,
   ROW_OPTIMIZER,
+  ROW_VERSIONS,
   ROW_OTHER,
   ROW_ACTIVATIONS,
   ROW_WORKSPACE,
@@ -61,6 +62,7 @@ typedef enum Row {
 static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters",
                                                  [ROW_GRADIENTS] = "gradients",
                                                  [ROW_OPTIMIZER] = "optimizer",
+                                                 [ROW_VERSIONS] = "older weights",
                                                  [ROW_OTHER] = "counters, metrics",
                                                  [ROW_ACTIVATIONS] = "activations",
                                                  [ROW_WORKSPACE] = "workspace",
@@ -79,6 +81,7 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   row[ROW_PARAMETERS] = m->parameters;
   row[ROW_GRADIENTS] = m->gradients;
   row[ROW_OPTIMIZER] = m->optimizer;
+  row[ROW_VERSIONS] = m->versions;
   row[ROW_OTHER] = m->other;
   row[ROW_ACTIVATIONS] = m->activations;
   row[ROW_WORKSPACE] = m->workspace;
@@ -161,7 +164,7 @@ static int64_t print_memory(const Plan *plan) {
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
-    if (r == ROW_EVALUATION && !sum[r]) continue; // training's memory is enough for it
+    if ((r == ROW_EVALUATION || r == ROW_VERSIONS) && !sum[r]) continue; // training's memory is enough; none are kept
     fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);

@@ -81,7 +81,8 @@ int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
 }
 
 int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
-  static const char *const keys[] = {"model.config", "optimizer.name", "optimizer.momentum", "precision"};
+  static const char *const keys[] = {"model.config", "optimizer.name", "optimizer.momentum", "optimizer.delay",
+                                     "precision"};
   const char *text = json_string_value(json_object_get(checkpoint_extra(checkpoint), "recipe"));
   char list[256] = "";
   Recipe before;

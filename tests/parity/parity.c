@@ -117,6 +117,15 @@ static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
   return all.count;
 }
 
+// What MICRO reads of a parameter: with delayed gradients an older version.
+static int read_in_micro(const Graph *g, int parameter) {
+  for (int v = 0; v < g->variable.count; v++)
+    if (g->variable.data[v].version && g->variable.data[v].parameter == parameter &&
+        g->variable.data[v].version == g->variable.data[parameter].delay)
+      return v;
+  return parameter;
+}
+
 // Rank 0's first parameter: set to infinity, and given back its values (saved: NULL before).
 static void poison(const Rank *r, void **saved) {
   const Graph *g = r->state->program->graph;
@@ -124,6 +133,7 @@ static void poison(const Rank *r, void **saved) {
     ShardBoxes b = state_boxes(r->state, i, -1);
     if (g->variable.data[i].kind != VARIABLE_PARAMETER || !shard_next(&b)) continue; // another rank owns it
     Box box = b.box;
+    i = read_in_micro(g, i);
     size_t n = (size_t)box_elements(&box);
     if (*saved) {
       state_write(r->state, i, -1, &box, *saved);

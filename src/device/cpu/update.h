@@ -1,4 +1,14 @@
-// Kernels that work on storage only: FILL, ACCUMULATE, SUM_SQUARES and the optimizers.
+// Kernels that work on storage only: FILL, ACCUMULATE, SUM_SQUARES, the optimizers, versions.
+
+// In place: version, newer, weights, turn.
+static void TYPED(next_version_unit)(void *argument, int slot, int64_t unit) {
+  CHUNK_OF(argument, unit);
+  memcpy(OUTPUT(0), operand_load(&call->input[3], 0) == TURN_NEXT ? INPUT(1) : INPUT(2), sizeof(ELEMENT) * (size_t)n);
+}
+static void TYPED(next_version)(const KernelCall *call) {
+  if (operand_load(&call->input[3], 0) != TURN_STAYS) TYPED(each_chunk)(call, TYPED(next_version_unit));
+  else op_def(OP_NEXT_VERSION)->reference(call);
+}
 
 static void TYPED(fill_unit)(void *argument, int slot, int64_t unit) {
   CHUNK_OF(argument, unit);

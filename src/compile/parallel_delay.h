@@ -1,0 +1,6 @@
+// The judge of delayed gradients.
+#pragma once
+#include "compile/parallel.h"
+
+// Can gradients be taken at the weights of optimizer.delay steps ago? PLAIT_OK, or PLAIT_INFEASIBLE and the problem.
+int parallel_check_delay(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
