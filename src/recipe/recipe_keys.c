@@ -491,6 +491,12 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
+  if (key->kind == RECIPE_INTS && condition[0] == '>') { // any of them
+    const RecipeInts *list = field;
+    for (int i = 0; i < list->count; i++)
+      if (list->items[i] > strtoll(text, NULL, 10)) return true;
+    return false;
+  }
   if (key->kind != RECIPE_INT && key->kind != RECIPE_LONG) return false;
   int64_t value = key->kind == RECIPE_INT ? *(const int *)field : *(const int64_t *)field,
           least = strtoll(text, NULL, 10);
