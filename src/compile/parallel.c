@@ -1,6 +1,7 @@
 // Turns the configuration that is asked for (ParallelOptions) into what passes read.
 #include "compile/parallel.h"
 #include "base/divisor.h"
+#include "compile/parallel_experts.h"
 #include <string.h>
 
 int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) {
@@ -40,6 +41,33 @@ AlgorithmName parallel_context(const ParallelOptions *o, const Workload *w) {
 // The features that cut an axis of the users' in two.
 static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
   if (o->shard_group) mesh_cut(mesh, "dp", AXIS_PART_REPLICA, axis_size(mesh, "dp") / o->shard_group);
+}
+
+static void cut_for_experts(Mesh *mesh, const ParallelOptions *o) {
+  ExpertFold fold;
+  if (parallel_expert_fold(o, o->experts, &fold) && fold.dp < axis_size(mesh, "dp"))
+    mesh_cut(mesh, "dp", AXIS_PART_DP_EP, fold.dp);
+}
+
+static int cuts_tokens(const Layout *l, int axis) {
+  uint32_t tokens = layout_data_axes(l);
+  AxisList positions = layout_axes(l, ROLE_RESIDUAL, DIM_SEQ);
+  return (tokens | axis_list_axes(&positions)) >> axis & 1;
+}
+
+// The axes that experts fold over: first those whose ranks have the same tokens, so that each computes its own experts
+// of them; behind these those over which rows move, all in one call (sharding/row_exchange.h).
+static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
+  ExpertFold fold;
+  if (!parallel_expert_fold(o, o->experts, &fold)) return;
+  int of_data = mesh_axis(mesh, "dp_ep");
+  for (int moves = 0; moves < 2; moves++)
+    for (int a = 0; a < mesh->naxis; a++) {
+      const Axis *axis = &mesh->axis[a];
+      int in = axis->role == AXIS_TENSOR || (axis->role == AXIS_CONTEXT && fold.cp > 1) ||
+               (axis->role == AXIS_DATA && fold.dp > 1 && (of_data < 0 || a == of_data));
+      if (in && axis->size > 1 && cuts_tokens(l, a) == moves) layout_add(l, ROLE_WEIGHT, DIM_EXPERT, a, 0);
+    }
 }
 
 static void cut_for_tensors(Mesh *mesh, const ParallelOptions *o) {
@@ -86,10 +114,13 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   Parallel p = {.overlap = o->overlap, .mesh = o->mesh, .summa = o->summa};
   cut_for_hybrid(&p.mesh, o);
   cut_for_tensors(&p.mesh, o);
+  cut_for_experts(&p.mesh, o);
   p.algorithm[CHOICE_CONTEXT] = parallel_context(o, w);
   cut_for_context(&p.mesh, o, w, p.algorithm[CHOICE_CONTEXT]);
   cut_for_heads(&p.mesh, o, w);
-  p.layout = layout_from_table(&o->layout, &p.mesh);
+  LayoutTable rows = parallel_expert_rows(o);
+  p.layout = layout_from_table(&rows, &p.mesh);
+  lay_experts(&p.layout, &p.mesh, o);
   p.layout.annotations = o->annotations;
   p.layout.annotation = o->annotation;
   p.layout.propagate = o->propagate;

@@ -59,6 +59,7 @@ typedef struct ParallelOptions {
   int propagate;
   int zero, reshard, unsplit, local_gradients; // see Storage
   int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
+  int experts; // ranks that have different experts: the innermost of dp · cp · tp; 0: as the Layout's row expert says
   AlgorithmName context; // how attention crosses "cp"; ALGORITHM_NONE: what moves least
   int ulysses; // ranks of "cp", neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;

@@ -2,6 +2,7 @@
 // on what an earlier one has checked.
 #include "compile/parallel_context.h"
 #include "compile/parallel_delay.h"
+#include "compile/parallel_experts.h"
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
@@ -239,6 +240,7 @@ static int check_meeting(const Question *q) {
     for (int k = 0; k < a->count * b->count; k++) {
       const char *axis = a->axis[k / b->count];
       if (strcmp(axis, b->axis[k % b->count]) || axis_size(q->o, axis) == 1) continue;
+      if (pairs[i][1] == LAYOUT_ROW_EXPERT_FFN && !(q->w->model && q->w->size[DIM_EXPERT_FFN])) continue;
       q->problem->also = row_keys[pairs[i][1]];
       return refuse(q, row_keys[pairs[i][0]],
                     "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of "
@@ -407,6 +409,8 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
     {LAYOUT_ROW_FFN, DIM_FFN, "the feed-forward width", "feed-forward layers"},
     {LAYOUT_ROW_POSITION, DIM_POSITION, "the learned positions", "learned positions"},
     {LAYOUT_ROW_WIDTH, DIM_EMBED, "the embedding width", "embedding"},
+    {LAYOUT_ROW_EXPERT, DIM_EXPERT, "the experts", "experts"},
+    {LAYOUT_ROW_EXPERT_FFN, DIM_EXPERT_FFN, "the width of an expert", "experts"},
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
@@ -510,7 +514,8 @@ static int check_weights(const Question *q) {
   if (!q->w->model) return PLAIT_OK;
   for (int i = 0; i < WEIGHT_ROWS; i++)
     if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->w->size[weight_rows[i].dim] &&
-        !(weight_rows[i].dim == DIM_FFN && q->w->size[DIM_EXPERT])) // shipped Layouts cut it; all layers have experts
+        !(weight_rows[i].dim == DIM_FFN && q->w->size[DIM_EXPERT]) && // shipped Layouts cut it; all layers have experts
+        weight_rows[i].dim != DIM_EXPERT_FFN)                         // or none
       return refuse(q, row_keys[weight_rows[i].row], "%s is given, but %s has no %s; leave it out",
                     row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
@@ -538,6 +543,7 @@ static int check_weights(const Question *q) {
 }
 
 static int check_delay(const Question *q) { return parallel_check_delay(q->o, q->w, q->problem); }
+static int check_experts(const Question *q) { return parallel_check_experts(q->o, q->w, q->problem); }
 
 static int check_context(const Question *q) { return parallel_check_context(q->o, q->w, q->problem); }
 
@@ -545,8 +551,11 @@ int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem 
   static int (*const rules[])(const Question *) = {
       check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
       check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context,
-      check_delay};
+      check_delay,       check_experts};
   *problem = (ParallelProblem){.key = NULL};
+  ParallelOptions without = *o; // rows as experts leave them
+  without.layout = parallel_expert_rows(o);
+  o = &without;
   Question q = {o, w, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     int code = rules[i](&q);

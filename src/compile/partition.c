@@ -1,7 +1,9 @@
 // partition: from global shapes to one rank's, with every redistribution a node. The only pass that inserts
 // communication.
 #include "base/fault.h"
+#include "op/build.h"
 #include "sharding/redistribute.h"
+#include "sharding/row_exchange.h"
 #include "sharding/rule.h"
 #include "op/op.h"
 #include "compile/pass.h"
@@ -227,21 +229,51 @@ static int spread_again(Partition *p, int tensor, const Placement *to, const Nod
   return output;
 }
 
-// Whether a step brings rows of a compact tensor to the ranks of their experts, or back.
-static int moves_experts(const RedistributeStep *step) {
-  enum { EXPERTS = 2 }; // the dim
-  return op_def(step->op)->exchanges && (step->dim == EXPERTS || step->dim2 == EXPERTS);
+// A compact tensor after its steps, where it is made by a node that spreads: what that reads is smaller, and moved
+// instead. Returns where the tensor is, and in *first the first step that is left; -1 on error.
+static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
+  int producer = graph_tensor(p->h, tensor)->producer;
+  if (*first == n || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
+  *first = n;
+  return spread_again(p, tensor, placement_new(p->h, &steps[n - 1].to), context);
 }
 
-// The steps of a compact tensor up to the first that moves rows to their experts at once, where it is made by a node
-// that spreads: what that reads is smaller. Returns where the tensor is after them, and in *first the first that is
-// left; -1 on error.
-static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
-  int producer = graph_tensor(p->h, tensor)->producer, end = *first;
-  while (end < n && !moves_experts(&steps[end])) end++;
-  if (end == *first || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
-  *first = end;
-  return spread_again(p, tensor, placement_new(p->h, &steps[end - 1].to), context);
+// What an op's builder has appended to h lies so.
+static int place_rows(Partition *p, int tensor, const Placement *at, const Node *context) {
+  Tensor *t = graph_tensor(p->h, tensor);
+  Node *n = &p->h->node.data[t->producer];
+  n->stage = context->stage;
+  t->stages = n->stages = context->stages;
+  t->placement = at;
+  localize(p->mesh, t);
+  return tensor;
+}
+
+static int emit_exchange(Partition *p, int rows, const RowExchange *e, const Node *context) {
+  Graph *h = p->h;
+  const Placement *from = graph_tensor(h, rows)->placement, *to = placement_new(h, &e->after);
+  const char *name = graph_tensor(h, rows)->name;
+  int moved = mask_at(p, graph_tensor(h, rows)->mask, to, context);
+  if (moved < 0) return -1;
+  h->region = context->region;
+  h->phase = context->phase;
+  h->layer = context->layer;
+  h->scope = "";
+  if (e->parts.home)
+    rows = place_rows(p, op_reorder_rows(h, arena_join(&h->arena, name, "by rank"), rows, &e->parts), from, context);
+  rows = place_rows(p, op_exchange_rows(h, arena_join(&h->arena, name, "exchange"), rows, moved, e->axes, &e->parts),
+                    to, context);
+  if (e->parts.home) return rows;
+  return place_rows(p, op_reorder_rows(h, arena_join(&h->arena, name, "by expert"), rows, &e->parts), to, context);
+}
+
+// Serves later phases too, as what communication makes no larger does.
+static int exchange(Partition *p, int tensor, const Placement *to, const RowExchange *e, const Node *context) {
+  int rows = redistribute(p, tensor, e->parts.home ? &e->before : placement_new(p->h, &e->before), context);
+  if (rows >= 0) rows = emit_exchange(p, rows, e, context);
+  if (rows >= 0) rows = redistribute(p, rows, to, context);
+  if (rows >= 0) remember(p, tensor, rows, FAULT(rows_move_again, context->region == REGION_MICRO, 0), context);
+  return rows;
 }
 
 // The tensor of h, moved to a placement; -1 on error. Of its steps those are not taken again whose result is at hand.
@@ -250,6 +282,14 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   if (placement_equal(from, to)) return tensor;
   int now = made_before(p, tensor, to, context);
   if (now >= 0) return now;
+  RowExchange e;
+  int exchanges = tensor_is_compact(graph_tensor(p->h, tensor)) ? row_exchange(p->mesh, from, to, &e) : 0;
+  if (exchanges > 0) return exchange(p, tensor, to, &e, context);
+  if (exchanges < 0) {
+    error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts %s cannot be moved at once",
+              graph_tensor(p->h, tensor)->name);
+    return -1;
+  }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   int n = redistribute_steps(p->mesh, &graph_tensor(p->h, tensor)->shape, from, to, steps, p->error), first = n;
   if (n < 0) {

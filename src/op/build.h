@@ -79,3 +79,6 @@ int op_orthogonalize(Graph *g, const char *name, int u, int matrices, int rows);
 int op_version_turn(Graph *g, const char *name, int versions, int steps, int skip);
 void op_next_version(Graph *g, const char *name, int version, int newer, int weights, int turn);
 int op_advance(Graph *g, const char *name, int step, int skip); // in place on a Variable's value: step += 1 - skip
+// rows (b, s, x, …) and their mask as it lies after the exchange → the rows there (partition)
+int op_exchange_rows(Graph *g, const char *name, int rows, int mask, uint32_t axes, const RowParts *parts);
+int op_reorder_rows(Graph *g, const char *name, int rows, const RowParts *parts);

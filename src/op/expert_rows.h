@@ -1,6 +1,7 @@
 // Rows of compact tensors for the ops of experts: in which order they lie, and how many each expert has.
 #pragma once
 #include "base/fault.h"
+#include "base/shares.h"
 #include "op/op.h"
 
 // A mask as a kernel gets it: (tokens = b·s, experts), 1 where the token goes to the expert.
@@ -27,4 +28,77 @@ static inline int expert_row_next(const ExpertRows *m, ExpertRow *r) {
     if (r->expert >= m->experts || !m->tokens) return 0;
     if (m->mask[r->token * m->experts + r->expert]) return ++r->index, 1;
   }
+}
+
+// ---- rows of several ranks' tokens ----------------------------------------------------------------------------------
+
+enum { ROW_PARTS_MOST = 1024 };
+static inline int row_parts(const RowParts *p) { return p->batch * p->zigzag * p->seq; }
+
+// The samples of a mask: how many each of the parts has, or, where they are uneven, where the ranks' begin.
+typedef struct RowSamples {
+  int64_t each; // 0: uneven
+  const Shares *shares;
+  int microbatch, parts, rank; // rank: the first, or where several may have none, one before it
+  int64_t first;               // of the microbatch
+} RowSamples;
+
+// rank: the first data rank of them; -1: any with which their order is right.
+static inline RowSamples row_samples(const RowParts *p, const Operand *mask, const CallParameters *call, int rank) {
+  RowSamples s = {.parts = p->batch};
+  if (p->batch == 1 || !call || !call->shares || call->shares->even || !mask->size[0]) {
+    s.each = p->batch == 1 || !mask->size[0] ? mask->size[0] + 1 : mask->size[0] / p->batch;
+    return s;
+  }
+  s.shares = call->shares;
+  s.microbatch = (int)call->microbatch;
+  s.first = shares_first(s.shares, s.microbatch, 0) + index_map(&mask->map[0], 0);
+  if (rank >= 0) s.rank = rank;
+  while (rank < 0 && shares_first(s.shares, s.microbatch, s.rank + 1) <= s.first) s.rank++;
+  return s;
+}
+
+// The part that a sample belongs to.
+static inline int row_part_of_sample(const RowSamples *s, int64_t sample) {
+  if (s->each) return (int)(sample / s->each);
+  int rank = s->rank;
+  while (shares_first(s->shares, s->microbatch, rank + 1) <= s->first + sample) rank++;
+  CHECK(rank - s->rank < s->parts);
+  return rank - s->rank;
+}
+
+static inline int row_part_of_position(const RowParts *p, int64_t position, int64_t positions) {
+  int zigzag = 0;
+  if (p->zigzag > 1) {
+    int64_t chunk = positions / (2 * p->zigzag), number = position / chunk, second = number >= p->zigzag;
+    zigzag = (int)(second ? 2 * p->zigzag - 1 - number : number);
+    position = second * chunk + position % chunk;
+    positions = 2 * chunk;
+  }
+  return zigzag * p->seq + (int)(position / (positions / p->seq));
+}
+
+// The part, of those in the order of the group's ranks, that a token of a mask of so many positions belongs to.
+static inline int row_part(const RowParts *p, const RowSamples *samples, int64_t token, int64_t positions) {
+  return row_part_of_sample(samples, token / positions) * p->zigzag * p->seq +
+         row_part_of_position(p, token % positions, positions);
+}
+
+// How many rows of a mask belong to each part.
+static inline void row_parts_count(const RowParts *p, const Operand *mask, const CallParameters *call, int rank,
+                                   int64_t *rows) {
+  ExpertRows m = expert_rows(mask);
+  RowSamples samples = row_samples(p, mask, call, rank);
+  for (int64_t t = 0; t < m.tokens; t++) {
+    int part = row_part(p, &samples, t, mask->size[1]);
+    for (int64_t x = 0; x < m.experts; x++) rows[part] += m.mask[t * m.experts + x];
+  }
+}
+
+// How many rows of a mask belong to each of so many equal parts of its experts.
+static inline void expert_parts_count(const Operand *mask, int parts, int64_t *rows) {
+  ExpertRows m = expert_rows(mask);
+  int64_t each = m.experts / parts;
+  for (int64_t t = 0; t < m.tokens; t++)
+    for (int64_t x = 0; x < m.experts; x++) rows[x / each] += m.mask[t * m.experts + x];
 }

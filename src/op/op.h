@@ -63,6 +63,7 @@ typedef struct CallParameters {
   uint64_t step;
   int64_t microbatch;
   int64_t sample_base; // add to index_map of a batch dim: position of the microbatch in the global batch
+  const struct Shares *shares; // which data ranks have which rows of it; NULL: all as many
 } CallParameters;
 
 // One operand on one rank: contiguous, row-major, local shape. data is NULL for an absent optional input.
@@ -163,6 +164,7 @@ typedef struct OpDef {
   int gathers;       // CommAttr.dim is whole in its output and sharded in its input
   int scatters;      // the other way round
   int exchanges;     // CommAttr.dim2 is whole in its output and sharded in its input, CommAttr.dim the other way round
+  int moves_rows;    // it moves rows of experts between ranks (ExchangeAttr); inputs 1 and 2 are masks
   int shifts;        // its output is the input of the rank CommAttr.distance before (Placement.shift)
   int multiplies;    // its output is the product of its two inputs, of blocks of which it may be made (compile/summa.h)
   int is_copy;       // its output is its input (IDENTITY)

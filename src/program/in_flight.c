@@ -5,7 +5,7 @@
 // Where ranks have different numbers of rows, a gather or scatter of the batch is a call for each rank and tensor.
 static int calls_of(const Program *p, const Node *n) {
   int per_rank = 0;
-  for (int k = 0; k < n->ninput && !p->shares->even; k++) {
+  for (int k = 0; k < n->noutput && !p->shares->even; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
     per_rank += rows_of(p, in, 0).count != rows_of(p, out, 0).count;
   }
@@ -17,6 +17,27 @@ static int started_in(const Program *p, const Body *b) {
   for (int i = 0; i < b->count; i++)
     if (b->instruction[i].wait > 0) n += calls_of(p, &p->graph->node.data[b->instruction[i].node]);
   return n;
+}
+
+// One, and two counts a rank, which are smaller than a buffer.
+static int buffers_in(const Program *p, const Body *b) {
+  int n = 0;
+  for (int i = 0; i < b->count; i++) {
+    const Node *node = &p->graph->node.data[b->instruction[i].node];
+    if (b->instruction[i].wait > 0 && op_def(node->op)->moves_rows)
+      n += 1 + 2 * mesh_size(&p->mesh, node_attr(node, CommAttr)->axes);
+  }
+  return n;
+}
+
+int in_flight_buffers(const Program *p) {
+  int most = 0;
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      int n = buffers_in(p, &p->micro[s][phase]);
+      most = n > most ? n : most;
+    }
+  return most;
 }
 
 // A body waits for all that it has started; what a REDUCE has started stays until END.

@@ -5,5 +5,7 @@
 
 // Collectives on the communication stream; 0: it needs no stream.
 int in_flight_collectives(const Program *p);
+// Buffers that their lists and counts need at most, of those that have counts (exchanges of rows).
+int in_flight_buffers(const Program *p);
 // Messages to a pipeline rank that it has not received, in the forward (1) or backward (0) direction.
 int in_flight_messages(const Program *p, int forward, int coordinate);

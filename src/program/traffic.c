@@ -27,12 +27,17 @@ static double whole_shards(const Program *p, const Tensor *shard, const Tensor *
   return rows ? (double)rows_elements(p, whole, 0, microbatch) : ranks * (double)rows_elements(p, shard, 0, microbatch);
 }
 
+// The elements of rows that go to experts or come from them: those of a rank's tokens.
+static double exchanged_rows(const Program *p, const Node *n, const Tensor *in, const Tensor *out, int microbatch) {
+  return (double)rows_elements(p, ((const ExchangeAttr *)(const void *)n->attr)->parts.home ? out : in, 0, microbatch);
+}
+
 // A collective of so many microbatches that are like this one (-1: of BEGIN and END, once).
 static void add_node(const Program *p, const Node *n, int microbatch, int times, TrafficList *list) {
   if (!op_def(n->op)->communicates) return;
   const CommAttr *attr = node_attr(n, CommAttr);
   double ranks = group_size(p, n);
-  for (int k = 0; k < n->ninput; k++) {
+  for (int k = 0; k < n->noutput; k++) {
     const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
     const Tensor *whole = op_def(n->op)->gathers ? out : in;
     double moved = (double)rows_elements(p, whole, 0, microbatch);
@@ -44,6 +49,7 @@ static void add_node(const Program *p, const Node *n, int microbatch, int times,
       const Placement *owner = node_owner(p->graph, n); // one group of so many does it
       moved /= ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1);
     }
+    if (op_def(n->op)->moves_rows) moved = (ranks - 1) / ranks * exchanged_rows(p, n, in, out, microbatch);
     if (op_def(n->op)->shifts) moved = (double)rows_elements(p, in, 0, microbatch);
     add(list, attr->axes, times * moved, in);
   }

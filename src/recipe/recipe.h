@@ -55,6 +55,7 @@ typedef struct Recipe {
   struct {
     int zero;      // 0 … 3
     bool reshard;  // zero 3: free gathered parameters after each use
+    int ep; // ranks that have different experts; 1: as layout.expert says
     int shard_group; // data ranks over which zero shards; 0: all
     bool unsplit_tensors; // zero stores whole tensors on single ranks
     bool sequence;

@@ -31,6 +31,7 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                        .local_gradients = r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL,
                        .unsplit = r->parallel.unsplit_tensors,
                        .shard_group = r->parallel.shard_group,
+                       .experts = r->parallel.ep > 1 ? r->parallel.ep : 0,
                        .context = (AlgorithmName)r->parallel.context,
                        .ulysses = r->parallel.ulysses,
                        .overlap = {overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap, r->parallel.gather},

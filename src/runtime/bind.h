@@ -23,6 +23,7 @@ typedef struct Bound {
   const int *tensor;      // (ninput) their tensors
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
+  size_t *counts; // (3 · ranks of the group) of an exchange of rows: elements sent, received, and where these lie
   int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
   PlaitComm *comm;        // collectives

@@ -1,6 +1,7 @@
 // Collectives of bodies: from operands as they are bound now to calls of a communicator.
 #include "runtime/collective.h"
 #include "base/fault.h"
+#include "op/expert_rows.h"
 #include <string.h>
 
 // How many elements of a piece there are, when a tensor has fewer rows than its bound. Of a tensor (4, 32, 192) with 3
@@ -96,9 +97,38 @@ static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream 
   return code;
 }
 
+// Rows of experts: how many go to, and come from, each rank say the masks before and after.
+static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
+  const Device *device = binding->queue->device;
+  const RowParts *parts = &((const ExchangeAttr *)(const void *)b->node->attr)->parts;
+  int ranks = plait_comm_size(b->comm), home = parts->home;
+  int64_t row = operand_extent(&b->input[0], 1, b->input[0].rank), count[2][ROW_PARTS_MOST] = {{0}};
+  for (int side = 0; side < 2; side++) { // sent, received
+    Operand mask = b->input[1 + side];
+    mask.data = device_host_pointer(device, mask.data);
+    if (side == !home) {
+      int first = b->rows && b->rows[1 + side].count ? b->rows[1 + side].first : 0;
+      row_parts_count(parts, &mask, &binding->parameters, first, count[side]);
+    } else {
+      expert_parts_count(&mask, ranks, count[side]);
+    }
+    for (int r = 0; r < ranks; r++) b->counts[side * ranks + r] = (size_t)(count[side][r] * row);
+  }
+  size_t *received = b->counts + ranks, *offset = b->counts + 2 * ranks;
+  for (int r = 0; r < ranks; r++) {
+    offset[r] = 0;
+    for (int before = FAULT(exchange_lies_reversed, 0, r + 1); before < FAULT(exchange_lies_reversed, r, ranks);)
+      offset[r] += received[before++];
+  }
+  return plait_all_to_all_v(b->comm, device_host_pointer(device, b->input[0].data), b->counts, NULL,
+                            device_host_pointer(device, b->output[0].data), received, offset,
+                            (PlaitDtype)b->input[0].dtype, stream, done);
+}
+
 int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   if (done) *done = (PlaitEvent){0};
   const OpDef *d = op_def(b->node->op);
+  if (d->moves_rows) return exchange_rows(binding, b, stream, done);
   if (b->rows && b->gathers_rows)
     return (d->exchanges ? exchange_for_each_rank : call_for_each_rank)(binding, b, stream, done);
   size_t n = find_buffers(binding, b);

@@ -71,7 +71,7 @@ static int make_stream(Executor *e, Error *error) {
   if (!e->stream) return code;
   stream_set_chaos(e->stream, e->program->chaos);
   stream_borrow_lists(e->stream); // those of Bound.buffer
-  stream_reserve(e->stream, (size_t)calls, 0);
+  stream_reserve(e->stream, (size_t)calls, (size_t)in_flight_buffers(e->program));
   return code;
 }
 
@@ -81,6 +81,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   *e = (Executor){.program = p, .queue = queue, .world = world};
   int code = binding_make(&e->binding, p, state, queue, world, error);
   e->binding.parameters.seed = seed;
+  e->binding.parameters.shares = p->shares;
   if (!code) code = make_stream(e, error);
   if (code) {
     executor_destroy(e);

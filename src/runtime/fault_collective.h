@@ -23,6 +23,7 @@ static inline int fault_drops(const Mesh *mesh, const Node *n, int64_t elements)
          FAULT(collective_target_count, 0, begin && sum) ||
          FAULT(collective_forward_tp, 0, micro && sum && n->phase == PHASE_FORWARD) ||
          FAULT(collective_backward_tp, 0, micro && sum && n->phase != PHASE_FORWARD) ||
+         FAULT(collective_exchange_of_rows, 0, d->moves_rows) ||
          FAULT(collective_softmax_maximum, 0, attr->maximum);
 }
 #else

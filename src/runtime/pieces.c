@@ -8,6 +8,7 @@
 #include "runtime/pieces.h"
 #include "base/fault.h"
 #include "comm/comm.h"
+#include "op/expert_rows.h"
 
 // A dim on the side on which it is whole: of the local indices [from, from + length) of every part, rank 0's begin at
 // index `first`, the next rank's `stride` behind it.
@@ -87,10 +88,25 @@ static int64_t pieces_in(const Extents *e) {
   return n;
 }
 
+// An exchange of rows is one piece, of as many elements as its memory has room for on both sides.
+static void bind_exchange(Binding *binding, Bound *b, int64_t ranks) {
+  const Graph *g = binding->program->graph;
+  int64_t in = graph_tensor(g, b->node->input[0])->allocated, out = graph_tensor(g, b->node->output[0])->allocated;
+  CHECK(ranks <= ROW_PARTS_MOST, "%s: an exchange of rows over %lld ranks", b->node->name, (long long)ranks);
+  b->pieces = 1;
+  b->piece = arena_array(&binding->arena, Piece, 1);
+  b->piece[0] = (Piece){.count = in < out ? in : out, .blocks = 1};
+  b->counts = arena_array(&binding->arena, size_t, 3 * ranks);
+}
+
 void pieces_bind(Binding *binding, Bound *b) {
   const Graph *g = binding->program->graph;
   const Node *n = b->node;
   int64_t shards = mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
+  if (op_def(n->op)->moves_rows) {
+    bind_exchange(binding, b, shards);
+    return;
+  }
   for (int pass = 0; pass < 2; pass++) {
     int count = 0;
     for (int k = 0; k < n->ninput; k++) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 90, BUFFERS = 3000, ROUNDS = 40 };
+enum { CALLS = 90, BUFFERS = 3000, ROUNDS = 40, RANKS_MOST = 3 };
 
 static size_t draw(uint64_t *state, size_t n) {
   *state ^= *state << 13; // xorshift
@@ -55,6 +55,22 @@ static int collectives(Turn *t) {
   return code ? code : plait_event_wait(t->event[calls - 1]);
 }
 
+// As many exchanges with counts of their own as may be; rank p sends (c + p · r) % 7 numbers to rank r in call c.
+static int exchanges(Turn *t) {
+  size_t calls = 1 + draw(&t->state, CALLS);
+  int code = 0;
+  for (size_t c = 0; c < calls && !code; c++) {
+    size_t sent[RANKS_MOST], received[RANKS_MOST];
+    for (size_t r = 0; r < (size_t)t->ranks; r++) {
+      sent[r] = (c + (size_t)t->rank * r) % 7;
+      received[r] = (c + r * (size_t)t->rank) % 7;
+    }
+    code = plait_all_to_all_v(t->comm, t->x, sent, NULL, t->x + BUFFERS, received, NULL, PLAIT_FP32, t->stream,
+                              &t->event[c]);
+  }
+  return code ? code : plait_event_wait(t->event[calls - 1]);
+}
+
 // Around a ring, all sends before the first receive.
 static int messages(Turn *t) {
   size_t left = BUFFERS, sends = 1 + draw(&t->state, CALLS), count[CALLS], at = 0;
@@ -90,11 +106,12 @@ static int steady(Ranks *ranks, PlaitComm *comm, int rank) {
   int code = plait_stream_create(comm, &t.stream, NULL);
   if (code) return code;
   if (t.borrows) stream_borrow_lists(t.stream);
-  stream_reserve(t.stream, CALLS, t.borrows ? 0 : BUFFERS);
+  stream_reserve(t.stream, CALLS, t.borrows ? CALLS * (1 + 2 * (size_t)ranks->n) : BUFFERS);
   comm_reserve_messages(comm, (rank + 1) % ranks->n, CALLS, BUFFERS);
   code = look(comm, &before);
   for (int round = 0; round < ROUNDS && !code; round++) {
     code = collectives(&t);
+    if (!code) code = exchanges(&t);
     if (!code) code = messages(&t);
   }
   if (!code) code = look(comm, &after);

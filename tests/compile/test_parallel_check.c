@@ -292,11 +292,89 @@ static void sentences_name_what_was_given(void **state) {
   }
 }
 
+// ---- experts --------------------------------------------------------------------------------------------------------
+
+static const Workload routed = {.model = "the model", .family = "the moe model", .layers = 4, .samples = 48, .micro = 2,
+                                .seq = 48, .size = {[DIM_EMBED] = 24, [DIM_KV_HEADS] = 2, [DIM_GROUP] = 6,
+                                                    [DIM_HEAD_DIM] = 4, [DIM_VOCAB] = 64, [DIM_EXPERT] = 12,
+                                                    [DIM_EXPERT_FFN] = 24}};
+
+static ParallelOptions over(int dp, int cp, int tp, int experts) {
+  ParallelOptions o = parallel_default(1, dp, tp, 0);
+  o.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, dp, cp, tp});
+  o.experts = experts > 1 ? experts : 0;
+  return o;
+}
+
+// The experts fold over tp, then over cp, then over a part of dp; the sentence names the nearest numbers of ranks.
+static void experts_fold_over_the_innermost_ranks(void **state) {
+  int allowed = 0, named = 0;
+  for (int mesh = 0; mesh < 6 * 3 * 4; mesh++)
+    for (int ep = 2; ep <= 72; ep++) {
+      int dp = mesh % 6 + 1, cp = mesh / 6 % 3 + 1, tp = mesh / 18 + 1;
+      ParallelOptions o = over(dp, cp, tp, ep);
+      ParallelProblem problem, other;
+      int fits = 12 % ep == 0 && (ep == tp || (ep % (tp * cp) == 0 && dp % (ep / tp / cp) == 0)),
+          code = parallel_check(&o, &routed, &problem);
+      if (code && strcmp(problem.key, "parallel.ep") != 0) continue; // the mesh itself does not fit
+      if (!code != fits) fail_msg("ep %d over %d · %d · %d: %s", ep, dp, cp, tp, code ? problem.text : "allowed");
+      allowed += !code;
+      for (int k = 0; k < 2 && code; k++) {
+        ParallelOptions near = over(dp, cp, tp, (int)problem.nearest[k]);
+        if (problem.nearest[k] && parallel_check(&near, &routed, &other))
+          fail_msg("ep %d over %d · %d · %d: %s; but %s", ep, dp, cp, tp, problem.text, other.text);
+        named += problem.nearest[k] > 0;
+      }
+    }
+  assert_true(allowed > 30 && named > 1000);
+}
+
+static void experts_are_refused_by_name(void **state) {
+  ParallelProblem problem;
+  Workload dense = routed;
+  dense.size[DIM_EXPERT] = dense.size[DIM_EXPERT_FFN] = 0;
+  dense.size[DIM_FFN] = 24;
+  ParallelOptions o = over(4, 1, 2, 8);
+  assert_true(parallel_check(&o, &dense, &problem) && strstr(problem.text, "the moe model has no experts"));
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "must divide the 12 experts of the model"));
+  assert_true(strstr(problem.text, "the nearest is 4"));
+  o = over(4, 1, 2, 4);
+  assert_true(!parallel_check(&o, &routed, &problem));
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"dp"}};
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "leave one of them out"));
+  o.experts = 0; // over dp, inside over tp
+  assert_true(!parallel_check(&o, &routed, &problem));
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"dp", "tp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
+  o.mesh = over(2, 1, 2, 0).mesh;
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "name tp first"));
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"tp", "dp"}};
+  assert_true(!parallel_check(&o, &routed, &problem));
+  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "in the order dp, cp, tp"));
+  o = over(1, 2, 2, 0);
+  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"cp"}};
+  assert_true(!parallel_check(&o, &routed, &problem));
+  o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "within which layout.seq cuts tp further"));
+  o = over(4, 1, 1, 4);
+  o.zero = 1;
+  o.shard_group = 2;
+  assert_true(!parallel_check(&o, &routed, &problem));
+  o = over(1, 1, 4, 4);
+  o.tensor = LAYOUT_TENSOR_2D;
+  o.layout = layout_of_tensor(LAYOUT_TENSOR_2D);
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "parallel.tensor is 2d"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid),
                                      cmocka_unit_test(contexts_that_are_allowed_compile),
                                      cmocka_unit_test(refused_pairs_are_refused),
                                      cmocka_unit_test(summa_needs_a_square),
+                                     cmocka_unit_test(experts_fold_over_the_innermost_ranks),
+                                     cmocka_unit_test(experts_are_refused_by_name),
                                      cmocka_unit_test(sentences_name_what_was_given)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

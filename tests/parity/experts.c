@@ -13,7 +13,7 @@ static int grouped(ModelBuild *m, const char *name, int rows, Extent to, Extent 
 
 static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s, e)
   const ModelConfig *c = m->config;
-  Extent embed = {DIM_EMBED, c->embed}, ffn = {apart(m) ? DIM_NONE : DIM_FFN, c->ffn},
+  Extent embed = {DIM_EMBED, c->embed}, ffn = {apart(m) ? DIM_NONE : DIM_EXPERT_FFN, c->ffn},
          experts = {DIM_NONE, EXPERTS};
   RouteAttr route = {.k = CHOICES, .normalize = layer % 2};
   int weights, mask;
@@ -22,7 +22,7 @@ static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s,
   stream = build_linear_residual(m, "output", x, stream, 0.2, 3, 0);
   build_scope(m, layer, "layer.%d.experts", layer);
   x = build_rms_norm(m, "norm", stream);
-  int logits = build_linear(m, "router", x, 0.5, 1, &experts, 1, 0); // (b, s, x)
+  int logits = build_linear(m, "router", x, m->config->family == &parity_experts_alike ? 0 : 0.5, 1, &experts, 1, 0); // (b, s, x)
   op_route(m->g, "route", logits, -1, &route, &weights, &mask);
   int rows = op_dispatch(m->g, "dispatch", x, mask, CHOICES); // (b, s, x, e)
   int gated = op_gated(m->g, "gated", grouped(m, "gate", rows, ffn, embed), grouped(m, "up", rows, ffn, embed),
@@ -40,4 +40,6 @@ static void build(ModelBuild *m, ModelOutputs *outputs) {
 
 const Family parity_experts = {.model_type = "experts", .architecture = "ExpertsForCausalLM", .build = build};
 const Family parity_experts_apart = {
+    .model_type = "experts", .architecture = "ExpertsForCausalLM", .build = build};
+const Family parity_experts_alike = {
     .model_type = "experts", .architecture = "ExpertsForCausalLM", .build = build};

@@ -58,6 +58,7 @@ static const struct { const char *name, *json; } models[] = {
     {"mistral", ROTARY("mistral", "20", "4", "2", "28", "false", WINDOW)},
     {"mistral 3", ROTARY("mistral", "24", "6", "3", "30", "false", WINDOW)},
     {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own families
+    {"experts alike", LLAMA("20", "4", "2", "28", "false")},
     {"experts apart", LLAMA("20", "4", "2", "28", "false")},
     {"experts", LLAMA("20", "4", "2", "28", "false")}, // of the tests' own family
     {"mixtral", MIXTRAL("20", "4", "2", "28")},
@@ -276,6 +277,7 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
   *config = (ModelConfig){0};
   int code = model_config_parse(config, json, strlen(json), c->model, error);
   if (!code && !strcmp(c->model, "experts")) config->family = &parity_experts, model_measure(config);
+  if (!code && !strcmp(c->model, "experts alike")) config->family = &parity_experts_alike, model_measure(config);
   if (!code && !strcmp(c->model, "experts apart")) config->family = &parity_experts_apart, model_measure(config);
   if (!code && c->layers) config->layers = c->layers, model_measure(config);
   if (!code && c->config) c->config(config);
