@@ -35,7 +35,7 @@ static void TYPED(muon)(const KernelCall *call) {
 
 // y (n) = a x + b y; where b is 0, y is not read
 typedef struct TYPED(Combine) { const REAL *x; REAL *y; int64_t n; REAL a, b; } TYPED(Combine);
-static void TYPED(combine_unit)(void *argument, int slot, int64_t unit) {
+static void TYPED(axpby_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(Combine) *q = argument;
   RowRange range = chunk_range(q->n, unit);
   int64_t n = range.to - range.from;
@@ -44,9 +44,9 @@ static void TYPED(combine_unit)(void *argument, int slot, int64_t unit) {
   if (b == 0) IVDEP for (int64_t i = 0; i < n; i++) y[i] = a * x[i];
   else IVDEP for (int64_t i = 0; i < n; i++) y[i] = a * x[i] + b * y[i];
 }
-static void TYPED(combine)(Team *team, REAL a, const REAL *x, REAL b, REAL *y, int64_t n) {
+static void TYPED(axpby)(Team *team, REAL a, const REAL *x, REAL b, REAL *y, int64_t n) {
   TYPED(Combine) q = {x, y, n, a, b};
-  team_each(team, chunk_units(n), TYPED(combine_unit), &q);
+  team_each(team, chunk_units(n), TYPED(axpby_unit), &q);
 }
 
 static double TYPED(frobenius)(Team *team, const REAL *x, int64_t n, double *partial) {
@@ -83,8 +83,8 @@ static void TYPED(orthogonalize_step)(const OrthogonalizeShape *s, const REAL *x
   GEMM square = {
       .m = n, .n = n, .k = n, .a = a, .a_row = n, .a_column = 1, .b = a, .b_row = n, .b_column = 1, .c = b, .c_row = n};
   TYPED(gemm)(&square, workspace, team);
-  TYPED(combine)(team, (REAL)ORTHOGONALIZE_B, a, (REAL)ORTHOGONALIZE_C, b, n * n);
-  TYPED(combine)(team, (REAL)ORTHOGONALIZE_A, x, 0, next, r * c);
+  TYPED(axpby)(team, (REAL)ORTHOGONALIZE_B, a, (REAL)ORTHOGONALIZE_C, b, n * n);
+  TYPED(axpby)(team, (REAL)ORTHOGONALIZE_A, x, 0, next, r * c);
   GEMM product = {.m = r, .n = c, .k = n, .a_column = 1, .b_column = 1, .c = next, .c_row = c, .add = 1};
   product.a = s->is_wide ? b : x;
   product.b = s->is_wide ? x : b;
@@ -106,7 +106,7 @@ static void TYPED(orthogonalize)(const KernelCall *call) {
     const REAL *u = (const REAL *)call->input[0].data + k * elements;
     REAL *out = (REAL *)call->output[0].data + k * elements, *now = x, *next = out;
     double norm = TYPED(frobenius)(team, u, elements, partial);
-    TYPED(combine)(team, norm > 0 ? (REAL)(1 / norm) : 0, u, 0, x, elements);
+    TYPED(axpby)(team, norm > 0 ? (REAL)(1 / norm) : 0, u, 0, x, elements);
     for (int step = 0; step < ORTHOGONALIZE_STEPS; step++) {
       TYPED(orthogonalize_step)(&s, now, next, a, b, workspace, team);
       REAL *swap = now;
