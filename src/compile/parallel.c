@@ -60,12 +60,13 @@ static int cuts_tokens(const Layout *l, int axis) {
 static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
   ExpertFold fold;
   if (!parallel_expert_fold(o, o->experts, &fold)) return;
-  int of_data = mesh_axis(mesh, "dp_ep");
+  int dp = mesh_axis(mesh, "dp"), part = mesh_axis(mesh, "dp_ep");
+  int all = dp < 0 || fold.dp > mesh->axis[dp].size; // all of dp, the replicas' axis too
   for (int moves = 0; moves < 2; moves++)
     for (int a = 0; a < mesh->naxis; a++) {
       const Axis *axis = &mesh->axis[a];
       int in = axis->role == AXIS_TENSOR || (axis->role == AXIS_CONTEXT && fold.cp > 1) ||
-               (axis->role == AXIS_DATA && fold.dp > 1 && (of_data < 0 || a == of_data));
+               (axis->role == AXIS_DATA && fold.dp > 1 && (all || a == (part < 0 ? dp : part)));
       if (in && axis->size > 1 && cuts_tokens(l, a) == moves) layout_add(l, ROLE_WEIGHT, DIM_EXPERT, a, 0);
     }
 }

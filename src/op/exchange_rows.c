@@ -50,7 +50,8 @@ static void reorder_reference(const KernelCall *call) {
   size_t bytes = (size_t)operand_extent(rows, 1, rows->rank) * dtype_size(rows->dtype);
   int64_t next[ROW_PARTS_MOST + 1] = {0}, tokens[ROW_PARTS_MOST] = {0};
   row_parts_count(parts, &call->input[1], call->parameters, -1, tokens);
-  for (int p = 0; p < row_parts(parts); p++) next[p + 1] = next[p] + FAULT(part_of_one_row_less, tokens[p], tokens[p] > 1 ? tokens[p] - 1 : tokens[p]);
+  for (int p = 0; p < row_parts(parts); p++)
+    next[p + 1] = next[p] + FAULT(part_of_one_row_less, tokens[p], tokens[p] > 1 ? tokens[p] - 1 : tokens[p]);
   int64_t positions = call->input[1].size[1];
   RowSamples samples = row_samples(parts, &call->input[1], call->parameters, -1);
   for (ExpertRow r = expert_row_first(); expert_row_next(&m, &r);) {

@@ -246,9 +246,10 @@ const RecipeKey recipe_keys[] = {
                "else none."),
 
     KEY("parallel.ep", RECIPE_INT, parallel.ep, "1", .least = 1, .most = AXIS, .inference = true,
-        .doc = "Expert parallelism: so many ranks have different experts, the innermost of dp · cp · tp: all of tp, then "
-               "all of cp, then a part of dp. Rows of tokens go to the ranks of their experts and back (all_to_all). It "
-               "must divide the number of experts. 1: as layout.expert says."),
+        .doc =
+            "Expert parallelism: so many ranks have different experts, the innermost of dp · cp · tp: all of tp, then "
+            "all of cp, then a part of dp. Rows of tokens go to the ranks of their experts and back (all_to_all). It "
+            "must divide the number of experts. 1: as layout.expert says."),
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words, .inference = true, .doc = layout_doc),
 #define LAYOUT_ROW(id, name, meaning)                                                                                  \
   KEY("layout." name, RECIPE_AXIS_LIST, layout.rows.row[LAYOUT_ROW_##id], "auto", .inference = true,                   \

@@ -1,5 +1,5 @@
-// Rows of a compact tensor (ir/graph.h) that go to the ranks of their experts, or back: which axes do, and how the ranks
-// of these divide the tokens.
+// Rows of a compact tensor (ir/graph.h) that go to the ranks of their experts, or back: which axes do, and how the
+// ranks of these divide the tokens.
 #pragma once
 #include "op/attributes.h"
 #include "sharding/placement.h"

@@ -448,7 +448,7 @@ static void traits_agree(void **state) {
       fail_msg("%s is two things", name);
     if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
   }
-  assert_int_equal(collectives, 9);
+  assert_int_equal(collectives, 10);
 }
 
 static double scalars_to_scalar(Op op, double a, double b) {

@@ -22,7 +22,8 @@ static int block(ModelBuild *m, int layer, int stream) { // (b, s, e) → (b, s,
   stream = build_linear_residual(m, "output", x, stream, 0.2, 3, 0);
   build_scope(m, layer, "layer.%d.experts", layer);
   x = build_rms_norm(m, "norm", stream);
-  int logits = build_linear(m, "router", x, m->config->family == &parity_experts_alike ? 0 : 0.5, 1, &experts, 1, 0); // (b, s, x)
+  int logits = build_linear(m, "router", x, m->config->family == &parity_experts_alike ? 0 : 0.5, 1, &experts, 1,
+                            0); // (b, s, x)
   op_route(m->g, "route", logits, -1, &route, &weights, &mask);
   int rows = op_dispatch(m->g, "dispatch", x, mask, CHOICES); // (b, s, x, e)
   int gated = op_gated(m->g, "gated", grouped(m, "gate", rows, ffn, embed), grouped(m, "up", rows, ffn, embed),

@@ -5,4 +5,5 @@
 
 extern const Family parity_experts;
 extern const Family parity_experts_apart; // the experts lie on what Layouts call ffn, and not what is inside them
-extern const Family parity_experts_alike; // all logits of routers begin at 0: in the first step all tokens go to the first experts
+extern const Family
+    parity_experts_alike; // all logits of routers begin at 0: in the first step all tokens go to the first experts

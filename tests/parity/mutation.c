@@ -208,7 +208,8 @@ static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
 // A sum has no order, and of two ranks each is next to the other on both sides. How much an exchange of rows brings is
 // known in the run only: there a fault mark reverses it.
 static int has_order(const Mesh *mesh, const Node *n) {
-  return n->op != OP_ALL_REDUCE && !op_def(n->op)->moves_rows && !(op_def(n->op)->shifts && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
+  return n->op != OP_ALL_REDUCE && !op_def(n->op)->moves_rows &&
+         !(op_def(n->op)->shifts && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
 }
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {

@@ -45,11 +45,13 @@ static const ParityCase layouts[] = {
     {.name = "tp from the samples to the width",
      .dp = 2,
      .tp = 2,
-     .settings = "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"},
+     .settings =
+         "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"},
     {.name = "tp from the positions to the width",
      .dp = 2,
      .tp = 2,
-     .settings = "layout.seq=[tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"},
+     .settings =
+         "layout.seq=[tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"},
     {.name = "dp 2 cp 2 tp 2 zero 2", .dp = 2, .cp = 2, .tp = 2, .zero = 2, .sequence = 1},
 };
 
