@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEQUENCE_LENGTH = 12, LONGER_SEQUENCE = 16, LAYERS = 4, GLOBAL_OF_3 = 12 };
+enum { SEQUENCE_LENGTH = 12, LONGER_SEQUENCE = 16, LAYERS = 4, GLOBAL_OF_3 = 12, EXPERTS = 12 };
 
 // Features ----------------------------------------------------------------------------------------------------------
 
@@ -116,9 +116,20 @@ static void name_of(uint64_t set, char *name, size_t size) {
 
 // Layouts -----------------------------------------------------------------------------------------------------------
 
+// The most ranks that experts can be folded over: tp, or tp · cp times a part of dp.
+static int expert_ranks(const MatrixMesh *m) {
+  for (int part = m->dp; part > 0; part--)
+    if (m->dp % part == 0 && EXPERTS % (m->tp * m->cp * part) == 0) return m->tp * m->cp * part;
+  return m->tp;
+}
+
 static void add_setting(MatrixLayout *l, const char *setting) {
   size_t n = strlen(l->settings);
-  snprintf(l->settings + n, sizeof l->settings - n, "%s%s", n && setting[0] ? " " : "", setting);
+  const char *ranks = strstr(setting, "{ranks}");
+  int length = (int)(ranks ? ranks - setting : (ptrdiff_t)strlen(setting));
+  snprintf(l->settings + n, sizeof l->settings - n, "%s%.*s", n && setting[0] ? " " : "", length, setting);
+  n = strlen(l->settings);
+  if (ranks) snprintf(l->settings + n, sizeof l->settings - n, "%d", expert_ranks(&l->mesh));
 }
 
 static void add_settings(MatrixLayout *l) {

@@ -5,9 +5,10 @@
 #include "recipe/layouts.h"
 
 enum {
-  MATRIX_MODELS = 8,
+  MATRIX_MODELS = 10,
   MATRIX_LLAMA = 2 /* the first of them */,
   MATRIX_IN_TURN = 4 /* from here on, one a layout */,
+  MATRIX_EXPERTS = 8 /* the first with experts; layouts with features of experts have these alone */,
   MATRIX_RANKS = 32,
   MATRIX_COVER_RANKS = 16, // of a layout that covers triples, unless a triple alone needs more
   MATRIX_STEPS = 3,

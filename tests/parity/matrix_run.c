@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 const char *const matrix_models[MATRIX_MODELS] = {"gpt",   "gpt untied", "llama",   "llama tied",
-                                                  "qwen2", "qwen3",      "mistral", "gpt neo"};
-static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3",   "gpt untied 3", "llama 3",   "llama tied 3",
-                                                         "qwen2 3", "qwen3 3",      "mistral 3", "gpt neo 3"};
+                                                  "qwen2", "qwen3",      "mistral", "gpt neo",
+                                                  "mixtral", "qwen moe"};
+static const char *const models_of_3[MATRIX_MODELS] = {"gpt 3",     "gpt untied 3", "llama 3",   "llama tied 3",
+                                                       "qwen2 3",   "qwen3 3",      "mistral 3", "gpt neo 3",
+                                                       "mixtral 3", "qwen moe 3"};
 const char *const matrix_leg_names[MATRIX_LEGS] = {"fp64", "fp32", "bf16", "bf16 gradients", "fp16"};
 
 // The last two: as the narrow legs are, but in fp64 (matrix_effect).
@@ -44,7 +46,14 @@ int matrix_fits(const MatrixLayout *l, MatrixLeg leg) {
   return l->kind == MATRIX_COVER || !(l->features & unfit_for_leg(leg));
 }
 
+static int of_experts(const MatrixLayout *l) {
+  for (int f = 0; f < LAYOUT_FEATURES; f++)
+    if (l->features >> f & 1 && !strcmp(layout_traits[f].kind, "ep")) return 1;
+  return 0;
+}
+
 int matrix_model(const MatrixLayout *l, int model) {
+  if (of_experts(l)) return MATRIX_EXPERTS + model % (MATRIX_MODELS - MATRIX_EXPERTS);
   return l->features & jumping() && model < MATRIX_LLAMA ? MATRIX_LLAMA + model : model;
 }
 

@@ -52,7 +52,7 @@ static void triples_are_covered_in_narrow_legs(void **state) {
     MatrixLayout l = matrix_fitted(&layout[i], 0, MATRIX_FP16);
     assert_false(l.features >> LAYOUT_IN_BACKWARD & 1);
     assert_false(l.features >> LAYOUT_LION & 1);
-    assert_int_equal(matrix_model(&l, 0), 0);
+    assert_true(matrix_model(&l, 0) == 0 || matrix_model(&l, 0) == MATRIX_EXPERTS);
     uint64_t gone = layout[i].features & ~l.features;
     assert_int_equal(gone & ~(UINT64_C(1) << LAYOUT_IN_BACKWARD | UINT64_C(1) << LAYOUT_LION), 0);
     without += gone != 0;

@@ -16,6 +16,9 @@ static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_AL
 // Is layout number i run with model m, where `all` are run or one a layout?
 static int is_run(const MatrixLayout *l, int i, int m, int all) {
   if (!all) return m == i % MATRIX_MODELS;
+  int several = MATRIX_MODELS - MATRIX_EXPERTS;
+  if (matrix_model(l, 0) == MATRIX_EXPERTS) // experts: with both models, or those in turn
+    return m >= MATRIX_EXPERTS && (l->kind != MATRIX_COVER || m == MATRIX_EXPERTS + i % several);
   if (m >= MATRIX_IN_TURN) return m == MATRIX_IN_TURN + i % (MATRIX_MODELS - MATRIX_IN_TURN);
   return l->kind == MATRIX_COVER || matrix_model(l, m) == m;
 }
