@@ -6,8 +6,10 @@ allowed='sharding/redistribute.c OP_ALL_GATHER
 sharding/redistribute.c OP_ALL_REDUCE
 sharding/redistribute.c OP_ALL_TO_ALL
 sharding/redistribute.c OP_BROADCAST
+sharding/redistribute.c OP_GATHER_TO
 sharding/redistribute.c OP_REDUCE_SCATTER
 sharding/redistribute.c OP_REDUCE_TO
+sharding/redistribute.c OP_SCATTER_FROM
 sharding/redistribute.c OP_SLICE
 ir/graph.h OP_COUNT
 program/program.c OP_COUNT'

@@ -49,7 +49,8 @@ static const ParityCase layouts[] = {
 
 // Of the families that the matrix has in turn, always: tp 2, more ranks than key and value heads, stages, shards of
 // all; every case ends with an evaluation.
-#define MOVES "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"
+#define MOVES                                                                                                          \
+  "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"
 static const ParityCase few_layouts[] = {
     {.name = "tp 2", .dp = 1, .pp = 1, .tp = 2, .micro = 8},
     {.name = "tp 4", .dp = 1, .pp = 1, .tp = 4, .micro = 8}, // of 2 key and value heads, but for GPT-Neo
@@ -70,7 +71,8 @@ static const ParityCase few_layouts[] = {
      .micro = 2,
      .zero = 3,
      .recompute = RECOMPUTE_SELECTIVE,
-     .settings = "layout.seq=[tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]"},
+     .settings =
+         "layout.seq=[tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.expert_ffn=[] layout.vocab=[]"},
 };
 
 static int wrong_norm(const ParityCase *c, const ParityResult *r) {
