@@ -244,6 +244,8 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
       printf("      mesh.dp (%d) is replica · dp: parallel.shard_group\n", recipe->mesh.dp);
     if (mesh->axis[a].role == AXIS_CONTEXT && mesh->axis[a].part == AXIS_WHOLE && mesh->axis[a].size < recipe->mesh.cp)
       print_context_parts(mesh, recipe->mesh.cp);
+    if (mesh->axis[a].part == AXIS_PART_DP_EP)
+      printf("      mesh.dp (%d) is dp · dp_ep: parallel.ep\n", recipe->mesh.dp);
     if (mesh->axis[a].part == AXIS_PART_ROW)
       printf("      mesh.tp (%d) is %stp_row · tp: parallel.tensor\n", recipe->mesh.tp,
              mesh_axis(mesh, "tp_depth") >= 0 ? "tp_depth · " : "");
@@ -265,6 +267,8 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   uint32_t shards = several_ranks(mesh, options.parallel.storage.shard_axes);
   if (recipe->parallel.zero && shards & (shards - 1))
     mesh_print_groups(mesh, shards, "dp cp", "divide what ZeRO divides", stdout);
+  uint32_t experts = config->experts ? several_ranks(mesh, layout_expert_axes(&options.parallel.layout)) : 0;
+  if (experts) mesh_print_groups(mesh, experts, "experts", "divide the experts of each layer", stdout);
   graph_destroy(graph);
   return PLAIT_OK;
 }

@@ -138,6 +138,13 @@ static int mask_at(Partition *p, int mask, const Placement *rows, const Node *co
   return redistribute(p, mask, placement_new(p->h, &to), context);
 }
 
+// The mask that a node of h which spreads its inputs reads: that of its output.
+static int mask_read(const Graph *h, const Node *n, const int *input) {
+  for (int k = 0; k < n->ninput; k++)
+    if (input[k] >= 0 && graph_tensor(h, input[k])->dtype == DTYPE_U8) return input[k];
+  CHECK(0, "%s reads no mask", n->name);
+}
+
 // A step of a compact tensor: its rows become those of its mask as that lies after the step.
 static int emit_rows_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   int mask = mask_at(p, graph_tensor(p->h, tensor)->mask, &step->to, context);
@@ -215,7 +222,7 @@ static int spread_again(Partition *p, int tensor, const Placement *to, const Nod
   if (!code) {
     t.placement = to;
     t.stages = context->stages;
-    t.mask = mask_at(p, t.mask, to, context);
+    t.mask = mask_read(h, &n, input);
     localize(p->mesh, &t);
     output = graph_add_tensor(h, &t);
     n.input = input;
@@ -388,8 +395,10 @@ static int lower_node(Partition *p, const Node *n, const int *input, uint32_t ax
   return place_lowered(p, first, n);
 }
 
-// The mask in h of a compact output: that of an input that lies as it does, or else moved there. -1 on error.
+// The mask in h of a compact output: what a node that spreads reads, that of an input that lies as it does, or else
+// moved there. -1 on error.
 static int mask_of_output(Partition *p, const Node *n, const int *input, int k) {
+  if (op_def(n->op)->spreads) return mask_read(p->h, n, input);
   for (int i = 0; i < n->ninput; i++) {
     const Tensor *x = input[i] < 0 ? NULL : graph_tensor(p->h, input[i]);
     int alike = x && tensor_is_compact(x);

@@ -17,7 +17,7 @@ typedef struct Recompute {
   int count;
   int *again;       // per old node: it runs again
   int *needed;      // per old node: its second run is asked for, 1 + by the first phase that does
-  int *clone;       // per tensor: the one made by the second run, or -1
+  int *clone;       // per tensor: the one made by the second run, or 0
   int *done;        // per layer and phase
 } Recompute;
 
@@ -68,10 +68,16 @@ static void emit(Recompute *r, const Node *n, int second) {
   }
   for (int k = 0; k < n->noutput; k++) {
     copy.output[k] = n->output[k];
-    if (!second) continue;
+    Tensor *made = graph_tensor(g, n->output[k]);
+    int mask = tensor_is_compact(made) ? r->clone[made->mask] : 0; // that was made again
+    if (!mask || !graph_waits_for_mask(g, &copy, mask)) mask = made->mask;
+    if (!second) {
+      made->mask = mask;
+      continue;
+    }
     Tensor t = *graph_tensor(g, n->output[k]);
     t.name = arena_format(&g->arena, "again.%s", t.name);
-    if (tensor_is_compact(&t) && r->clone[t.mask]) t.mask = r->clone[t.mask];
+    t.mask = mask;
     copy.output[k] = r->clone[n->output[k]] = graph_add_tensor(g, &t);
   }
   if (second) {

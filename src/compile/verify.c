@@ -121,6 +121,8 @@ static int verify_compact(const Graph *g, const Node *n, const char *after, Erro
     const Node *maker = mask->producer < 0 ? NULL : &g->node.data[mask->producer];
     if (maker && !makes(maker, mask->id)) return broken_tensor(error, after, t, "its mask is no longer made");
     if (maker && maker->stage != n->stage) return broken_tensor(error, after, t, "its mask is made on another stage");
+    if (!graph_waits_for_mask(g, n, t->mask))
+      return broken_tensor(error, after, t, "its node does not wait for its mask");
     for (int d = 0; d < 3; d++) {
       if (mask->shape.size[d] != t->shape.size[d])
         return broken_tensor(error, after, t, "its mask is not of its batch, positions and experts");

@@ -256,6 +256,12 @@ void graph_compact(Graph *g, int tensor, int mask, int choices) {
   graph_tensor(g, tensor)->choices = choices;
 }
 
+int graph_waits_for_mask(const Graph *g, const Node *n, int mask) {
+  for (int k = 0; k < n->ninput; k++)
+    if (n->input[k] == mask || (n->input[k] >= 0 && graph_tensor(g, n->input[k])->mask == mask)) return 1;
+  return 0;
+}
+
 static void remember_newest(Graph *g, int variable, int tensor) {
   while (g->newest[g->region].count <= variable) vec_push(&g->newest[g->region], 0);
   g->newest[g->region].data[variable] = tensor + 1;

@@ -336,6 +336,9 @@ static inline int64_t tensor_elements(const Tensor *t, const int64_t *local) {
 }
 // Makes a tensor compact: its rows are those of a mask.
 void graph_compact(Graph *g, int tensor, int mask, int choices);
+// Whether the node reads the mask, or a tensor that has it, and so runs when its rows have been counted: what makes a
+// compact tensor must.
+int graph_waits_for_mask(const Graph *g, const Node *node, int mask);
 
 // Readable listing. `placement` (may be NULL) prints the placement of a tensor of this shape into text.
 typedef void (*PlacementPrinter)(const void *context, const Placement *placement, const Shape *shape, char *text,

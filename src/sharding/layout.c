@@ -28,6 +28,11 @@ uint32_t layout_data_axes(const Layout *layout) { return input_axes(layout, DIM_
 
 uint32_t layout_input_axes(const Layout *layout) { return input_axes(layout, DIM_BATCH) | input_axes(layout, DIM_SEQ); }
 
+uint32_t layout_expert_axes(const Layout *layout) {
+  AxisList axes = layout_axes(layout, ROLE_WEIGHT, DIM_EXPERT);
+  return axis_list_axes(&axes);
+}
+
 // A list without axes of size 1.
 static AxisList cutting_axes(const Layout *layout, const Mesh *mesh, Role role, DimName dim) {
   Shape s = {.rank = 1, .dim = {dim}};

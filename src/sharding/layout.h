@@ -23,6 +23,7 @@ AxisList layout_axes(const Layout *layout, Role role, DimName dim);
 // of each.
 uint32_t layout_data_axes(const Layout *layout);
 uint32_t layout_input_axes(const Layout *layout);
+uint32_t layout_expert_axes(const Layout *layout); // over which the experts of a layer are divided
 // Placement of a whole shape. Axes of size 1 are left out, so that a one-rank mesh needs no special case. Vectors of
 // the embedding width lie as the residual stream, where that is cut.
 Placement layout_placement(const Layout *layout, const Mesh *mesh, Role role, const Shape *shape);

@@ -227,7 +227,9 @@ static void print_head(const Plan *plan) {
 
 static void print_experts(const Plan *plan) {
   char text[256];
-  routers_describe(plan->recipe, plan->config, text, sizeof text);
+  const Parallel *parallel = &plan->job->options.parallel;
+  int ranks = mesh_size(&parallel->mesh, layout_expert_axes(&parallel->layout));
+  routers_describe(plan->recipe, plan->config, ranks, text, sizeof text);
   if (*text) fprintf(plan->out, "experts    %s\n", text);
 }
 

@@ -27,7 +27,9 @@ void trainer_announce(const Trainer *t) {
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
   char experts[256];
-  routers_describe(r, &t->config, experts, sizeof experts);
+  const Parallel *layout = &t->job->options.parallel;
+  routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
+                   sizeof experts);
   if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);

@@ -103,12 +103,16 @@ void routers_print(const Routers *r, FILE *out) {
   if (r->layers > MOST_LAYERS_IN_PRINT) fprintf(out, "  and %d layers more\n", r->layers - MOST_LAYERS_IN_PRINT);
 }
 
-void routers_describe(const Recipe *recipe, const ModelConfig *c, char *text, size_t size) {
+void routers_describe(const Recipe *recipe, const ModelConfig *c, int ranks, char *text, size_t size) {
   double balance = recipe->moe.balance_loss < 0 ? c->router_aux_loss_coef : recipe->moe.balance_loss;
   text[0] = 0;
   if (!c->experts) return;
-  size_t n = (size_t)snprintf(text, size, "%lld a layer, %lld a token; balance loss × %g, z loss × %g",
-                              (long long)c->experts, (long long)c->experts_per_token, balance, recipe->moe.z_loss);
+  size_t n = (size_t)snprintf(text, size, "%lld a layer, %lld a token", (long long)c->experts,
+                              (long long)c->experts_per_token);
+  if (ranks > 1 && n < size)
+    n += (size_t)snprintf(text + n, size - n, ", divided over %d ranks", ranks);
+  if (n < size)
+    n += (size_t)snprintf(text + n, size - n, "; balance loss × %g, z loss × %g", balance, recipe->moe.z_loss);
   if (recipe->moe.bias_rate > 0 && n < size)
     n += (size_t)snprintf(text + n, size - n, ", bias rate %g", recipe->moe.bias_rate);
   if (n >= size) return;

@@ -25,4 +25,4 @@ void routers_metrics(const Routers *r, Metrics *metrics);
 // A few lines for the end of a run: the load of each expert. Nothing without routers.
 void routers_print(const Routers *r, FILE *out);
 // One line about the recipe's keys moe.*, "" without experts.
-void routers_describe(const Recipe *recipe, const ModelConfig *config, char *text, size_t size);
+void routers_describe(const Recipe *recipe, const ModelConfig *config, int ranks, char *text, size_t size);

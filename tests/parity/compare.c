@@ -21,16 +21,22 @@
 // queries and keys are normalised by head, an element of the norm's gain sums what one element of a query or key has,
 // whose other factor is 1 instead of the 0.7 of a normed row, over the tokens and also over two heads or more: √2 times
 // as much.
+//
+// The switch of a shared expert is moved, by a token, by the sum over all elements of the expert's last matrix of the
+// element times its gradient, times 1 − σ of the switch: 20 · 28 terms of random sign and of 0.2 of that gradient,
+// 0.2 · √560 · 0.5 ≈ 2.4, times a normed row of 0.7: 1.6 times that gradient in size.
 #include "compare.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-const char *const parity_measure_names[MEASURES] = {"loss", "norm", "gradient", "of an element", "change",
-                                                    "of an element", "moment", "of an element", "evaluation"};
+const char *const parity_measure_names[MEASURES] = {"loss",       "norm",          "gradient", "of an element",
+                                                    "change",     "of an element", "moment",   "of an element",
+                                                    "evaluation", "routing"};
 #define FAR_OUT 6 // standard deviations
 #define CANCELS 0.2
 #define CANCELS_BY_HEAD (CANCELS * 1.4142135623730951)
+#define CANCELS_IN_SWITCH 1.6
 
 // Tensors -----------------------------------------------------------------------------------------------------------
 
@@ -80,10 +86,17 @@ static Subject subject_of(const ParityResult *r, ParityDump d, const NamedTensor
 
 static double own_size(const Subject *s) { return rms(s->tensor->data, s->initial, s->tensor->elements); }
 
-// The values' tensor beside one of queries or keys, or NULL; and how large the latter is at least, beside it.
-static const NamedTensor *values_beside(const ParityResult *r, ParityDump d, const char *name, double *share) {
+// The tensor beside one in which larger things cancel: that of values beside one of queries or keys, that of the last
+// matrix beside a switch; or NULL. And how large the latter is at least, beside it.
+static const NamedTensor *larger_beside(const ParityResult *r, ParityDump d, const char *name, double *share) {
   char other[128];
-  const char *at = strstr(name, "attention.");
+  const char *at = strstr(name, "shared.switch.weight");
+  if (at) {
+    snprintf(other, sizeof other, "%.*sshared.down.weight", (int)(at - name), name);
+    *share = CANCELS_IN_SWITCH;
+    return find(r, d, other);
+  }
+  at = strstr(name, "attention.");
   if (!at || (at[10] != 'q' && at[10] != 'k') || at[11] != '.') return NULL;
   int by_head = !strcmp(at + 12, "norm.weight");
   snprintf(other, sizeof other, "%.*sv.%s", (int)(at + 10 - name), name, by_head ? "weight" : at + 12);
@@ -93,9 +106,9 @@ static const NamedTensor *values_beside(const ParityResult *r, ParityDump d, con
 
 static double size_of(const ParityResult *r, ParityDump d, const Subject *s, const ParityTolerance *t) {
   double size = own_size(s), share;
-  const NamedTensor *values = values_beside(r, d, s->tensor->name, &share);
-  if (values) {
-    Subject v = subject_of(r, d, values);
+  const NamedTensor *larger = larger_beside(r, d, s->tensor->name, &share);
+  if (larger) {
+    Subject v = subject_of(r, d, larger);
     size = fmax(size, (s->square ? share * share : share) * own_size(&v));
   }
   if (s->measure != MEASURE_CHANGE) return size;
@@ -170,6 +183,20 @@ static double slope_of_change(const ParityResult *r) {
   return elements ? norm * sqrt(squares / elements) / loss : 0;
 }
 
+// How large the changes of all parameters are beside these.
+static double relative_change(const ParityResult *r) {
+  double changes = 0, parameters = 0;
+  for (int i = 0; i < r->tensors[DUMP_FINAL]; i++) {
+    const NamedTensor *t = &r->tensor[DUMP_FINAL][i];
+    const NamedTensor *initial = find(r, DUMP_INITIAL, t->name);
+    if (!initial) continue;
+    double change = rms(t->data, initial->data, t->elements), size = rms(initial->data, NULL, t->elements);
+    changes += change * change * (double)t->elements;
+    parameters += size * size * (double)t->elements;
+  }
+  return parameters > 0 ? sqrt(changes / parameters) : 0;
+}
+
 // Both runs round some 16 values in series in each block, by the unit roundoff u at most; the errors add up as the root
 // of their number, and the runs' are at worst opposite: 2 u √(16 layers). Values of fp32 are themselves sums in fp32,
 // of about 40 products, each of which rounds a partial sum: a random walk that is off by 0.3 u √40 ≈ 2 u. bf16 and fp16
@@ -182,10 +209,15 @@ static double slope_of_change(const ParityResult *r) {
 // differences are of random direction among n: norm · |their difference| / √n. That matters where gradients are
 // narrower than all else.
 //
+// A token's logits for experts are such values as well. Of two of them the difference is off by √2 times what one is;
+// where errors are spread evenly below the bound of both runs, its standard deviation is a √3rd of that. A flip
+// (routing.h) may be FAR_OUT of these away.
+//
 // Muon makes u/‖u‖ orthogonal by five steps, each of which has a slope of at most 3.4445: a rounding of u is amplified
 // by up to 3.4445⁵ ≈ 485, where a singular value is near 0. In 16-bit types that is more than there is to lose:
 // orthogonal matrices that have nothing to do with each other are √2 of their size apart. There half of that is the
-// bound, so that updates that are missing, or made of something else, are noticed.
+// bound, so that updates that are missing, or made of something else, are noticed. Weights that differ so much after
+// the first step move what follows, by their difference relative to themselves in each of the 7 matrices of a layer.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (c->precision == DTYPE_F64) return parity_exactly(1e-10);
   int narrow_gradients = says(c, "grad_dtype=bf16");
@@ -197,9 +229,11 @@ ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   for (int i = 0; i < one->steps; i++) tokens = fmin(tokens, one->tokens[i]);
   if (!one->steps) tokens = one->eval_tokens;
   ParityTolerance t = {.storage = FLT_EPSILON / 2, .magnifies = !says(c, "optimizer.epsilon")};
-  for (int i = 0; i < MEASURES; i++) t.most[i] = series;
-  t.most[MEASURE_NORM] = series / sqrt(sequences);
-  double change = says(c, "optimizer.name=muon") ? fmin(485 * series, sqrt(0.5)) : series;
+  double change = says(c, "optimizer.name=muon") ? fmin(485 * series, sqrt(0.5)) : series,
+         moved = (change - series) * relative_change(one) * sqrt(7.0 * layers);
+  for (int i = 0; i < MEASURES; i++) t.most[i] = series + moved;
+  t.most[MEASURE_NORM] = (series + moved) / sqrt(sequences);
+  t.most[MEASURE_ROUTING] = FAR_OUT * (series / sqrt(3) + moved);
   for (int i = 0; i < 2; i++) t.most[MEASURE_CHANGE + i] = change; // and of an element
   double drift = change * slope_of_change(one);
   t.most[MEASURE_LOSS] = forward / (4 * sqrt(tokens)) + drift;
@@ -228,6 +262,7 @@ ParityDifference parity_compare(const ParityResult *a, const ParityResult *b, co
   ParityDifference d = {.worst = {0}};
   for (int i = 0; i < b->steps; i++) compare_step(a, b, i, t, &d);
   compare_dump(a, b, DUMP_FINAL, t, &d);
+  keep(&d, MEASURE_ROUTING, a->flips.count ? a->flips.widest.gap : 0, a->flip);
   keep(&d, MEASURE_EVAL, a->eval_tokens == b->eval_tokens ? relative(a->eval_loss, b->eval_loss) : INFINITY, "");
   return d;
 }

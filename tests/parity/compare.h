@@ -15,6 +15,7 @@ typedef enum ParityMeasure {
   MEASURE_MOMENT,
   MEASURE_MOMENT_ELEMENT,
   MEASURE_EVAL,
+  MEASURE_ROUTING, // the widest gap at which a token would have gone to other experts (routing.h)
   MEASURES
 } ParityMeasure;
 extern const char *const parity_measure_names[MEASURES];
@@ -33,7 +34,7 @@ typedef struct ParityTolerance {
 // The worst of each measure; infinite where counts of tokens, names or sizes differ, or a value is not a number.
 typedef struct ParityDifference {
   double worst[MEASURES];
-  char tensor[MEASURES][64]; // that has it
+  char tensor[MEASURES][256]; // that has it; of MEASURE_ROUTING, the token
 } ParityDifference;
 
 // Every measure to `most`: for fp64, whose rounding is far below what any fault does.

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct OwnAttr { int64_t reverse, shards, blocks, elements; } OwnAttr; // reverse 0: the rank's own part
+// reverse 0: the rank's own part; rows: those of compact tensors stay where they are
+typedef struct OwnAttr { int64_t reverse, shards, blocks, elements, rows; } OwnAttr;
 
 static void own_part(const KernelCall *call) {
   for (int k = 0; k < call->ninput; k++) {
@@ -14,6 +15,19 @@ static void own_part(const KernelCall *call) {
     KernelCall one = {.ninput = 1, .noutput = 1, .input = &call->input[k], .output = &call->output[k]};
     op_def(OP_SLICE)->reference(&one);
   }
+}
+
+static int64_t bytes_of(const Operand *x) {
+  int64_t n = (int64_t)dtype_size(x->dtype);
+  for (int d = 0; d < x->rank; d++) n *= x->size[d];
+  return n;
+}
+
+// As many of the rank's rows as are expected, zeros behind them.
+static void own_rows(const KernelCall *call) {
+  int64_t from = bytes_of(&call->input[0]), to = bytes_of(&call->output[0]), both = from < to ? from : to;
+  if (both) memcpy(call->output[0].data, call->input[0].data, (size_t)both);
+  if (to > both) memset((char *)call->output[0].data + both, 0, (size_t)(to - both));
 }
 
 static void reverse_shards(const KernelCall *call, const OwnAttr *a) {
@@ -31,7 +45,8 @@ static void reverse_shards(const KernelCall *call, const OwnAttr *a) {
 
 static void own_kernel(const KernelCall *call) {
   const OwnAttr *a = call->attr;
-  if (a->reverse) reverse_shards(call, a);
+  if (a->rows) own_rows(call);
+  else if (a->reverse) reverse_shards(call, a);
   else own_part(call);
 }
 
@@ -175,8 +190,10 @@ static void edit_node(Job *job, const Mutation *m, int id) {
   if (m->kind == MUTATION_REVERSE) {
     reverse(g, &job->options.parallel.mesh, program, stages_of(job), id, m->alone);
   } else {
+    OwnAttr attr = {.rows = op_def(g->node.data[id].op)->moves_rows};
     g->node.data[id].op = OP_CUSTOM;
     memset(g->node.data[id].attr, 0, NODE_ATTR_BYTES);
+    memcpy(g->node.data[id].attr, &attr, sizeof attr);
   }
 }
 

@@ -199,7 +199,9 @@ static int one_step(Rank *r, void *run, Error *error) {
 static int evaluate(Rank *r, void *run, Error *error) {
   Run *x = run;
   double loss, tokens;
-  int code = rank_evaluate(r, 2, NULL, NULL, &loss, &tokens, error);
+  // Choices of experts are known by step, sample and position, which two batches have in common.
+  int batches = x->c->records || x->c->follows ? 1 : 2;
+  int code = rank_evaluate(r, batches, NULL, NULL, &loss, &tokens, error);
   x->told[r->rank] = loss;
   if (r->rank == 0) x->result->eval_tokens = tokens;
   return code;
@@ -284,7 +286,7 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
   return code;
 }
 
-static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Error *error) {
+static int compile(const ParityCase *c, const ModelConfig *config, Routing *routing, Job **job, Error *error) {
   Recipe recipe;
   CompileOptions options;
   JobOptions run = {.threads = c->threads ? c->threads : 1, .helpers = c->helpers, .seed = 1234};
@@ -294,6 +296,7 @@ static int compile(const ParityCase *c, const ModelConfig *config, Job **job, Er
   if (!code && *bucket_bytes > 0)
     *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
   options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
+  if (routing || c->follows) options.device = routing_device(options.device, routing, c->follows);
   run.evaluate_samples = code ? 0 : options.step_samples;
   run.check = recipe.run.desync_check;
   if (!code) code = job_create(config, &options, &run, job, error);
@@ -348,14 +351,39 @@ static int run_ranks(Run *run, Error *error) {
   return code;
 }
 
+static int experts_text(uint32_t set, char *text, size_t size) {
+  size_t n = 0;
+  text[0] = 0;
+  for (int x = 0; x < 32; x++)
+    if (set >> x & 1 && n < size) n += (size_t)snprintf(text + n, size - n, "%s%d", n ? ", " : "", x);
+  return (int)n;
+}
+
+static void describe_flips(const Run *run) {
+  RoutingFlips *flips = &run->result->flips;
+  *flips = routing_flips();
+  const RoutingFlip *f = &flips->widest;
+  char here[64], there[64], pass[32] = "the evaluation";
+  experts_text(f->here, here, sizeof here);
+  experts_text(f->there, there, sizeof there);
+  if (f->step) snprintf(pass, sizeof pass, "step %d", (int)f->step);
+  if (flips->count)
+    snprintf(run->result->flip, sizeof run->result->flip,
+             "%s, %s, sample %d, position %d: experts %s instead of %s, whose gap is %.1e", f->node, pass,
+             (int)f->sample, (int)f->position, here, there, f->gap);
+}
+
 int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Error *error) {
   CHECK(c->steps <= PARITY_MAX_STEPS);
   ModelConfig config;
   *result = (ParityResult){.steps = c->steps};
   Run run = {.c = c, .result = result};
   int code = parity_config(c, &config, error);
-  if (!code) code = compile(c, &config, &run.job, error);
+  if (!code && c->records) result->routing = routing_create();
+  if (!code) code = compile(c, &config, result->routing, &run.job, error);
   if (!code) randomize_inits(run.job->train.graph);
+  for (int evaluation = 0; !code && (c->records || c->follows) && evaluation < 2; evaluation++)
+    routing_learn((evaluation ? &run.job->evaluate : &run.job->train)->graph);
   if (!code && c->edit) c->edit(run.job, c->context);
   DataSource source = {corpus, 1};
   run.data = (LoaderConfig){.sources = &source,
@@ -366,6 +394,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
                             .seed = 99,
                             .prefetch_steps = 1};
   if (!code) code = run_ranks(&run, error);
+  if (!code && c->follows) describe_flips(&run);
   job_destroy(run.job);
   model_config_free(&config);
   if (code) parity_free(result);
@@ -380,6 +409,7 @@ void parity_free(ParityResult *r) {
     }
     free(r->tensor[d]);
   }
+  routing_destroy(r->routing);
   *r = (ParityResult){0};
 }
 

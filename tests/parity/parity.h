@@ -1,5 +1,6 @@
 // Parity: runs a tiny model under a layout and records what one rank would have to reproduce.
 #pragma once
+#include "routing.h"
 #include "recipe/recipe.h"
 #include "runtime/session.h"
 
@@ -41,6 +42,8 @@ typedef struct ParityCase {
   // evaluation. May be NULL.
   int (*enough)(const ParityResult *so_far, int step, void *judge);
   void *judge;
+  int records;          // the choices of experts, in the result
+  const Routing *follows; // the choices of experts are these, and flips are counted; may be NULL
   int poison;           // in this step (1 …) rank 0's first parameter is infinite, so that all must skip; 0: never
 } ParityCase;
 
@@ -55,6 +58,9 @@ struct ParityResult {
   int skipped[PARITY_MAX_STEPS];
   char non_finite[512];   // of the last skipped step: where it began
   double eval_loss, eval_tokens;
+  Routing *routing;       // with `records`
+  RoutingFlips flips;     // with `follows`
+  char flip[256];         // the widest, in words
   int64_t helped;         // units of work that the further thread did
   int most_in_flight[MAX_STAGES], slots[MAX_STAGES]; // microbatches of a stage: of all its ranks, and as planned
   int tensors[DUMP_COUNT];

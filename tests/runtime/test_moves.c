@@ -57,7 +57,7 @@ static double part_of(const Mesh *m, uint32_t partial, int rank, double value) {
 
 static int tensor_under(Graph *g, const Walk *w, const Placement *p) {
   Tensor t = {.name = "x", .dtype = DTYPE_F64, .shape = w->shape, .placement = p, .allocated = 1, .producer = -1,
-              .variable = -1, .copy = -1, .input = -1};
+              .variable = -1, .copy = -1, .input = -1, .mask = -1};
   placement_local(&w->mesh, p, &w->shape, t.local);
   for (int d = 0; d < DIMS; d++) t.allocated *= t.local[d];
   return graph_add_tensor(g, &t);
