@@ -170,6 +170,11 @@ BREAKS_ROWS(mask_later, "its mask is made later", {
   op_route(e.g, "again", e.g->node.data[0].input[0], -1, &(RouteAttr){.k = 2}, &weights, &mask);
   graph_tensor(e.g, e.rows)->mask = mask;
 })
+BREAKS_ROWS(mask_unread, "its node does not wait for its mask", {
+  int weights, mask, x = e.g->node.data[graph_tensor(e.g, e.rows)->producer].input[0];
+  op_route(e.g, "again", e.g->node.data[0].input[0], -1, &(RouteAttr){.k = 2}, &weights, &mask);
+  graph_tensor(e.g, op_dispatch(e.g, "more", x, mask, 2))->mask = e.mask;
+})
 BREAKS_ROWS(mask_unmade, "its mask is no longer made", {
   Tensor other = *graph_tensor(e.g, e.mask);
   int mask = graph_add_tensor(e.g, &other);
@@ -230,6 +235,7 @@ int main(void) {
       cmocka_unit_test(mask_of_floats),
       cmocka_unit_test(mask_of_no_choice),
       cmocka_unit_test(mask_later),
+      cmocka_unit_test(mask_unread),
       cmocka_unit_test(mask_unmade),
       cmocka_unit_test(mask_elsewhere),
       cmocka_unit_test(compact_tensors_are_bounded),

@@ -101,6 +101,7 @@ typedef struct MatrixResult {
   ParityDifference difference;
   ParityTolerance tolerance;
   const char *initial; // a parameter that begins with other bits, or NULL
+  int64_t flips;       // tokens that would have gone to other experts than in one rank (routing.h)
 } MatrixResult;
 int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *result, Error *error);
 // As matrix_compare, but the run ends with the first step that is beyond the tolerance: for cases that are expected to

@@ -147,6 +147,8 @@ static const ParityResult *one_rank(const ParityCase *c, int leg) {
                       .records = records_routing(c, leg)};
   Error error = {0};
   CHECK(!parity_run(&o->c, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
+  if (o->result.routing)
+    matrix_record("gap\t%s\t%s\t%.1e\n", matrix_leg_names[leg], c->model, routing_smallest_gap(o->result.routing));
   return &o->result;
 }
 
@@ -168,6 +170,7 @@ int matrix_compare(const ParityCase *c, MatrixLeg leg, MatrixResult *r, Error *e
   if (code) return code;
   r->tolerance = parity_tolerance(c, one);
   r->difference = parity_compare(&other, one, &r->tolerance);
+  r->flips = other.flips.count;
   r->initial = parity_first_different(&other, one, DUMP_INITIAL);
   parity_free(&other);
   return parity_differs(&r->difference, &r->tolerance) || r->initial;
@@ -332,6 +335,9 @@ static int compare_and_record(const MatrixLayout *l, int model, MatrixLeg leg, M
   if (r.initial)
     printf("%-12s %-5s %s: begins with other bits: %s  WRONG\n", c.model, leg_name(leg), l->name, r.initial);
   record_run(l, &c, leg, wrong ? "failed" : "passed", &r, "");
+  if (r.flips)
+    matrix_record("flips\t%s\t%s\t%s\t%lld\t%.1e\t%s\n", leg_name(leg), c.model, l->name, (long long)r.flips,
+                  r.difference.worst[MEASURE_ROUTING], r.difference.tensor[MEASURE_ROUTING]);
   add_to_tally(tally, l, &r, wrong);
   return wrong;
 }
