@@ -219,6 +219,16 @@ static uint32_t several_ranks(const Mesh *mesh, uint32_t axes) {
   return axes;
 }
 
+// A group over several axes, by their names: "replica dp".
+static void print_groups_of(const Mesh *mesh, uint32_t axes, const char *meaning) {
+  char name[128];
+  size_t n = 0;
+  for (int a = 0; a < mesh->naxis; a++)
+    if (axes >> a & 1 && n < sizeof name)
+      n += (size_t)snprintf(name + n, sizeof name - n, "%s%s", n ? " " : "", mesh->axis[a].name);
+  mesh_print_groups(mesh, axes, name, meaning, stdout);
+}
+
 // "mesh.cp (8) is cp · ulysses: parallel.context", without what has one rank.
 static void print_context_parts(const Mesh *mesh, int ranks) {
   int axes[MAX_AXES], n = mesh_axes_of(mesh, "cp", axes), said = 0;
@@ -263,10 +273,10 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
     mesh_print_groups(mesh, 1u << a, mesh->axis[a].name, meaning_of(&mesh->axis[a], recipe), stdout);
     if (mesh->axis[a].role == AXIS_DATA) data |= 1u << a;
   }
-  if (data & (data - 1)) mesh_print_groups(mesh, data, "replica dp", "share the batch", stdout);
+  if (data & (data - 1)) print_groups_of(mesh, data, "share the batch");
   uint32_t shards = several_ranks(mesh, options.parallel.storage.shard_axes);
   if (recipe->parallel.zero && shards & (shards - 1))
-    mesh_print_groups(mesh, shards, "dp cp", "divide what ZeRO divides", stdout);
+    print_groups_of(mesh, shards, "divide what ZeRO divides");
   uint32_t experts = config->experts ? several_ranks(mesh, layout_expert_axes(&options.parallel.layout)) : 0;
   if (experts) mesh_print_groups(mesh, experts, "experts", "divide the experts of each layer", stdout);
   graph_destroy(graph);
