@@ -419,7 +419,6 @@ const RecipeKey recipe_keys[] = {
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
         .doc = "How many steps run.trace records."),
 
-    LATER("parallel.ep"),
     LATER("moe.chunks"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
