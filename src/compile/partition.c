@@ -25,6 +25,7 @@ typedef struct Partition {
   const Graph *g; // global
   Graph *h;       // local
   const Mesh *mesh;
+  uint32_t data_axes; // over which the batch is cut
   int *map;          // tensor of g → tensor of h
   Vec(Moved) moved;  // redistributions already made: a second reader takes the first one's
   Vec(int) newest;   // per tensor of h, 1 + its last one in `moved`; 0: none
@@ -291,7 +292,11 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   if (now >= 0) return now;
   RowExchange e;
   int exchanges = tensor_is_compact(graph_tensor(p->h, tensor)) ? row_exchange(p->mesh, from, to, &e) : 0;
-  if (exchanges > 0) return exchange(p, tensor, to, &e, context);
+  if (exchanges > 0) {
+    uint32_t cut = axis_list_axes(e.parts.home ? &e.after.dim[0] : &e.before.dim[0]);
+    e.parts.ranks = mesh_size(p->mesh, p->data_axes & ~cut);
+    return exchange(p, tensor, to, &e, context);
+  }
   if (exchanges < 0) {
     error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts %s cannot be moved at once",
               graph_tensor(p->h, tensor)->name);
@@ -516,6 +521,7 @@ int pass_partition(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
   const Mesh *mesh = &o->parallel.mesh;
   Partition p = {.g = g, .h = graph_create_like(g), .mesh = mesh, .error = error};
+  p.data_axes = layout_data_axes(&o->parallel.layout);
   Graph *h = p.h;
   p.map = xcalloc((size_t)g->tensor.count, sizeof(int));
   for (int i = 0; i < g->variable.count; i++) graph_add_variable(h, &g->variable.data[i]);

@@ -39,13 +39,15 @@ static inline int row_parts(const RowParts *p) { return p->batch * p->zigzag * p
 typedef struct RowSamples {
   int64_t each; // 0: uneven
   const Shares *shares;
-  int microbatch, parts, rank; // rank: the first, or where several may have none, one before it
+  int microbatch, parts;
+  int rank, ranks;             // the first data rank, and how many a part has
   int64_t first;               // of the microbatch
 } RowSamples;
 
-// rank: the first data rank of them; -1: any with which their order is right.
+// rank: the first data rank of them; -1: it is looked for. All their ranks are neighbours, and the first is a multiple
+// of their number.
 static inline RowSamples row_samples(const RowParts *p, const Operand *mask, const CallParameters *call, int rank) {
-  RowSamples s = {.parts = p->batch};
+  RowSamples s = {.parts = p->batch, .ranks = p->ranks > 1 ? p->ranks : 1};
   if (p->batch == 1 || !call || !call->shares || call->shares->even || !mask->size[0]) {
     s.each = p->batch == 1 || !mask->size[0] ? mask->size[0] + 1 : mask->size[0] / p->batch;
     return s;
@@ -53,8 +55,8 @@ static inline RowSamples row_samples(const RowParts *p, const Operand *mask, con
   s.shares = call->shares;
   s.microbatch = (int)call->microbatch;
   s.first = shares_first(s.shares, s.microbatch, 0) + index_map(&mask->map[0], 0);
-  if (rank >= 0) s.rank = rank;
   while (rank < 0 && shares_first(s.shares, s.microbatch, s.rank + 1) <= s.first) s.rank++;
+  s.rank = rank >= 0 ? rank : s.rank - s.rank % (s.parts * s.ranks);
   return s;
 }
 
@@ -63,8 +65,8 @@ static inline int row_part_of_sample(const RowSamples *s, int64_t sample) {
   if (s->each) return (int)(sample / s->each);
   int rank = s->rank;
   while (shares_first(s->shares, s->microbatch, rank + 1) <= s->first + sample) rank++;
-  CHECK(rank - s->rank < s->parts);
-  return rank - s->rank;
+  CHECK(rank - s->rank < s->parts * s->ranks);
+  return FAULT(part_has_one_rank, (rank - s->rank) / s->ranks, (rank - s->rank) % s->parts);
 }
 
 static inline int row_part_of_position(const RowParts *p, int64_t position, int64_t positions) {
