@@ -44,6 +44,13 @@ static int count_op(const Graph *g, Op op) {
   return n;
 }
 
+// Is the tensor the sum of losses, or that of one layer's router?
+static int is_loss(const Graph *g, const ModelOutputs *outputs, int tensor) {
+  for (int i = 0; i < g->further.count; i++)
+    if (g->further.data[i].tensor == tensor) return 1;
+  return outputs->loss_sum == tensor;
+}
+
 static void test_parameters(void **state) {
   for (int i = 0; i < CASES; i++) {
     ModelConfig c;
@@ -52,12 +59,15 @@ static void test_parameters(void **state) {
     Graph *g = build(&c, MODEL_TRAIN, &outputs);
     HuggingfaceViews views;
     int64_t total = 0;
+    int seeds = 0;
     huggingface_views_of(&views, &c);
     for (int k = 0; k < g->variable.count; k++) {
       const Variable *v = &g->variable.data[k];
       if (v->kind != VARIABLE_PARAMETER) {
-        assert_true(v->known == KNOWN_GRADIENT_SEED || (c.experts && v->known >= 0)); // or of a router's loss
+        int of_routers = v->known == KNOWN_BALANCE_LOSS_SEED || v->known == KNOWN_Z_LOSS_SEED;
+        assert_true(v->known == KNOWN_GRADIENT_SEED || (c.experts && of_routers));
         assert_true(v->dtype == DTYPE_F64 && v->shape.rank == 0 && v->kind == VARIABLE_METRIC);
+        seeds++; // of one name each
         continue;
       }
       int there = graph_find_variable(views.graph, v->name);
@@ -79,6 +89,7 @@ static void test_parameters(void **state) {
       total += shape_elements(&v->shape);
     }
     assert_int_equal(total, model_config_parameters(&c));
+    assert_int_equal(seeds, c.experts ? 3 : 1);
     huggingface_views_free(&views);
     graph_destroy(g);
     model_config_free(&c);
@@ -104,6 +115,11 @@ static void test_structure(void **state) {
       assert_int_equal(count_op(g, OP_RMS_NORM), learned ? 0 : (c.head_norm ? 4 : 2) * layers + 1);
       assert_int_equal(count_op(g, OP_ROUTE), moe);
       assert_int_equal(count_op(g, OP_GROUPED), 3 * moe);
+      int routers = mode == MODEL_TRAIN ? moe : 0;
+      assert_int_equal(count_op(g, OP_ROUTER_BALANCE), routers);
+      assert_int_equal(count_op(g, OP_ROUTER_Z), routers);
+      assert_int_equal(count_op(g, OP_ROUTER_LOAD), routers);
+      assert_true(g->further.count == 2 * routers && g->router.count == routers);
       assert_int_equal(count_op(g, OP_EINSUM), c.shared_ffn ? moe : 0);
       assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
       assert_int_equal(g->known[KNOWN_GRADIENT_SEED] >= 0, mode == MODEL_TRAIN);
@@ -122,9 +138,8 @@ static void test_structure(void **state) {
                                            n->op == OP_COMBINE || strstr(n->name, ".output") ||
                                            strstr(n->name, ".shared.scaled") || strstr(n->name, ".ffn.down"));
         if (n->op == OP_GROUPED) assert_int_equal(graph_tensor(g, n->output[0])->choices, c.experts_per_token);
-        assert_int_equal(graph_tensor(g, n->output[0])->role, stream                             ? ROLE_RESIDUAL
-                                                              : !graph_tensor(g, n->output[0])->shape.rank ? ROLE_SCALAR
-                                                                                                 : ROLE_INTERIOR);
+        int role = stream ? ROLE_RESIDUAL : is_loss(g, &outputs, n->output[0]) ? ROLE_SCALAR : ROLE_INTERIOR;
+        assert_int_equal(graph_tensor(g, n->output[0])->role, role);
         for (int other = 0; other < k; other++)
           assert_string_not_equal(n->name, g->node.data[other].name); // masks differ by name
       }
