@@ -82,6 +82,8 @@ int matrix_model(const MatrixLayout *layout, int model);
 // What is run of a layout with this model and leg: of one that covers triples, without the features that the model or
 // the leg cannot have, so that it still has the triples of all others.
 MatrixLayout matrix_fitted(const MatrixLayout *layout, int model, MatrixLeg leg);
+// A covering layout without what only models with experts can have.
+MatrixLayout matrix_dense(const MatrixLayout *layout);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);
 // The layout with model m of matrix_models; where 3 ranks divide heads and widths, with

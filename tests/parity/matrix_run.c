@@ -46,10 +46,17 @@ int matrix_fits(const MatrixLayout *l, MatrixLeg leg) {
   return l->kind == MATRIX_COVER || !(l->features & unfit_for_leg(leg));
 }
 
-static int of_experts(const MatrixLayout *l) {
+static uint64_t of_experts(const MatrixLayout *l) {
+  uint64_t set = 0;
   for (int f = 0; f < LAYOUT_FEATURES; f++)
-    if (l->features >> f & 1 && !strcmp(layout_traits[f].kind, "ep")) return 1;
-  return 0;
+    if (!strcmp(layout_traits[f].kind, "ep")) set |= l->features & UINT64_C(1) << f;
+  return set;
+}
+
+MatrixLayout matrix_dense(const MatrixLayout *l) {
+  uint64_t experts = of_experts(l);
+  if (l->kind != MATRIX_COVER || !experts) return *l;
+  return matrix_layout(l->features & ~experts, MATRIX_COVER, (MatrixMesh){0});
 }
 
 int matrix_model(const MatrixLayout *l, int model) {

@@ -17,8 +17,9 @@ static int whole(void) { return getenv("PARITY_ALL") && strcmp(getenv("PARITY_AL
 static int is_run(const MatrixLayout *l, int i, int m, int all) {
   if (!all) return m == i % MATRIX_MODELS;
   int several = MATRIX_MODELS - MATRIX_EXPERTS;
-  if (matrix_model(l, 0) == MATRIX_EXPERTS) // experts: with both models, or those in turn
-    return m >= MATRIX_EXPERTS && (l->kind != MATRIX_COVER || m == MATRIX_EXPERTS + i % several);
+  int experts = matrix_model(l, 0) == MATRIX_EXPERTS; // with both of their models, or those in turn
+  if (experts && l->kind != MATRIX_COVER) return m >= MATRIX_EXPERTS;
+  if (experts && m >= MATRIX_IN_TURN) return m == MATRIX_EXPERTS + i % several;
   if (m >= MATRIX_IN_TURN) return m == MATRIX_IN_TURN + i % (MATRIX_MODELS - MATRIX_IN_TURN);
   return l->kind == MATRIX_COVER || matrix_model(l, m) == m;
 }
@@ -38,7 +39,10 @@ static void run_leg(MatrixLeg leg, int sample) {
     unfit += !matrix_fits(&layout[i], leg);
     int all = whole() && !(in_turn && layout[i].kind == MATRIX_COVER);
     for (int m = 0; m < MATRIX_MODELS && matrix_fits(&layout[i], leg); m++)
-      if (is_run(&layout[i], i, m, all) && matrix_mine(runs++)) matrix_run(&layout[i], m, leg, &tally);
+      if (is_run(&layout[i], i, m, all) && matrix_mine(runs++)) {
+        MatrixLayout l = all && m < MATRIX_EXPERTS ? matrix_dense(&layout[i]) : layout[i];
+        matrix_run(&l, m, leg, &tally);
+      }
   }
   const char *name = matrix_leg_names[leg];
   if (unfit)
