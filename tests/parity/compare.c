@@ -249,6 +249,9 @@ static void compare_step(const ParityResult *a, const ParityResult *b, int i, co
   if (b->skipped[i]) return;
   keep(out, MEASURE_LOSS, a->tokens[i] == b->tokens[i] ? relative(a->loss[i], b->loss[i]) : INFINITY, "");
   keep(out, MEASURE_NORM, relative(a->norm[i], b->norm[i]), "");
+  for (int k = 0; k < 2 && (a->router_loss[i][k] != 0 || b->router_loss[i][k] != 0); k++)
+    keep(out, MEASURE_ROUTING, relative(a->router_loss[i][k], b->router_loss[i][k]), k ? "z loss" : "balance loss");
+  if (a->router_load[i] != b->router_load[i]) keep(out, MEASURE_ROUTING, INFINITY, "choices of experts");
   if (i < PARITY_GRADIENTS) compare_dump(a, b, (ParityDump)(DUMP_GRADIENT + i), t, out);
 }
 

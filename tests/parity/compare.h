@@ -15,7 +15,8 @@ typedef enum ParityMeasure {
   MEASURE_MOMENT,
   MEASURE_MOMENT_ELEMENT,
   MEASURE_EVAL,
-  MEASURE_ROUTING, // the widest gap at which a token would have gone to other experts (routing.h)
+  MEASURE_ROUTING, // the widest gap at which a token would have gone to other experts (routing.h); routers' losses,
+                   // relative; infinite where experts were chosen by other numbers of tokens
   MEASURES
 } ParityMeasure;
 extern const char *const parity_measure_names[MEASURES];

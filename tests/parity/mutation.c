@@ -1,13 +1,14 @@
 // Edits Programs: a deleted or reversed collective becomes a CUSTOM node, for which this test's device has the kernel.
 #include "mutation.h"
 #include "corpora.h"
+#include "op/expert_rows.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-// reverse 0: the rank's own part; rows: those of compact tensors stay where they are
-typedef struct OwnAttr { int64_t reverse, shards, blocks, elements, rows; } OwnAttr;
+// reverse 0: the rank's own part; rows: those of a compact tensor, by `parts`
+typedef struct OwnAttr { int64_t reverse, shards, blocks, elements, rows; RowParts parts; } OwnAttr;
 
 static void own_part(const KernelCall *call) {
   for (int k = 0; k < call->ninput; k++) {
@@ -43,9 +44,29 @@ static void reverse_shards(const KernelCall *call, const OwnAttr *a) {
   free(kept);
 }
 
+// rows (R, 1, 1, …) as an exchange has brought them, mask (b, s, x): what came from the last rank lies first.
+static void reverse_rows(const KernelCall *call, const OwnAttr *a) {
+  const Operand *rows = &call->input[0], *mask = &call->input[1];
+  size_t row = (size_t)operand_extent(rows, 1, rows->rank) * dtype_size(rows->dtype), all = (size_t)rows->size[0] * row;
+  int64_t count[ROW_PARTS_MOST] = {0};
+  char *data = rows->data, *came = xcalloc(all ? all : 1, 1), *from = came, *to = data + all;
+  if (a->parts.home) expert_parts_count(mask, (int)a->shards, count);
+  else row_parts_count(&a->parts, mask, call->parameters, -1, count);
+  if (all) memcpy(came, data, all);
+  for (int r = 0; r < a->shards; r++) {
+    size_t bytes = (size_t)count[r] * row;
+    to -= bytes;
+    CHECK(to >= data);
+    if (bytes) memcpy(to, from, bytes);
+    from += bytes;
+  }
+  free(came);
+}
+
 static void own_kernel(const KernelCall *call) {
   const OwnAttr *a = call->attr;
-  if (a->rows) own_rows(call);
+  if (a->rows && a->reverse) reverse_rows(call, a);
+  else if (a->rows) own_rows(call);
   else if (a->reverse) reverse_shards(call, a);
   else own_part(call);
 }
@@ -149,8 +170,22 @@ static int64_t extent(const Tensor *t, int from, int to) {
   return n;
 }
 
+// A node of this test's device, which works on what it reads.
+static void add_own(Graph *g, const Node *like, int *input, int ninput, const OwnAttr *attr) {
+  Node own = *like;
+  own.op = OP_CUSTOM;
+  own.ninput = ninput;
+  own.noutput = 0;
+  own.input = input;
+  own.want = own.give = NULL;
+  memset(own.attr, 0, sizeof own.attr);
+  memcpy(own.attr, attr, sizeof *attr);
+  graph_add_node(g, &own);
+}
+
 static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id, int alone) {
   Node n = g->node.data[id];
+  int first = g->node.count, shards = mesh_size(mesh, node_attr(&g->node.data[id], CommAttr)->axes);
   if (op_def(n.op)->rooted) { // another rank takes the root's place
     CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
     attr->root = (attr->root + 1) % mesh_size(mesh, attr->axes);
@@ -161,23 +196,22 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     attr->distance = -attr->distance;
     return;
   }
+  if (op_def(n.op)->moves_rows) { // how many each rank sends, the masks say in the run
+    OwnAttr attr = {
+        .reverse = 1, .shards = shards, .rows = 1, .parts = node_attr(&g->node.data[id], ExchangeAttr)->parts};
+    add_own(g, &n, (int[]){n.output[0], n.input[2]}, 2, &attr);
+    for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, 1, 1);
+    return;
+  }
   // What is whole behind the collective is reversed there, else what is whole before it.
-  int gathers = op_def(n.op)->gathers || op_def(n.op)->exchanges, first = g->node.count, count = alone ? 1 : n.ninput;
+  int gathers = op_def(n.op)->gathers || op_def(n.op)->exchanges, count = alone ? 1 : n.ninput;
   for (int k = 0; k < count; k++) {
     int reversed = gathers ? n.output[k] : n.input[k], d = 0;
     const Tensor *whole = graph_tensor(g, reversed), *shard = graph_tensor(g, gathers ? n.input[k] : n.output[k]);
     while (shard->placement->dim[d].n <= whole->placement->dim[d].n) d++;
-    OwnAttr attr = {1, mesh_size(mesh, node_attr(&n, CommAttr)->axes), extent(whole, 0, d),
-                    shard->local[d] * extent(whole, d + 1, whole->shape.rank)};
-    Node own = n;
-    own.op = OP_CUSTOM;
-    own.ninput = 1;
-    own.noutput = 0;
-    own.input = &reversed;
-    own.want = own.give = NULL;
-    memset(own.attr, 0, sizeof own.attr);
-    memcpy(own.attr, &attr, sizeof attr);
-    graph_add_node(g, &own);
+    OwnAttr attr = {.reverse = 1, .shards = shards, .blocks = extent(whole, 0, d)};
+    attr.elements = shard->local[d] * extent(whole, d + 1, whole->shape.rank);
+    add_own(g, &n, &reversed, 1, &attr);
   }
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
 }
@@ -222,10 +256,9 @@ static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
   snprintf(name, NAME, "%d%d %s %s", n->region, n->region == REGION_MICRO ? n->phase : 0, op, tensor);
 }
 
-// A sum has no order, and of two ranks each is next to the other on both sides. How much an exchange of rows brings is
-// known in the run only: there a fault mark reverses it.
+// A sum has no order, and of two ranks each is next to the other on both sides.
 static int has_order(const Mesh *mesh, const Node *n) {
-  return n->op != OP_ALL_REDUCE && !op_def(n->op)->moves_rows &&
+  return n->op != OP_ALL_REDUCE &&
          !(op_def(n->op)->shifts && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
 }
 

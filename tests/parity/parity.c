@@ -4,6 +4,7 @@
 #include "experts.h"
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
+#include "train/routers.h"
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -183,6 +184,19 @@ static void record_step(const Run *run, const StepResult *step) {
   out->tokens[i] = step->tokens;
 }
 
+// As metrics.jsonl has it: what a rank reads of itself.
+static void record_routers(const Run *run, const State *state) {
+  Routers routers = {.layers = 0};
+  int i = run->step;
+  routers_read(&routers, state);
+  run->result->router_loss[i][0] = routers.balance;
+  run->result->router_loss[i][1] = routers.z;
+  for (int layer = 0; layer < routers.layers; layer++)
+    for (int x = 0; x < 2 * routers.experts; x++) // chosen, kept
+      run->result->router_load[i] += routers.load[layer].chosen[x] * (2 * routers.experts * layer + x + 1);
+  routers_free(&routers);
+}
+
 static int one_step(Rank *r, void *run, Error *error) {
   Run *x = run;
   StepResult step;
@@ -192,7 +206,7 @@ static int one_step(Rank *r, void *run, Error *error) {
   int code = rank_step(r, x->step + 1, 1e-2, &step, error);
   if (saved) poison(r, &saved);
   x->told[r->rank] = step.loss;
-  if (r->rank == 0) record_step(x, &step);
+  if (r->rank == 0) record_step(x, &step), record_routers(x, r->state);
   return code;
 }
 

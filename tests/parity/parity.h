@@ -55,6 +55,8 @@ typedef struct NamedTensor {
 struct ParityResult {
   int steps;
   double loss[PARITY_MAX_STEPS], norm[PARITY_MAX_STEPS], tokens[PARITY_MAX_STEPS];
+  double router_loss[PARITY_MAX_STEPS][2]; // balance and z, of a model whose graph has them
+  double router_load[PARITY_MAX_STEPS];    // a sum over layers and experts of choices, each times another number
   int skipped[PARITY_MAX_STEPS];
   char non_finite[512];   // of the last skipped step: where it began
   double eval_loss, eval_tokens;
