@@ -1,0 +1,86 @@
+// REORDER_ROWS: rows of several ranks in the order of a compact tensor, and back. One kernel for all levels and dtypes,
+// since rows are only copied.
+#include "device/cpu/reorder.h"
+#include "base/fault.h"
+#include "op/expert_rows.h"
+#include <string.h>
+
+// First how many rows of each expert each part has, where each expert's begin and how many a part has, then of each row
+// in the order of a compact tensor its place in that of the parts.
+static size_t reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  int64_t tokens = operand_extent(&input[1], 0, 2), experts = input[1].size[2], parts = row_parts(attr);
+  return sizeof(int64_t) * (size_t)((parts + 1) * (experts + 1)) + sizeof(int32_t) * (size_t)(tokens * experts);
+}
+
+typedef struct Reorder {
+  int64_t parts, experts, *next, *begin,
+      *part_begin; // next: (parts, experts); begin: (experts); part_begin: (parts + 1)
+} Reorder;
+
+// From how many rows each expert has of each part (next) to where they begin in the part, whose rows are ordered by
+// expert and token as well.
+static void reorder_begin(const Reorder *r) {
+  for (int64_t p = 0; p < r->parts; p++) {
+    int64_t at = r->part_begin[p], rows;
+    for (int64_t x = 0; x < r->experts; x++) {
+      rows = r->next[p * r->experts + x];
+      r->next[p * r->experts + x] = at;
+      if (x + 1 < r->experts) r->begin[x + 1] += rows;
+      at += rows;
+    }
+    rows = at - r->part_begin[p];
+    r->part_begin[p + 1] = r->part_begin[p] + FAULT(part_of_one_row_less, rows, rows > 1 ? rows - 1 : rows);
+  }
+  for (int64_t x = 1; x < r->experts; x++) r->begin[x] += r->begin[x - 1];
+}
+
+// Fills `there`; returns how many rows there are.
+static int64_t reorder_table(const KernelCall *call, int64_t *workspace, int32_t *there) {
+  const RowParts *parts = call->attr;
+  const Operand *mask = &call->input[1];
+  ExpertRows m = expert_rows(mask);
+  RowSamples samples = row_samples(parts, mask, call->parameters, -1);
+  Reorder r = {.parts = row_parts(parts), .experts = m.experts, .next = workspace};
+  r.begin = r.next + r.parts * r.experts;
+  r.part_begin = r.begin + r.experts;
+  memset(workspace, 0, sizeof *workspace * (size_t)((r.parts + 1) * (r.experts + 1)));
+  for (int64_t t = 0; t < m.tokens; t++) {
+    int64_t *next = r.next + row_part(parts, &samples, t, mask->size[1]) * r.experts;
+    for (int64_t x = 0; x < r.experts; x++) next[x] += m.mask[t * r.experts + x];
+  }
+  reorder_begin(&r);
+  for (int64_t t = 0; t < m.tokens; t++) {
+    int64_t *next = r.next + row_part(parts, &samples, t, mask->size[1]) * r.experts;
+    for (int64_t x = 0; x < r.experts; x++)
+      if (m.mask[t * r.experts + x]) there[r.begin[x]++] = (int32_t)next[x]++;
+  }
+  return r.experts ? r.begin[r.experts - 1] : 0;
+}
+
+typedef struct ReorderJob { const KernelCall *call; const int32_t *there; int64_t rows, bytes; } ReorderJob;
+
+// Rows that follow each other in both orders are copied at once.
+static void reorder_unit(void *argument, int slot, int64_t unit) {
+  const ReorderJob *job = argument;
+  const RowParts *parts = job->call->attr;
+  const char *from = job->call->input[0].data;
+  char *to = job->call->output[0].data;
+  RowRange range = row_range(job->rows, job->bytes / 4, unit);
+  for (int64_t r = range.from, n; r < range.to; r += n) {
+    int64_t there = FAULT(rows_are_not_reordered, job->there[r], r);
+    for (n = 1; r + n < range.to && job->there[r + n] == job->there[r] + n;) n++;
+    int64_t source = parts->home ? r : there, place = parts->home ? there : r;
+    memcpy(to + place * job->bytes, from + source * job->bytes, (size_t)(n * job->bytes));
+  }
+}
+
+static void reorder_rows(const KernelCall *call) {
+  const Operand *rows = &call->input[0];
+  int64_t *next = call->workspace, parts = row_parts(call->attr), experts = call->input[1].size[2],
+          bytes = operand_extent(rows, 1, rows->rank) * (int64_t)dtype_size(rows->dtype);
+  int32_t *there = (int32_t *)(void *)(next + (parts + 1) * (experts + 1));
+  ReorderJob job = {call, there, reorder_table(call, next, there), bytes};
+  team_each(call_team(call), row_units(job.rows, bytes / 4), reorder_unit, &job);
+}
+
+const KernelEntry cpu_reorder = {OP_REORDER_ROWS, DTYPE_COUNT, reorder_rows, reorder_workspace};
