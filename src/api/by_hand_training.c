@@ -127,7 +127,7 @@ static int check_options(const PlaitGraph *h, const PlaitTrainingOptions *o, con
   if (!code) code = check_shares(h, mesh, o->microbatches, microbatches, error);
   if (code) return code;
   const ScheduleGenerator *schedule = schedule_by_name(o->schedule ? o->schedule : "1f1b");
-  if (!schedule || !schedule_can_run(schedule, 1)) {
+  if (!schedule || !schedule_can_run(schedule, 1) || schedule->streams) { // gradients here have no delay
     char names[256];
     schedule_names(1, names, sizeof names);
     return error_set(error, PLAIT_BAD_INPUT, "schedule is \"%.80s\"; allowed: %s", o->schedule, names);

@@ -91,6 +91,7 @@ typedef struct Workload {
   double clip;             // global gradient norm; 0: none
   const Delay *delay;      // of gradients; NULL: none
   int tied;                // the head is the embedding
+  int moves_biases;        // a step moves biases of routers, which the next one reads
   int scales_loss, skips;  // steps whose gradients overflow, or are not finite, are skipped
 } Workload;
 

@@ -542,7 +542,10 @@ static int check_weights(const Question *q) {
   return PLAIT_OK;
 }
 
-static int check_delay(const Question *q) { return parallel_check_delay(q->o, q->w, q->problem); }
+static int check_delay(const Question *q) {
+  int code = parallel_check_delay(q->o, q->w, q->problem);
+  return code ? code : parallel_check_stream(q->o, q->w, q->pp, microbatches(q), q->problem);
+}
 static int check_experts(const Question *q) { return parallel_check_experts(q->o, q->w, q->problem); }
 
 static int check_context(const Question *q) { return parallel_check_context(q->o, q->w, q->problem); }

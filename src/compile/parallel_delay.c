@@ -2,6 +2,44 @@
 #include "compile/parallel_delay.h"
 #include "compile/parallel_problem.h"
 
+// A stream begins a step before the last one has ended: gradients are those of a step ago, there are at least as many
+// microbatches as ranks to be ahead of, and what a step leaves to the next one, beside weights, would come too late.
+int parallel_check_stream(const ParallelOptions *o, const Workload *w, int pp, int microbatches,
+                          ParallelProblem *problem) {
+  const char *name = o->schedule->name;
+  const Delay *d = w->delay;
+  int all_one = d && d->count;
+  for (int i = 0; d && i < d->count; i++) all_one &= d->of[i] == 1;
+  if (!o->schedule->streams || pp == 1) return PLAIT_OK;
+  if (!all_one) {
+    problem->also = "parallel.pipeline";
+    problem->nearest[0] = 1;
+    return parallel_refuse(problem, "optimizer.delay",
+                           "optimizer.delay is not 1, but parallel.pipeline is %s, whose gradients are those of the "
+                           "weights of one step ago; take optimizer.delay 1, or parallel.pipeline 1f1b",
+                           name);
+  }
+  if (microbatches < pp) {
+    problem->also = "batch.micro";
+    return parallel_refuse(problem, "mesh.pp",
+                           "mesh.pp is %d, but parallel.pipeline %s takes at least as many microbatches as pipeline "
+                           "ranks, and batch.global %lld with batch.micro %lld makes %d; take mesh.pp %d, or a smaller "
+                           "batch.micro",
+                           pp, name, (long long)w->samples, (long long)w->micro, microbatches, microbatches);
+  }
+  if (w->scales_loss)
+    return parallel_refuse(problem, "parallel.pipeline",
+                           "parallel.pipeline is %s, which begins a step before the last one has said whether its loss "
+                           "scale may stay, but precision is fp16; take parallel.pipeline 1f1b, or bf16",
+                           name);
+  if (w->moves_biases)
+    return parallel_refuse(problem, "parallel.pipeline",
+                           "parallel.pipeline is %s, which begins a step before the last one has moved the routers' "
+                           "biases, but moe.bias_rate is above 0; take parallel.pipeline 1f1b, or moe.bias_rate 0",
+                           name);
+  return PLAIT_OK;
+}
+
 // An update in backward leaves no weights of before, and what the head and the embedding share has one delay.
 int parallel_check_delay(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   const Delay *d = w->delay;

@@ -54,11 +54,13 @@ int in_flight_collectives(const Program *p) {
 
 // A microbatch that enters a buffer waits until all that its predecessor there sent has arrived: no more than one
 // message of each kind is under way for each buffer. All microbatches send the same tensors.
+int in_flight_sums(const Program *p) { return started_in(p, &p->end); }
+
 int in_flight_messages(const Program *p, int forward, int coordinate) {
   int n = 0;
   for (int i = 0; i < p->actions.count; i++) {
     const Action *a = &p->actions.data[i];
-    if (a->kind != ACTION_SEND || a->microbatch || (a->peer > a->stage) != forward ||
+    if (a->kind != ACTION_SEND || a->part != LIST_BODY || a->microbatch || (a->peer > a->stage) != forward ||
         stage_coordinate(a->peer, p->schedule->map) != coordinate)
       continue;
     n += a->kept ? p->slots[a->stage].count : p->staging[a->stage][a->phase].count;

@@ -7,5 +7,7 @@
 int in_flight_collectives(const Program *p);
 // Buffers that their lists and counts need at most, of those that have counts (exchanges of rows).
 int in_flight_buffers(const Program *p);
+// In a stream: sums over the stages, which have a communication stream of their own.
+int in_flight_sums(const Program *p);
 // Messages to a pipeline rank that it has not received, in the forward (1) or backward (0) direction.
 int in_flight_messages(const Program *p, int forward, int coordinate);

@@ -35,6 +35,53 @@ static void place_storage(const Program *p, const Placement *at, uint32_t axes, 
   *category(&s->kinds, v) += bytes;
 }
 
+// In a stream, by Variable and Copy: whether a step's BEGIN or MICRO writes it, so that two steps that are under way
+// need one each. Counters and moments, parameters and their versions are carried from one step to the next.
+static void find_doubled(const Program *p, char *variable, char (*copy)[MAX_COPIES]) {
+  const Graph *g = p->graph;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region != REGION_END && k < n->noutput; k++) {
+      const Tensor *t = graph_tensor(g, n->output[k]);
+      const Variable *v = t->variable < 0 ? NULL : &g->variable.data[t->variable];
+      if (!v) continue;
+      if (t->copy >= 0) copy[t->variable][t->copy] = 1;
+      else if (FAULT(stream_has_one_instance, v->kind == VARIABLE_GRADIENT, 0) || v->kind == VARIABLE_METRIC)
+        variable[t->variable] = 1;
+    }
+  }
+}
+
+static void note_doubled(Program *p) {
+  size_t n = (size_t)p->graph->variable.count + 1;
+  char *variable = xcalloc(n, 1), (*copy)[MAX_COPIES] = xcalloc(n, sizeof *copy);
+  find_doubled(p, variable, copy);
+  p->variable_second = arena_array(&p->arena, int64_t, (int)n);
+  p->copy_second = arena_alloc(&p->arena, sizeof *p->copy_second * n);
+  for (size_t i = 0; i < n; i++) {
+    p->variable_second[i] = variable[i] ? 0 : -1;
+    for (int c = 0; c < MAX_COPIES; c++) p->copy_second[i][c] = copy[i][c] ? 0 : -1;
+  }
+  free(variable);
+  free(copy);
+}
+
+// A parameter with delay d and its versions have d + 1 places. What is the newest in one step is a version in the next,
+// and the oldest is written then: nothing is moved.
+static void note_places(Program *p) {
+  const Graph *g = p->graph;
+  p->places = arena_array(&p->arena, int *, g->variable.count + 1);
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (!v->version) continue;
+    int places = g->variable.data[v->parameter].delay + 1;
+    if (!p->places[v->parameter]) p->places[v->parameter] = arena_array(&p->arena, int, places);
+    p->places[v->parameter][0] = v->parameter;
+    p->places[v->parameter][places - v->version] = i;
+    p->places[i] = p->places[v->parameter];
+  }
+}
+
 // Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one
 // owns, so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
 static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
@@ -48,6 +95,13 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
     place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v, share,
                   &p->variable_offset[i]);
+    if (p->variable_second && p->variable_second[i] >= 0)
+      place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v, share,
+                    &p->variable_second[i]);
+    for (int c = 0; p->copy_second && c < v->copies; c++)
+      if (p->copy_second[i][c] >= 0)
+        place_storage(p, v->copy[c].placement, axes, from,
+                      v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v, share, &p->copy_second[i][c]);
     for (int c = 0; c < v->copies; c++)
       place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype),
                     v, share, &p->copy_offset[i][c]);
@@ -73,6 +127,7 @@ void memory_place_variables(Program *p) {
   p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
   for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
+  if (p->schedule->streams) note_doubled(p), note_places(p);
   p->state_bytes = place_shares(p, 0, 0);
   // The axes that owners are on: ZeRO's, less those over which the Layout has cut a tensor already.
   uint32_t placed[MAX_AXES];
@@ -143,8 +198,18 @@ static int64_t pack(const Program *p, Life *life, int n) {
   return end;
 }
 
-// Results of REDUCE outlive the body during which they are made: each has a place of its own, and so have those of one
-// owner.
+// Of a tensor of END: the first instruction that it is an operand of.
+static int first_use(const Program *p, int tensor) {
+  for (int i = 0; i < p->end.count; i++) {
+    const Node *n = &p->graph->node.data[p->end.instruction[i].node];
+    for (int k = 0; k < n->noutput; k++)
+      if (n->output[k] == tensor) return i;
+  }
+  return 0;
+}
+
+// Results of REDUCE outlive the body during which they are made, in a stream what END's second half reads of its first:
+// each has a place of its own, and so have those of one owner.
 void memory_place_reduced(Program *p) {
   Vec(Life) life = {0};
   for (int i = 0; i < p->actions.count; i++) {
@@ -155,6 +220,16 @@ void memory_place_reduced(Program *p) {
       if (p->place[n->output[k]].area != AREA_WORK) continue;
       p->place[n->output[k]].area = AREA_COMM;
       vec_push(&life, (Life){.tensor = n->output[k], .bytes = tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
+    }
+  }
+  for (int i = 0; i < p->end.count; i++) {
+    const Node *n = &p->graph->node.data[p->end.instruction[i].node];
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], first = t < 0 ? 0 : first_use(p, t);
+      if (t < 0 || p->place[t].area != AREA_WORK || first >= p->end_cut || instruction_end(&p->end, i) < p->end_cut)
+        continue;
+      p->place[t].area = AREA_COMM;
+      vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t))});
     }
   }
   p->comm_bytes = pack(p, life.data, life.count);
@@ -344,7 +419,8 @@ void memory_place_rings(Program *p) {
     place->offset = FAULT(memory_overlaps_slots, ring->bytes, ring->bytes / 2);
     ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
   }
-  int staging = p->schedule->microbatches < STAGING_BUFFERS ? p->schedule->microbatches : STAGING_BUFFERS;
+  int staging = p->schedule->microbatches < STAGING_BUFFERS && !p->schedule->streams ? p->schedule->microbatches
+                                                                                     : STAGING_BUFFERS;
   for EACH_PROGRAM_STAGE(s, p)
     if (p->micro[s][PHASE_WEIGHT].count) pack_slot(p, s);
   for EACH_PROGRAM_STAGE(s, p) lay_out(&p->slots[s], p->schedule->slots[s], &p->slot_bytes, 0);
@@ -363,6 +439,7 @@ void memory_place_inputs(Program *p) {
     p->input_offset[i] = p->input_bytes;
     p->input_bytes += bytes * microbatches;
   }
+  p->input_bytes *= p->schedule->streams ? 2 : 1; // of two steps
 }
 
 void memory_total(Program *p) {

@@ -72,6 +72,8 @@ void overlap_actions(Program *p, int overlap) {
                                      .node = starts.data[next].node});
     }
     const Body *body = body_of(p, &a);
+    if (a.kind == ACTION_SUMS) a.to = p->end_cut;
+    if (a.kind == ACTION_END && p->schedule->streams) a.from = p->end_cut, a.to = p->end.count;
     if (!body || from < body->count || !from) {
       if (body) a.from = from, a.to = body->count;
       vec_push(&p->actions, a);
@@ -98,6 +100,17 @@ static int has_kernel(const Program *p, const Body *body, int from, int to) {
   for (int i = from; i < to; i++)
     if (!op_def(p->graph->node.data[body->instruction[i].node].op)->communicates) return 1;
   return 0;
+}
+
+void overlap_sums(Program *p) {
+  Body *end = &p->end;
+  for (int i = 0; i < p->end_cut; i++) {
+    const Node *n = &p->graph->node.data[end->instruction[i].node];
+    if (!op_def(n->op)->communicates || !(node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1)) continue;
+    int until = p->end_cut;
+    while (until < end->count && !touches(p->graph, &p->graph->node.data[end->instruction[until].node], n)) until++;
+    end->instruction[i].wait = until;
+  }
 }
 
 void overlap_body(Program *p, Body *body) {

@@ -48,6 +48,51 @@ static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *k
   return bytes;
 }
 
+// Which nodes of END come behind a sum over the stages: in a stream END is run in two halves. Reads and writes of a
+// Variable stay in their order.
+static char *find_late(const Program *p, const Segment *s) {
+  const Graph *g = p->graph;
+  char *late = xcalloc((size_t)s->node.count + 1, 1), *tensor = xcalloc((size_t)g->tensor.count + 1, 1),
+       *read = xcalloc((size_t)g->variable.count + 1, 1), *written = xcalloc((size_t)g->variable.count + 1, 1);
+  for (int i = 0; i < s->node.count; i++) {
+    const Node *n = &g->node.data[s->node.data[i]];
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], v = t < 0 ? -1 : graph_tensor(g, t)->variable;
+      late[i] |= t >= 0 && (tensor[t] || (v >= 0 && (written[v] || (k >= n->ninput && read[v]))));
+    }
+    int sums = op_def(n->op)->communicates && node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1;
+    for (int k = 0; k < n->noutput; k++) {
+      int v = graph_tensor(g, n->output[k])->variable;
+      tensor[n->output[k]] |= late[i] || sums;
+      if (v >= 0) written[v] |= late[i] || sums;
+    }
+    for (int k = 0; late[i] && k < n->ninput; k++)
+      if (n->input[k] >= 0 && graph_tensor(g, n->input[k])->variable >= 0)
+        read[graph_tensor(g, n->input[k])->variable] = 1;
+  }
+  free(tensor);
+  free(read);
+  free(written);
+  return late;
+}
+
+// Where END is cut: the sums over the stages start before, and are waited for by the first that reads them.
+static void cut_end(Program *p) {
+  const Graph *g = p->graph;
+  char *late = find_late(p, &p->segments->end), *late_node = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = 0; i < p->segments->end.node.count; i++) late_node[p->segments->end.node.data[i]] = late[i];
+  Instruction *ordered = arena_array(&p->arena, Instruction, p->end.count + 1);
+  int n = 0;
+  for (int half = 0; half < 2; half++) {
+    if (half) p->end_cut = n;
+    for (int i = 0; i < p->end.count; i++)
+      if (late_node[p->end.instruction[i].node] == half) ordered[n++] = p->end.instruction[i];
+  }
+  p->end.instruction = ordered;
+  free(late);
+  free(late_node);
+}
+
 // A node whose terms live on several stages keeps those that live here; see stage.
 static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body *body, Error *error) {
   body->instruction = arena_array(&p->arena, Instruction, s->node.count + 1);
@@ -101,7 +146,8 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
     program_destroy(p);
     return code;
   }
-  overlap_actions(p, o->overlap);
+  if (p->schedule->streams) cut_end(p), overlap_sums(p);
+  overlap_actions(p, o->overlap && !p->schedule->streams);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
   memory_place_rings(p);
@@ -124,6 +170,16 @@ void program_destroy(Program *p) {
   vec_free(&p->actions);
   arena_free(&p->arena);
   free(p);
+}
+
+int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn) {
+  const Variable *v = &p->graph->variable.data[variable];
+  if (!p->schedule->streams) return copy < 0 ? p->variable_offset[variable] : p->copy_offset[variable][copy];
+  if (copy >= 0) return turn.instance & 1 ? p->copy_second[variable][copy] : p->copy_offset[variable][copy];
+  if (turn.instance & 1 && p->variable_second[variable] >= 0) return p->variable_second[variable];
+  if (!p->places[variable]) return p->variable_offset[variable];
+  int places = p->graph->variable.data[v->parameter].delay + 1;
+  return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
 }
 
 int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->staging_bytes + p->comm_bytes; }

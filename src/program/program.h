@@ -4,6 +4,8 @@
 //   actions      BEGIN | END                 run that body once
 //                F s m | B s m | W s m       run stage s's forward, backward or weight body on its slot m mod slots
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
+//                SUMS | END                  in a stream END is run in two halves: SUMS runs it up to the sums over the
+//                                            stages, and starts these
 //                REDUCE n                    start collective n of END on the communication stream, when the last
 //                                            backward or weight has completed its accumulators; END waits for it. A
 //                                            body is cut where one starts
@@ -18,7 +20,9 @@
 //                STAGING s p o   offset o in a staging buffer of stage s's segment F or B: what it sends or receives
 //                                and no other body reads
 //                WORK o          offset o in the workspace: lives within one body
-//                COMM o          offset o in the communication buffers: results of REDUCE, from its start to END
+//                COMM o          offset o in the communication buffers: results of REDUCE, from its start to END, and
+//                in a
+//                                stream what the second half of END reads of the first
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a
 // rank leaves to the owner of their operands (node_owner) are bound at load.
 #pragma once
@@ -62,6 +66,11 @@ typedef struct MemoryPlan {
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
+// Which of several instances of a Variable a tensor means (program_variable_offset). In a stream two steps are under
+// way: what BEGIN and MICRO write of a step lies in one of two instances in turn, by `instance`. A delayed parameter
+// and its versions take turns in their places: `newest` says by how many steps these have moved on.
+typedef struct Turn { int64_t instance, newest; } Turn;
+
 typedef struct Program Program;
 struct Program {
   const Graph *graph; // partitioned; borrowed
@@ -78,6 +87,11 @@ struct Program {
   Place *place;               // per tensor
   int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
   int64_t (*copy_offset)[MAX_COPIES];
+  int64_t *variable_second;   // in a stream: of what has two instances, where the second lies; else -1
+  int64_t (*copy_second)[MAX_COPIES];
+  int **places;               // in a stream: of a delayed parameter and its versions, by place: the Variables whose
+                              // places these are at first, the parameter itself and then its versions, the oldest first
+  int end_cut;                // in a stream: instructions of END up to its sums over the stages, which start there
   int64_t state_bytes;        // Variables
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
@@ -119,6 +133,8 @@ Dtype node_dtype(const Graph *g, const Node *n);
 // Offset of the workspace behind slots, staging and communication buffers, of kernels' scratch behind that, and of
 // inputs behind this.
 int64_t program_work_offset(const Program *p);
+// Where a Variable (copy -1) or one of its Copies lies, bytes into State's memory.
+int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn);
 int64_t program_scratch_offset(const Program *p);
 int64_t program_input_offset(const Program *p);
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).

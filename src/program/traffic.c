@@ -64,7 +64,7 @@ static void add_messages(const Program *p, int microbatch, int times, TrafficLis
   const ActionList *actions = &p->schedule->list[p->coordinate];
   for (int i = 0; i < actions->count; i++) {
     const Action *a = &actions->data[i];
-    if (a->kind != ACTION_SEND || a->microbatch != microbatch) continue;
+    if (a->kind != ACTION_SEND || a->part != LIST_BODY || a->microbatch != microbatch) continue;
     const Tensor *t = graph_tensor(p->graph, a->tensor);
     add(list, 1u << mesh_pipeline(&p->mesh), times * (double)rows_elements(p, t, 0, microbatch), t);
   }

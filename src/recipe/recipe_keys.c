@@ -35,7 +35,7 @@ static const char context_doc[] = "How attention, whose queries see the keys of 
 static const RecipeWord pipeline_words[] = {
 #define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
 #include "schedule/schedules.def"
-    {"2bw", 0, true}, {"pipedream", 0, true}, // src/schedule/README.md has their design
+    {"pipedream", 0, true}, // src/schedule/README.md has their design
     {0},
 };
 static const RecipeWord precision_words[] = {

@@ -71,6 +71,7 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
                 .seq = r->data.seq_len,
                 .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,
                 .clip = r->optimizer.clip,
+                .moves_biases = r->moe.bias_rate > 0,
                 .scales_loss = r->precision == DTYPE_F16,
                 .skips = r->run.non_finite == RECIPE_SKIP,
                 .delay = &texts->delay};

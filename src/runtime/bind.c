@@ -6,21 +6,21 @@
 #include "runtime/pieces.h"
 #include <string.h>
 
-static int find_inputs(Binding *b, const StepInputs *given, Error *error) {
+static int find_inputs(Binding *b, const StepInputs *given, StepInput *input, Error *error) {
   const Graph *g = b->program->graph;
   for (int i = 0; i < g->input.count; i++) {
     const GraphInput *in = &g->input.data[i];
-    if (in->known != INPUT_OWN) b->input[i] = given->known[in->known];
-    else b->input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
-    if (!b->input[i].base && FAULT(input_is_not_bound, 1, 0))
+    if (in->known != INPUT_OWN) input[i] = given->known[in->known];
+    else input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
+    if (!input[i].base && FAULT(input_is_not_bound, 1, 0))
       return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it",
                        in->name, known_input_what(in->known));
   }
   return PLAIT_OK;
 }
 
-static const char *input_address(const Binding *b, int input, int microbatch) {
-  const StepInput *in = &b->input[input];
+static const char *input_address(const Binding *b, int input, int set, int microbatch) {
+  const StepInput *in = &b->input[set][input];
   Rows rows = b->input_rows[input];
   const Shares *shares = b->program->shares;
   if (in->row && rows.count && b->program->graph->input.data[input].known == INPUT_OWN)
@@ -33,43 +33,44 @@ static const char *input_address(const Binding *b, int input, int microbatch) {
 }
 
 // The copies have a queue of their own; kernels come after them.
-static void copy_inputs(Binding *b) {
+static void copy_inputs(Binding *b, int set) {
   const Program *p = b->program;
   for (int i = 0; i < p->graph->input.count; i++) {
     int microbatches;
     int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
-    char *to = b->state->work + program_input_offset(p) + p->input_offset[i];
-    StepInput from = b->input[i];
+    char *to = b->state->work + program_input_offset(p) + set * (p->input_bytes / 2) + p->input_offset[i];
+    StepInput from = b->input[set][i];
     int in_micro = p->graph->input.data[i].region == REGION_MICRO;
     for (int m = 0; m < microbatches && from.base; m++) {
       int64_t there = from.row ? rows_valid(p, b->input_rows[i], in_micro ? m : -1) * from.row : bytes;
-      device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, input_address(b, i, m), there);
+      device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, input_address(b, i, set, m), there);
     }
-    b->input[i] = (StepInput){from.base ? to : NULL, stride, 0};
+    b->input[set][i] = (StepInput){from.base ? to : NULL, stride, 0};
   }
   UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
 }
 
-int binding_inputs(Binding *b, const StepInputs *given, Error *error) {
-  int code = find_inputs(b, given, error);
-  if (!code && !b->program->device->space.is_host) copy_inputs(b);
+int binding_inputs(Binding *b, const StepInputs *given, int set, Error *error) {
+  int code = find_inputs(b, given, b->input[set], error);
+  if (!code && !b->program->device->space.is_host) copy_inputs(b, set);
   return code;
 }
 
-char *binding_address(const Binding *b, int tensor, int microbatch) {
+char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   const Program *p = b->program, *owner = b->state->program;
   const Place *place = &p->place[tensor];
   const Tensor *t = graph_tensor(p->graph, tensor);
   switch (place->area) {
   case AREA_VARIABLE: {
     int v = b->variable[t->variable];
-    return b->state->memory + (t->copy < 0 ? owner->variable_offset[v] : owner->copy_offset[v][t->copy]);
+    return b->state->memory + program_variable_offset(owner, v, t->copy, turn);
   }
-  case AREA_INPUT: return (char *)(uintptr_t)input_address(b, t->input, microbatch);
+  case AREA_INPUT:
+    return (char *)(uintptr_t)input_address(b, t->input, p->schedule->streams ? turn.instance & 1 : 0, microbatch);
   case AREA_SLOT:
   case AREA_STAGING: {
     const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
-    return b->state->work + ring->offset + microbatch % ring->count * ring->bytes + place->offset;
+    return b->state->work + ring->offset + (microbatch + b->base) % ring->count * ring->bytes + place->offset;
   }
   case AREA_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
   case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
@@ -208,11 +209,11 @@ static void bind_masks(Binding *b) {
   for (int i = 0; i < g->tensor.count; i++)
     if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
       b->mask[g->tensor.data[i].mask] = ++count;
-  b->mask_rows = arena_array(&b->arena, int64_t, count * b->program->schedule->microbatches + 1);
+  b->mask_rows = arena_array(&b->arena, int64_t, 2 * count * b->program->schedule->microbatches + 1);
 }
 
 int64_t *binding_mask_rows(const Binding *b, int mask, int microbatch) {
-  return &b->mask_rows[(int64_t)mask * b->program->schedule->microbatches + microbatch];
+  return &b->mask_rows[(2 * (int64_t)mask + (b->turn.instance & 1)) * b->program->schedule->microbatches + microbatch];
 }
 
 static void bind_compact(Binding *binding, Bound *b) {
@@ -224,6 +225,15 @@ static void bind_compact(Binding *binding, Bound *b) {
     if (t && tensor_is_compact(t)) compact[k] = binding->mask[t->mask], b->compact = compact;
     if (t && k >= b->ninput && binding->mask[tensor]) b->masks = 1;
   }
+}
+
+// The versions of a delayed parameter move on before it is updated.
+static int behind_versions(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], v = t < 0 ? -1 : graph_tensor(g, t)->variable;
+    if (v >= 0 && g->variable.data[v].version) return 0;
+  }
+  return n->region == REGION_END;
 }
 
 static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
@@ -246,6 +256,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
     b->left_to_owner = FAULT(stage_without_a_term, 1, 0);
   if (!p->shares->even) bind_rows(binding, b);
   bind_compact(binding, b);
+  b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && behind_versions(p->graph, n), 0);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
@@ -286,7 +297,8 @@ static int bind_variables(Binding *b, Error *error) {
 
 int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .queue = queue};
-  b->input = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
+  for (int set = 0; set < (p->schedule->streams ? 2 : 1); set++)
+    b->input[set] = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
   for (int i = 0; i < p->graph->input.count; i++)
     b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
@@ -312,6 +324,6 @@ void binding_free(Binding *b) {
 
 BoundBody *binding_body(Binding *b, const Action *a) {
   if (a->kind == ACTION_BEGIN) return &b->begin;
-  if (a->kind == ACTION_END) return &b->end;
+  if (a->kind == ACTION_SUMS || a->kind == ACTION_END) return &b->end;
   return action_runs_body(a) ? &b->micro[a->stage][action_phase(a)] : NULL;
 }

@@ -24,6 +24,7 @@ typedef struct Bound {
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
   size_t *counts; // (3 · ranks of the group) of an exchange of rows: elements sent, received, and where these lie
+  int newest;   // 1: in a stream, behind the versions of a parameter: the newest is what the update writes
   int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
   PlaitComm *comm;        // collectives
@@ -61,9 +62,14 @@ typedef struct Binding {
   State *state;
   DeviceQueue *queue;         // in which its kernels run
   int *variable;              // Variable of this graph → of the State's graph
-  StepInput *input;           // (graph inputs) of the step, as addresses of the device's; by binding_inputs
+  StepInput *input[2];        // (graph inputs) of the step, as addresses of the device's; by binding_inputs. In a
+                              // stream of two steps
   Rows *input_rows;           // (graph inputs)
   CallParameters parameters;  // of the call under way; kernels read them here
+  // Of the action under way: which of the two steps of a stream it is of, as its instance; and what is added to a
+  // microbatch for its number in the stream.
+  Turn turn;
+  int base;
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   int *mask;           // (tensors) 1 + its number among the masks of compact tensors, else 0
   int64_t *mask_rows;  // (masks, microbatches) how many rows each lets through in this step, on this rank
@@ -87,9 +93,10 @@ int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
 
 // Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the
 // host's memory. PLAIT_FAILED: one is not there.
-int binding_inputs(Binding *binding, const StepInputs *given, Error *error);
+int binding_inputs(Binding *binding, const StepInputs *given, int set, Error *error); // set: 0, or in a stream 1
 // How many rows the compact tensors of a mask have in a microbatch; counted when the mask has been written.
 int64_t *binding_mask_rows(const Binding *binding, int mask, int microbatch);
-// Where a tensor lies for a microbatch, as an address of the device's; NULL where it has no memory here.
-char *binding_address(const Binding *binding, int tensor, int microbatch);
+// Where a tensor lies for a microbatch of the step of `turn`, as an address of the device's; NULL where it has no
+// memory here.
+char *binding_address(const Binding *binding, int tensor, int microbatch, Turn turn);
 BoundBody *binding_body(Binding *binding, const Action *action); // that the action runs; NULL: none

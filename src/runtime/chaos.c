@@ -79,9 +79,9 @@ static void poison(const Chaos *c, char *at, int64_t bytes) {
   if (bytes > 0) device_fill(c->queue, at, 0xff, bytes);
 }
 
-static void poison_buffer(const Chaos *c, const WalkBuffer *b, int microbatch) {
+static void poison_buffer(const Chaos *c, const WalkBuffer *b) {
   const Ring *ring = b->is_slot ? &c->p->slots[b->stage] : &c->p->staging[b->stage][b->phase];
-  if (ring->count) poison(c, c->work + ring->offset + microbatch % ring->count * ring->bytes, ring->bytes);
+  if (ring->count) poison(c, c->work + ring->offset + b->index % ring->count * ring->bytes, ring->bytes);
 }
 
 static void delay(Chaos *c) {
@@ -107,7 +107,7 @@ static void see(void *self, const Observation *o) {
   char *work = c->work + program_work_offset(p);
   switch (o->event) {
   case OBSERVE_STEP: poison(c, work - p->comm_bytes, p->comm_bytes); break;
-  case OBSERVE_ENTER: poison_buffer(c, o->buffer, o->microbatch); break;
+  case OBSERVE_ENTER: poison_buffer(c, o->buffer); break;
   case OBSERVE_BODY: poison(c, work, p->work_bytes); break;
   case OBSERVE_KERNEL: poison(c, c->work + program_scratch_offset(p), p->scratch_bytes); break;
   case OBSERVE_COLLECTIVE:

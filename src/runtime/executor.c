@@ -18,6 +18,10 @@ struct Executor {
   Walk *walk;
   PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
+  PlaitStream *sums;          // of those of END in a stream, which wait for other stages; NULL: none
+  uint64_t step;              // that the call is for
+  int64_t turn;               // of the step, in a stream: 0, 1, …, fewer by those that were skipped
+  int under_way;              // the next one has begun
   int *in_flight, *most_in_flight; // (stages) microbatches in slots, now and at most
   double comm_seconds, stalled_seconds;
   void *observer[OBSERVER_COUNT]; // NULL: does not look
@@ -75,6 +79,16 @@ static int make_stream(Executor *e, Error *error) {
   return code;
 }
 
+static int make_sums(Executor *e, Error *error) {
+  int calls = e->world ? in_flight_sums(e->program) : 0,
+      code = calls ? plait_stream_create(e->world, &e->sums, error) : PLAIT_OK;
+  if (!e->sums) return code;
+  stream_set_chaos(e->sums, e->program->chaos);
+  stream_borrow_lists(e->sums);
+  stream_reserve(e->sums, (size_t)calls, 0);
+  return code;
+}
+
 int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out,
                     Error *error) {
   Executor *e = xcalloc(1, sizeof *e);
@@ -83,6 +97,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   e->binding.parameters.seed = seed;
   e->binding.parameters.shares = p->shares;
   if (!code) code = make_stream(e, error);
+  if (!code) code = make_sums(e, error);
   if (code) {
     executor_destroy(e);
     return code;
@@ -102,6 +117,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
 void executor_destroy(Executor *e) {
   if (!e) return;
   plait_stream_destroy(e->stream);
+  plait_stream_destroy(e->sums);
   chaos_destroy(e->chaos);
   walk_destroy(e->walk);
   binding_free(&e->binding);
@@ -152,7 +168,8 @@ static int start_collective(Executor *e, Bound *b) {
   b->started = 1;
   b->issued = clock_seconds();
   announce_collective(e, b);
-  return collective_call(&e->binding, b, e->stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
+  PlaitStream *stream = b->node->region == REGION_END && e->sums ? e->sums : e->stream;
+  return collective_call(&e->binding, b, stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
@@ -197,10 +214,12 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 // Bodies ------------------------------------------------------------------------------------------------------------
 
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
+  Turn turn = e->binding.turn;
+  turn.newest += b->newest;
   for (int k = 0; k < b->ninput; k++)
-    b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch);
+    b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch, turn);
   for (int k = 0; k < b->node->noutput; k++)
-    b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch);
+    b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch, turn);
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
     if (b->rows[k].count)
       rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
@@ -279,7 +298,8 @@ static int run_reduce(Executor *e, const Action *a) {
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
-  char *data = device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch));
+  char *data =
+      device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch, e->binding.turn));
   PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->map),
       direction = send ? a->peer > a->stage : a->stage > a->peer;
@@ -298,7 +318,21 @@ static int run_transfer(Executor *e, const Action *a) {
                    plait_comm_error(e->world));
 }
 
+// Where the action's step has its Variables, inputs and buffers. Programs of evaluation read those of training.
+static void turn_to(Executor *e, const Action *a) {
+  Binding *b = &e->binding;
+  b->turn = e->binding.state->turn;
+  b->parameters.step = e->step;
+  if (!e->program->schedule->streams) return;
+  int ahead = a->step - (a->part == LIST_DRAIN);
+  b->turn.instance = FAULT(stream_takes_the_other_instance, (e->turn + ahead) & 1, e->turn & 1);
+  b->turn.newest = e->turn + ahead;
+  b->parameters.step += (uint64_t)ahead;
+  b->base = a->step * e->program->schedule->microbatches + walk_base(e->walk);
+}
+
 static int run_action(Executor *e, const Action *a) {
+  turn_to(e, a);
   BoundBody *body = binding_body(&e->binding, a);
   OBSERVE(e, ACTION, .action = a, .microbatch = a->microbatch);
   int code = body ? run_body(e, body, a) : a->kind == ACTION_REDUCE ? run_reduce(e, a) : run_transfer(e, a);
@@ -332,18 +366,87 @@ static int visit(void *context, const WalkStep *step) {
   return code ? code : 1;
 }
 
-int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error) {
+static int run_part(Executor *e, ListPart part) {
+  walk_go(e->walk, part);
+  return walk_run(e->walk, visit, e);
+}
+
+// A stream: what has not begun yet of the step, then the rest of it among most of the next, or alone.
+static int run_stream(Executor *e, const StepInputs *next) {
+  State *s = e->binding.state;
+  if (!e->under_way) e->turn = s->turn.newest;
+  int code = e->under_way ? PLAIT_OK : run_part(e, LIST_PROLOGUE);
+  if (!code) code = run_part(e, next ? LIST_BODY : LIST_DRAIN);
+  e->under_way = next != NULL;
+  s->turn = (Turn){.instance = e->turn & 1, .newest = ++e->turn};
+  return code;
+}
+
+int executor_under_way(const Executor *e) { return e->under_way; }
+
+static int is_message(const Action *a, const Action *other, StageMap map) {
+  return other->part != LIST_DRAIN && stage_coordinate(a->peer, map) == stage_coordinate(other->stage, map) &&
+         stage_coordinate(a->stage, map) == stage_coordinate(other->peer, map);
+}
+
+// Messages for this rank that a body leaves to the next part: sent from a RECV's rank in its direction, not received.
+static int messages_left(const Executor *e, const Action *a) {
+  const Schedule *s = e->program->schedule;
+  int left = 0;
+  const ActionList *there = &s->list[stage_coordinate(a->peer, s->map)], *here = &s->list[e->program->coordinate];
+  for (int i = 0; i < there->count; i++)
+    left += there->data[i].kind == ACTION_SEND && is_message(a, &there->data[i], s->map);
+  for (int i = 0; i < here->count; i++)
+    left -= here->data[i].kind == ACTION_RECV && here->data[i].part != LIST_DRAIN && here->data[i].peer == a->peer;
+  return left;
+}
+
+static int only_wait(void *context, const WalkStep *step) {
+  Executor *e = context;
+  int code = step->kind == WALK_WAIT ? wait_received(e, step->send) : PLAIT_OK;
+  return code ? code : 1;
+}
+
+int executor_take_back(Executor *e, Error *error) {
+  const ActionList *list = &e->program->actions;
   Error unread = {0};
-  int code = binding_inputs(&e->binding, inputs, error);
+  int code = PLAIT_OK, taken = 0;
+  if (!e->program->schedule->streams) return PLAIT_OK;
+  e->binding.state->turn.newest--;
+  if (!e->under_way) return PLAIT_OK;
+  e->error = error ? error : &unread;
+  for (int i = 0; i < list->count && !code; i++) {
+    const Action *a = &list->data[i];
+    if (a->part != LIST_DRAIN || a->kind != ACTION_RECV || taken >= messages_left(e, a)) continue;
+    taken++;
+    turn_to(e, a);
+    code = run_transfer(e, a);
+  }
+  walk_stop(e->walk);
+  if (!code) code = walk_run(e->walk, only_wait, e);
+  e->under_way = 0;
+  e->error = NULL;
+  return code < 0 ? code : PLAIT_OK;
+}
+
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, const StepInputs *next, Error *error) {
+  Error unread = {0};
+  int streams = e->program->schedule->streams, set = 0, code;
+  CHECK(streams || !next, "only a stream begins the next step");
+  if (streams) set = (int)((e->under_way ? e->turn : e->binding.state->turn.newest) & 1);
+  code = binding_inputs(&e->binding, inputs, set, error);
+  if (!code && next) code = binding_inputs(&e->binding, next, !set, error);
   if (code) return code;
   CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run",
         e->program->mesh.ranks);
-  e->binding.parameters.step = step;
+  e->step = step;
   e->error = error ? error : &unread;
-  memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
   OBSERVE(e, STEP, .microbatch = 0);
-  walk_rewind(e->walk);
-  code = walk_run(e->walk, visit, e);
+  if (!e->under_way) {
+    memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
+    walk_rewind(e->walk);
+  }
+  code = streams ? run_stream(e, next) : walk_run(e->walk, visit, e);
   int finished = device_drain(e->queue, code ? NULL : e->error); // inputs and kernels' operands are the caller's again
   e->error = NULL;
   return code ? code : finished;

@@ -13,8 +13,14 @@ int executor_create(const Program *program, State *state, DeviceQueue *queue, Pl
 void executor_destroy(Executor *e);
 
 // Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given
-// is an error.
-int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, Error *error);
+// is an error. Of a Program whose schedule streams `next`, not NULL, is what step + 1 reads: most of that step is run
+// too, and the next call has to be for it, with the same inputs again, but for what END reads. NULL: the pipeline
+// drains.
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, const StepInputs *next, Error *error);
+// In a stream, after a step that was skipped: its weights stay where they are, and what was begun of the next step is
+// dropped, so that either may be run. Nothing where no stream is. Collective.
+int executor_take_back(Executor *e, Error *error);
+int executor_under_way(const Executor *e); // whether a next step has begun
 // Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
 // exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
 double executor_comm_seconds(const Executor *e);

@@ -196,7 +196,8 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
   FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
   executor_observe(r->train, OBSERVER_FINITE, &search);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
-  int code = executor_run(r->train, (uint64_t)step, inputs, error);
+  int code = executor_run(r->train, (uint64_t)step, inputs, NULL, error);
+  if (!code) code = executor_take_back(r->train, error);
   executor_observe(r->train, OBSERVER_FINITE, NULL);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
   *first = search.first;
@@ -266,7 +267,8 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
   hide_targets(batch, FAULT(part_is_the_batch, part, sequences), true);
-  int code = executor_run(r->train, (uint64_t)step, &inputs, error);
+  int code = executor_run(r->train, (uint64_t)step, &inputs, NULL, error);
+  if (!code) code = executor_take_back(r->train, error);
   hide_targets(batch, part, false);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
   keep_counters(r->state, counters, 1);
@@ -275,28 +277,59 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   return code;
 }
 
+bool rank_under_way(const Rank *r) { return executor_under_way(r->train); }
+
+// The step's batch, which a stream may have read already.
+static int take_batch(Rank *r, Batch **batch, StepResult *result, Error *error) {
+  *batch = r->ahead;
+  r->ahead = NULL;
+  result->waited = 0;
+  return *batch ? PLAIT_OK : loader_next(r->loader, batch, &result->waited, error);
+}
+
+static bool measures(const Rank *r, int64_t step) { return r->measure_every && step % r->measure_every == 0; }
+
+// With the next batch, where the next step is to begin.
+static int run_step(Rank *r, int64_t step, const StepInputs *inputs, bool goes_on, StepResult *result, Error *error) {
+  const double later = NAN; // the learning rate is read when a step ends
+  double waited = 0;
+  StepInputs next;
+  if (!goes_on || !r->job->train.program[0]->schedule->streams || measures(r, step + 1))
+    return executor_run(r->train, (uint64_t)step, inputs, NULL, error);
+  int code = r->ahead ? PLAIT_OK : loader_next(r->loader, &r->ahead, &waited, error);
+  if (code) return code;
+  result->waited += waited;
+  next = inputs_from(r->ahead, &later);
+  return executor_run(r->train, (uint64_t)step, inputs, &next, error);
+}
+
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
+  return rank_step_on(r, step, learning_rate, false, result, error);
+}
+
+int rank_step_on(Rank *r, int64_t step, double learning_rate, bool goes_on, StepResult *result, Error *error) {
   Batch *batch;
   result->first = (NonFinite){0};
   double start = trace_begin(r->trace);
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
-  int code = loader_next(r->loader, &batch, &result->waited, error);
+  int code = take_batch(r, &batch, result, error);
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
   result->part_norm = result->part_tokens = 0;
-  if (r->measure_every && step % r->measure_every == 0) code = measure_part(r, step, batch, result, error);
+  if (measures(r, step)) code = measure_part(r, step, batch, result, error);
   if (code) return loader_release(r->loader, batch), code;
   StepInputs inputs = inputs_from(batch, &learning_rate);
   double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
          stalled = executor_stalled_seconds(r->train);
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
-  code = executor_run(r->train, (uint64_t)step, &inputs, error);
+  code = run_step(r, step, &inputs, goes_on, result, error);
+  if (!code && state_scalar(r->state, KNOWN_SKIP) != 0) code = executor_take_back(r->train, error);
   if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
     code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)
                                               : find_first(r, step, &inputs, counters, &result->first, error);
-  if (!code) code = agreement_check(r->agreement, step, error);
+  if (!code && !rank_under_way(r)) code = agreement_check(r->agreement, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = clock_seconds() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   loader_release(r->loader, batch);
@@ -309,7 +342,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
   StepInputs inputs = inputs_from(batch, NULL);
-  int code = executor_run(r->evaluate, 0, &inputs, error);
+  int code = executor_run(r->evaluate, 0, &inputs, NULL, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;
@@ -340,5 +373,5 @@ int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *conte
 
 int rank_generate(Rank *r, const StepInputs *inputs, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
-  return executor_run(r->generate, 0, inputs, error);
+  return executor_run(r->generate, 0, inputs, NULL, error);
 }

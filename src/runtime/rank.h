@@ -37,6 +37,7 @@ typedef struct Rank {
   Agreement *agreement;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
+  Batch *ahead;          // of the next step, where a stream has begun it; NULL: none
   int64_t measure_every; // steps; set by who wants part_norm. The job's update needs `trials`
   Trace *trace;
 } Rank;
@@ -69,6 +70,11 @@ int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Erro
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
+// The same, and where the schedule streams (schedule/README.md) the next step begins before this one is done, unless
+// something that needs the weights in between comes first. `goes_on`: the next call is for step + 1, and nothing but
+// the results is looked at before it. Afterwards rank_under_way says whether it has begun. All ranks give the same.
+int rank_step_on(Rank *r, int64_t step, double learning_rate, bool goes_on, StepResult *result, Error *error);
+bool rank_under_way(const Rank *r);
 
 // Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0:
 // the evaluation ends; negative: with this error. All ranks must return the same.

@@ -57,7 +57,7 @@ Dtype state_dtype(const State *s, int variable, int copy) {
 // leaves out.
 static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
   int64_t stride[BOX_MAX_RANK],
-      run = 1, offset = copy < 0 ? s->program->variable_offset[variable] : s->program->copy_offset[variable][copy];
+      run = 1, offset = program_variable_offset(s->program, variable, copy, s->turn);
   int64_t size = (int64_t)dtype_size(state_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;

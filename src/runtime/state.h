@@ -14,6 +14,7 @@ typedef struct State {
   int rank;
   char *memory;           // an address of the device's
   int64_t bytes;
+  Turn turn;              // which instances of the Variables are those of the step that was finished last
   char *work;             // slots, workspace and scratch of whichever Program runs
 } State;
 

@@ -52,7 +52,7 @@ int trace_program_spans(const Program *p) {
     const Action *a = &p->actions.data[i];
     n += 2; // the action, and what a REDUCE starts
     if (a->kind == ACTION_BEGIN) n += body_spans(&p->begin, a);
-    if (a->kind == ACTION_END) n += body_spans(&p->end, a);
+    if (a->kind == ACTION_END || a->kind == ACTION_SUMS) n += body_spans(&p->end, a);
     if (action_runs_body(a)) n += body_spans(&p->micro[a->stage][action_phase(a)], a);
   }
   return n;
@@ -67,7 +67,8 @@ static void see(void *self, const Observation *o) {
   case OBSERVE_ACTION: t->action = clock_seconds(); break;
   case OBSERVE_INSTRUCTION: t->instruction = clock_seconds(); break;
   case OBSERVE_ACTION_END: {
-    int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_REDUCE;
+    int in_slot = a->kind != ACTION_BEGIN && a->kind != ACTION_END && a->kind != ACTION_SUMS &&
+                  a->kind != ACTION_REDUCE;
     trace_end(t, t->action, action_name(a->kind), NULL, "action", in_slot ? a->stage : -1,
               in_slot ? a->microbatch : -1);
     break;

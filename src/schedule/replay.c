@@ -18,7 +18,9 @@ typedef struct Replay {
   Posted **posted;  // (coordinates, actions)
   Queue *queue;     // (coordinates, coordinates, 2)
   int *received;    // as queue: messages taken
-  char *ran;        // (stages, PHASE_COUNT, microbatches)
+  char *ran;        // (stages, PHASE_COUNT, microbatches of all steps)
+  int *summed;      // (steps) coordinates whose part of a sum over the stages is there
+  double *sum;      // (steps) when the last one was
   Error *error;
 } Replay;
 typedef struct Walker { Replay *r; int coordinate; } Walker;
@@ -27,8 +29,9 @@ static int queue_of(const Replay *r, int from, int to, int forward) {
   return (from * r->s->map.coordinates + to) * 2 + forward;
 }
 static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
-  return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches + microbatch];
+  return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches * r->s->steps + microbatch];
 }
+static int number(const Replay *r, const Action *a) { return a->step * r->s->microbatches + a->microbatch; }
 
 static int wait_received(Replay *r, int coordinate, int send) {
   Posted at = r->posted[coordinate][send];
@@ -50,7 +53,7 @@ static int receive(Replay *r, int coordinate, const Action *a) {
   int q = queue_of(r, stage_coordinate(a->peer, r->s->map), coordinate, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
-  if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || m->send->microbatch != a->microbatch, 0))
+  if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || number(r, m->send) != number(r, a), 0))
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
@@ -65,16 +68,17 @@ static int receive(Replay *r, int coordinate, const Action *a) {
 static int run_segment(Replay *r, int coordinate, const Action *a) {
   Phase phase = action_phase(a);
   const Segment *segment = &r->segments->micro[a->stage][phase];
-  if ((*ran(r, a->stage, phase, a->microbatch))++)
+  int microbatch = number(r, a);
+  if ((*ran(r, a->stage, phase, microbatch))++)
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage,
                      phase_name(phase), a->microbatch);
   Phase before = phase > PHASE_FORWARD ? (Phase)(phase - 1) : phase;
-  if (FAULT(schedule_weights_before_gradient, 1, phase != PHASE_WEIGHT) && !*ran(r, a->stage, before, a->microbatch))
+  if (FAULT(schedule_weights_before_gradient, 1, phase != PHASE_WEIGHT) && !*ran(r, a->stage, before, microbatch))
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before %s", a->stage,
                      phase_name(phase), a->microbatch, phase_name(before));
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
-    if (stage_coordinate(c->stage, r->s->map) == coordinate && !*ran(r, c->stage, c->phase, a->microbatch))
+    if (stage_coordinate(c->stage, r->s->map) == coordinate && !*ran(r, c->stage, c->phase, microbatch))
       return error_set(r->error, PLAIT_INFEASIBLE,
                        "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
@@ -82,9 +86,23 @@ static int run_segment(Replay *r, int coordinate, const Action *a) {
   double start = r->clock[coordinate];
   r->clock[coordinate] += r->cost ? r->cost[a->stage][phase] : 1;
   if (!r->spans) return 1;
-  vec_push(&r->spans->span, (ScheduleSpan){coordinate, a->stage, a->microbatch, a->kind, start, r->clock[coordinate]});
+  vec_push(&r->spans->span,
+           (ScheduleSpan){coordinate, a->stage, a->microbatch, a->step, a->kind, start, r->clock[coordinate]});
   r->spans->busy += r->clock[coordinate] - start;
   if (r->clock[coordinate] > r->spans->total) r->spans->total = r->clock[coordinate];
+  return 1;
+}
+
+// In a stream a step's sums over the stages start behind its last backward on each, and END waits for all of them.
+static int sum_over_stages(Replay *r, int coordinate, const Action *a) {
+  double *clock = &r->clock[coordinate], *sum = &r->sum[a->step];
+  if (a->kind == ACTION_SUMS) {
+    r->summed[a->step]++;
+    if (*clock > *sum) *sum = *clock;
+    return 1;
+  }
+  if (r->summed[a->step] < r->s->map.coordinates) return 0;
+  if (*sum > *clock) *clock = *sum;
   return 1;
 }
 
@@ -92,7 +110,8 @@ static int visit(void *context, const WalkStep *step) {
   const Walker *w = context;
   const Action *a = step->action;
   if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
-  if (step->kind != WALK_RUN || a->kind == ACTION_BEGIN || a->kind == ACTION_END) return 1;
+  if (step->kind != WALK_RUN || a->kind == ACTION_BEGIN || (a->kind == ACTION_END && !w->r->s->streams)) return 1;
+  if (a->kind == ACTION_SUMS || a->kind == ACTION_END) return sum_over_stages(w->r, w->coordinate, a);
   if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
   if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
   return run_segment(w->r, w->coordinate, a);
@@ -114,6 +133,10 @@ static int run_all(Replay *r) {
 static int describe_stop(void *context, const WalkStep *step) {
   Error *error = context;
   const Action *a = step->action;
+  if (a && a->kind == ACTION_END)
+    return error_set(error, PLAIT_INFEASIBLE,
+                     "schedule: deadlock: stage %d waits for a sum over the stages that one of them never starts",
+                     a->stage);
   if (!a) return 0; // at the end, with a message that nobody has received
   if (step->kind == WALK_RUN)
     return error_set(
@@ -136,7 +159,7 @@ static int check_deadlock(const Replay *r) {
 static int has_phase(const Replay *r, int phase) {
   for (int t = 0; t < r->s->stages; t++) {
     if (r->segments->micro[t][phase].node.count) return 1;
-    for (int m = 0; m < r->s->microbatches; m++)
+    for (int m = 0; m < r->s->microbatches * r->s->steps; m++)
       if (*ran(r, t, (Phase)phase, m)) return 1;
   }
   return phase == PHASE_FORWARD;
@@ -152,7 +175,7 @@ static int check_whole(const Replay *r) {
                        q / 2 / n, q / 2 % n);
   for (int phase = 0; phase < PHASE_COUNT; phase++)
     for (int t = 0, stages = has_phase(r, phase) ? s->stages : 0; t < stages; t++)
-      for (int m = 0; m < s->microbatches; m++)
+      for (int m = 0; m < s->microbatches * s->steps; m++)
         if (FAULT(schedule_forgets_weights, 1, phase != PHASE_WEIGHT) && !*ran(r, t, (Phase)phase, m))
           return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t,
                            phase_name((Phase)phase), m);
@@ -178,6 +201,8 @@ static void replay_free(Replay *r) {
   free(r->queue);
   free(r->received);
   free(r->ran);
+  free(r->summed);
+  free(r->sum);
 }
 
 int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
@@ -187,7 +212,9 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
   r.clock = xcalloc(n, sizeof *r.clock);
   r.queue = xcalloc(n * n * 2, sizeof *r.queue);
   r.received = xcalloc(n * n * 2, sizeof *r.received);
-  r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)s->microbatches, 1);
+  r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)(s->microbatches * s->steps), 1);
+  r.summed = xcalloc((size_t)s->steps, sizeof *r.summed);
+  r.sum = xcalloc((size_t)s->steps, sizeof *r.sum);
   r.walk = xcalloc(n, sizeof *r.walk);
   r.posted = xcalloc(n, sizeof *r.posted);
   for (int c = 0; c < s->map.coordinates; c++) {

@@ -19,22 +19,29 @@ static void add_messages(const CrossingList *list, ActionKind kind, const Action
                             .tensor = c->tensor,
                             .peer = c->stage,
                             .phase = action_phase(at),
+                            .part = at->part,
+                            .step = at->step,
                             .kept = c->kept});
   }
 }
 
 // RECV before a segment, SEND after it.
-static void add_communication(const Segments *segments, StageMap map, const ActionList *plain, ActionList *full) {
-  vec_push(full, (Action){.kind = ACTION_BEGIN});
+static void add_communication(const Segments *segments, StageMap map, int streams, const ActionList *plain,
+                              ActionList *full) {
+  if (!streams) vec_push(full, (Action){.kind = ACTION_BEGIN});
   for (int i = 0; i < plain->count; i++) {
     const Action *a = &plain->data[i];
     if (FAULT(schedule_drops_weights, 0, a->kind == ACTION_WEIGHT && a->microbatch == 1)) continue;
+    if (!action_runs_body(a)) {
+      vec_push(full, *a);
+      continue;
+    }
     const Segment *s = segment_of(segments, a);
     add_messages(&s->receive, ACTION_RECV, a, map, full);
     vec_push(full, *a);
     add_messages(&s->send, ACTION_SEND, a, map, full);
   }
-  vec_push(full, (Action){.kind = ACTION_END});
+  if (!streams) vec_push(full, (Action){.kind = ACTION_END});
 }
 
 // ---- slots ---------------------------------------------------------------------------------------------------------
@@ -47,7 +54,7 @@ typedef struct Stays { const Schedule *s; const Walk *walk; Stay *stay; } Stays;
 static int note_stay(void *context, const WalkStep *step) {
   Stays *all = context;
   if (step->kind == WALK_RUN || !step->buffer.is_slot) return 1;
-  Stay *stay = &all->stay[step->buffer.stage * all->s->microbatches + step->microbatch];
+  Stay *stay = &all->stay[step->buffer.stage * all->s->microbatches * all->s->steps + step->microbatch];
   if (step->kind == WALK_ENTER) stay->first = walk_at(all->walk);
   if (step->kind == WALK_LEAVE) stay->last = walk_at(all->walk);
   return 1;
@@ -63,8 +70,9 @@ static int overlaps(const Stay *stay, int microbatches, int slots) {
 
 // Walks with a slot for every microbatch, and sees how many of them are in use at once.
 static void count_slots(Schedule *s, const Segments *segments) {
-  Stay *stay = xcalloc((size_t)s->stages * (size_t)s->microbatches, sizeof *stay);
-  for (int t = 0; t < s->stages; t++) s->slots[t] = s->microbatches;
+  int microbatches = s->steps * s->microbatches;
+  Stay *stay = xcalloc((size_t)s->stages * (size_t)microbatches, sizeof *stay);
+  for (int t = 0; t < s->stages; t++) s->slots[t] = microbatches;
   for (int c = 0; c < s->map.coordinates; c++) {
     WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
     Walk *walk = walk_create(&plan);
@@ -73,15 +81,15 @@ static void count_slots(Schedule *s, const Segments *segments) {
   }
   for (int t = 0; t < s->stages; t++) {
     s->slots[t] = 1;
-    while (FAULT(schedule_shares_a_slot, s->slots[t] < s->microbatches, 0) &&
-           overlaps(&stay[t * s->microbatches], s->microbatches, s->slots[t]))
+    while (FAULT(schedule_shares_a_slot, s->slots[t] < microbatches, 0) &&
+           overlaps(&stay[t * microbatches], microbatches, s->slots[t]))
       s->slots[t]++;
   }
   free(stay);
 }
 
 WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const ActionList *list) {
-  return (WalkPlan){list, segments, s->map, s->microbatches, s->slots, STAGING_BUFFERS};
+  return (WalkPlan){list, segments, s->map, s->microbatches, s->slots, STAGING_BUFFERS, s->steps};
 }
 
 // ---- entry ---------------------------------------------------------------------------------------------------------
@@ -90,6 +98,7 @@ WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const Action
 static int check_places(const Schedule *s, const ActionList *list, int coordinate, Error *error) {
   for (int i = 0; i < list->count; i++) {
     const Action *a = &list->data[i];
+    if (s->streams && !action_runs_body(a)) continue; // BEGIN, SUMS, END
     if (a->stage >= 0 && a->stage < s->stages && stage_coordinate(a->stage, s->map) == coordinate &&
         a->microbatch >= 0 && a->microbatch < s->microbatches && action_runs_body(a))
       continue;
@@ -103,7 +112,11 @@ static int check_places(const Schedule *s, const ActionList *list, int coordinat
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error) {
   Schedule *s = xcalloc(1, sizeof *s);
-  *s = (Schedule){.map = map, .stages = segments->stages, .microbatches = microbatches};
+  *s = (Schedule){.map = map,
+                  .stages = segments->stages,
+                  .microbatches = microbatches,
+                  .steps = generator->streams ? 2 : 1,
+                  .streams = generator->streams};
   s->list = xcalloc((size_t)map.coordinates, sizeof *s->list);
   s->slots = xcalloc((size_t)s->stages, sizeof *s->slots);
   int code = PLAIT_OK;
@@ -111,7 +124,7 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
     ActionList plain = {0};
     generator->generate(map, segments->stages, microbatches, c, &plain);
     code = check_places(s, &plain, c, error);
-    if (!code) add_communication(segments, map, &plain, &s->list[c]);
+    if (!code) add_communication(segments, map, s->streams, &plain, &s->list[c]);
     vec_free(&plain);
   }
   if (!code) count_slots(s, segments);
@@ -129,6 +142,30 @@ void schedule_free(Schedule *s) {
   free(s);
 }
 
+static void repeat_part(const ActionList *list, ListPart part, int steps, ActionList *out) {
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].part != part) continue;
+    vec_push(out, list->data[i]);
+    out->data[out->count - 1].step += steps;
+  }
+}
+
+Schedule *schedule_repeat(const Schedule *stream, int steps) {
+  CHECK(stream->streams && steps > 0);
+  Schedule *s = xcalloc(1, sizeof *s);
+  *s = *stream;
+  s->steps = steps;
+  s->list = xcalloc((size_t)s->map.coordinates, sizeof *s->list);
+  s->slots = xcalloc((size_t)s->stages, sizeof *s->slots);
+  for (int t = 0; t < s->stages; t++) s->slots[t] = stream->slots[t];
+  for (int c = 0; c < s->map.coordinates; c++) {
+    repeat_part(&stream->list[c], LIST_PROLOGUE, 0, &s->list[c]);
+    for (int k = 0; k < steps - 1; k++) repeat_part(&stream->list[c], LIST_BODY, k, &s->list[c]);
+    repeat_part(&stream->list[c], LIST_DRAIN, steps - 2, &s->list[c]);
+  }
+  return s;
+}
+
 const char *action_name(ActionKind kind) {
   static const char *const names[] = {
 #define ACTION(id, name, meaning) name,
@@ -142,7 +179,7 @@ static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, 
   fprintf(out, "  %s", action_name(a->kind));
   if (action_runs_body(a))
     fprintf(out, " stage %d microbatch %d slot %d, instructions %d to %d", a->stage, a->microbatch,
-            a->microbatch % plan->slots[a->stage], a->from, a->to - 1);
+            action_number(plan, a) % plan->slots[a->stage], a->from, a->to - 1);
   if (a->kind == ACTION_SEND || a->kind == ACTION_RECV)
     fprintf(out, " stage %d microbatch %d %%%d %s %s stage %d", a->stage, a->microbatch, a->tensor,
             graph_tensor(g, a->tensor)->name, a->kind == ACTION_SEND ? "to" : "from", a->peer);

@@ -11,6 +11,12 @@ typedef enum ActionKind {
   ACTION_COUNT
 } ActionKind;
 
+// A schedule that never drains goes through one stream of microbatches, cut into steps (README.md). Its list has three
+// parts, each of which is run by itself: the prologue is what step 0 needs before the body can be run; the body
+// finishes a step (number 0 of the actions) and runs most of the next (number 1); the drain finishes number 1. So after
+// a body what was number 1 is number 0 of the next body. Other schedules' lists are one body, of step 0.
+typedef enum ListPart { LIST_BODY, LIST_PROLOGUE, LIST_DRAIN } ListPart;
+
 typedef struct Action {
   ActionKind kind;
   int stage;      // virtual stage whose body or slot it uses
@@ -21,13 +27,17 @@ typedef struct Action {
   int kept;       // SEND, RECV: as Crossing
   int from, to;   // of a segment: range of the body's instructions (to 0: all of them); see program
   int node;       // REDUCE
+  ListPart part; // of the list, in a stream
+  int step;       // that the microbatch, BEGIN, SUMS or END is of: 0 or 1
 } Action;
 typedef Vec(Action) ActionList;
 
 typedef struct Schedule {
   StageMap map;         // pipeline ranks, and which of them runs which virtual stage
   int stages;           // virtual stages
-  int microbatches;
+  int microbatches;     // of a step
+  int steps;            // that the actions are of: 1, in a stream 2
+  int streams;          // the lists have the parts of a stream
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
 } Schedule;
@@ -54,6 +64,8 @@ typedef struct ScheduleGenerator {
   int most_stages;  // 0: any number
   int microbatches_multiple_of_ranks; // it takes no other number of microbatches
   int folded;       // stages lie on the ranks there and back (StageMap)
+  int streams;      // it never drains: gradients are those of a step ago, and a step takes at least as many
+                    // microbatches as there are pipeline ranks
   int splits;       // backward is two segments: BACKWARD gives the gradient of the input, WEIGHT those of the weights
 } ScheduleGenerator;
 extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
@@ -90,9 +102,15 @@ void segments_free(Segments *s);
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
+// Of a stream: so many steps as one list, from the prologue to the drain, for replays and pictures.
+Schedule *schedule_repeat(const Schedule *stream, int steps);
 
 // What ran when in a replay: segments only.
-typedef struct ScheduleSpan { int coordinate, stage, microbatch; ActionKind kind; double start, end; } ScheduleSpan;
+typedef struct ScheduleSpan {
+  int coordinate, stage, microbatch, step;
+  ActionKind kind;
+  double start, end;
+} ScheduleSpan;
 typedef struct ScheduleSpans {
   Vec(ScheduleSpan) span; // coordinate by coordinate, each in order
   double total;           // when the last one ends

@@ -7,11 +7,14 @@
 // Who is in a buffer, and which SENDs of the list sent from it and were not waited for yet: send[waited … sends).
 typedef struct Buffer { int microbatch, sends, waited, *send; } Buffer; // microbatch -1: nobody yet
 
-typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // after the action
+typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // after the action; its index: see place
 
 struct Walk {
   WalkPlan plan;
   int at, ran;   // next action; its RUN is done
+  int end;       // behind the last action of this part of a stream, or of the list
+  int step;      // number of the step that is under way at the end of the part before
+  int base, period; // microbatch n uses buffer (n + base) mod count; base < period, which all counts divide
   StageSet stages; // those that the list touches: those of its pipeline rank. Of the others nothing is kept
   Buffer *buffer;
   int *slot;     // (stages) index of a stage's first slot among the buffers; -1: not touched
@@ -28,13 +31,21 @@ Phase action_phase(const Action *a) {
 
 static int is_message(const Action *a) { return a->kind == ACTION_SEND || a->kind == ACTION_RECV; }
 
-static WalkBuffer slot_of(const WalkPlan *p, int stage, int microbatch) {
-  return (WalkBuffer){.stage = stage, .is_slot = 1, .index = microbatch % p->slots[stage]};
+// With the index that a microbatch has now.
+static WalkBuffer place(const Walk *w, WalkBuffer b, int microbatch) {
+  b.index = (microbatch + w->base) % (b.is_slot ? w->plan.slots[b.stage] : w->plan.staging);
+  return b;
 }
 
-static WalkBuffer staging_of(const WalkPlan *p, const Action *a) {
-  return (WalkBuffer){.stage = a->stage, .phase = action_phase(a), .index = a->microbatch % p->staging};
+static WalkBuffer slot_of(const Walk *w, const Action *a) {
+  return place(w, (WalkBuffer){.stage = a->stage, .is_slot = 1}, action_number(&w->plan, a));
 }
+
+static WalkBuffer staging_of(const Walk *w, const Action *a) {
+  return place(w, (WalkBuffer){.stage = a->stage, .phase = action_phase(a)}, action_number(&w->plan, a));
+}
+
+static int total_microbatches(const WalkPlan *p) { return (p->steps ? p->steps : 1) * p->microbatches; }
 
 static Buffer *find(const Walk *w, const WalkBuffer *b) {
   int first = b->is_slot ? w->slot[b->stage] : w->staging[b->stage * PHASE_COUNT + (int)b->phase];
@@ -80,8 +91,8 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
   int n = 0;
   if (!action_runs_body(a) && a->kind != ACTION_RECV) return 0;
   Phase phase = action_phase(a);
-  if (w->staging[a->stage * PHASE_COUNT + (int)phase] >= 0) out[n++] = staging_of(&w->plan, a);
-  if (phase == PHASE_FORWARD) out[n++] = slot_of(&w->plan, a->stage, a->microbatch);
+  if (w->staging[a->stage * PHASE_COUNT + (int)phase] >= 0) out[n++] = staging_of(w, a);
+  if (phase == PHASE_FORWARD) out[n++] = slot_of(w, a);
   return n;
 }
 
@@ -91,12 +102,11 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
 // kind 0: the slot, else 1 + phase of staging buffers. own: of a touched stage its number among these.
 static void note_leave(Walk *w, const int *own, char *known, int action, int stage, int kind) {
   const WalkPlan *p = &w->plan;
-  int microbatch = p->list->data[action].microbatch;
-  char *here = &known[(own[stage] * (1 + PHASE_COUNT) + kind) * p->microbatches + microbatch];
+  int microbatch = action_number(p, &p->list->data[action]);
+  char *here = &known[(own[stage] * (1 + PHASE_COUNT) + kind) * total_microbatches(p) + microbatch];
   if (*here) return;
   *here = 1;
   WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
-  b.index = microbatch % (kind ? p->staging : p->slots[stage]);
   w->leave[w->leaves++] = (Leave){action, microbatch, b};
 }
 
@@ -105,7 +115,7 @@ static void note_leave(Walk *w, const int *own, char *known, int action, int sta
 // slots by stage.
 static void find_leaves(Walk *w) {
   const WalkPlan *p = &w->plan;
-  size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)p->microbatches;
+  size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)total_microbatches(p);
   char *known = xcalloc(most + 1, 1);
   int *own = xcalloc((size_t)p->segments->stages, sizeof *own), touched = 0;
   for EACH_STAGE(stage, &w->stages) own[stage] = touched++;
@@ -126,6 +136,17 @@ static void find_leaves(Walk *w) {
   }
   free(known);
   free(own);
+}
+
+// Room for a SEND in the buffer that it is from; in a stream in each of its kind, as microbatches take turns in them.
+static int count_send(Walk *w, const Action *a) {
+  WalkBuffer from = a->kept ? slot_of(w, a) : staging_of(w, a);
+  int count = w->plan.steps < 2 ? 1 : from.is_slot ? w->plan.slots[a->stage] : w->plan.staging;
+  for (int i = 0; i < count; i++) {
+    find(w, &from)->sends++;
+    if (count > 1) from.index = (from.index + 1) % count;
+  }
+  return count;
 }
 
 // With room for every SEND of the list from each buffer: these are counted first, then laid out.
@@ -153,9 +174,7 @@ static void make_buffers(Walk *w) {
     for (int i = 0; i < p->list->count && !pass; i++) {
       const Action *a = &p->list->data[i];
       if (a->kind != ACTION_SEND) continue;
-      WalkBuffer from = a->kept ? slot_of(p, a->stage, a->microbatch) : staging_of(p, a);
-      find(w, &from)->sends++;
-      total++;
+      total += count_send(w, a);
     }
     if (!pass) w->send = xcalloc((size_t)total, sizeof *w->send), total = 0;
   }
@@ -165,6 +184,12 @@ Walk *walk_create(const WalkPlan *plan) {
   Walk *w = xcalloc(1, sizeof *w);
   w->plan = *plan;
   w->stages = touched_stages(plan);
+  w->period = plan->staging;
+  for EACH_STAGE(stage, &w->stages) {
+    if (plan->steps < 2) break; // nothing moves
+    int step = w->period;
+    while (w->period % plan->slots[stage]) w->period += step;
+  }
   make_buffers(w);
   find_leaves(w);
   walk_rewind(w);
@@ -182,15 +207,35 @@ void walk_destroy(Walk *w) {
 }
 
 void walk_rewind(Walk *w) {
-  w->at = w->ran = w->left = 0;
+  w->at = w->ran = w->left = w->step = w->base = 0;
+  w->end = w->plan.list->count;
   for (int b = 0; b < w->buffers; b++) w->buffer[b].microbatch = -1, w->buffer[b].sends = w->buffer[b].waited = 0;
 }
+
+void walk_go(Walk *w, ListPart part) {
+  const ActionList *list = w->plan.list;
+  int to = part == LIST_DRAIN, shift = (to - w->step) * w->plan.microbatches;
+  for (w->at = 0; w->at < list->count && list->data[w->at].part != part;) w->at++;
+  for (w->end = w->at; w->end < list->count && list->data[w->end].part == part;) w->end++;
+  for (w->left = 0; w->left < w->leaves && w->leave[w->left].action < w->at;) w->left++;
+  w->ran = 0;
+  w->step = part != LIST_PROLOGUE;
+  for (int b = 0; b < w->buffers; b++)
+    if (w->buffer[b].microbatch >= 0) w->buffer[b].microbatch += shift;
+  w->base = ((w->base - shift) % w->period + w->period) % w->period;
+}
+
+void walk_stop(Walk *w) {
+  w->at = w->end = w->plan.list->count;
+}
+
+int walk_base(const Walk *w) { return w->base; }
 
 // Stepping -----------------------------------------------------------------------------------------------------------
 
 static WalkStep wait_for(const Walk *w, const Action *a, const WalkBuffer *where, const Buffer *b) {
   int send = b->send[b->waited];
-  return (WalkStep){WALK_WAIT, a, *where, w->plan.list->data[send].microbatch, send};
+  return (WalkStep){WALK_WAIT, a, *where, action_number(&w->plan, &w->plan.list->data[send]), send};
 }
 
 // After the last action: for all that was sent.
@@ -212,27 +257,28 @@ static int next_wait_at_end(const Walk *w, WalkStep *step) {
 
 // The step that comes next; 0: none.
 static int next(Walk *w, WalkStep *step) {
-  for (; w->at < w->plan.list->count; w->at++, w->ran = 0) {
+  for (; w->at < w->end; w->at++, w->ran = 0) {
     const Action *a = &w->plan.list->data[w->at];
+    int number = action_number(&w->plan, a);
     WalkBuffer need[2];
     for (int i = 0, n = w->ran ? 0 : entered(w, a, need); i < n; i++) {
       const Buffer *b = find(w, &need[i]);
-      if (b->microbatch == a->microbatch) continue;
+      if (b->microbatch == number) continue;
       if (FAULT(walk_never_waits, b->waited < b->sends, 0)) *step = wait_for(w, a, &need[i], b);
-      else *step = (WalkStep){WALK_ENTER, a, need[i], a->microbatch, -1};
+      else *step = (WalkStep){WALK_ENTER, a, need[i], number, -1};
       return 1;
     }
-    if (!w->ran) return *step = (WalkStep){.kind = WALK_RUN, .action = a, .microbatch = a->microbatch, .send = -1}, 1;
+    if (!w->ran) return *step = (WalkStep){.kind = WALK_RUN, .action = a, .microbatch = number, .send = -1}, 1;
     if (w->left < w->leaves && w->leave[w->left].action == w->at) {
       const Leave *l = &w->leave[w->left];
-      return *step = (WalkStep){WALK_LEAVE, a, l->buffer, l->microbatch, -1}, 1;
+      return *step = (WalkStep){WALK_LEAVE, a, place(w, l->buffer, l->microbatch), l->microbatch, -1}, 1;
     }
   }
-  return next_wait_at_end(w, step);
+  return w->end == w->plan.list->count && next_wait_at_end(w, step);
 }
 
 static void note_send(Walk *w, const Action *a) {
-  WalkBuffer from = a->kept ? slot_of(&w->plan, a->stage, a->microbatch) : staging_of(&w->plan, a);
+  WalkBuffer from = a->kept ? slot_of(w, a) : staging_of(w, a);
   Buffer *b = find(w, &from);
   b->send[b->sends++] = w->at;
 }
@@ -273,7 +319,7 @@ int walk_at(const Walk *w) { return w->at; }
 
 int walk_ended(const Walk *w) {
   WalkStep step;
-  return w->at == w->plan.list->count && !next_wait_at_end(w, &step);
+  return w->at == w->end && (w->end < w->plan.list->count || !next_wait_at_end(w, &step));
 }
 
 void walk_buffer_text(const WalkBuffer *b, char *text, size_t size) {

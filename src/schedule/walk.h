@@ -25,7 +25,7 @@ typedef struct WalkBuffer {
   int index;    // of the stage's slots, or the segment's staging buffers
 } WalkBuffer;
 
-typedef struct WalkStep {
+typedef struct WalkStep { // microbatches are numbered through the steps of the list (action_number)
   WalkKind kind;
   const Action *action; // that the step belongs to; NULL: a wait after the last one
   WalkBuffer buffer;    // WAIT, ENTER, LEAVE
@@ -44,7 +44,13 @@ typedef struct WalkPlan {
   int microbatches;              // of a step
   const int *slots;              // (stages) slots of each
   int staging;                   // staging buffers of each segment
+  int steps;                     // that the list is of; 0: one
 } WalkPlan;
+
+// Of an action's microbatch, through all steps of the list.
+static inline int action_number(const WalkPlan *plan, const Action *a) {
+  return a->step * plan->microbatches + a->microbatch;
+}
 
 typedef struct Walk Walk;
 // Everything in the plan is borrowed. After walk_create nothing is allocated.
@@ -52,13 +58,21 @@ Walk *walk_create(const WalkPlan *plan);
 void walk_destroy(Walk *walk); // NULL is fine
 void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
 
+// Of a stream (ListPart): the walk goes on with a part of the list and ends behind it, with its buffers as they are.
+// The prologue follows a rewind, the body the prologue or itself, the drain either of them.
+void walk_go(Walk *walk, ListPart part);
+// Nothing is left of the walk but the waits for what was sent.
+void walk_stop(Walk *walk);
+// The number of a microbatch in the whole stream, less that in the list: what is in a buffer stays where it is.
+int walk_base(const Walk *walk);
+
 // The next step, by the visitor. 1: one was done; 0: the visitor could not do it yet, or there is none (walk_ended);
 // negative: its error.
 int walk_step(Walk *walk, WalkVisitor visit, void *context);
 // All steps that are left, for a visitor that always does them. PLAIT_OK or its error.
 int walk_run(Walk *walk, WalkVisitor visit, void *context);
 int walk_at(
-    const Walk *walk); // index of the action under way, until the next walk_step; the list's count after the last one
+    const Walk *walk); // index of the action under way, until the next walk_step; that behind the last one at the end
 int walk_ended(const Walk *walk);
 
 // The walk along a list of the schedule, or one made from it (a Program's), with the schedule's slots.

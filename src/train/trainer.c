@@ -110,10 +110,16 @@ static int recover(Trainer *t, Rank *r, Recovery *v, int64_t step, const StepRes
   return code || to < 0 || r->rank ? code : trainer_report_rollback(t, step, to, error);
 }
 
-static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, Error *error) {
+// Whether the step may begin the next one: nothing between them needs weights and Variables that are one step's.
+static bool goes_on(const Trainer *t, int64_t step) {
+  int64_t last = t->recipe->schedule.steps;
+  return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last);
+}
+
+static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, bool drains, Error *error) {
   StepResult result = {0};
   double start = clock_seconds(), lr = learning_rate_at(t->recipe, step - 1);
-  int code = rank_step(r, step, lr, &result, error);
+  int code = rank_step_on(r, step, lr, !drains && goes_on(t, step), &result, error);
   if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
@@ -144,18 +150,18 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
   BestLoss best = t->extra.best;
-  int code = PLAIT_OK;
+  int code = PLAIT_OK, stop = 0;
   if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
   // Saved, since the metrics hold it now: the next run would neither evaluate again nor know it.
   if (!code && t->evaluate_first) code = save(t, r, t->first_step, &best, error);
   if (code) return code;
   if (t->evaluate_first && has_lost_patience(recipe, &best)) return end_early(t, r, t->first_step, &best, error);
   for (int64_t step = t->first_step + 1; step <= last; step++) {
-    int stop = 0;
     code = turn_trace(t, r, step, error);
-    if (!code) code = one_step(t, r, &recovery, step, error);
+    if (!code) code = one_step(t, r, &recovery, step, stop != 0, error);
     if (!code) code = rank_signal(r, &stop, error);
     if (code) return code;
+    if (stop && rank_under_way(r)) continue; // a stream has begun the next step, and stops behind that
     if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
     if ((!stop || step == last) && trainer_due_evaluation(t, step))

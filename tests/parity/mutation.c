@@ -112,8 +112,8 @@ static void drop_early_start(Program *p, int node) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) land(&p->micro[s][phase], node);
   for (int i = 0; i < p->actions.count; i++) {
     Action a = p->actions.data[i];
-    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || action_runs_body(&a) || a.kind == ACTION_SEND ||
-                  a.kind == ACTION_RECV;
+    int in_body = a.kind == ACTION_BEGIN || a.kind == ACTION_END || a.kind == ACTION_SUMS || action_runs_body(&a) ||
+                  a.kind == ACTION_SEND || a.kind == ACTION_RECV;
     if (in_body || a.node != node) p->actions.data[n++] = a;
   }
   p->actions.count = n;

@@ -256,6 +256,70 @@ static void skipped_steps_are_versions(void **state) {
   parity_free(&same);
 }
 
+// ---- pipelines that never drain ------------------------------------------------------------------------------------
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+static const ParityCase streams[] = {
+    LAYOUT("pp 2", .pp = 2, .micro = 8),
+    LAYOUT("pp 2, 4 microbatches", .pp = 2, .micro = 4),
+    LAYOUT("pp 3, 5 microbatches", .pp = 3, .micro = 1, .global = 5),
+    LAYOUT("pp 4", .pp = 4, .micro = 2),
+    LAYOUT("pp 2 recompute full", .pp = 2, .micro = 4, .recompute = RECOMPUTE_FULL),
+    LAYOUT("pp 2 dp 2", .pp = 2, .dp = 2, .micro = 2),
+    LAYOUT("pp 2 dp 2 zero 1", .pp = 2, .dp = 2, .micro = 2, .zero = 1),
+    LAYOUT("pp 2 dp 2 zero 2", .pp = 2, .dp = 2, .micro = 4, .zero = 2),
+    LAYOUT("pp 2 dp 2 zero 3", .pp = 2, .dp = 2, .micro = 4, .zero = 3),
+    LAYOUT("pp 2 dp 2 zero 3 kept", .pp = 2, .dp = 2, .micro = 4, .zero = 3, .settings = "parallel.reshard=false"),
+    LAYOUT("pp 2 dp 2 zero 3 unsplit", .pp = 2, .dp = 2, .micro = 4, .zero = 3,
+           .settings = "parallel.unsplit_tensors=true"),
+    LAYOUT("pp 2 dp 2 zero 2 local", .pp = 2, .dp = 2, .micro = 4, .zero = 2, .settings = "parallel.accumulate=local"),
+    LAYOUT("pp 2 tp 2", .pp = 2, .tp = 2, .micro = 4),
+    LAYOUT("pp 2 tp 2 sequence", .pp = 2, .tp = 2, .micro = 4, .sequence = 1),
+    LAYOUT("pp 2 cp 2 ring", .pp = 2, .cp = 2, .micro = 4, .seq = 16, .settings = "parallel.context=ring"),
+    LAYOUT("2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 2, .zero = 3, .sequence = 1),
+};
+#pragma GCC diagnostic pop
+
+static int compare_streams(const char *model, Dtype precision, int poison, const char *settings) {
+  int bad = 0;
+  for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+    ParityCase c = streams[i], base = one_rank(model, 5);
+    ParityResult one, other;
+    if (!parity_wanted(&c)) continue;
+    base.precision = c.precision = precision;
+    base.more_settings = c.more_settings = settings;
+    base.poison = c.poison = poison;
+    base.seq = c.seq;
+    base.global = c.global;
+    c.model = model;
+    c.steps = base.steps;
+    c.schedule = "2bw";
+    run(&base, &one);
+    run(&c, &other);
+    ParityTolerance t = parity_tolerance(&c, &one);
+    ParityDifference d = parity_compare(&other, &one, &t);
+    bad += parity_report(&c, &d, &t, 0);
+    for (int s = 0; s < c.steps; s++) bad += one.skipped[s] != other.skipped[s];
+    parity_free(&other);
+    parity_free(&one);
+  }
+  return bad;
+}
+
+static void streams_tied(void **state) {
+  assert_int_equal(compare_streams("gpt", DTYPE_F64, 0, "optimizer.delay=1"), 0);
+}
+static void streams_of_llama(void **state) {
+  assert_int_equal(compare_streams("llama", DTYPE_F64, 0, "optimizer.delay=1 run.desync_check=true"), 0);
+}
+static void streams_skip(void **state) {
+  assert_int_equal(compare_streams("llama", DTYPE_F64, 3, "optimizer.delay=1"), 0);
+}
+static void streams_narrow(void **state) {
+  assert_int_equal(compare_streams("llama", DTYPE_BF16, 0, "optimizer.delay=1 " PARITY_SMOOTH), 0);
+}
+
 static void refusals(void **state) {
   static const struct { const char *model, *settings, *says; } table[] = {
       {"llama", "optimizer.delay=[1,2]", "optimizer.delay has 2 numbers, but the model of llama has 4 layers"},
@@ -283,6 +347,8 @@ int main(void) {
       cmocka_unit_test(tied),               cmocka_unit_test(list),
       cmocka_unit_test(skips),              cmocka_unit_test(narrow),
       cmocka_unit_test(skipped_steps_are_versions), cmocka_unit_test(refusals),
+      cmocka_unit_test(streams_tied),       cmocka_unit_test(streams_of_llama),
+      cmocka_unit_test(streams_skip),       cmocka_unit_test(streams_narrow),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

@@ -148,7 +148,7 @@ static void generators_are_whole_and_legal(void **state) {
     for (int m = 1; m <= 9; m++)
       for (int v = 1; v <= 5; v++) {
         for (int i = 0; i < SCHEDULES; i++) {
-          if (!schedule_can_run(&schedules[i], v)) continue;
+          if (!schedule_can_run(&schedules[i], v) || schedules[i].streams) continue;
           is_whole_and_legal(&schedules[i], p, v * p, schedules[i].microbatches_multiple_of_ranks ? m * p : m,
                              phases_of(&schedules[i]));
           runs++;
@@ -216,6 +216,39 @@ static void bubbles_are_as_published(void **state) {
                      (p - 1.0) / ((double)v * m * p));
         }
       }
+}
+
+// Schedules that never drain: K steps as one take (K·m + p − 1)(F + B), all of backward in B, and hold as much as 1F1B.
+static void streams_wait_for_the_first_microbatch_alone(void **state) {
+  static const double costs[][2] = {{1, 1}, {1, 2}, {3, 2}, {2, 5}};
+  static const int steps[] = {1, 2, 3, 7};
+  for (int p = 1; p <= 8; p++)
+    for (int m = p; m <= 2 * p + 2; m++) {
+      Segments *segments = chain(p, 1);
+      Schedule *s;
+      Error error = {0};
+      if (schedule_create(&schedules[SCHEDULE_2BW], segments, (StageMap){p, 0}, m, &s, &error))
+        fail_msg("p %d m %d: %s", p, m, error.message);
+      for (int t = 0; t < p; t++) assert_int_equal(s->slots[t], p - t);
+      for (int k = 0; k < 4; k++)
+        for (int c = 0; c < 4; c++) {
+          double cost[8][PHASE_COUNT];
+          ScheduleSpans spans;
+          Schedule *all = schedule_repeat(s, steps[k]);
+          for (int t = 0; t < p; t++) cost[t][PHASE_FORWARD] = costs[c][0], cost[t][PHASE_BACKWARD] = costs[c][1];
+          if (schedule_replay(all, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error))
+            fail_msg("p %d m %d, %d steps: %s", p, m, steps[k], error.message);
+          double should = (steps[k] * m + p - 1) * (costs[c][0] + costs[c][1]);
+          assert_int_equal(spans.span.count, 2 * p * m * steps[k]);
+          if (fabs(spans.total - should) > 1e-9)
+            fail_msg("p %d m %d, %d steps, F %g B %g: %g, not %g", p, m, steps[k], costs[c][0], costs[c][1],
+                     spans.total, should);
+          schedule_spans_free(&spans);
+          schedule_free(all);
+        }
+      schedule_free(s);
+      segments_free(segments);
+    }
 }
 
 // What a replay with F, B and W of these lengths gives, and the most halves or microbatches that a rank holds at once.
@@ -475,6 +508,7 @@ int main(void) {
       cmocka_unit_test(the_replay_refuses),
       cmocka_unit_test(slots_are_never_shared),
       cmocka_unit_test(bubbles_are_as_published),
+      cmocka_unit_test(streams_wait_for_the_first_microbatch_alone),
       cmocka_unit_test(zb_h1_is_as_published),
       cmocka_unit_test(zb_v_is_as_published),
       cmocka_unit_test(hand_over_in_memory),

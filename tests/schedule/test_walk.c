@@ -107,7 +107,7 @@ typedef struct Law {
 
 static int *holder(Law *l, const WalkBuffer *b) {
   int kind = b->is_slot ? 0 : 1 + (int)b->phase;
-  return &l->in[(b->stage * (1 + PHASE_COUNT) + kind) * l->plan->microbatches + b->index];
+  return &l->in[(b->stage * (1 + PHASE_COUNT) + kind) * (l->plan->microbatches + STAGING_BUFFERS) + b->index];
 }
 
 static int obey(void *context, const WalkStep *step) {
@@ -126,15 +126,15 @@ static int obey(void *context, const WalkStep *step) {
       if (a->kind != ACTION_SEND || l->waited[i] || a->stage != step->buffer.stage) continue;
       if (a->kept != step->buffer.is_slot || (!a->kept && a->phase != step->buffer.phase)) continue;
       int count = a->kept ? l->plan->slots[a->stage] : l->plan->staging;
-      assert_int_not_equal(a->microbatch % count, step->buffer.index);
+      assert_int_not_equal(action_number(l->plan, a) % count, step->buffer.index);
     }
     break;
   }
   case WALK_RUN: {
     const Action *a = step->action;
     int in_slot = action_runs_body(a) || ((a->kind == ACTION_SEND || a->kind == ACTION_RECV) && a->kept);
-    WalkBuffer slot = {.stage = a->stage, .is_slot = 1, .index = a->microbatch % l->plan->slots[a->stage]};
-    if (in_slot) assert_int_equal(*holder(l, &slot), 1 + a->microbatch);
+    WalkBuffer slot = {.stage = a->stage, .is_slot = 1, .index = action_number(l->plan, a) % l->plan->slots[a->stage]};
+    if (in_slot) assert_int_equal(*holder(l, &slot), 1 + action_number(l->plan, a));
     l->ran[at] = 1;
     l->sends += a->kind == ACTION_SEND;
     break;
@@ -158,7 +158,6 @@ static void check_laws(const Schedule *s, const Segments *segments) {
                .in = xcalloc(buffers, sizeof(int)),
                .waited = xcalloc(actions, sizeof(int)),
                .ran = xcalloc(actions, sizeof(int))};
-    plan.microbatches += STAGING_BUFFERS; // room for staging where there is one microbatch
     assert_int_equal(walk_run(walk, obey, &law), PLAIT_OK);
     int waited = 0;
     for (size_t i = 0; i < actions; i++) waited += law.waited[i], assert_true(law.ran[i]);
@@ -189,6 +188,62 @@ static void laws_hold_for_every_schedule(void **state) {
           schedule_free(s);
           segments_free(segments);
         }
+      }
+}
+
+// A stream that is walked part by part does what a walk along all of its steps does.
+typedef struct Tape { Vec(WalkStep) step; int at; } Tape;
+
+static int record(void *context, const WalkStep *step) {
+  Tape *tape = context;
+  vec_push(&tape->step, *step);
+  return 1;
+}
+
+static int same_action(const Action *a, const Action *b) {
+  return a == b || (a && b && a->kind == b->kind && a->stage == b->stage && a->microbatch == b->microbatch &&
+                    a->tensor == b->tensor && a->part == b->part);
+}
+
+static int compare(void *context, const WalkStep *step) {
+  Tape *tape = context;
+  assert_true(tape->at < tape->step.count);
+  const WalkStep *whole = &tape->step.data[tape->at++];
+  assert_int_equal(step->kind, whole->kind);
+  assert_true(same_action(step->action, whole->action));
+  assert_memory_equal(&step->buffer, &whole->buffer, sizeof step->buffer);
+  return 1;
+}
+
+static void parts_of_a_stream(void **state) {
+  for (int p = 1; p <= 4; p++)
+    for (int m = p > 1 ? p : 2; m <= 7; m++)
+      for (int variant = 0; variant < 2 * 4; variant++) {
+        int steps = 1 + variant / 2;
+        Segments *segments = chain(p, variant % 2);
+        Schedule *s = create(&schedules[SCHEDULE_2BW], segments, p, m), *all = schedule_repeat(s, steps);
+        check_laws(all, segments);
+        for (int c = 0; c < p; c++) {
+          WalkPlan whole = schedule_walk(all, segments, &all->list[c]), parts = schedule_walk(s, segments, &s->list[c]);
+          Walk *walk = walk_create(&whole), *by_parts = walk_create(&parts);
+          Tape tape = {0};
+          assert_int_equal(walk_run(walk, record, &tape), PLAIT_OK);
+          for (int time = 0; time < 2; time++) {
+            tape.at = 0;
+            walk_rewind(by_parts);
+            for (int k = 0; k <= steps; k++) {
+              walk_go(by_parts, !k ? LIST_PROLOGUE : k < steps ? LIST_BODY : LIST_DRAIN);
+              assert_int_equal(walk_run(by_parts, compare, &tape), PLAIT_OK);
+            }
+            assert_int_equal(tape.at, tape.step.count);
+          }
+          vec_free(&tape.step);
+          walk_destroy(walk);
+          walk_destroy(by_parts);
+        }
+        schedule_free(all);
+        schedule_free(s);
+        segments_free(segments);
       }
 }
 
@@ -225,6 +280,7 @@ static void an_error_ends_the_walk(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_a_small_pipeline), cmocka_unit_test(one_rank),
                                      cmocka_unit_test(laws_hold_for_every_schedule),
+                                     cmocka_unit_test(parts_of_a_stream),
                                      cmocka_unit_test(slots_end_with_weights),
                                      cmocka_unit_test(an_error_ends_the_walk)};
   return cmocka_run_group_tests(tests, NULL, NULL);
