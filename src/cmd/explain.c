@@ -101,7 +101,8 @@ static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
-  const Schedule *s = job->train.program[0]->schedule;
+  enum { STEPS = 3 }; // of a stream
+  const Schedule *own = job->train.program[0]->schedule, *s = own->streams ? schedule_repeat(own, STEPS) : own;
   const Segments *segments = job->train.program[0]->segments;
   double (*cost)[PHASE_COUNT] = xcalloc((size_t)s->stages, sizeof *cost);
   segment_costs(job, cost);
@@ -116,14 +117,16 @@ static int write_timeline(const Job *job, const char *path, bool svg, Error *err
     code = file_commit(&file, error);
   }
   if (!code)
-    printf("%s: %s, bubble %.1f %% of the step by FLOPs, %.1f %% if all segments took the same time; transfers are not "
+    printf("%s: %s, bubble %.1f %% of %s by FLOPs, %.1f %% if all segments took the same time; transfers are not "
            "counted\n",
            path, job->options.parallel.pipeline.schedule->name, 100 * timeline_bubble(s, &spans),
+           own->streams ? "three steps" : "the step",
            100 * timeline_bubble(s, &unit));
   file_abandon(&file);
   schedule_spans_free(&unit);
   schedule_spans_free(&spans);
   free(cost);
+  if (s != own) schedule_free((Schedule *)(uintptr_t)s);
   return code;
 }
 

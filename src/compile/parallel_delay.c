@@ -27,11 +27,6 @@ int parallel_check_stream(const ParallelOptions *o, const Workload *w, int pp, i
                            "batch.micro",
                            pp, name, (long long)w->samples, (long long)w->micro, microbatches, microbatches);
   }
-  if (w->scales_loss)
-    return parallel_refuse(problem, "parallel.pipeline",
-                           "parallel.pipeline is %s, which begins a step before the last one has said whether its loss "
-                           "scale may stay, but precision is fp16; take parallel.pipeline 1f1b, or bf16",
-                           name);
   if (w->moves_biases)
     return parallel_refuse(problem, "parallel.pipeline",
                            "parallel.pipeline is %s, which begins a step before the last one has moved the routers' "

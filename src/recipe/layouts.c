@@ -58,9 +58,10 @@ static const char *schedule_refused(LayoutFeature a, LayoutFeature b) {
 #include "schedule/schedules.def"
   };
   for (int i = 0; i < SCHEDULES; i++)
-    if (schedules[i].microbatches_multiple_of_ranks && (a == feature[i] || b == feature[i]) &&
+    if ((schedules[i].microbatches_multiple_of_ranks || schedules[i].streams) && (a == feature[i] || b == feature[i]) &&
         (a == LAYOUT_IN_BACKWARD || b == LAYOUT_IN_BACKWARD))
-      return "the schedule needs several microbatches";
+      return schedules[i].streams ? "weights change before the step that they are kept for is over"
+                                  : "the schedule needs several microbatches";
   return NULL;
 }
 

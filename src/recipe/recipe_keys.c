@@ -91,7 +91,7 @@ static const char config_doc[] = "The model, as a Hugging Face `config.json`, of
     ". It may be left out if `model.init` is a folder that contains one.";
 
 static const char pipeline_doc[] = "The pipeline schedule, for mesh.pp above 1."
-#define SCHEDULE(id, name, generator, meaning, ...) " `" name "`: " meaning "."
+#define SCHEDULE(id, name, generator, needs, meaning, ...) " `" name "`: " meaning "."
 #include "schedule/schedules.def"
     ;
 

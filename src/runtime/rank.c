@@ -41,6 +41,10 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   if (code) return code;
   state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
   code = create_executor(r, &job->train, c, &r->train, error);
+  if (!code && r->train && job->train.program[0]->schedule->streams) {
+    code = plait_stream_create(r->world, &r->signals, error);
+    if (!code) stream_reserve(r->signals, 1, 0);
+  }
   if (!code) code = create_executor(r, &job->evaluate, c, &r->evaluate, error);
   if (!code) code = create_executor(r, &job->generate, c, &r->generate, error);
   if (code || !job->run.check || !r->train) return code;
@@ -78,6 +82,7 @@ void rank_unload(Rank *r) {
   if (lends(r->job)) comm_set_idle(r->world, (Idle){0});
   loader_close(r->loader);
   loader_close(r->evaluation);
+  plait_stream_destroy(r->signals);
   executor_destroy(r->generate);
   executor_destroy(r->evaluate);
   executor_destroy(r->train);
@@ -94,9 +99,32 @@ int rank_barrier(Rank *r, Error *error) {
                                              : PLAIT_OK;
 }
 
+// Before any other call over all ranks.
+static int settle_signals(Rank *r, Error *error) {
+  if (!r->asking) return PLAIT_OK;
+  r->asking = 0;
+  r->answered = 1;
+  return plait_event_wait(r->asked) ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+}
+
+// Asks, for the end of the next step.
+static int ask_for_signals(Rank *r, Error *error) {
+  PlaitBuffer buffer = {&r->signal[0], &r->signal[1], 1};
+  r->signal[0] = signals_number();
+  r->asking = 1;
+  return plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, r->signals, &r->asked)
+             ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world))
+             : PLAIT_OK;
+}
+
 int rank_signal(Rank *r, int *number, Error *error) {
   int32_t signal = signals_number();
   PlaitBuffer buffer = {&signal, &signal, 1};
+  int code = settle_signals(r, error);
+  *number = r->answered ? r->signal[1] : 0;
+  r->answered = 0;
+  if (code || *number) return code;
+  if (r->signals && rank_under_way(r)) return ask_for_signals(r, error);
   if (plait_comm_size(r->world) > 1 && plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
     return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
   *number = signal;
@@ -287,6 +315,13 @@ static int take_batch(Rank *r, Batch **batch, StepResult *result, Error *error) 
   return *batch ? PLAIT_OK : loader_next(r->loader, batch, &result->waited, error);
 }
 
+// Whether this step may double the loss scale, which the next one has to know when it begins.
+static bool moves_scale(const Rank *r) {
+  int64_t interval = r->job->options.update.loss_scale_interval;
+  return interval && state_has(r->state, KNOWN_LOSS_SCALE_GOOD_STEPS) &&
+         state_scalar(r->state, KNOWN_LOSS_SCALE_GOOD_STEPS) + 1 >= (double)interval;
+}
+
 static bool measures(const Rank *r, int64_t step) { return r->measure_every && step % r->measure_every == 0; }
 
 // With the next batch, where the next step is to begin.
@@ -294,7 +329,8 @@ static int run_step(Rank *r, int64_t step, const StepInputs *inputs, bool goes_o
   const double later = NAN; // the learning rate is read when a step ends
   double waited = 0;
   StepInputs next;
-  if (!goes_on || !r->job->train.program[0]->schedule->streams || measures(r, step + 1))
+  if (!goes_on || !r->job->train.program[0]->schedule->streams || measures(r, step + 1) ||
+      FAULT(stream_goes_on_with_the_old_scale, moves_scale(r), 0))
     return executor_run(r->train, (uint64_t)step, inputs, NULL, error);
   int code = r->ahead ? PLAIT_OK : loader_next(r->loader, &r->ahead, &waited, error);
   if (code) return code;
@@ -325,6 +361,7 @@ int rank_step_on(Rank *r, int64_t step, double learning_rate, bool goes_on, Step
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = run_step(r, step, &inputs, goes_on, result, error);
+  if (!code && (!rank_under_way(r) || state_scalar(r->state, KNOWN_SKIP) != 0)) code = settle_signals(r, error);
   if (!code && state_scalar(r->state, KNOWN_SKIP) != 0) code = executor_take_back(r->train, error);
   if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
     code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)

@@ -37,6 +37,11 @@ typedef struct Rank {
   Agreement *agreement;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
+  PlaitStream *signals;  // of a stream: on which the ranks tell each other of signals
+  PlaitEvent asked;      // when they have
+  int32_t signal[2];     // this rank's, and all ranks'
+  int asking;            // under way; `signal` has come and was not looked at yet
+  int answered;
   Batch *ahead;          // of the next step, where a stream has begun it; NULL: none
   int64_t measure_every; // steps; set by who wants part_norm. The job's update needs `trials`
   Trace *trace;
@@ -56,7 +61,8 @@ int64_t rank_bound_bytes(const Job *job, int coordinate);
 int rank_barrier(Rank *r, Error *error);
 
 // The signal that asks the run to stop, if one has come to any rank, else 0: to some it comes sooner than to others.
-// Collective.
+// Collective. In a
+// stream, where ranks do not wait for each other between steps, what is known after the next one.
 int rank_signal(Rank *r, int *number, Error *error);
 
 // Records steps [first, first + steps) for a file; to be called before the first one.

@@ -3,7 +3,7 @@
 #include <string.h>
 
 const ScheduleGenerator schedules[SCHEDULES] = {
-#define SCHEDULE(id, name, generate, meaning, ...) [SCHEDULE_##id] = {name, generate, __VA_ARGS__},
+#define SCHEDULE(id, name, generate, needs, meaning, ...) [SCHEDULE_##id] = {name, generate, __VA_ARGS__},
 #include "schedule/schedules.def"
 };
 

@@ -95,11 +95,12 @@ static void print_title(const Schedule *s, const TimelineText *text, FILE *out) 
   fprintf(out, "%s on %d pipeline rank%s", text->name, s->map.coordinates, s->map.coordinates > 1 ? "s" : "");
   if (turns > 1) fprintf(out, " × %d stages", turns);
   fprintf(out, ", %d microbatch%s", s->microbatches, s->microbatches > 1 ? "es" : "");
+  if (s->streams) fprintf(out, ", %d step%s", s->steps, s->steps > 1 ? "s" : "");
 }
 
 static void print_bubble(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
-  fprintf(out, "bubble %.1f %% of the step by FLOPs, %.1f %% if all segments took the same time",
-          100 * timeline_bubble(s, spans), 100 * text->unit_bubble);
+  fprintf(out, "bubble %.1f %% of the %s by FLOPs, %.1f %% if all segments took the same time",
+          100 * timeline_bubble(s, spans), s->streams ? "steps" : "step", 100 * text->unit_bubble);
 }
 
 void timeline_svg(const Schedule *s, const ScheduleSpans *spans, const TimelineText *text, FILE *out) {
@@ -152,9 +153,9 @@ void timeline_json(const Schedule *s, const ScheduleSpans *spans, const Timeline
     const ScheduleSpan *span = &spans->span.data[i];
     fprintf(out,
             ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s%d\",\"cat\":\"%s\",\"args\":{"
-            "\"stage\":%d,\"microbatch\":%d}}",
+            "\"stage\":%d,\"microbatch\":%d,\"step\":%d}}",
             span->coordinate + 1, span->start * scale, (span->end - span->start) * scale, action_name(span->kind),
-            span->microbatch, phase_name(phase_of(span)), span->stage, span->microbatch);
+            span->microbatch, phase_name(phase_of(span)), span->stage, span->microbatch, span->step);
   }
   fputs("\n]}\n", out);
 }

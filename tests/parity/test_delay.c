@@ -318,6 +318,11 @@ static void streams_skip(void **state) {
 }
 static void streams_narrow(void **state) {
   assert_int_equal(compare_streams("llama", DTYPE_BF16, 0, "optimizer.delay=1 " PARITY_SMOOTH), 0);
+  // The scale doubles at the end of every second step.
+  assert_int_equal(
+      compare_streams("llama", DTYPE_F16, 0,
+                      "optimizer.delay=1 loss_scale.initial=64 loss_scale.growth_interval=2 " PARITY_SMOOTH),
+      0);
 }
 
 static void refusals(void **state) {
@@ -326,6 +331,12 @@ static void refusals(void **state) {
       {"gpt", "optimizer.delay=[1,1,1,0]", "the head of the model of gpt is its embedding, which has one delay"},
       {"llama", "optimizer.delay=1 parallel.update=in_backward optimizer.clip=0 run.non_finite=stop",
        "optimizer.delay is 1, but parallel.update is in_backward"},
+      {"llama", "parallel.pipeline=2bw mesh.pp=2 batch.micro=4",
+       "optimizer.delay is not 1, but parallel.pipeline is 2bw"},
+      {"llama", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=[1,1,1,0]", "optimizer.delay is not 1"},
+      {"llama", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1", "takes at least as many microbatches"},
+      {"mixtral", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1 batch.micro=4 moe.bias_rate=0.1",
+       "moved the routers' biases"},
       {"llama", "optimizer.delay=65", "optimizer.delay"},
       {"llama", "optimizer.delay=-1", "optimizer.delay"},
   };
