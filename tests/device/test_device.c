@@ -115,7 +115,7 @@ static void check_address(const Binding *b, int tensor) {
   const Program *p = b->program;
   const Tensor *t = graph_tensor(p->graph, tensor);
   for (int m = 0; m < p->schedule->microbatches; m++) {
-    const char *at = binding_address(b, tensor, m);
+    const char *at = binding_address(b, tensor, m, (Turn){0});
     if (p->place[tensor].area == AREA_INPUT) continue;
     assert_true(at >= b->state->memory && at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <=
                                               b->state->memory + b->state->bytes);
