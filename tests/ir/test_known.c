@@ -141,21 +141,21 @@ static void inputs_are_found_by_kind(void **state) {
   double rate = 3;
   StepInput bound[3], own[] = {{&x, 4, 0}, {&y, 8, 0}};
   Program program = {.graph = g, .device = device_cpu()};
-  Binding b = {.program = &program, .input = bound};
+  Binding b = {.program = &program, .input = {bound}};
   StepInputs given = {
       .known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
-  SUCCEED(binding_inputs(&b, &given, &error));
+  SUCCEED(binding_inputs(&b, &given, 0, &error));
   assert_true(bound[0].base == &x && bound[0].stride == 4 && bound[1].base == &rate && bound[2].base == &y &&
               bound[2].stride == 8);
 
   given.own_count = 1;
-  assert_int_equal(binding_inputs(&b, &given, &error), PLAIT_FAILED);
+  assert_int_equal(binding_inputs(&b, &given, 0, &error), PLAIT_FAILED);
   assert_string_equal(error.message,
                       "the graph reads the input targets (an input of the graph's own), and the step does not give it");
   error = (Error){0};
   given.own_count = 2;
   given.known[INPUT_LEARNING_RATE].base = NULL;
-  assert_int_equal(binding_inputs(&b, &given, &error), PLAIT_FAILED);
+  assert_int_equal(binding_inputs(&b, &given, 0, &error), PLAIT_FAILED);
   assert_string_equal(
       error.message,
       "the graph reads the input learning_rate (the learning rate of the step ()), and the step does not give it");
