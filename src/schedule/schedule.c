@@ -187,11 +187,16 @@ static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, 
   fputc('\n', out);
 }
 
-typedef struct Printer { const WalkPlan *plan; const Graph *graph; FILE *out; } Printer;
+typedef struct Printer { const WalkPlan *plan; const Graph *graph; FILE *out; ListPart part; } Printer;
 
 static int print_step(void *context, const WalkStep *step) {
-  const Printer *p = context;
+  static const char *const parts[] = {"body", "prologue", "drain"};
+  Printer *p = context;
   char buffer[64];
+  if (step->action && step->action->part != p->part) {
+    p->part = step->action->part;
+    fprintf(p->out, "%s\n", parts[p->part]);
+  }
   if (step->kind == WALK_RUN) return print_action(step->action, p->graph, p->plan, p->out), 1;
   walk_buffer_text(&step->buffer, buffer, sizeof buffer);
   if (step->kind == WALK_ENTER) fprintf(p->out, "    microbatch %d enters %s\n", step->microbatch, buffer);
@@ -204,6 +209,6 @@ static int print_step(void *context, const WalkStep *step) {
 
 void schedule_print(const WalkPlan *plan, const Graph *g, FILE *out) {
   Walk *walk = walk_create(plan);
-  walk_run(walk, print_step, &(Printer){plan, g, out});
+  walk_run(walk, print_step, &(Printer){plan, g, out, LIST_BODY});
   walk_destroy(walk);
 }

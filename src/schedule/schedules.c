@@ -19,10 +19,10 @@ int schedule_can_run(const ScheduleGenerator *generator, int stages) {
 
 void schedule_names(int stages, char *text, size_t size) {
   int left = 0, listed = 0;
-  for (int i = 0; i < SCHEDULES; i++) left += schedule_can_run(&schedules[i], stages);
+  for (int i = 0; i < SCHEDULES; i++) left += schedule_can_run(&schedules[i], stages) && !schedules[i].streams;
   text[0] = 0;
   for (int i = 0; i < SCHEDULES; i++) {
-    if (!schedule_can_run(&schedules[i], stages)) continue;
+    if (!schedule_can_run(&schedules[i], stages) || schedules[i].streams) continue;
     size_t n = strlen(text);
     snprintf(text + n, size - n, "%s%s", !listed++ ? "" : left == 1 ? " or " : ", ", schedules[i].name);
     left--;

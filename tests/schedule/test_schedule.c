@@ -330,7 +330,7 @@ static void names(void **state) {
       assert_true(schedule_by_name(word) && schedule_can_run(schedule_by_name(word), stages));
       listed++;
     }
-    for (int i = 0; i < SCHEDULES; i++) able += schedule_can_run(&schedules[i], stages);
+    for (int i = 0; i < SCHEDULES; i++) able += schedule_can_run(&schedules[i], stages) && !schedules[i].streams;
     assert_true(listed == able && able >= 3);
   }
   schedule_names(2, text, 10);
