@@ -120,12 +120,24 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
+// What works on rows of experts that come in parts (CompileOptions.chunks), and what is done with its results, stays
+// where these rows are: else WEIGHT would keep those of all parts.
+static char *find_parts(const Graph *g, int first) {
+  char *part = xcalloc((size_t)g->node.count + 1, 1);
+  for (int i = first; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      const Tensor *x = g->node.data[i].input[k] < 0 ? NULL : graph_tensor(g, g->node.data[i].input[k]);
+      part[i] |= x && (tensor_is_compact(x) || (x->producer >= first && x->parameter >= 0 && part[x->producer]));
+    }
+  return part;
+}
+
 // For a schedule that splits backward: what no gradient of an activation needs, and so only gradients of parameters and
 // what is done with them do, is of phase WEIGHT and comes after all else.
-static void split_backward(Autodiff *a, int first) {
+static void split_backward(Autodiff *a, int first, int chunks) {
   Graph *g = a->g;
   int count = g->node.count, at = first;
-  char *needed = xcalloc((size_t)count + 1, 1);
+  char *needed = chunks > 1 ? find_parts(g, first) : xcalloc((size_t)count + 1, 1);
   Node *weight = xcalloc((size_t)count + 1, sizeof *weight);
   for (int i = 0; i < a->passed.count; i++) {
     int producer = graph_tensor(g, a->passed.data[i])->producer;
@@ -169,7 +181,7 @@ static int is_root(const Autodiff *a, int node, int loss) {
 // Appends the backward pass of `loss` and of the graph's further losses: gradients of every parameter, in Variables
 // "gradient.NAME", or given to update_in_backward. The loss op is its own seed (compile/README.md: linear + cross
 // entropy is one node), and what several of them give to one tensor is added like gradients of several readers.
-static int differentiate(Graph *g, int loss, const UpdateOptions *update, int split, Error *error) {
+static int differentiate(Graph *g, int loss, const UpdateOptions *update, int split, int chunks, Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   const char *scope = g->scope;
   Autodiff a = {.g = g, .update = update};
@@ -186,7 +198,7 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, int sp
   free(a.contribution);
   free(a.reads);
   drop_unread(g, nodes);
-  if (split && !code) split_backward(&a, nodes);
+  if (split && !code) split_backward(&a, nodes, chunks);
   vec_free(&a.passed);
   g->phase = PHASE_FORWARD;
   g->scope = scope;
@@ -203,6 +215,6 @@ int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   update.one_microbatch = o->microbatches == 1;
   const ScheduleGenerator *schedule = o->parallel.pipeline.schedule; // none: graphs of tests, which no stage cuts
-  int code = differentiate(g, g->loss, &update, schedule && schedule->splits, error);
+  int code = differentiate(g, g->loss, &update, schedule && schedule->splits, o->chunks, error);
   return code ? code : update_build(g, g->loss, &update, error);
 }

@@ -36,6 +36,7 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
                         .seq = o->seq,
                         .mode = o->mode,
                         .capacity = o->capacity,
+                        .chunks = o->mode == MODEL_GENERATE ? 1 : o->chunks,
                         .router_bias = o->update.bias_rate > 0};
   int code = model_build(g, config, &model, &outputs, error);
   if (!code) return compile_built(g, outputs.loss_sum, o, out, error);

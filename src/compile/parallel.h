@@ -88,6 +88,7 @@ typedef struct Workload {
   int64_t micro;           // the most sequences of a microbatch that a data rank has
   int64_t seq;
   int update_in_backward;  // gradients are applied as soon as they are made: what stands in the way of it is below
+  int chunks;              // in which the positions of a rank go through experts; 0, 1: at once
   double clip;             // global gradient norm; 0: none
   const Delay *delay;      // of gradients; NULL: none
   int tied;                // the head is the embedding

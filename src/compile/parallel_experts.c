@@ -1,5 +1,6 @@
 // Expert parallelism: experts fold over the innermost ranks of dp · cp · tp, apart from how attention is laid out.
 #include "compile/parallel_experts.h"
+#include "base/divisor.h"
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include <string.h>
@@ -150,6 +151,23 @@ static int check_order(const ParallelOptions *o, int folded, const ExpertFold *f
                          "rows go to experts in the order samples, positions: take tp out of layout.batch");
 }
 
+// The positions of a rank are dealt to parts; where context parallelism gives it two pieces, of each piece as many.
+static int check_chunks(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
+  int ranks = parallel_row_ranks(o, LAYOUT_ROW_SEQ), pieces = 1;
+  if (parallel_row_has(o, LAYOUT_ROW_SEQ, "cp") && axis_size(o, "cp") > 1)
+    pieces = parallel_context(o, w) == ALGORITHM_ULYSSES ? 1 : 2;
+  int64_t positions = w->seq / ranks / pieces, near[2];
+  char text[64], over[64] = "";
+  if (w->chunks < 2 || positions % w->chunks == 0) return PLAIT_OK;
+  if (ranks > 1) snprintf(over, sizeof over, " over %d ranks%s", ranks, pieces > 1 ? ", in two pieces each" : "");
+  nearest_divisors(positions, w->chunks, near);
+  return parallel_refuse(problem, "moe.chunks",
+                         "moe.chunks is %d, but must divide the %lld positions of a %s (data.seq_len %lld%s); the "
+                         "nearest is %s",
+                         w->chunks, (long long)positions, ranks == 1 ? "sequence" : pieces > 1 ? "piece" : "rank",
+                         (long long)w->seq, over, parallel_nearest(problem, near[0], near[1], text));
+}
+
 int parallel_check_experts(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   ExpertFold fold = {1, 1, 1};
   LayoutTable table = parallel_expert_rows(o);
@@ -157,7 +175,8 @@ int parallel_check_experts(const ParallelOptions *o, const Workload *w, Parallel
   if (folded && w->model && !w->size[DIM_EXPERT])
     return parallel_refuse(problem, "parallel.ep", "parallel.ep is %d, but %s has no experts; take 1, or leave it out",
                            o->experts, w->family);
-  if (folded) code = check_fold(o, w, problem);
+  if (w->model && w->size[DIM_EXPERT]) code = check_chunks(o, w, problem);
+  if (!code && folded) code = check_fold(o, w, problem);
   if (!code && folded) parallel_expert_fold(o, o->experts, &fold);
   if (!code && !folded) code = check_row(o, problem);
   if (!code) code = check_tokens(o, &table, folded, &fold, problem);

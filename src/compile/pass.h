@@ -36,6 +36,7 @@ typedef struct CompileOptions {
   int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's
                          // shares say (base/shares.h)
   int microbatches;      // of a step
+  int chunks;            // in which positions go through experts (ModelOptions); backward makes their rows again
   int64_t seq;
   double capacity;       // of experts (ModelOptions)
   Dtype precision;

@@ -5,8 +5,12 @@
 //   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs
 //     again
 //
+// Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
+// one part's rows are in memory at a time.
+//
 // Randomness is addressed, so what runs again gives the same bits. The residual stream between blocks is always kept.
 #include "op/op.h"
+#include "sharding/rule.h"
 #include "model/model.h"
 #include "compile/pass.h"
 #include <string.h>
@@ -15,9 +19,10 @@ typedef struct Recompute {
   Graph *g;
   const Node *old;  // nodes before the pass
   int count;
-  int *again;       // per old node: it runs again
+  int *again;       // per old node: it runs again; 2: when it is asked for, not before its layer's backward
   int *needed;      // per old node: its second run is asked for, 1 + by the first phase that does
   int *clone;       // per tensor: the one made by the second run, or 0
+  int *ran;         // per old node: its second run is there
   int *done;        // per layer and phase
 } Recompute;
 
@@ -36,6 +41,16 @@ static int can_run_again(const Graph *g, const Node *n, RecomputeMode mode) {
     if (t->variable >= 0 || (mode == RECOMPUTE_SELECTIVE && t->role == ROLE_RESIDUAL)) return 0;
   }
   return mode == RECOMPUTE_FULL || !op_def(n->op)->flops;
+}
+
+// Rows of experts, and parts of the tokens that these are of.
+static int is_of_parts(const Graph *g, const Node *n) {
+  if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD) return 0;
+  if (n->noutput && tensor_is_compact(graph_tensor(g, n->output[0]))) return 1;
+  Arena scratch = {0};
+  int parts = n->noutput > 1 && rule_of(&scratch, g, n).parts;
+  arena_free(&scratch);
+  return parts;
 }
 
 // The node of the first run that makes a tensor, when it is one that runs again in the reader's layer; else -1.
@@ -57,9 +72,16 @@ static void ask_for(Recompute *r, int node, Phase phase) {
   }
 }
 
+// With its second run, those whose results it reads.
 static void emit(Recompute *r, const Node *n, int second) {
   Graph *g = r->g;
   Node copy = *n;
+  if (second && r->ran[n->id]) return;
+  r->ran[n->id] |= second;
+  for (int k = 0; k < n->ninput && (second || n->phase != PHASE_FORWARD); k++) {
+    int from = source(r, n->input[k], n->layer);
+    if (from >= 0) emit(r, &r->old[from], 1);
+  }
   copy.input = arena_array(&g->arena, int, n->ninput + 1);
   copy.output = arena_array(&g->arena, int, n->noutput + 1);
   for (int k = 0; k < n->ninput; k++) {
@@ -89,17 +111,22 @@ static void emit(Recompute *r, const Node *n, int second) {
 
 int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  if (o->recompute == RECOMPUTE_NONE || o->mode != MODEL_TRAIN) return PLAIT_OK;
+  int parts = o->chunks > 1;
+  if ((o->recompute == RECOMPUTE_NONE && !parts) || o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
   Recompute r = {.g = g, .old = old, .count = count};
   r.again = arena_array(&g->arena, int, count);
   r.needed = arena_array(&g->arena, int, count);
+  r.ran = arena_array(&g->arena, int, count);
   r.clone = arena_array(&g->arena, int, tensors);
   r.done = arena_array(&g->arena, int, (g->layers + 1) * PHASE_COUNT);
-  for (int i = 0; i < count; i++)
-    r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
+  for (int i = 0; i < count; i++) {
+    if (o->recompute != RECOMPUTE_NONE)
+      r.again[i] = chosen_layer(g, old[i].layer, o->recompute_layers) && can_run_again(g, &old[i], o->recompute);
+    if (parts && is_of_parts(g, &old[i])) r.again[i] = FAULT(parts_are_kept, 2, r.again[i]);
+  }
   for (int i = 0; i < count; i++)
     for (int k = 0; old[i].region == REGION_MICRO && old[i].phase != PHASE_FORWARD && k < old[i].ninput; k++) {
       int s = source(&r, old[i].input[k], old[i].layer);
@@ -115,7 +142,7 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
         !r.done[layer * PHASE_COUNT + phase]) {
       r.done[layer * PHASE_COUNT + phase] = 1;
       for (int k = 0; k < count; k++)
-        if (r.needed[k] == 1 + phase && old[k].layer == layer) emit(&r, &old[k], 1);
+        if (r.needed[k] == 1 + phase && old[k].layer == layer && r.again[k] == 1) emit(&r, &old[k], 1);
     }
     emit(&r, &old[i], 0);
     for (int k = 0; k < old[i].noutput; k++) graph_tensor(g, old[i].output[k])->producer = producer[old[i].output[k]];

@@ -66,12 +66,37 @@ void experts_read_qwen(ConfigReader *r, ModelConfig *c, int64_t choices_absent) 
 
 // --- the layer -------------------------------------------------------------------------------------------------------
 
-// rows (b, s, x, k) of each expert by its own matrix: parameter NAME.weight (x, n, k) → (b, s, x, n)
-static int build_grouped(ModelBuild *m, const char *name, int rows, Extent to) {
-  const Shape *s = &graph_tensor(m->g, rows)->shape;
-  const Extent dims[] = {{DIM_EXPERT, s->size[2]}, to, {s->dim[3], s->size[3]}};
-  const char *weight = arena_format(&m->g->arena, "%s.weight", name);
-  return op_grouped(m->g, name, rows, build_matrix(m, weight, m->config->initializer_range, 3, dims));
+// The experts' matrices: parameter NAME.weight (x, n, k)
+static int build_matrices(ModelBuild *m, const char *name, Extent to, Extent from) {
+  const Extent dims[] = {{DIM_EXPERT, m->config->experts}, to, from};
+  return build_matrix(m, name, m->config->initializer_range, 3, dims);
+}
+
+typedef struct Experts { int gate, up, down; } Experts; // (x, f, e), (x, f, e), (x, e, f)
+
+// Of tokens, which the mask sends to experts: (b, s, e) → (b, s, e)
+static int build_rows(ModelBuild *m, const Experts *w, int x, int mask, int weights) {
+  const ModelConfig *c = m->config;
+  int rows = op_dispatch(m->g, "dispatch", x, mask, (int)c->experts_per_token); // (b, s, x, e)
+  int gate = op_grouped(m->g, "gate", rows, w->gate);                           // (b, s, x, f)
+  int up = op_grouped(m->g, "up", rows, w->up);                                 // (b, s, x, f)
+  rows = op_grouped(m->g, "down", op_gated(m->g, "gated", gate, up, c->activation), w->down);
+  return op_combine(m->g, "combine", rows, weights);
+}
+
+// The same for a part of the positions after the other, so that only one part's rows need memory: backward makes them
+// again (compile/recompute.c).
+static int build_parts(ModelBuild *m, int layer, const Experts *w, int x, int mask, int weights) {
+  int n = m->options->chunks, *part = arena_array(&m->g->arena, int, 4 * n);
+  op_split_positions(m->g, "split.x", x, n, part);
+  op_split_positions(m->g, "split.mask", mask, n, part + n);
+  op_split_positions(m->g, "split.weights", weights, n, part + 2 * n);
+  for (int k = 0; k < n; k++) {
+    build_scope(m, layer, "layer.%d.experts.part.%d", layer, k);
+    part[3 * n + k] = build_rows(m, w, part[k], part[n + k], part[2 * n + k]);
+  }
+  build_scope(m, layer, "layer.%d.experts", layer);
+  return op_join_positions(m->g, "join", part + 3 * n, n);
 }
 
 // The sum of the chosen experts' results, weighted: (b, s, e) → (b, s, e)
@@ -87,11 +112,11 @@ static int build_chosen(ModelBuild *m, int layer, int x) {
   int logits = build_linear(m, "router", x, c->initializer_range, 1, &experts, 1, 0); // (b, s, x)
   build_routing(m, logits, &route, &weights, &mask);                                // (b, s, x), (b, s, x)
   build_scope(m, layer, "layer.%d.experts", layer);
-  int rows = op_dispatch(m->g, "dispatch", x, mask, route.k); // (b, s, x, e)
-  int gate = build_grouped(m, "gate", rows, ffn);             // (b, s, x, f)
-  int up = build_grouped(m, "up", rows, ffn);                 // (b, s, x, f)
-  rows = build_grouped(m, "down", op_gated(m->g, "gated", gate, up, c->activation), embed);
-  return op_combine(m->g, "combine", rows, weights);
+  Experts w;
+  w.gate = build_matrices(m, "gate.weight", ffn, embed);
+  w.up = build_matrices(m, "up.weight", ffn, embed);
+  w.down = build_matrices(m, "down.weight", embed, ffn);
+  return m->options->chunks > 1 ? build_parts(m, layer, &w, x, mask, weights) : build_rows(m, &w, x, mask, weights);
 }
 
 // The expert that sees every token, scaled by a number of each token: (b, s, e) → (b, s, e)

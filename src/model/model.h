@@ -34,6 +34,7 @@ typedef struct ModelOptions {
   int mode;           // ModelMode
   double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
   int router_bias;    // routers choose by probabilities and a bias that is no parameter
+  int chunks;         // positions go through layers of experts in so many parts, which divide seq; 0, 1: at once
 } ModelOptions;
 
 typedef struct ModelOutputs {

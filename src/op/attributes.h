@@ -66,6 +66,7 @@ typedef struct DropoutAttr {
 // gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse. split: the
 // last output is not dw but dlogits (b, s, v), of which a product makes dw later
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr;
+typedef struct PositionsAttr { int32_t parts; } PositionsAttr; // SPLIT_POSITIONS
 typedef struct RouterBiasAttr { double rate; } RouterBiasAttr; // by which a step moves the bias of an expert
 // most: choices of an expert that are kept of a sequence. places: of COUNTS and APPLY, runs of positions of all ranks
 typedef struct CapacityAttr {

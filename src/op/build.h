@@ -24,6 +24,9 @@ void op_route(Graph *g, const char *name, int logits, int bias, const RouteAttr 
 int op_dispatch(Graph *g, const char *name, int x, int mask, int choices); // (b, s, e) → rows (b, s, x, e)
 int op_grouped(Graph *g, const char *name, int rows, int w); // (b, s, x, k), (x, n, k) → (b, s, x, n)
 int op_combine(Graph *g, const char *name, int rows, int weights); // (b, s, x, e), (b, s, x) → (b, s, e)
+// x (b, s, e…) → `parts` tensors (b, s / parts, e…): positions dealt to them one after the other; and back.
+void op_split_positions(Graph *g, const char *name, int x, int parts, int *part);
+int op_join_positions(Graph *g, const char *name, const int *part, int parts);
 int op_softmax(Graph *g, const char *name, int x); // over the last dim
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind);
 int op_gated(Graph *g, const char *name, int gate, int up, ActivationKind kind); // act(gate) * up

@@ -118,6 +118,7 @@ typedef struct OpDef {
   //   linear 0 1     inputs that may be partial, each on its own; "linear 0+1": only all together
   //   whole s d      factors that must not be sharded
   //   lower v        factors that may be sharded only through `lower`
+  //   parts s        an operand has fewer of s than others, and of each of their shards as many
   //   complete 0 v   output 0 lacks factor v and is complete all the same (every shard computes all of it)
   //   move s g r     axes that operands propose for s shard g instead, as far as its size allows, and else r; where s
   //   is

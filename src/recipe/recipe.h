@@ -90,6 +90,7 @@ typedef struct Recipe {
     double balance_loss; // coefficient; -1: auto, that of the model's config
     double z_loss, bias_rate;
     double capacity;     // 0: none
+    int chunks;          // parts of the positions, one after the other
   } moe;
   struct {
     int global; // sequences of a step

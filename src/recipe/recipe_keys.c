@@ -287,6 +287,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "Models with experts, while training: an expert takes at most this many times its even share of a "
                "sequence's choices, the first positions that chose it, and later ones pass by it. `none`: all, however "
                "uneven (dropless), as in evaluation and generation always."),
+    KEY("moe.chunks", RECIPE_INT, moe.chunks, "1", .least = 1, .most = 4096,
+        .doc = "Models with experts: the positions of a rank are cut in so many equal parts, which go through the "
+               "experts one after the other, so that rows of experts take this fraction of the memory: without a "
+               "capacity a rank needs room for all rows that may come. Backward makes them again (and moves them "
+               "again), whatever parallel.recompute says: about a third more work of experts. The result of a step "
+               "does not depend on it."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
@@ -419,7 +425,6 @@ const RecipeKey recipe_keys[] = {
     KEY("run.trace_steps", RECIPE_LONG, run.trace_steps, "2", .least = 1, .most = 1000,
         .doc = "How many steps run.trace records."),
 
-    LATER("moe.chunks"),
 };
 const int recipe_key_count = sizeof recipe_keys / sizeof *recipe_keys;
 

@@ -69,6 +69,7 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
   Workload w = {.samples = r->batch.global,
                 .micro = r->batch.micro,
                 .seq = r->data.seq_len,
+                .chunks = r->moe.chunks,
                 .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,
                 .clip = r->optimizer.clip,
                 .moves_biases = r->moe.bias_rate > 0,

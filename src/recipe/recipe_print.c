@@ -336,10 +336,12 @@ void recipe_print_docs(FILE *out) {
     print_row(key, out);
     before = key;
   }
-  fputs("\nKnown but not built yet, and refused:", out);
+  int later = 0;
   for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].kind == RECIPE_LATER) fprintf(out, " `%s`", recipe_keys[i].path);
-  fputs(".\n\nRenamed keys, whose old names still work:", out);
+    if (recipe_keys[i].kind == RECIPE_LATER)
+      fprintf(out, "%s `%s`", later++ ? "" : "\nKnown but not built yet, and refused:", recipe_keys[i].path);
+  fputs(later ? ".\n\n" : "\n", out);
+  fputs("Renamed keys, whose old names still work:", out);
   for (int i = 0; i < recipe_alias_count; i++)
     fprintf(out, "%s `%s` is now `%s`", i ? ";" : "", recipe_aliases[i].old, recipe_aliases[i].path);
   fputs(".\n", out);

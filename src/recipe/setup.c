@@ -146,7 +146,8 @@ static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
   const struct { const char *path; bool set; } keys[] = {{"moe.balance_loss", r->moe.balance_loss > 0},
                                                          {"moe.z_loss", r->moe.z_loss > 0},
                                                          {"moe.bias_rate", r->moe.bias_rate > 0},
-                                                         {"moe.capacity", r->moe.capacity > 0}};
+                                                         {"moe.capacity", r->moe.capacity > 0},
+                                                         {"moe.chunks", r->moe.chunks > 1}};
   for (size_t i = 0; i < sizeof keys / sizeof *keys && !c->experts; i++) {
     if (!keys[i].set) continue;
     char *value = recipe_value_text(r, keys[i].path);
@@ -206,6 +207,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .recompute_layers = recipe->parallel.recompute_layers,
       .update = update_options(recipe, config),
       .capacity = recipe->moe.capacity,
+      .chunks = recipe->moe.chunks,
       .chaos = chaos_of_environment()};
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
   return PLAIT_OK;

@@ -22,9 +22,11 @@ static const char *parse_operand(Rule *r, const Graph *g, const Node *node, cons
         d);
   for (int i = 0; i < d; i++) {
     int64_t *size = &r->size[(int)factor[i]];
-    CHECK(!*size || *size == s->size[i], "rule of %s (%s): factor %c has sizes %lld and %lld", op_name(node->op),
-          node->name, 'a' + factor[i], (long long)*size, (long long)s->size[i]);
-    *size = s->size[i];
+    int64_t large = *size > s->size[i] ? *size : s->size[i], small = *size && *size < s->size[i] ? *size : s->size[i];
+    CHECK(!*size || large == small || (r->parts >> factor[i] & 1 && large % small == 0),
+          "rule of %s (%s): factor %c has sizes %lld and %lld", op_name(node->op), node->name, 'a' + factor[i],
+          (long long)*size, (long long)s->size[i]);
+    *size = small;
   }
   return p;
 }
@@ -59,6 +61,9 @@ static void parse_clauses(Rule *r, const Node *node, const char *p) {
         joined = *p == '+';
         p = skip(p + joined);
       }
+    } else if (!strncmp(p, "parts", 5)) {
+      p += 5;
+      r->parts |= parse_factors(&p);
     } else if (!strncmp(p, "whole", 5)) {
       p += 5;
       r->whole |= parse_factors(&p);
@@ -98,7 +103,8 @@ Rule rule_of(Arena *arena, const Graph *g, const Node *node) {
   size_t size = 256 + 24 * (size_t)(node->ninput + node->noutput);
   char *text = arena_alloc(arena, size);
   op_def(node->op)->rule(g, node, text, size);
-  const char *p = skip(text);
+  const char *p = skip(text), *parts = strstr(text, "; parts");
+  if (parts) parse_clauses(&r, node, parts); // operands are read by it
   for (int k = 0; k < node->ninput; k++) {
     p = parse_operand(&r, g, node, p, node->input[k], r.input[k]);
     if (*p == ',') p++;

@@ -368,6 +368,39 @@ static void experts_are_refused_by_name(void **state) {
   assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "parallel.tensor is 2d"));
 }
 
+// Parts of the positions that go through experts one after the other.
+static void chunks_divide_the_positions_of_a_rank(void **state) {
+  ParallelProblem problem;
+  Workload w = routed;
+  ParallelOptions o = over(2, 1, 2, 2);
+  for (w.chunks = 1; w.chunks <= 60; w.chunks++) {
+    int code = parallel_check(&o, &w, &problem);
+    if (!code != (48 % w.chunks == 0)) fail_msg("%d chunks: %s", w.chunks, code ? problem.text : "allowed");
+  }
+  w.chunks = 5;
+  assert_true(
+      parallel_check(&o, &w, &problem) && !strcmp(problem.key, "moe.chunks") &&
+      strstr(problem.text, "must divide the 48 positions of a sequence (data.seq_len 48); the nearest is 4 or 6"));
+  o.sequence = 1;
+  o.layout = layout_shipped(LAYOUT_SHIPPED_SEQUENCE);
+  w.chunks = 16;
+  assert_true(parallel_check(&o, &w, &problem) && strstr(problem.text, "the 24 positions of a rank"));
+  assert_true(strstr(problem.text, "(data.seq_len 48 over 2 ranks); the nearest is 12 or 24"));
+  o = over(1, 2, 1, 2);
+  o.context = ALGORITHM_GATHER;
+  assert_true(parallel_check(&o, &w, &problem) && strstr(problem.text, "the 12 positions of a piece"));
+  assert_true(strstr(problem.text, "over 2 ranks, in two pieces each); the nearest is 12"));
+  o.context = ALGORITHM_ULYSSES;
+  w.chunks = 24;
+  assert_true(!parallel_check(&o, &w, &problem));
+  w = routed;
+  w.chunks = 5;
+  w.size[DIM_EXPERT] = w.size[DIM_EXPERT_FFN] = 0; // that there are no experts is said elsewhere
+  w.size[DIM_FFN] = 24;
+  o = over(2, 1, 1, 1);
+  assert_true(!parallel_check(&o, &w, &problem));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(allowed_is_what_compiles), cmocka_unit_test(nearest_is_valid),
                                      cmocka_unit_test(contexts_that_are_allowed_compile),
@@ -375,6 +408,7 @@ int main(void) {
                                      cmocka_unit_test(summa_needs_a_square),
                                      cmocka_unit_test(experts_fold_over_the_innermost_ranks),
                                      cmocka_unit_test(experts_are_refused_by_name),
+                                     cmocka_unit_test(chunks_divide_the_positions_of_a_rank),
                                      cmocka_unit_test(sentences_name_what_was_given)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,18 @@ static DimName dim_of_factor(const Subject *s, int factor) {
   return DIM_NONE;
 }
 
+// The map of a dim, by that of its factor: where the rule says "parts", operands have so many times as much of each
+// shard.
+static IndexMap map_of_dim(const Subject *s, const IndexMap *of, int factor, const Operand *x, int d) {
+  IndexMap m = of[factor];
+  int64_t times = s->rule.parts >> factor & 1 ? x->size[d] / s->rule.size[factor] : 1;
+  m.local *= times;
+  m.valid *= times;
+  m.global *= times;
+  for (int r = 0; r < m.runs; r++) m.run[r].local *= times, m.run[r].global *= times;
+  return m;
+}
+
 // Runs the op once per combination of shards and puts the outputs together as the rule says.
 static void check_splits(const Subject *s, const Split *split, const char *how) {
   const OpCase *c = &s->c;
@@ -148,13 +160,14 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
       of[f] = split[f].map[rest % split[f].shards];
     Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
     for (int k = 0; k < c->ninput; k++) {
-      for (int d = 0; d < c->input[k].rank; d++) map[d] = of[(int)s->rule.input[k][d]];
+      for (int d = 0; d < c->input[k].rank; d++) map[d] = map_of_dim(s, of, s->rule.input[k][d], &c->input[k], d);
       input[k] = dense_part(s, k, &c->input[k], map);
     }
     for (int k = 0; k < c->ninput; k++)
       if (mask_of_operand(s, k) >= 0) repack(s, k, &input[mask_of_operand(s, k)], &input[k]);
     for (int k = 0; k < c->noutput; k++) {
-      for (int d = 0; d < s->expected[k].rank; d++) map[d] = of[(int)s->rule.output[k][d]];
+      for (int d = 0; d < s->expected[k].rank; d++)
+        map[d] = map_of_dim(s, of, s->rule.output[k][d], &s->expected[k], d);
       output[k] = dense_part(s, c->ninput + k, &s->expected[k], map);
       if (mask_of_operand(s, c->ninput + k) >= 0)
         repack(s, c->ninput + k, &input[mask_of_operand(s, c->ninput + k)], &output[k]);

@@ -1,8 +1,8 @@
 // The CPU as a device: chooses a SIMD level at run time and looks kernels up in its table.
 #include "device/cpu/cpu.h"
 #include "base/clock.h"
+#include "device/cpu/copies.h"
 #include "device/cpu/fp16.h"
-#include "device/cpu/reorder.h"
 #include "device/far.h"
 #include "device/host.h"
 #include <stdio.h>
@@ -107,7 +107,8 @@ static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *ta
                                                 : cpu_table_##name,                                                    \
           op, dtype)
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
-  if (op == cpu_reorder.op && level != CPU_LEVELS) return &cpu_reorder;
+  for (const KernelEntry *e = cpu_copies; e->kernel && level != CPU_LEVELS; e++)
+    if (e->op == op) return e;
   switch (level) {
 #if defined(__x86_64__)
   case CPU_AVX2: return FIND(avx2, cpu_bf16_avx2);

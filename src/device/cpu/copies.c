@@ -1,9 +1,10 @@
-// REORDER_ROWS: rows of several ranks in the order of a compact tensor, and back. One kernel for all levels and dtypes,
-// since rows are only copied.
-#include "device/cpu/reorder.h"
+// Kernels that only copy rows, for all levels and dtypes: REORDER_ROWS, SPLIT_POSITIONS and JOIN_POSITIONS.
+#include "device/cpu/copies.h"
 #include "base/fault.h"
 #include "op/expert_rows.h"
 #include <string.h>
+
+// ---- rows of several ranks in the order of a compact tensor, and back
 
 // First how many rows of each expert each part has, where each expert's begin and how many a part has, then of each row
 // in the order of a compact tensor its place in that of the parts.
@@ -83,4 +84,39 @@ static void reorder_rows(const KernelCall *call) {
   team_each(call_team(call), row_units(job.rows, bytes / 4), reorder_unit, &job);
 }
 
-const KernelEntry cpu_reorder = {OP_REORDER_ROWS, DTYPE_COUNT, reorder_rows, reorder_workspace};
+// ---- positions to their parts, and back
+
+typedef struct PartsJob { const Operand *whole, *part; int parts, joins; int64_t bytes; } PartsJob;
+
+static void parts_unit(void *argument, int slot, int64_t unit) {
+  const PartsJob *job = argument;
+  int64_t positions = job->whole->size[1], each = job->part->size[1], bytes = job->bytes;
+  RowRange range = row_range(job->whole->size[0] * positions, bytes / 4, unit);
+  for (int64_t t = range.from; t < range.to; t++) {
+    int64_t at = t % positions, k = at % job->parts, row = t / positions * each + at / job->parts;
+    if (job->joins) k = FAULT(parts_of_positions_are_turned, k, (k + 1) % job->parts);
+    char *of_part = (char *)job->part[k].data + row * bytes, *of_whole = (char *)job->whole->data + t * bytes;
+    memcpy(job->joins ? of_whole : of_part, job->joins ? of_part : of_whole, (size_t)bytes);
+  }
+}
+
+static void copy_parts(const KernelCall *call, PartsJob job) {
+  job.bytes = operand_extent(job.whole, 2, job.whole->rank) * (int64_t)dtype_size(job.whole->dtype);
+  CHECK(job.part->size[1] * job.parts == job.whole->size[1], "%lld positions in %d parts",
+        (long long)job.whole->size[1], job.parts);
+  team_each(call_team(call), row_units(job.whole->size[0] * job.whole->size[1], job.bytes / 4), parts_unit, &job);
+}
+
+static void split_positions(const KernelCall *call) {
+  copy_parts(call, (PartsJob){.whole = call->input, .part = call->output, .parts = call->noutput});
+}
+static void join_positions(const KernelCall *call) {
+  copy_parts(call, (PartsJob){.whole = call->output, .part = call->input, .parts = call->ninput, .joins = 1});
+}
+
+const KernelEntry cpu_copies[] = {
+    {OP_REORDER_ROWS, DTYPE_COUNT, reorder_rows, reorder_workspace},
+    {OP_SPLIT_POSITIONS, DTYPE_COUNT, split_positions, NULL},
+    {OP_JOIN_POSITIONS, DTYPE_COUNT, join_positions, NULL},
+    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
+};
