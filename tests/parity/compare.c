@@ -215,9 +215,10 @@ static double relative_change(const ParityResult *r) {
 //
 // Muon makes u/‖u‖ orthogonal by five steps, each of which has a slope of at most 3.4445: a rounding of u is amplified
 // by up to 3.4445⁵ ≈ 485, where a singular value is near 0. In 16-bit types that is more than there is to lose:
-// orthogonal matrices that have nothing to do with each other are √2 of their size apart. There half of that is the
-// bound, so that updates that are missing, or made of something else, are noticed. Weights that differ so much after
-// the first step move what follows, by their difference relative to themselves in each of the 7 matrices of a layer.
+// orthogonal matrices that have nothing to do with each other are √2 of their size apart. There a third of that is the
+// bound, less than what the missing update of a quarter makes, so that updates that are missing, or made of something
+// else, are noticed. Weights that differ so much after the first step move what follows, by their difference relative
+// to themselves in each of the 7 matrices of a layer.
 ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (c->precision == DTYPE_F64) return parity_exactly(1e-10);
   int narrow_gradients = says(c, "grad_dtype=bf16");
@@ -229,7 +230,7 @@ ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   for (int i = 0; i < one->steps; i++) tokens = fmin(tokens, one->tokens[i]);
   if (!one->steps) tokens = one->eval_tokens;
   ParityTolerance t = {.storage = FLT_EPSILON / 2, .magnifies = !says(c, "optimizer.epsilon")};
-  double change = says(c, "optimizer.name=muon") ? fmin(485 * series, sqrt(0.5)) : series,
+  double change = says(c, "optimizer.name=muon") ? fmin(485 * series, sqrt(2) / 3) : series,
          moved = (change - series) * relative_change(one) * sqrt(7.0 * layers);
   for (int i = 0; i < MEASURES; i++) t.most[i] = series + moved;
   t.most[MEASURE_NORM] = (series + moved) / sqrt(sequences);
