@@ -108,6 +108,7 @@ static void land(const Body *body, int node) {
 // What starts the collective early is taken out: it takes place, or not, in its body and at once.
 static void drop_early_start(Program *p, int node) {
   int n = 0;
+  land(&p->end, node);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) land(&p->micro[s][phase], node);
   for (int i = 0; i < p->actions.count; i++) {
@@ -149,7 +150,8 @@ static int insert(Program *p, Body *body, int stage, int kind, int node, int fir
   body->count = n;
   for (int i = 0; i < p->actions.count; i++) {
     Action *a = &p->actions.data[i];
-    if (stage < 0 || (int)a->kind != kind || a->stage != stage) continue;
+    int half = body == &p->end && a->to && (a->kind == ACTION_SUMS || a->kind == ACTION_END); // of a stream
+    if (!half && (stage < 0 || (int)a->kind != kind || a->stage != stage)) continue;
     if (a->from > at) a->from += count;
     if (a->to > at) a->to += count;
   }
