@@ -494,6 +494,21 @@ static int partition_group(Partition *p, const SummaGroup *group) {
   return code;
 }
 
+// The input of which input k is the mask; -1: none.
+static int rows_of_mask(const Graph *g, const Node *n, int k) {
+  for (int i = 0; i < n->ninput && n->input[k] >= 0; i++) {
+    const Tensor *t = n->input[i] < 0 ? NULL : graph_tensor(g, n->input[i]);
+    if (t && tensor_is_compact(t) && t->mask == n->input[k]) return i;
+  }
+  return -1;
+}
+
+// The mask that has moved with rows of h, where it lies as is wanted; else -1.
+static int mask_with(const Partition *p, int rows, const Placement *want) {
+  const Tensor *t = graph_tensor(p->h, rows);
+  return tensor_is_compact(t) && placement_equal(graph_tensor(p->h, t->mask)->placement, want) ? t->mask : -1;
+}
+
 static int partition_node(Partition *p, const Node *n) {
   Arena scratch = {0};
   SummaGroup group;
@@ -505,10 +520,15 @@ static int partition_node(Partition *p, const Node *n) {
   }
   int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1),
       code = PLAIT_OK;
-  for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
-    input[k] = n->input[k] < 0 ? -1 : redistribute(p, p->map[n->input[k]], n->want[k], n);
-    if (n->input[k] >= 0 && input[k] < 0) code = PLAIT_INFEASIBLE;
-  }
+  for (int k = 0; k < n->ninput; k++) input[k] = -1;
+  for (int masks = 0; masks < 2; masks++) // behind the rows that they are the masks of
+    for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
+      int rows = rows_of_mask(p->g, n, k);
+      if (n->input[k] < 0 || (rows >= 0) != masks) continue;
+      input[k] = masks ? mask_with(p, input[rows], n->want[k]) : -1;
+      if (input[k] < 0) input[k] = redistribute(p, p->map[n->input[k]], n->want[k], n);
+      if (input[k] < 0) code = PLAIT_INFEASIBLE;
+    }
   uint32_t axes = code ? 0 : sharded_lower_axes(p->g, n);
   if (!code && axes) code = lower_node(p, n, input, axes, output);
   else if (!code) code = plain_node(p, n, input, output);
