@@ -71,7 +71,8 @@ static int start(Rank *r, void *training, Error *error) {
 static int train(Rank *r, void *training, Error *error) {
   StepResult result;
   int code = PLAIT_OK;
-  for (int64_t step = 1; step <= STEPS && !code; step++) code = rank_step(r, step, 1e-2, &result, error);
+  for (int64_t step = 1; step <= STEPS && !code; step++)
+    code = rank_step_on(r, step, 1e-2, step < STEPS, &result, error);
   return code;
 }
 
@@ -125,6 +126,7 @@ static void test_steps_allocate_nothing(void **state) {
       "mesh.pp=4 parallel.pipeline=gpipe",
       "mesh.pp=2 parallel.pipeline=interleaved batch.micro=4",
       "mesh.pp=2 parallel.pipeline=zb-v batch.micro=4",
+      "mesh.pp=2 parallel.pipeline=2bw optimizer.delay=1 batch.micro=4",
       "mesh.dp=2 parallel.zero=2 batch.global=13",
       "mesh.dp=2 mesh.tp=2 batch.micro=1 batch.global=7 layout.batch=[dp,tp]",
       "mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=3 parallel.recompute=full precision=bf16"};
