@@ -160,9 +160,37 @@ static void rows_move_four_times(void **state) {
   }
 }
 
+static void count_masks(Job *job, void *moved) {
+  const Graph *g = job->train.program[0]->graph;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (n->layer != 1 || n->region != REGION_MICRO || n->phase != PHASE_FORWARD || !op_def(n->op)->communicates)
+      continue;
+    *(int *)moved += graph_tensor(g, n->input[0])->dtype == DTYPE_U8;
+  }
+}
+
+// All that reads a mask beside rows reads the one that has moved with them.
+static void masks_move_once(void **state) {
+  ParityCase base = {.model = "experts", .precision = DTYPE_F64, .steps = 1, .seq = SEQ},
+             c = {.name = "cp 3 tp 2", .cp = 3, .tp = 2, .settings = "parallel.ep=6"};
+  int moved = 0;
+  ParityResult result;
+  complete(&c, &base);
+  c.edit = count_masks;
+  c.context = &moved;
+  run(&c, &result);
+  parity_free(&result);
+  assert_int_equal(moved, 1);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(chaos),
-                                     cmocka_unit_test(all_tokens_to_one_rank), cmocka_unit_test(rows_move_four_times)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(masks_move_once),
+                                     cmocka_unit_test(fp64),
+                                     cmocka_unit_test(fp32),
+                                     cmocka_unit_test(chaos),
+                                     cmocka_unit_test(all_tokens_to_one_rank),
+                                     cmocka_unit_test(rows_move_four_times)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

@@ -152,24 +152,39 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
   assert_int_equal(all.survived, 0);
 }
 
-// Every all_to_all of a layout whose tp goes from the samples to the width and back, in forward and in backward.
-static void moves(void **state) {
-  MatrixLayout two = {.mesh = {.dp = 1, .cp = 1, .tp = 2, .pp = 1}, .micro = 4, .global = 16};
-  ParityCase c = matrix_case(&two, 0, MATRIX_FP64);
-  c.name = "tp from the samples to the width";
-  c.settings = "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]";
+// Every collective of the op, deleted and reversed, in forward and in backward; under ctest the first of them.
+static void try_all(const ParityCase *c, const char *op) {
   Mutation *m;
   Count count = {0};
-  int n = mutations_of(&c, &m), kinds[2][2] = {{0}};
+  int n = mutations_of(c, &m), kinds[2][2] = {{0}};
   for (int k = 0; k < n; k++) {
-    if (!strstr(m[k].what, "all_to_all") || m[k].evaluation) continue;
+    if (!strstr(m[k].what, op) || m[k].evaluation) continue;
     int *of_kind = &kinds[m[k].kind == MUTATION_REVERSE][!!strstr(m[k].what, "BACKWARD")];
-    if (++*of_kind <= 4 || whole()) try(&c, MATRIX_FP64, &m[k], &count);
+    if (++*of_kind <= 4 || whole()) try(c, MATRIX_FP64, &m[k], &count);
   }
   free(m);
   matrix_forget();
   for (int i = 0; i < 4; i++) assert_true(kinds[i / 2][i % 2] > 0);
   assert_int_equal(count.survived, 0);
+}
+
+// A layout whose tp goes from the samples to the width and back.
+static void moves(void **state) {
+  MatrixLayout two = {.mesh = {.dp = 1, .cp = 1, .tp = 2, .pp = 1}, .micro = 4, .global = 16};
+  ParityCase c = matrix_case(&two, 0, MATRIX_FP64);
+  c.name = "tp from the samples to the width";
+  c.settings = "layout.batch=[dp,tp] layout.embed=[tp] layout.heads=[] layout.ffn=[] layout.vocab=[]";
+  try_all(&c, "all_to_all");
+}
+
+// Rows that go to their experts and back.
+static void rows(void **state) {
+  MatrixMesh mesh = {0};
+  uint64_t set;
+  assert_null(matrix_parse("tp + sequence + experts over all (dp 1 cp 2 tp 2)", &set, &mesh));
+  MatrixLayout layout = matrix_layout(set, MATRIX_REAL, mesh);
+  ParityCase c = matrix_case(&layout, 0, MATRIX_FP64);
+  try_all(&c, "exchange_rows");
 }
 
 static void fp64(void **state) { whole() ? try_leg(MATRIX_FP64, 0, 1) : try_leg(MATRIX_FP64, 8, 16); }
@@ -180,8 +195,9 @@ static void bf16_gradients(void **state) { narrow(MATRIX_BF16_GRADIENTS); }
 static void fp16(void **state) { narrow(MATRIX_FP16); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(moves), cmocka_unit_test(fp64),           cmocka_unit_test(fp32),
-                                     cmocka_unit_test(bf16),  cmocka_unit_test(bf16_gradients), cmocka_unit_test(fp16)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(moves), cmocka_unit_test(rows), cmocka_unit_test(fp64),
+                                     cmocka_unit_test(fp32),  cmocka_unit_test(bf16), cmocka_unit_test(bf16_gradients),
+                                     cmocka_unit_test(fp16)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }
