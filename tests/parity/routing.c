@@ -83,13 +83,15 @@ static uint32_t chosen(const Operand *mask, int64_t at, int64_t width) {
   return set;
 }
 
-// Scores are p + bias, so a difference between them moves the logit of the larger by that over its p.
+// NaN where a logit is not finite, as in a step that is skipped. Scores are p + bias, so a difference between them
+// moves the logit of the larger by that over its p.
 static double gap_of(const Operand *logits, const Operand *bias, int64_t at, int64_t width, uint32_t experts) {
   double maximum = -INFINITY, sum = 0, mean = 0, squares = 0, p[32], least = INFINITY, most = -INFINITY, larger = 0;
   for (int64_t x = 0; x < width; x++) maximum = fmax(maximum, operand_load(logits, at + x));
   for (int64_t x = 0; x < width; x++) sum += p[x] = exp(operand_load(logits, at + x) - maximum);
   for (int64_t x = 0; x < width; x++) {
     double score = p[x] / sum + (bias->data ? operand_load(bias, x) : 0), logit = operand_load(logits, at + x);
+    if (!isfinite(logit)) return NAN;
     mean += logit / (double)width;
     squares += logit * logit / (double)width;
     if (experts >> x & 1) {
@@ -123,7 +125,7 @@ static void follow(const KernelCall *call, const RoutingNode *node, int64_t at, 
         (int)c->position);
   if (c->experts == there->experts) return;
   pthread_mutex_lock(&run.lock);
-  if (!run.flips.count++ || there->gap > run.flips.widest.gap) {
+  if (!isnan(there->gap) && (!run.flips.count++ || there->gap > run.flips.widest.gap)) {
     run.flips.widest = (RoutingFlip){.gap = there->gap,
                                      .step = c->step,
                                      .sample = c->sample,
