@@ -3,6 +3,7 @@
 #include "base/divisor.h"
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
+#include "op/expert_rows.h"
 #include <string.h>
 
 static int axis_size(const ParallelOptions *o, const char *axis) {
@@ -13,7 +14,7 @@ static int axis_size(const ParallelOptions *o, const char *axis) {
 int parallel_expert_fold(const ParallelOptions *o, int ranks, ExpertFold *fold) {
   int tp = axis_size(o, "tp"), cp = axis_size(o, "cp"), dp = axis_size(o, "dp"),
       group = o->shard_group ? o->shard_group : dp;
-  if (ranks < 2 || ranks % tp || o->tensor != LAYOUT_TENSOR_1D) return 0;
+  if (ranks < 2 || ranks > ROW_PARTS_MOST || ranks % tp || o->tensor != LAYOUT_TENSOR_1D) return 0;
   *fold = (ExpertFold){tp, 1, 1};
   if (ranks == tp) return 1;
   if (ranks / tp % cp) return 0;
@@ -66,6 +67,11 @@ static int check_fold(const ParallelOptions *o, const Workload *w, ParallelProbl
                            "parallel.ep is %d, but parallel.tensor is %s, with which experts cannot be folded over the "
                            "ranks; take 1d, or parallel.ep 1",
                            o->experts, parallel_tensor_names[o->tensor]);
+  if (!w->model) return PLAIT_OK; // its experts are not known yet, of which the nearest value must be a divisor
+  if (o->experts > ROW_PARTS_MOST)
+    return parallel_refuse(problem, "parallel.ep",
+                           "parallel.ep is %d, but experts lie on at most %d ranks; the nearest is %s", o->experts,
+                           ROW_PARTS_MOST, nearest_ranks(o, w, problem, text));
   if (!parallel_expert_fold(o, o->experts, &fold)) {
     if (o->shard_group) snprintf(group, sizeof group, " and of parallel.shard_group (%d)", o->shard_group);
     return parallel_refuse(problem, "parallel.ep",
@@ -73,7 +79,7 @@ static int check_fold(const ParallelOptions *o, const Workload *w, ParallelProbl
                            "mesh.dp (%d)%s; the nearest is %s",
                            o->experts, tp, tp * cp, dp, group, nearest_ranks(o, w, problem, text));
   }
-  if (w->model && w->size[DIM_EXPERT] % o->experts)
+  if (w->size[DIM_EXPERT] % o->experts)
     return parallel_refuse(problem, "parallel.ep",
                            "parallel.ep is %d, but must divide the %lld experts of %.120s; the nearest is %s",
                            o->experts, (long long)w->size[DIM_EXPERT], w->model, nearest_ranks(o, w, problem, text));
@@ -84,11 +90,33 @@ static int cuts(const ParallelOptions *o, LayoutRow row, const char *axis) {
   return parallel_row_has(o, row, axis) && axis_size(o, axis) > 1;
 }
 
+// "[dp, cp, tp]": the axes of layout.expert in an order that is accepted, last those over which rows move.
+static const char *row_in_order(const ParallelOptions *o, char text[64]) {
+  static const char *const order[] = {"dp", "cp", "tp"};
+  const LayoutWords *row = &o->layout.row[LAYOUT_ROW_EXPERT];
+  size_t n = 0;
+  for (int moving = 0; moving < 2; moving++)
+    for (int a = 0; a < 3; a++) {
+      int moves = cuts(o, LAYOUT_ROW_BATCH, order[a]) || cuts(o, LAYOUT_ROW_SEQ, order[a]);
+      for (int i = 0; i < row->count; i++)
+        if (moves == moving && !strcmp(row->axis[i], order[a]))
+          n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? ", " : "[", order[a]);
+    }
+  snprintf(text + n, 64 - n, "]");
+  return text;
+}
+
 // Axes that a row of the user's names: rows move over all of them in one call, which needs their order.
 static int check_row(const ParallelOptions *o, ParallelProblem *problem) {
   static const char *const order[] = {"dp", "cp", "tp"};
   const LayoutWords *row = &o->layout.row[LAYOUT_ROW_EXPERT];
+  int64_t ranks = parallel_row_ranks(o, LAYOUT_ROW_EXPERT);
   int next = 0, moved = 0;
+  char text[64];
+  if (ranks > ROW_PARTS_MOST)
+    return parallel_refuse(problem, "layout.expert",
+                           "layout.expert is %lld ranks, but experts lie on at most %d; take one of its axes out",
+                           (long long)ranks, ROW_PARTS_MOST);
   for (int i = 0; i < row->count; i++) {
     const char *axis = row->axis[i];
     int at = 0, moves = cuts(o, LAYOUT_ROW_BATCH, axis) || cuts(o, LAYOUT_ROW_SEQ, axis);
@@ -101,14 +129,14 @@ static int check_row(const ParallelOptions *o, ParallelProblem *problem) {
     while (at < 3 && strcmp(order[at], axis)) at++;
     if (!moves && moved)
       return parallel_refuse(problem, "layout.expert",
-                             "layout.expert names %s behind an axis that cuts samples or positions, which %s does not; "
-                             "name %s first",
-                             axis, axis, axis);
+                             "layout.expert names %s, which cuts samples or positions, behind an axis that does not; "
+                             "take layout.expert=%s",
+                             axis, row_in_order(o, text));
     if (moves && at < next)
       return parallel_refuse(problem, "layout.expert",
                              "layout.expert names %s behind %s, but rows go to experts in the order of the mesh; take "
-                             "its axes in the order dp, cp, tp",
-                             axis, order[next]);
+                             "layout.expert=%s",
+                             axis, order[next], row_in_order(o, text));
     if (moves) moved = 1, next = at;
   }
   return PLAIT_OK;

@@ -1,5 +1,6 @@
 // Compiles a partitioned graph into one pipeline coordinate's Program.
 #include "program/program.h"
+#include "program/cost.h"
 #include "program/memory.h"
 #include "program/overlap.h"
 #include "program/rows.h"
@@ -221,12 +222,12 @@ void graph_reference_ops(const Graph *g, const Device *device, char *text, size_
   }
 }
 
-// On a microbatch; -1: in BEGIN and END.
+// On a microbatch; -1: in BEGIN and END. Without what each owner does alone (program_owned).
 static double body_flops(const Program *p, const Body *b, int microbatch) {
   double flops = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (op_def(n->op)->communicates) continue;
+    if (op_def(n->op)->communicates || op_def(n->op)->needs_owner) continue;
     Arena scratch = {0};
     Operand *x = arena_array(&scratch, Operand, n->ninput + n->noutput + 1);
     program_operands(p, n, 0, x, x + n->ninput);
@@ -248,7 +249,7 @@ double program_body_flops(const Program *p, int stage, Phase phase) {
 
 // Every body runs once on each microbatch. The first data rank has the most rows.
 double program_flops(const Program *p) {
-  double flops = body_flops(p, &p->begin, -1) + body_flops(p, &p->end, -1);
+  double flops = body_flops(p, &p->begin, -1) + body_flops(p, &p->end, -1) + program_owned(p).most;
   RowsKinds kinds = rows_kinds(p);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)

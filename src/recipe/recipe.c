@@ -50,6 +50,20 @@ static const char *before(Loader *loader, const char *path, const YamlNode *valu
   return arena_format(&loader->recipe->arena, "%s: ", place(loader, value));
 }
 
+static bool read_real(const YamlNode *node, double *value);
+
+// "; the nearest is 64", for a number that is out of the range and whose nearest value is in it; or "".
+static const char *nearest_number(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+  double value;
+  bool number = key->kind == RECIPE_INT || key->kind == RECIPE_LONG || key->kind == RECIPE_REAL ||
+                (key->kind == RECIPE_INTS && key->one_for_all);
+  if (!number || !read_real(node, &value)) return "";
+  if (key->kind != RECIPE_REAL && value != nearbyint(value)) return "";
+  if (value < key->least && !key->above) return arena_format(&loader->arena, "; the nearest is %.15g", key->least);
+  if (value > key->most && !key->below) return arena_format(&loader->arena, "; the nearest is %.15g", key->most);
+  return "";
+}
+
 static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
@@ -61,6 +75,7 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
     const char *nearest = nearest_word(node->text, names, count);
     if (nearest) hint = arena_format(&loader->arena, "; did you mean %s?", nearest);
   } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
+  else if (node->kind == YAML_SCALAR) hint = nearest_number(loader, key, node);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, not %s%s", before(loader, key->path, node),
                    key->path, allowed, shown(loader, node), hint);
 }

@@ -519,6 +519,8 @@ const char *recipe_auto_word(const RecipeKey *key) {
 
 static void range_text(const RecipeKey *key, char *out, size_t size) {
   if (key->most >= INT_MAX) snprintf(out, size, "%s %.15g", key->above ? "above" : "of at least", key->least);
+  else if (key->above && !key->below) snprintf(out, size, "above %.15g, at most %.15g", key->least, key->most);
+  else if (key->below && !key->above) snprintf(out, size, "of at least %.15g, below %.15g", key->least, key->most);
   else if (key->above || key->below)
     snprintf(out, size, "in %c%.15g, %.15g%c", key->above ? '(' : '[', key->least, key->most, key->below ? ')' : ']');
   else snprintf(out, size, "from %.15g to %.15g", key->least, key->most);
@@ -553,8 +555,8 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
-    snprintf(out, size, "%sa list of 1 to %d integers %s", key->one_for_all ? "an integer, or " : "", RECIPE_MAX_INTS,
-             range);
+    if (key->one_for_all) snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
+    else snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range);
     break;
   case RECIPE_AXIS_LIST: {
     char names[64];

@@ -283,7 +283,7 @@ static void print_owners(const Plan *plan) {
     sum.count += owned.count;
   }
   if (!sum.count) return;
-  fprintf(plan->out, "  %-22s %12s   of these for %s's %d matrices, each made whole by one rank",
+  fprintf(plan->out, "  %-22s %12s   of these for %s's %d weight matrices, each made whole by one rank",
           "orthogonal matrices", units_count(sum.most).s, op_name((Op)plan->recipe->optimizer.name), sum.count);
   if (plan->job->options.parallel.mesh.ranks > 1)
     fprintf(plan->out, "; the rank that has the least: %s", units_count(sum.least).s);

@@ -338,6 +338,16 @@ static void experts_are_refused_by_name(void **state) {
   assert_true(parallel_check(&o, &dense, &problem) && strstr(problem.text, "the moe model has no experts"));
   assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "must divide the 12 experts of the model"));
   assert_true(strstr(problem.text, "the nearest is 4"));
+  Workload many = routed;
+  many.size[DIM_EXPERT] = many.samples = 2048;
+  o = over(2048, 1, 1, 2048);
+  assert_true(parallel_check(&o, &many, &problem) && strstr(problem.text, "at most 1024 ranks; the nearest is 1024"));
+  o.experts = 0;
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"dp"}};
+  assert_true(parallel_check(&o, &many, &problem) && strstr(problem.text, "layout.expert is 2048 ranks"));
+  many.model = NULL; // without a model there is no nearest value
+  o = over(3, 1, 2, 4);
+  assert_true(!parallel_check(&o, &many, &problem));
   o = over(4, 1, 2, 4);
   assert_true(!parallel_check(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"dp"}};
@@ -347,11 +357,11 @@ static void experts_are_refused_by_name(void **state) {
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"dp", "tp"}};
   o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
   o.mesh = over(2, 1, 2, 0).mesh;
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "name tp first"));
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[tp, dp]"));
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"tp", "dp"}};
   assert_true(!parallel_check(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "in the order dp, cp, tp"));
+  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[dp, tp]"));
   o = over(1, 2, 2, 0);
   o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"cp"}};

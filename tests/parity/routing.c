@@ -86,7 +86,8 @@ static uint32_t chosen(const Operand *mask, int64_t at, int64_t width) {
 // NaN where a logit is not finite, as in a step that is skipped. Scores are p + bias, so a difference between them
 // moves the logit of the larger by that over its p.
 static double gap_of(const Operand *logits, const Operand *bias, int64_t at, int64_t width, uint32_t experts) {
-  double maximum = -INFINITY, sum = 0, mean = 0, squares = 0, p[32], least = INFINITY, most = -INFINITY, larger = 0;
+  double maximum = -INFINITY, sum = 0, mean = 0, squares = 0, p[32], least = INFINITY, most = -INFINITY,
+         last = 0, next = 0; // the scores of the last expert that is chosen and the next, and their probabilities
   for (int64_t x = 0; x < width; x++) maximum = fmax(maximum, operand_load(logits, at + x));
   for (int64_t x = 0; x < width; x++) sum += p[x] = exp(operand_load(logits, at + x) - maximum);
   for (int64_t x = 0; x < width; x++) {
@@ -95,11 +96,11 @@ static double gap_of(const Operand *logits, const Operand *bias, int64_t at, int
     mean += logit / (double)width;
     squares += logit * logit / (double)width;
     if (experts >> x & 1) {
-      if (score < least) least = score, larger = fmax(larger, p[x] / sum);
-    } else if (score > most) most = score;
+      if (score < least) least = score, last = p[x] / sum;
+    } else if (score > most) most = score, next = p[x] / sum;
   }
   double deviation = sqrt(fmax(squares - mean * mean, 0));
-  return deviation > 0 ? (least - most) / fmax(larger, 1e-300) / deviation : 0;
+  return deviation > 0 ? (least - most) / fmax(fmax(last, next), 1e-300) / deviation : 0;
 }
 
 // The token's weights for experts that are given: a bias that nothing else comes near chooses them.

@@ -17,8 +17,9 @@ typedef struct RoutingFlip {
 } RoutingFlip;
 typedef struct RoutingFlips { int64_t count; RoutingFlip widest; } RoutingFlips;
 
-// A gap is the difference between the logits of the last expert that is chosen and the first that is not, over the
-// standard deviation of the token's logits: what rounding of logits is compared with.
+// A gap is the difference between the scores (probability + bias) of the last expert that is chosen and the first that
+// is not, over the larger of their probabilities, which is nearly the difference of their logits; and that over the
+// standard deviation of the token's logits: what rounding of logits is compared with. At most 32 experts.
 Routing *routing_create(void);
 void routing_destroy(Routing *r);
 double routing_smallest_gap(const Routing *r); // of all that was recorded; infinite: nothing was
