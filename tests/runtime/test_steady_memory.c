@@ -70,9 +70,11 @@ static int start(Rank *r, void *training, Error *error) {
 
 static int train(Rank *r, void *training, Error *error) {
   StepResult result;
+  double rates[8];
   int code = PLAIT_OK;
+  for (int k = 0; k < 8; k++) rates[k] = 1e-2;
   for (int64_t step = 1; step <= STEPS && !code; step++)
-    code = rank_step_on(r, step, 1e-2, step < STEPS, &result, error);
+    code = rank_step_on(r, step, rates, STEPS - step, &result, error);
   return code;
 }
 
