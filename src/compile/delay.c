@@ -26,7 +26,8 @@ static void move_on(Graph *g, int turn, int only_oldest) {
     if (!age) continue;
     g->scope = arena_format(&g->arena, "version.%s", g->variable.data[v].name);
     for (int weights = graph_read(g, v); age; age = FAULT(stream_moves_all_versions, only_oldest, 0) ? 0 : age - 1) {
-      int newer = age > 1 && !only_oldest ? graph_read(g, graph_version(g, v, FAULT(version_skips_one, age - 1, age))) : weights;
+      int newer = age > 1 && !only_oldest ? graph_read(g, graph_version(g, v, FAULT(version_skips_one, age - 1, age)))
+                                          : weights;
       op_next_version(g, "next", graph_read(g, graph_version(g, v, age)), newer, weights, turn);
     }
   }

@@ -170,11 +170,12 @@ static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
   for (size_t i = 0, n = 0; i < (size_t)delay->count && n < sizeof given; i++)
     n += (size_t)snprintf(given + n, sizeof given - n, "%s%d%s", delay->count == 1 ? "" : i ? "," : "[", delay->of[i],
                           delay->count > 1 && i + 1 == (size_t)delay->count ? "]" : "");
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "optimizer.delay is %s, but parallel.pipeline is pipedream, whose gradients are those of the weights "
-                   "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
-                   "1f1b",
-                   given, right);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "optimizer.delay is %s, but parallel.pipeline is pipedream, whose gradients are those of the weights "
+      "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
+      "1f1b",
+      given, right);
 }
 
 int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {

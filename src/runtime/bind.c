@@ -38,7 +38,8 @@ static void copy_inputs(Binding *b, int set) {
   for (int i = 0; i < p->graph->input.count; i++) {
     int microbatches;
     int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
-    char *to = b->state->work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) + p->input_offset[i];
+    char *to =
+        b->state->work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) + p->input_offset[i];
     StepInput from = b->input[set][i];
     int in_micro = p->graph->input.data[i].region == REGION_MICRO;
     for (int m = 0; m < microbatches && from.base; m++) {
@@ -75,7 +76,8 @@ char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   }
   case AREA_COMM:
     return b->state->work + p->slot_bytes + p->staging_bytes +
-           turn.step % p->sums_under_way * (p->comm_bytes / p->sums_under_way) + place->offset;
+           FAULT(sums_of_steps_are_one, turn.step, 0) % p->sums_under_way * (p->comm_bytes / p->sums_under_way) +
+           place->offset;
   case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
   case AREA_NONE: break;
   }

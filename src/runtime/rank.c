@@ -315,6 +315,8 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
 
 int rank_under_way(const Rank *r) { return executor_under_way(r->train); }
 
+bool rank_updates_at_once(const Rank *r) { return r->job->train.program[0]->schedule->at_once; }
+
 int rank_most_ahead(const Rank *r) { return r->job->train.program[0]->schedule->steps - 1; }
 
 // The batches of the step and of so many that follow it, of which a stream may have read some already.
@@ -358,18 +360,20 @@ static int steps_ahead(const Rank *r, int64_t step, int64_t goes_on) {
 // With the batches of the steps that are under way then.
 static int run_step(Rank *r, int64_t step, const double *learning_rate, int ahead, StepResult *result, Error *error) {
   int code = take_batches(r, ahead, result, error);
-  for (int k = 0; k <= ahead && !code; k++) r->inputs[k] = inputs_from(r->batch[k], &learning_rate[k]);
+  for (int k = 0; k <= ahead && !code; k++)
+    r->inputs[k] = inputs_from(r->batch[k], &learning_rate[FAULT(stream_begins_with_the_old_rate, k, 0)]);
   return code ? code : executor_run(r->train, (uint64_t)step, r->inputs, ahead, error);
 }
 
 // Stages have updated with what was not finite, and some with later steps: those that have begun are finished, and
-// what comes of them is for nobody.
+// what comes of them is for nobody. What is read of the State are still the results of this step.
 static int finish_begun(Rank *r, int64_t step, const double *learning_rate, Error *error) {
-  int code = PLAIT_OK;
-  for (int k = 1, begun = rank_under_way(r); k <= begun && !code; k++) {
+  int code = PLAIT_OK, begun = rank_under_way(r);
+  for (int k = 1; k <= begun && !code; k++) {
     for (int i = k; i <= begun; i++) r->inputs[i - k] = inputs_from(r->batch[i], &learning_rate[i]);
     code = executor_run(r->train, (uint64_t)(step + k), r->inputs, begun - k, error);
   }
+  r->state->turn.step -= begun;
   return code;
 }
 
@@ -387,7 +391,7 @@ static void read_result(const Rank *r, StepResult *result) {
 // What the schedule has begun behind a step that was not finite comes to an end, and the first such value is found.
 static int after_skip(Rank *r, int64_t step, const double *learning_rate, double *counters, StepResult *result,
                       Error *error) {
-  if (r->job->train.program[0]->schedule->at_once) return finish_begun(r, step, learning_rate, error);
+  if (rank_updates_at_once(r)) return finish_begun(r, step, learning_rate, error);
   int code = executor_take_back(r->train, error);
   if (code) return code;
   return r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)

@@ -86,6 +86,7 @@ int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, E
 int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goes_on, StepResult *result, Error *error);
 int rank_most_ahead(const Rank *r);
 int rank_under_way(const Rank *r);
+bool rank_updates_at_once(const Rank *r); // a step that is not finite has updated nonetheless (ScheduleGenerator)
 
 // Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0:
 // the evaluation ends; negative: with this error. All ranks must return the same.

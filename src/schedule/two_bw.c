@@ -2,8 +2,8 @@
 // of all steps, so that no rank waits for the first of a step. Gradients are those of the weights of one step ago
 // (optimizer.delay 1), since forwards of a step begin before the update of the step before is made.
 //
-// Example: two ranks, two microbatches; f b are of the next step. The body is repeated, one for each step, for the last without
-// the next.
+// Example: two ranks, two microbatches; f b are of the next step. The body is repeated, one for each step, for the last
+// without the next.
 //   pp 0  prologue  F0 F1 B0     body  f0 B1 SUMS f1 b0 END
 //   pp 1  prologue  F0 B0 F1 B1  body  SUMS f0 b0 f1 b1 END
 #include "schedule/schedule.h"

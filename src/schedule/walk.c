@@ -102,8 +102,8 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
 // Making --------------------------------------------------------------------------------------------------------------
 
 // own: of a touched stage its number among these. known: of its buffers, by kind, and microbatches, whether it has been
-// met when the microbatch leaves. last: of a stream, by kind and microbatch of a step, one more than the lowest number of
-// a step with which a body touches it; 0: none does.
+// met when the microbatch leaves. last: of a stream, by kind and microbatch of a step, one more than the lowest number
+// of a step with which a body touches it; 0: none does.
 typedef struct Leaving { int *own; char *known; int *last; } Leaving;
 
 // kind 0: the slot, else 1 + phase of staging buffers.

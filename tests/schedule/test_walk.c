@@ -107,7 +107,8 @@ typedef struct Law {
 
 static int *holder(Law *l, const WalkBuffer *b) {
   int kind = b->is_slot ? 0 : 1 + (int)b->phase;
-  return &l->in[(b->stage * (1 + PHASE_COUNT) + kind) * (l->plan->steps * l->plan->microbatches + STAGING_BUFFERS) + b->index];
+  return &l->in[(b->stage * (1 + PHASE_COUNT) + kind) * (l->plan->steps * l->plan->microbatches + STAGING_BUFFERS) +
+                b->index];
 }
 
 static int obey(void *context, const WalkStep *step) {
