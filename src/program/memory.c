@@ -66,7 +66,8 @@ static void note_instances(Program *p) {
       const Variable *v = t->variable < 0 ? NULL : &g->variable.data[t->variable];
       if (!v) continue;
       if (v->kind == VARIABLE_METRIC && t->copy < 0) p->variable_instances[t->variable] = 1 + begun; // read behind END
-      if (n->region == REGION_END) continue;
+      if (n->region == REGION_END || (p->schedule->at_once && n->region == REGION_MICRO && n->phase != PHASE_FORWARD))
+        continue; // what backward alone writes is read when it is done
       if (t->copy >= 0) p->copy_instances[t->variable][t->copy] = 1 + begun - updated;
       else if (FAULT(stream_has_one_instance, v->kind == VARIABLE_GRADIENT, 0))
         p->variable_instances[t->variable] = 1 + begun - updated;
