@@ -154,15 +154,16 @@ static void right_delays(const Graph *g, char *text, size_t size) {
 // An update of stage s comes p - 1 - s steps before the next one's forward there.
 static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
   char right[400], given[400] = "0";
+  const char *name = o->parallel.pipeline.schedule->name;
   const Delay *delay = &o->update.delay;
   int wrong = 0;
   for (int l = -1; l <= g->layers; l++) {
     int steps = g->stages - 1 - graph_stage_of_layer(g, l), nearest = l < 0 ? 0 : l >= g->layers ? g->layers - 1 : l;
     if (steps != g->stages - 1 - graph_stage_of_layer(g, nearest))
       return error_set(error, PLAIT_BAD_INPUT,
-                       "parallel.pipeline is pipedream, but the %s stage has no layer, so that the %s would have "
+                       "parallel.pipeline is %s, but the %s stage has no layer, so that the %s would have "
                        "another delay than the layer beside it; give every stage one with parallel.layers",
-                       l < 0 ? "first" : "last", l < 0 ? "embedding" : "head");
+                       name, l < 0 ? "first" : "last", l < 0 ? "embedding" : "head");
     wrong |= delay_of_layer(delay, l, g->layers) != steps;
   }
   if (!wrong) return PLAIT_OK;
@@ -172,10 +173,10 @@ static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
                           delay->count > 1 && i + 1 == (size_t)delay->count ? "]" : "");
   return error_set(
       error, PLAIT_BAD_INPUT,
-      "optimizer.delay is %s, but parallel.pipeline is pipedream, whose gradients are those of the weights "
+      "optimizer.delay is %s, but parallel.pipeline is %s, whose gradients are those of the weights "
       "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
       "1f1b",
-      given, right);
+      given, name, right);
 }
 
 int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {

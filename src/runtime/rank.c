@@ -168,7 +168,6 @@ static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, const Sh
   c.data_rank = r->data_rank;
   c.shares = shares;
   c.part = rank_window_part(r->job, r->rank);
-  if (!c.evaluation && r->train && c.prefetch_steps < rank_most_ahead(r)) c.prefetch_steps = rank_most_ahead(r);
   return c;
 }
 

@@ -72,7 +72,8 @@ void rank_trace(Rank *r, int64_t first, int64_t steps);
 
 // The positions of each sequence that a rank reads.
 WindowPart rank_window_part(const Job *job, int rank);
-// Opens the loader; config's data rank, batch sizes and part are filled in.
+// Opens the loader; config's data rank, batch sizes and part are filled in. It reads at least rank_most_ahead steps
+// ahead.
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
 // The same for evaluations: memory and the loader's thread are taken here, once for all of them.
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);

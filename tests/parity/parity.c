@@ -416,7 +416,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
                             .document_mask = 1,
                             .vocab_size = (int)config.vocab,
                             .seed = 99,
-                            .prefetch_steps = 1};
+                            .prefetch_steps = PARITY_MOST_AHEAD};
   if (!code) code = run_ranks(&run, error);
   if (!code && c->follows) describe_flips(&run);
   job_destroy(run.job);

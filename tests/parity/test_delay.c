@@ -400,7 +400,8 @@ static void streams_narrow(void **state) {
 }
 
 static void refusals(void **state) {
-  static const struct { const char *model, *settings, *says; } table[] = {
+  static const struct { const char *model, *settings, *says;
+  } table[] = {
       {"llama", "optimizer.delay=[1,2]", "optimizer.delay has 2 numbers, but the model of llama has 4 layers"},
       {"gpt", "optimizer.delay=[1,1,1,0]", "the head of the model of gpt is its embedding, which has one delay"},
       {"llama", "optimizer.delay=1 parallel.update=in_backward optimizer.clip=0 run.non_finite=stop",
@@ -411,6 +412,23 @@ static void refusals(void **state) {
       {"llama", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1", "takes at least as many microbatches"},
       {"mixtral", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1 batch.micro=4 moe.bias_rate=0.1",
        "moved the routers' biases"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=1 parallel.layers=[1,3] " NO_WORD,
+       "optimizer.delay is 1, but parallel.pipeline is pipedream, whose gradients are those of the weights of as many "
+       "steps ago as stages lie behind a layer's; take optimizer.delay [1,0,0,0], or parallel.pipeline 1f1b"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[0,1,1,1] parallel.layers=[0,4] " NO_WORD,
+       "the first stage has no layer, so that the embedding would have another delay than the layer beside it"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] batch.micro=4 " NO_WORD,
+       "makes 4 microbatches, but parallel.pipeline is pipedream, which takes one a step; take batch.micro 16"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] run.noise_scale=2",
+       "optimizer.clip is 1, and the global norm is known only when the last stage is done; run.non_finite is skip, "
+       "and "
+       "what a stage has updated cannot be taken back; run.noise_scale tries steps that update nothing; take "
+       "optimizer.clip 0 and run.non_finite stop or rollback and run.noise_scale 0, or parallel.pipeline 1f1b"},
+      {"gpt", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=1 " NO_WORD, "which would have two delays"},
+      {"mixtral", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] moe.bias_rate=0.1 " NO_WORD,
+       "moe.bias_rate moves the routers' biases"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] parallel.update=in_backward " NO_WORD,
+       "parallel.update is in_backward"},
       {"llama", "optimizer.delay=65", "optimizer.delay"},
       {"llama", "optimizer.delay=-1", "optimizer.delay"},
   };
