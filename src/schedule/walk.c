@@ -123,7 +123,9 @@ static void note_leave(Walk *w, const Leaving *l, int action, int stage, int kin
   const Action *a = &p->list->data[action];
   int microbatch = action_number(p, a), last = *last_step(w, l, stage, kind, a->microbatch);
   char *here = &l->known[(l->own[stage] * (1 + PHASE_COUNT) + kind) * total_microbatches(p) + microbatch];
-  if (*here || (p->parts && last && a->step + (a->part != LIST_BODY) >= last)) return;
+  if (*here ||
+      (FAULT(stream_leaves_in_the_first_body, p->parts, 0) && last && a->step + (a->part != LIST_BODY) >= last))
+    return;
   *here = 1;
   WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
   w->leave[w->leaves++] = (Leave){action, microbatch, b};
@@ -295,7 +297,7 @@ static int next(Walk *w, WalkStep *step) {
     const Action *a = &w->plan.list->data[w->at];
     int number = action_number(&w->plan, a);
     WalkBuffer need[2];
-    if (a->step > w->ahead) {
+    if (a->step > FAULT(stream_begins_one_too_many, w->ahead, w->ahead + 1)) {
       while (w->left < w->leaves && w->leave[w->left].action == w->at) w->left++;
       continue;
     }

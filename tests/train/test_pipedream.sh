@@ -72,6 +72,11 @@ expect 0 'bubble .* of three steps' "$PLAIT" explain recipe.yaml "${stream[@]}" 
 expect 0 'sums' "$PLAIT" explain recipe.yaml "${stream[@]}" --rank-coordinate 1
 refuse 2 'optimizer.delay is 1, but .*; take optimizer.delay \[2,1,1,0\]' "$PLAIT" plan recipe.yaml "${stream[@]}" optimizer.delay=1
 refuse 2 'optimizer.delay is \[2,2,1,0\], but .*; take optimizer.delay \[2,1,1,0\]' "$PLAIT" plan recipe.yaml "${stream[@]}" 'optimizer.delay=[2,2,1,0]'
+# layers that are cut by cost: the list that is printed is the one that is taken
+cut=("${base[@]}" mesh.pp=3 parallel.pipeline=pipedream)
+"$PLAIT" plan recipe.yaml "${cut[@]}" optimizer.delay=1 >log 2>&1
+list=$(sed -n 's/.*; take optimizer.delay \(\[[0-9,]*\]\), or .*/\1/p' log)
+expect 0 'older weights' "$PLAIT" plan recipe.yaml "${cut[@]}" "optimizer.delay=$list"
 refuse 2 'the last stage has no layer' "$PLAIT" plan recipe.yaml "${stream[@]}" 'parallel.layers=[2,2,0]'
 refuse 2 'takes one a step; take batch.micro 8' "$PLAIT" plan recipe.yaml "${stream[@]}" batch.micro=2
 refuse 2 'optimizer.clip is 1, .*; take optimizer.clip 0' "$PLAIT" plan recipe.yaml "${stream[@]}" optimizer.clip=1
