@@ -48,7 +48,7 @@ static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
   StepInput own[BY_HAND_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
-  return executor_run(r->train, s->number, &inputs, NULL, error);
+  return executor_run(r->train, s->number, &inputs, 0, error);
 }
 
 // Integers that are numbers of rows or classes: kernels take for granted that there is one.
@@ -120,7 +120,7 @@ static int forward_rank(Rank *r, void *step, Error *error) {
   StepInputs inputs = find_inputs(s, r->rank, own);
   Outputs outputs = {s->shares, s->output, s->t->outputs};
   if (gives(s->t, r->rank)) executor_observe(r->evaluate, OBSERVER_OUTPUTS, &outputs);
-  int code = executor_run(r->evaluate, s->number, &inputs, NULL, error);
+  int code = executor_run(r->evaluate, s->number, &inputs, 0, error);
   executor_observe(r->evaluate, OBSERVER_OUTPUTS, NULL);
   return code;
 }

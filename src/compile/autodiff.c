@@ -214,6 +214,8 @@ int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, &update);
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   update.one_microbatch = o->microbatches == 1;
+  update.streams = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->streams;
+  update.at_once = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once;
   const ScheduleGenerator *schedule = o->parallel.pipeline.schedule; // none: graphs of tests, which no stage cuts
   int code = differentiate(g, g->loss, &update, schedule && schedule->splits, o->chunks, error);
   return code ? code : update_build(g, g->loss, &update, error);

@@ -20,13 +20,14 @@ int delay_parameters(Graph *g, const Delay *delay) {
 }
 
 // The oldest first, each from the one before it.
-static void move_on(Graph *g, int turn) {
+static void move_on(Graph *g, int turn, int only_oldest) {
   for (int v = 0, count = g->variable.count; v < count; v++) {
     int age = g->variable.data[v].delay;
     if (!age) continue;
     g->scope = arena_format(&g->arena, "version.%s", g->variable.data[v].name);
-    for (int weights = graph_read(g, v); age; age--) {
-      int newer = age > 1 ? graph_read(g, graph_version(g, v, FAULT(version_skips_one, age - 1, age))) : weights;
+    for (int weights = graph_read(g, v); age; age = FAULT(stream_moves_all_versions, only_oldest, 0) ? 0 : age - 1) {
+      int newer = age > 1 && !only_oldest ? graph_read(g, graph_version(g, v, FAULT(version_skips_one, age - 1, age)))
+                                          : weights;
       op_next_version(g, "next", graph_read(g, graph_version(g, v, age)), newer, weights, turn);
     }
   }
@@ -37,6 +38,6 @@ static int turn_of(Graph *g, int skip) {
                          graph_read(g, graph_known(g, KNOWN_DELAY_STEP)), skip);
 }
 
-void delay_begin(Graph *g) { move_on(g, turn_of(g, -1)); }
+void delay_begin(Graph *g) { move_on(g, turn_of(g, -1), 0); }
 
-void delay_end(Graph *g, int skip) { move_on(g, turn_of(g, skip)); }
+void delay_end(Graph *g, int skip, int streams) { move_on(g, turn_of(g, skip), streams); }

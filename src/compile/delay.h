@@ -12,6 +12,7 @@
 // delay, the head the last's. Returns whether any is delayed.
 int delay_parameters(Graph *g, const Delay *delay);
 // BEGIN: catches up after a step that was skipped; the first step starts all versions. END, before the update: moves
-// them on, unless `skip` (a tensor).
+// them on, unless `skip` (a tensor). In a stream versions and parameter take turns in their places (Program.places), so
+// that only the oldest changes: the newest weights go there, where the update is made.
 void delay_begin(Graph *g);
-void delay_end(Graph *g, int skip);
+void delay_end(Graph *g, int skip, int streams);

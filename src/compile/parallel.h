@@ -94,6 +94,7 @@ typedef struct Workload {
   int tied;                // the head is the embedding
   int moves_biases;        // a step moves biases of routers, which the next one reads
   int scales_loss, skips;  // steps whose gradients overflow, or are not finite, are skipped
+  int trials;              // steps are tried on parts of the batch
 } Workload;
 
 typedef struct ParallelProblem {

@@ -21,6 +21,8 @@ typedef struct UpdateOptions {
   double bias_rate;      // by which a step moves the biases of routers, where the graph has them
   int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
   Delay delay;           // gradients are taken at the weights of so many steps ago (compile/delay.h); not in_backward
+  int streams;           // the schedule does: a version takes the place of the oldest, and is not moved to it
+  int at_once;           // no update waits for a word from other stages: none is clipped or skipped, whatever the norm
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
 
@@ -44,7 +46,7 @@ typedef struct CompileOptions {
   Parallel parallel;
   RecomputeMode recompute;
   int recompute_layers;  // blocks of each stage that recompute; 0: all
-  UpdateOptions update;  // MODEL_TRAIN; samples, sequences, seq and one_microbatch are filled in
+  UpdateOptions update;  // MODEL_TRAIN; samples, sequences, seq, one_microbatch, streams and at_once are filled in
   uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
   const char *after;     // stop after this pass, for `plait explain`; NULL: all
 } CompileOptions;

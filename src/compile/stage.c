@@ -4,6 +4,7 @@
 #include "op/op.h"
 #include "compile/cut.h"
 #include "compile/pass.h"
+#include "model/model.h"
 #include <string.h>
 
 // ---- the cut -------------------------------------------------------------------------------------------------------
@@ -142,6 +143,42 @@ static void stage_node(Graph *g, Node *n, Arena *scratch) {
   for (int k = 0; k < n->noutput; k++) graph_tensor(g, n->output[k])->stages = n->stages;
 }
 
+// "[2,2,1,0]": what optimizer.delay must be where stages update at once, one microbatch a step.
+static void right_delays(const Graph *g, char *text, size_t size) {
+  size_t n = 0;
+  for (int l = 0; l < g->layers && n < size; l++)
+    n += (size_t)snprintf(text + n, size - n, "%s%d", l ? "," : "[", g->stages - 1 - graph_stage_of_layer(g, l));
+  if (n < size) snprintf(text + n, size - n, "]");
+}
+
+// An update of stage s comes p - 1 - s steps before the next one's forward there.
+static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
+  char right[400], given[400] = "0";
+  const char *name = o->parallel.pipeline.schedule->name;
+  const Delay *delay = &o->update.delay;
+  int wrong = 0;
+  for (int l = -1; l <= g->layers; l++) {
+    int steps = g->stages - 1 - graph_stage_of_layer(g, l), nearest = l < 0 ? 0 : l >= g->layers ? g->layers - 1 : l;
+    if (steps != g->stages - 1 - graph_stage_of_layer(g, nearest))
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "parallel.pipeline is %s, but the %s stage has no layer, so that the %s would have "
+                       "another delay than the layer beside it; give every stage one with parallel.layers",
+                       name, l < 0 ? "first" : "last", l < 0 ? "embedding" : "head");
+    wrong |= delay_of_layer(delay, l, g->layers) != steps;
+  }
+  if (!wrong) return PLAIT_OK;
+  right_delays(g, right, sizeof right);
+  for (size_t i = 0, n = 0; i < (size_t)delay->count && n < sizeof given; i++)
+    n += (size_t)snprintf(given + n, sizeof given - n, "%s%d%s", delay->count == 1 ? "" : i ? "," : "[", delay->of[i],
+                          delay->count > 1 && i + 1 == (size_t)delay->count ? "]" : "");
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "optimizer.delay is %s, but parallel.pipeline is %s, whose gradients are those of the weights "
+      "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
+      "1f1b",
+      given, name, right);
+}
+
 int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   int stages = o->parallel.pipeline.stages;
@@ -155,6 +192,10 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
   } else {
     cut_by_cost(g, o);
   }
+  int code = o->mode == MODEL_TRAIN && o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once
+                 ? check_delays(g, o, error)
+                 : PLAIT_OK;
+  if (code) return code;
   stage_micro(g);
   stage_variables(g);
   Arena scratch = {0};

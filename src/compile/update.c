@@ -163,6 +163,10 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
   graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
   graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);
   if (o->in_backward) return inputs_in_backward(g); // as those that were applied already
+  if (FAULT(at_once_waits_for_the_norm, o->at_once, 0)) {
+    factor = graph_read(g, graph_known(g, KNOWN_UPDATE_FACTOR));
+    skip = graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP));
+  }
   return (UpdateInputs){lr, factor, skip,
                         op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), skip)};
 }
@@ -183,7 +187,7 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
   int sum = sum_of_squares(g, gradient, n);
   if (sum < 0) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
   UpdateInputs inputs = end_inputs(g, sum, scale, o);
-  if (delayed) delay_end(g, inputs.skip);
+  if (delayed) delay_end(g, inputs.skip, o->streams);
   for (int i = 0; i < n; i++) {
     int parameter = graph_tensor(g, gradient[i])->parameter;
     g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);

@@ -54,7 +54,14 @@ int in_flight_collectives(const Program *p) {
 
 // A microbatch that enters a buffer waits until all that its predecessor there sent has arrived: no more than one
 // message of each kind is under way for each buffer. All microbatches send the same tensors.
-int in_flight_sums(const Program *p) { return started_in(p, &p->end); }
+int in_flight_sums(const Program *p) { return p->sums_under_way * started_in(p, &p->end); }
+
+int in_flight_sum_buffers(const Program *p) {
+  int n = 0;
+  for (int i = 0; i < p->end.count; i++)
+    if (p->end.instruction[i].wait > 0) n += p->graph->node.data[p->end.instruction[i].node].ninput;
+  return p->sums_under_way * n;
+}
 
 int in_flight_messages(const Program *p, int forward, int coordinate) {
   int n = 0;

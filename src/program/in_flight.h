@@ -9,5 +9,6 @@ int in_flight_collectives(const Program *p);
 int in_flight_buffers(const Program *p);
 // In a stream: sums over the stages, which have a communication stream of their own.
 int in_flight_sums(const Program *p);
+int in_flight_sum_buffers(const Program *p); // of their lists
 // Messages to a pipeline rank that it has not received, in the forward (1) or backward (0) direction.
 int in_flight_messages(const Program *p, int forward, int coordinate);

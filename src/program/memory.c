@@ -29,41 +29,50 @@ static void place_storage(const Program *p, const Placement *at, uint32_t axes, 
   if (at->owner_axes != axes) return;
   CHECK(at->owner >= 0 && at->owner < mesh_size(&p->mesh, axes));
   Share *s = &share[axes ? at->owner : 0];
-  bytes = round_up(bytes, p->device->space.alignment);
   *offset = from + s->bytes;
   s->bytes += bytes;
   *category(&s->kinds, v) += bytes;
 }
 
-// In a stream, by Variable and Copy: whether a step's BEGIN or MICRO writes it, so that two steps that are under way
-// need one each. Counters and moments, parameters and their versions are carried from one step to the next.
-static void find_doubled(const Program *p, char *variable, char (*copy)[MAX_COPIES]) {
+int64_t memory_variable_bytes(const Program *p, int64_t elements, Dtype dtype) {
+  return round_up(elements * (int64_t)dtype_size(dtype), p->device->space.alignment);
+}
+
+// The step of the actions of a kind in the body of this coordinate's list: all of them are of one.
+static int step_of(const Program *p, ActionKind kind) {
+  const ActionList *list = &p->schedule->list[p->coordinate];
+  for (int i = 0; i < list->count; i++)
+    if (list->data[i].kind == kind && list->data[i].part == LIST_BODY) return list->data[i].step;
+  CHECK(0, "a stream without %s", action_name(kind));
+}
+
+// In a stream, of a Variable or Copy that a step writes for itself: how many steps are between where BEGIN may write it
+// first and where it is read last. Counters and moments, parameters and their versions are carried from one step to the
+// next.
+static void note_instances(Program *p) {
   const Graph *g = p->graph;
+  int begun = step_of(p, ACTION_BEGIN), updated = p->schedule->at_once ? step_of(p, ACTION_SUMS) : 0;
+  p->sums_under_way = 1 + step_of(p, ACTION_SUMS);
+  p->variable_instances = arena_array(&p->arena, int, g->variable.count + 1);
+  p->copy_instances = arena_alloc(&p->arena, sizeof *p->copy_instances * (size_t)(g->variable.count + 1));
+  for (int v = 0; v < g->variable.count; v++) {
+    p->variable_instances[v] = 1;
+    for (int c = 0; c < MAX_COPIES; c++) p->copy_instances[v][c] = 1;
+  }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    for (int k = 0; n->region != REGION_END && k < n->noutput; k++) {
+    for (int k = 0; k < n->noutput; k++) {
       const Tensor *t = graph_tensor(g, n->output[k]);
       const Variable *v = t->variable < 0 ? NULL : &g->variable.data[t->variable];
       if (!v) continue;
-      if (t->copy >= 0) copy[t->variable][t->copy] = 1;
-      else if (FAULT(stream_has_one_instance, v->kind == VARIABLE_GRADIENT, 0) || v->kind == VARIABLE_METRIC)
-        variable[t->variable] = 1;
+      if (v->kind == VARIABLE_METRIC && t->copy < 0) p->variable_instances[t->variable] = 1 + begun; // read behind END
+      if (n->region == REGION_END || (p->schedule->at_once && n->region == REGION_MICRO && n->phase != PHASE_FORWARD))
+        continue; // what backward alone writes is read when it is done
+      if (t->copy >= 0) p->copy_instances[t->variable][t->copy] = 1 + begun - updated;
+      else if (FAULT(stream_has_one_instance, v->kind == VARIABLE_GRADIENT, 0))
+        p->variable_instances[t->variable] = 1 + begun - updated;
     }
   }
-}
-
-static void note_doubled(Program *p) {
-  size_t n = (size_t)p->graph->variable.count + 1;
-  char *variable = xcalloc(n, 1), (*copy)[MAX_COPIES] = xcalloc(n, sizeof *copy);
-  find_doubled(p, variable, copy);
-  p->variable_second = arena_array(&p->arena, int64_t, (int)n);
-  p->copy_second = arena_alloc(&p->arena, sizeof *p->copy_second * n);
-  for (size_t i = 0; i < n; i++) {
-    p->variable_second[i] = variable[i] ? 0 : -1;
-    for (int c = 0; c < MAX_COPIES; c++) p->copy_second[i][c] = copy[i][c] ? 0 : -1;
-  }
-  free(variable);
-  free(copy);
 }
 
 // A parameter with delay d and its versions have d + 1 places. What is the newest in one step is a version in the next,
@@ -93,18 +102,15 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
-    place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v, share,
+    int instances = p->variable_instances ? p->variable_instances[i] : 1;
+    place_storage(p, v->storage, axes, from, instances * memory_variable_bytes(p, v->allocated, v->dtype), v, share,
                   &p->variable_offset[i]);
-    if (p->variable_second && p->variable_second[i] >= 0)
-      place_storage(p, v->storage, axes, from, v->allocated * (int64_t)dtype_size(v->dtype), v, share,
-                    &p->variable_second[i]);
-    for (int c = 0; p->copy_second && c < v->copies; c++)
-      if (p->copy_second[i][c] >= 0)
-        place_storage(p, v->copy[c].placement, axes, from,
-                      v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), v, share, &p->copy_second[i][c]);
-    for (int c = 0; c < v->copies; c++)
-      place_storage(p, v->copy[c].placement, axes, from, v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype),
-                    v, share, &p->copy_offset[i][c]);
+    for (int c = 0; c < v->copies; c++) {
+      instances = p->copy_instances ? p->copy_instances[i][c] : 1;
+      place_storage(p, v->copy[c].placement, axes, from,
+                    instances * memory_variable_bytes(p, v->copy[c].allocated, v->copy[c].dtype), v, share,
+                    &p->copy_offset[i][c]);
+    }
   }
   for (int i = 1; i < owners; i++) {
     if (share[i].bytes > most->bytes) most = &share[i];
@@ -127,7 +133,8 @@ void memory_place_variables(Program *p) {
   p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
   p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
   for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
-  if (p->schedule->streams) note_doubled(p), note_places(p);
+  p->sums_under_way = 1;
+  if (p->schedule->streams) note_instances(p), note_places(p);
   p->state_bytes = place_shares(p, 0, 0);
   // The axes that owners are on: ZeRO's, less those over which the Layout has cut a tensor already.
   uint32_t placed[MAX_AXES];
@@ -232,7 +239,7 @@ void memory_place_reduced(Program *p) {
       vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t))});
     }
   }
-  p->comm_bytes = pack(p, life.data, life.count);
+  p->comm_bytes = pack(p, life.data, life.count) * p->sums_under_way;
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   vec_free(&life);
 }
@@ -439,7 +446,7 @@ void memory_place_inputs(Program *p) {
     p->input_offset[i] = p->input_bytes;
     p->input_bytes += bytes * microbatches;
   }
-  p->input_bytes *= p->schedule->streams ? 2 : 1; // of two steps
+  p->input_bytes *= p->schedule->steps; // that are under way
 }
 
 void memory_total(Program *p) {

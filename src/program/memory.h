@@ -3,6 +3,7 @@
 #include "program/program.h"
 
 void memory_place_variables(Program *p);
+int64_t memory_variable_bytes(const Program *p, int64_t elements, Dtype dtype); // of one instance
 void memory_place_tensors(Program *p);                    // areas
 void memory_place_rings(Program *p);                      // offsets in slots and staging buffers, and of these
 void memory_place_body(Program *p, const Body *body);     // offsets in the workspace

@@ -77,8 +77,23 @@ static char *find_late(const Program *p, const Segment *s) {
   return late;
 }
 
+// Where stages update at once, the second half comes when later steps have been updated here: it may read and write
+// only what each step has for itself.
+static int check_late(const Program *p, const Node *n, Error *error) {
+  const Graph *g = p->graph;
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], v = t < 0 ? -1 : graph_tensor(g, t)->variable;
+    if (v >= 0 && g->variable.data[v].kind != VARIABLE_METRIC)
+      return error_set(error, PLAIT_INFEASIBLE,
+                       "%s: an update of %s would wait for a sum over all stages, which a schedule whose stages update "
+                       "at once does not; take parallel.pipeline 2bw or 1f1b",
+                       n->name, g->variable.data[v].name);
+  }
+  return PLAIT_OK;
+}
+
 // Where END is cut: the sums over the stages start before, and are waited for by the first that reads them.
-static void cut_end(Program *p) {
+static int cut_end(Program *p, Error *error) {
   const Graph *g = p->graph;
   char *late = find_late(p, &p->segments->end), *late_node = xcalloc((size_t)g->node.count + 1, 1);
   for (int i = 0; i < p->segments->end.node.count; i++) late_node[p->segments->end.node.data[i]] = late[i];
@@ -92,6 +107,10 @@ static void cut_end(Program *p) {
   p->end.instruction = ordered;
   free(late);
   free(late_node);
+  int code = PLAIT_OK;
+  for (int i = p->end_cut; i < n && p->schedule->at_once && !code; i++)
+    code = check_late(p, &g->node.data[ordered[i].node], error);
+  return code;
 }
 
 // A node whose terms live on several stages keeps those that live here; see stage.
@@ -143,11 +162,12 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   memory_place_variables(p);
   memory_place_tensors(p);
   code = make_bodies(p, o, error);
+  if (!code && p->schedule->streams) code = cut_end(p, error);
   if (code) {
     program_destroy(p);
     return code;
   }
-  if (p->schedule->streams) cut_end(p), overlap_sums(p);
+  if (p->schedule->streams) overlap_sums(p);
   overlap_actions(p, o->overlap && !p->schedule->streams);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
@@ -176,9 +196,12 @@ void program_destroy(Program *p) {
 int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn) {
   const Variable *v = &p->graph->variable.data[variable];
   if (!p->schedule->streams) return copy < 0 ? p->variable_offset[variable] : p->copy_offset[variable][copy];
-  if (copy >= 0) return turn.instance & 1 ? p->copy_second[variable][copy] : p->copy_offset[variable][copy];
-  if (turn.instance & 1 && p->variable_second[variable] >= 0) return p->variable_second[variable];
-  if (!p->places[variable]) return p->variable_offset[variable];
+  if (copy >= 0)
+    return p->copy_offset[variable][copy] + turn.step % p->copy_instances[variable][copy] *
+                                                memory_variable_bytes(p, v->copy[copy].allocated, v->copy[copy].dtype);
+  if (!p->places[variable])
+    return p->variable_offset[variable] +
+           turn.step % p->variable_instances[variable] * memory_variable_bytes(p, v->allocated, v->dtype);
   int places = p->graph->variable.data[v->parameter].delay + 1;
   return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
 }

@@ -66,10 +66,10 @@ typedef struct MemoryPlan {
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
-// Which of several instances of a Variable a tensor means (program_variable_offset). In a stream two steps are under
-// way: what BEGIN and MICRO write of a step lies in one of two instances in turn, by `instance`. A delayed parameter
+// Which of several instances of a Variable a tensor means (program_variable_offset). In a stream several steps are
+// under way: what one of them keeps lies in one of as many instances in turn, by its number `step`. A delayed parameter
 // and its versions take turns in their places: `newest` says by how many steps these have moved on.
-typedef struct Turn { int64_t instance, newest; } Turn;
+typedef struct Turn { int64_t step, newest; } Turn;
 
 typedef struct Program Program;
 struct Program {
@@ -87,17 +87,19 @@ struct Program {
   Place *place;               // per tensor
   int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
   int64_t (*copy_offset)[MAX_COPIES];
-  int64_t *variable_second;   // in a stream: of what has two instances, where the second lies; else -1
-  int64_t (*copy_second)[MAX_COPIES];
+  int *variable_instances;    // in a stream: how many a Variable has, one behind the other
+  int (*copy_instances)[MAX_COPIES];
   int **places;               // in a stream: of a delayed parameter and its versions, by place: the Variables whose
                               // places these are at first, the parameter itself and then its versions, the oldest first
   int end_cut;                // in a stream: instructions of END up to its sums over the stages, which start there
+  int sums_under_way;         // steps whose sums over the stages are at once: what the second half of END reads of the
+                              // first has as many instances; 1 where no stream is
   int64_t state_bytes;        // Variables
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
   int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes,
-      input_bytes;       // in this order in a rank's working memory
+      input_bytes;       // in this order in a rank's working memory; all instances together
   int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;
   Arena arena;

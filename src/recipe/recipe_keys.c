@@ -35,7 +35,6 @@ static const char context_doc[] = "How attention, whose queries see the keys of 
 static const RecipeWord pipeline_words[] = {
 #define SCHEDULE(id, name, ...) {name, SCHEDULE_##id, false},
 #include "schedule/schedules.def"
-    {"pipedream", 0, true}, // src/schedule/README.md has their design
     {0},
 };
 static const RecipeWord precision_words[] = {
@@ -327,7 +326,9 @@ const RecipeKey recipe_keys[] = {
         .doc = "Delayed gradients: the gradient of a step is taken at the weights of so many steps ago (at first, at "
                "the initial weights), as in pipelines that never drain, on any mesh with the same numbers. A list has "
                "one number for each layer; the embedding has the first layer's, the head the last one's. Each step of "
-               "delay keeps another copy of the weights. Evaluation and export use the newest weights."),
+               "delay keeps another copy of the weights. Evaluation and export use the newest weights. pipeline 2bw "
+               "wants 1, "
+               "and pipedream the number of stages behind each layer's; where it is wrong it prints the list."),
 
     KEY("schedule.name", RECIPE_CHOICE, schedule.name, "cosine", .words = schedule_words, .example = "cosine",
         .doc = "The learning rate after a linear warm-up. `cosine`: a cosine down to min_lr. `linear`: a "

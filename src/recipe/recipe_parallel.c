@@ -75,6 +75,7 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
                 .moves_biases = r->moe.bias_rate > 0,
                 .scales_loss = r->precision == DTYPE_F16,
                 .skips = r->run.non_finite == RECIPE_SKIP,
+                .trials = r->run.noise_scale > 0,
                 .delay = &texts->delay};
   texts->delay = recipe_delay(r);
   if (!c) return w;

@@ -3,11 +3,14 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "recipe/setup.h"
+#include "schedule/schedule.h"
 #include <stdlib.h>
 #include <string.h>
 
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
   const RecipeCorpora *list = recipe_corpora(recipe, validation);
+  // Where stages update at once, parts of so many steps behind one are run with it.
+  int ahead = schedules[recipe->parallel.pipeline].at_once ? recipe->mesh.pp - 1 : 0;
   for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
   return (LoaderConfig){.sources = sources,
                         .source_count = list->count,
@@ -17,7 +20,7 @@ LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int v
                         .evaluation = validation,
                         .seed = (uint64_t)recipe->run.seed,
                         .split = recipe->data.split,
-                        .prefetch_steps = recipe->data.prefetch};
+                        .prefetch_steps = recipe->data.prefetch > ahead ? recipe->data.prefetch : ahead};
 }
 
 // Files ---------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ static void copy_inputs(Binding *b, int set) {
   for (int i = 0; i < p->graph->input.count; i++) {
     int microbatches;
     int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
-    char *to = b->state->work + program_input_offset(p) + set * (p->input_bytes / 2) + p->input_offset[i];
+    char *to =
+        b->state->work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) + p->input_offset[i];
     StepInput from = b->input[set][i];
     int in_micro = p->graph->input.data[i].region == REGION_MICRO;
     for (int m = 0; m < microbatches && from.base; m++) {
@@ -50,7 +51,8 @@ static void copy_inputs(Binding *b, int set) {
   UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
 }
 
-int binding_inputs(Binding *b, const StepInputs *given, int set, Error *error) {
+int binding_inputs(Binding *b, const StepInputs *given, int64_t step, Error *error) {
+  int set = (int)(step % b->program->schedule->steps);
   int code = find_inputs(b, given, b->input[set], error);
   if (!code && !b->program->device->space.is_host) copy_inputs(b, set);
   return code;
@@ -66,13 +68,16 @@ char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
     return b->state->memory + program_variable_offset(owner, v, t->copy, turn);
   }
   case AREA_INPUT:
-    return (char *)(uintptr_t)input_address(b, t->input, p->schedule->streams ? turn.instance & 1 : 0, microbatch);
+    return (char *)(uintptr_t)input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
   case AREA_SLOT:
   case AREA_STAGING: {
     const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
     return b->state->work + ring->offset + (microbatch + b->base) % ring->count * ring->bytes + place->offset;
   }
-  case AREA_COMM: return b->state->work + p->slot_bytes + p->staging_bytes + place->offset;
+  case AREA_COMM:
+    return b->state->work + p->slot_bytes + p->staging_bytes +
+           FAULT(sums_of_steps_are_one, turn.step, 0) % p->sums_under_way * (p->comm_bytes / p->sums_under_way) +
+           place->offset;
   case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
   case AREA_NONE: break;
   }
@@ -209,11 +214,13 @@ static void bind_masks(Binding *b) {
   for (int i = 0; i < g->tensor.count; i++)
     if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
       b->mask[g->tensor.data[i].mask] = ++count;
-  b->mask_rows = arena_array(&b->arena, int64_t, 2 * count * b->program->schedule->microbatches + 1);
+  const Schedule *s = b->program->schedule;
+  b->mask_rows = arena_array(&b->arena, int64_t, s->steps * count * s->microbatches + 1);
 }
 
 int64_t *binding_mask_rows(const Binding *b, int mask, int microbatch) {
-  return &b->mask_rows[(2 * (int64_t)mask + (b->turn.instance & 1)) * b->program->schedule->microbatches + microbatch];
+  const Schedule *s = b->program->schedule;
+  return &b->mask_rows[((int64_t)mask * s->steps + b->turn.step % s->steps) * s->microbatches + microbatch];
 }
 
 static void bind_compact(Binding *binding, Bound *b) {
@@ -260,6 +267,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
+  b->flight = arena_array(&binding->arena, Flight, n->region == REGION_END ? p->sums_under_way : 1);
   pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);
   return PLAIT_OK;
@@ -297,7 +305,8 @@ static int bind_variables(Binding *b, Error *error) {
 
 int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .queue = queue};
-  for (int set = 0; set < (p->schedule->streams ? 2 : 1); set++)
+  b->input = arena_array(&b->arena, StepInput *, p->schedule->steps);
+  for (int set = 0; set < p->schedule->steps; set++)
     b->input[set] = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
   for (int i = 0; i < p->graph->input.count; i++)

@@ -12,6 +12,13 @@ typedef struct Piece {
   int64_t block, blocks;
 } Piece;
 
+// A collective that is in flight since `issued`, started by a REDUCE or in its body; `done` is waited for.
+typedef struct Flight {
+  int started;
+  PlaitEvent done;
+  double issued;
+} Flight;
+
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
@@ -35,9 +42,7 @@ typedef struct Bound {
                        // it is done
   int until;              // of a collective in flight: see Instruction.wait
   int due, next_due; // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
-  int started;            // in flight since `issued`, by a REDUCE or in its body; `done` is waited for
-  PlaitEvent done;
-  double issued;
+  Flight *flight;         // of a collective: one, or of END in a stream Program.sums_under_way, taken in turn by step
 } Bound;
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
@@ -62,17 +67,17 @@ typedef struct Binding {
   State *state;
   DeviceQueue *queue;         // in which its kernels run
   int *variable;              // Variable of this graph → of the State's graph
-  StepInput *input[2];        // (graph inputs) of the step, as addresses of the device's; by binding_inputs. In a
-                              // stream of two steps
+  StepInput **input;          // (steps under way, graph inputs) of a step, as addresses of the device's; by
+                              // binding_inputs
   Rows *input_rows;           // (graph inputs)
   CallParameters parameters;  // of the call under way; kernels read them here
-  // Of the action under way: which of the two steps of a stream it is of, as its instance; and what is added to a
-  // microbatch for its number in the stream.
+  // Of the action under way: which step of a stream it is of; and what is added to a microbatch for its number in the
+  // stream.
   Turn turn;
   int base;
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   int *mask;           // (tensors) 1 + its number among the masks of compact tensors, else 0
-  int64_t *mask_rows;  // (masks, microbatches) how many rows each lets through in this step, on this rank
+  int64_t *mask_rows;  // (masks, steps under way, microbatches) how many rows each lets through, on this rank
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;
@@ -91,9 +96,9 @@ void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
 int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
                const Node *node); // index of a collective's group
 
-// Finds every input of the graph among those given, for the next step, and copies it where the device cannot read the
-// host's memory. PLAIT_FAILED: one is not there.
-int binding_inputs(Binding *binding, const StepInputs *given, int set, Error *error); // set: 0, or in a stream 1
+// Finds every input of the graph among those given, for step number `step` of a stream, else 0, and copies it where the
+// device cannot read the host's memory. PLAIT_FAILED: one is not there.
+int binding_inputs(Binding *binding, const StepInputs *given, int64_t step, Error *error);
 // How many rows the compact tensors of a mask have in a microbatch; counted when the mask has been written.
 int64_t *binding_mask_rows(const Binding *binding, int mask, int microbatch);
 // Where a tensor lies for a microbatch of the step of `turn`, as an address of the device's; NULL where it has no

@@ -106,7 +106,9 @@ static void see(void *self, const Observation *o) {
   const Program *p = c->p;
   char *work = c->work + program_work_offset(p);
   switch (o->event) {
-  case OBSERVE_STEP: poison(c, work - p->comm_bytes, p->comm_bytes); break;
+  case OBSERVE_STEP: // where sums of several steps are under way, some have begun
+    if (p->sums_under_way == 1) poison(c, work - p->comm_bytes, p->comm_bytes);
+    break;
   case OBSERVE_ENTER: poison_buffer(c, o->buffer); break;
   case OBSERVE_BODY: poison(c, work, p->work_bytes); break;
   case OBSERVE_KERNEL: poison(c, c->work + program_scratch_offset(p), p->scratch_bytes); break;

@@ -16,12 +16,13 @@ struct Executor {
   DeviceQueue *queue;         // of its kernels
   PlaitComm *world;
   Walk *walk;
-  PlaitEvent *sent;           // (actions) of a SEND: when its message has been received
+  PlaitEvent *sent;           // (actions, buffers) of a SEND: when its message from that buffer has been received
+  int buffers;                // the most slots of a stage, or staging buffers of a segment
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
   PlaitStream *sums;          // of those of END in a stream, which wait for other stages; NULL: none
   uint64_t step;              // that the call is for
   int64_t turn;               // of the step, in a stream: 0, 1, …, fewer by those that were skipped
-  int under_way;              // the next one has begun
+  int under_way;              // later steps that have begun
   int *in_flight, *most_in_flight; // (stages) microbatches in slots, now and at most
   double comm_seconds, stalled_seconds;
   void *observer[OBSERVER_COUNT]; // NULL: does not look
@@ -84,8 +85,7 @@ static int make_sums(Executor *e, Error *error) {
       code = calls ? plait_stream_create(e->world, &e->sums, error) : PLAIT_OK;
   if (!e->sums) return code;
   stream_set_chaos(e->sums, e->program->chaos);
-  stream_borrow_lists(e->sums);
-  stream_reserve(e->sums, (size_t)calls, 0);
+  stream_reserve(e->sums, (size_t)calls, (size_t)in_flight_sum_buffers(e->program)); // lists of several steps differ
   return code;
 }
 
@@ -105,7 +105,10 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   WalkPlan plan = program_walk(p);
   e->walk = walk_create(&plan);
   Arena *arena = &e->binding.arena;
-  e->sent = arena_array(arena, PlaitEvent, p->actions.count + 1);
+  e->buffers = STAGING_BUFFERS;
+  for EACH_PROGRAM_STAGE(s, p)
+    if (p->slots[s].count > e->buffers) e->buffers = p->slots[s].count;
+  e->sent = arena_array(arena, PlaitEvent, p->actions.count * e->buffers + 1);
   e->in_flight = arena_array(arena, int, p->graph->stages);
   e->most_in_flight = arena_array(arena, int, p->graph->stages);
   e->chaos = chaos_create(p, state, queue);
@@ -161,23 +164,30 @@ static int count_rows(Executor *e, const Bound *b) {
   return PLAIT_OK;
 }
 
+// Of the step of the action under way.
+static Flight *flight_of(const Executor *e, const Bound *b) {
+  return &b->flight[b->node->region == REGION_END ? e->binding.turn.step % e->program->sums_under_way : 0];
+}
+
 // On the communication stream: until wait_collective.
 static int start_collective(Executor *e, Bound *b) {
   int code = finish_kernels(e);
   if (code) return code;
-  b->started = 1;
-  b->issued = clock_seconds();
+  Flight *flight = flight_of(e, b);
+  flight->started = 1;
+  flight->issued = clock_seconds();
   announce_collective(e, b);
   PlaitStream *stream = b->node->region == REGION_END && e->sums ? e->sums : e->stream;
-  return collective_call(&e->binding, b, stream, &b->done) ? comm_failed(e, b) : PLAIT_OK;
+  return collective_call(&e->binding, b, stream, &flight->done) ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
   double start = clock_seconds();
-  int code = plait_event_wait(b->done);
+  Flight *flight = flight_of(e, b);
+  int code = plait_event_wait(flight->done);
   e->comm_seconds += clock_seconds() - start;
-  b->started = 0;
-  OBSERVE(e, LANDED, .node = b->node, .issued = b->issued);
+  flight->started = 0;
+  OBSERVE(e, LANDED, .node = b->node, .issued = flight->issued);
   if (code) return comm_failed(e, b);
   return b->masks ? count_rows(e, b) : PLAIT_OK;
 }
@@ -192,7 +202,7 @@ static int run_collective(Executor *e, Bound *b) {
                   b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
     return PLAIT_OK;
   }
-  if (b->started) return wait_collective(e, b);
+  if (flight_of(e, b)->started) return wait_collective(e, b);
   if (b->until && !e->synchronous) return start_collective(e, b);
   announce_collective(e, b);
   int code = finish_kernels(e);
@@ -207,7 +217,7 @@ static int run_collective(Executor *e, Bound *b) {
 static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
   int code = PLAIT_OK;
   for (int i = b->due; i && !code; i = body->bound[i - 1].next_due)
-    if (body->bound[i - 1].started) code = wait_collective(e, &body->bound[i - 1]);
+    if (flight_of(e, &body->bound[i - 1])->started) code = wait_collective(e, &body->bound[i - 1]);
   return code;
 }
 
@@ -258,7 +268,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
   else run_kernel(e, b);
-  if (!code && b->masks && !b->started) code = count_rows(e, b);
+  if (!code && b->masks && !(b->communicates && flight_of(e, b)->started)) code = count_rows(e, b);
   if (code) return code;
   OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner,
           .input = b->input, .output = b->output, .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
@@ -295,6 +305,11 @@ static int run_reduce(Executor *e, const Action *a) {
   return start_collective(e, b);
 }
 
+// In a stream the same SEND is run again from another buffer before the message from the first has been received.
+static PlaitEvent *sent(const Executor *e, int action, int buffer) {
+  return &e->sent[action * e->buffers + buffer];
+}
+
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
@@ -307,7 +322,9 @@ static int run_transfer(Executor *e, const Action *a) {
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
   if (send) {
-    code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, &e->sent[a - e->program->actions.data]);
+    int buffers = (a->kept ? &e->program->slots[a->stage] : &e->program->staging[a->stage][a->phase])->count;
+    code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL,
+                      sent(e, (int)(a - e->program->actions.data), (a->microbatch + e->binding.base) % buffers));
   } else {
     double start = clock_seconds();
     code = plait_recv(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
@@ -324,10 +341,9 @@ static void turn_to(Executor *e, const Action *a) {
   b->turn = e->binding.state->turn;
   b->parameters.step = e->step;
   if (!e->program->schedule->streams) return;
-  int ahead = a->step - (a->part == LIST_DRAIN);
-  b->turn.instance = FAULT(stream_takes_the_other_instance, (e->turn + ahead) & 1, e->turn & 1);
-  b->turn.newest = e->turn + ahead;
-  b->parameters.step += (uint64_t)ahead;
+  b->turn.step = FAULT(stream_takes_the_other_instance, e->turn + a->step, e->turn);
+  b->turn.newest = e->turn + a->step;
+  b->parameters.step += (uint64_t)a->step;
   b->base = a->step * e->program->schedule->microbatches + walk_base(e->walk);
 }
 
@@ -340,9 +356,10 @@ static int run_action(Executor *e, const Action *a) {
   return code;
 }
 
-static int wait_received(Executor *e, int send) {
+static int wait_received(Executor *e, const WalkStep *step) {
   double start = clock_seconds();
-  int code = FAULT(buffer_is_reused_too_early, plait_event_wait(e->sent[send]), PLAIT_OK);
+  int code =
+      FAULT(buffer_is_reused_too_early, plait_event_wait(*sent(e, step->send, step->buffer.index)), PLAIT_OK);
   e->comm_seconds += clock_seconds() - start;
   return code ? error_set(e->error, PLAIT_FAILED, "%s", plait_comm_error(e->world)) : PLAIT_OK;
 }
@@ -358,7 +375,7 @@ static int visit(void *context, const WalkStep *step) {
   Executor *e = context;
   int code = PLAIT_OK;
   switch (step->kind) {
-  case WALK_WAIT: code = wait_received(e, step->send); break;
+  case WALK_WAIT: code = wait_received(e, step); break;
   case WALK_ENTER: enter(e, step); break;
   case WALK_RUN: code = run_action(e, step->action); break;
   case WALK_LEAVE: e->in_flight[step->buffer.stage] -= FAULT(slot_is_never_left, step->buffer.is_slot, 0); break;
@@ -366,26 +383,27 @@ static int visit(void *context, const WalkStep *step) {
   return code ? code : 1;
 }
 
-static int run_part(Executor *e, ListPart part) {
-  walk_go(e->walk, part);
+static int run_part(Executor *e, ListPart part, int ahead) {
+  walk_go(e->walk, part, ahead);
   return walk_run(e->walk, visit, e);
 }
 
-// A stream: what has not begun yet of the step, then the rest of it among most of the next, or alone.
-static int run_stream(Executor *e, const StepInputs *next) {
+// A stream: what comes before the body, where nothing is under way; then the rest of the step among parts of those that
+// follow it.
+static int run_stream(Executor *e, int ahead) {
   State *s = e->binding.state;
-  if (!e->under_way) e->turn = s->turn.newest;
-  int code = e->under_way ? PLAIT_OK : run_part(e, LIST_PROLOGUE);
-  if (!code) code = run_part(e, next ? LIST_BODY : LIST_DRAIN);
-  e->under_way = next != NULL;
-  s->turn = (Turn){.instance = e->turn & 1, .newest = ++e->turn};
+  int code = e->under_way ? PLAIT_OK : run_part(e, LIST_PROLOGUE, ahead);
+  if (!code) code = run_part(e, LIST_BODY, ahead);
+  e->under_way = ahead;
+  s->turn.step = e->turn++;
+  s->turn.newest = e->turn;
   return code;
 }
 
 int executor_under_way(const Executor *e) { return e->under_way; }
 
 static int is_message(const Action *a, const Action *other, StageMap map) {
-  return other->part != LIST_DRAIN && stage_coordinate(a->peer, map) == stage_coordinate(other->stage, map) &&
+  return stage_coordinate(a->peer, map) == stage_coordinate(other->stage, map) &&
          stage_coordinate(a->stage, map) == stage_coordinate(other->peer, map);
 }
 
@@ -397,13 +415,13 @@ static int messages_left(const Executor *e, const Action *a) {
   for (int i = 0; i < there->count; i++)
     left += there->data[i].kind == ACTION_SEND && is_message(a, &there->data[i], s->map);
   for (int i = 0; i < here->count; i++)
-    left -= here->data[i].kind == ACTION_RECV && here->data[i].part != LIST_DRAIN && here->data[i].peer == a->peer;
+    left -= here->data[i].kind == ACTION_RECV && here->data[i].peer == a->peer;
   return left;
 }
 
 static int only_wait(void *context, const WalkStep *step) {
   Executor *e = context;
-  int code = step->kind == WALK_WAIT ? wait_received(e, step->send) : PLAIT_OK;
+  int code = step->kind == WALK_WAIT ? wait_received(e, step) : PLAIT_OK;
   return code ? code : 1;
 }
 
@@ -412,12 +430,13 @@ int executor_take_back(Executor *e, Error *error) {
   Error unread = {0};
   int code = PLAIT_OK, taken = 0;
   if (!e->program->schedule->streams) return PLAIT_OK;
+  CHECK(!e->program->schedule->at_once, "what stages have updated at once is not taken back");
   e->binding.state->turn.newest--;
   if (!e->under_way) return PLAIT_OK;
   e->error = error ? error : &unread;
   for (int i = 0; i < list->count && !code; i++) {
     const Action *a = &list->data[i];
-    if (a->part != LIST_DRAIN || a->kind != ACTION_RECV || taken >= messages_left(e, a)) continue;
+    if (a->part != LIST_BODY || a->step || a->kind != ACTION_RECV || taken >= messages_left(e, a)) continue;
     taken++;
     turn_to(e, a);
     code = run_transfer(e, a);
@@ -429,13 +448,15 @@ int executor_take_back(Executor *e, Error *error) {
   return code < 0 ? code : PLAIT_OK;
 }
 
-int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, const StepInputs *next, Error *error) {
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead, Error *error) {
   Error unread = {0};
-  int streams = e->program->schedule->streams, set = 0, code;
-  CHECK(streams || !next, "only a stream begins the next step");
-  if (streams) set = (int)((e->under_way ? e->turn : e->binding.state->turn.newest) & 1);
-  code = binding_inputs(&e->binding, inputs, set, error);
-  if (!code && next) code = binding_inputs(&e->binding, next, !set, error);
+  int streams = e->program->schedule->streams, most = e->program->schedule->steps - 1, code = PLAIT_OK;
+  CHECK(ahead >= 0 && ahead <= most && ahead >= e->under_way - 1 &&
+            (!e->under_way || e->under_way == most || ahead == e->under_way - 1),
+        "%d steps ahead, of at most %d, behind %d", ahead, most, e->under_way);
+  if (streams && !e->under_way) e->turn = e->binding.state->turn.newest;
+  for (int k = 0; k <= ahead && !code; k++)
+    code = binding_inputs(&e->binding, &inputs[k], streams ? e->turn + k : 0, error);
   if (code) return code;
   CHECK(e->world || e->program->mesh.ranks == 1, "a Program of %d ranks that was bound without a world cannot run",
         e->program->mesh.ranks);
@@ -446,7 +467,7 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, const Ste
     memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
     walk_rewind(e->walk);
   }
-  code = streams ? run_stream(e, next) : walk_run(e->walk, visit, e);
+  code = streams ? run_stream(e, ahead) : walk_run(e->walk, visit, e);
   int finished = device_drain(e->queue, code ? NULL : e->error); // inputs and kernels' operands are the caller's again
   e->error = NULL;
   return code ? code : finished;

@@ -13,14 +13,14 @@ int executor_create(const Program *program, State *state, DeviceQueue *queue, Pl
 void executor_destroy(Executor *e);
 
 // Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given
-// is an error. Of a Program whose schedule streams `next`, not NULL, is what step + 1 reads: most of that step is run
-// too, and the next call has to be for it, with the same inputs again, but for what END reads. NULL: the pipeline
-// drains.
-int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, const StepInputs *next, Error *error);
+// is an error. Of a Program whose schedule streams, parts of `ahead` more steps are run too, whose inputs follow; the
+// next calls have to be for them, with the same inputs again. `ahead` is below the schedule's number of steps that are
+// under way; while a call leaves out steps that could have begun, the next one has one less: so the pipeline drains.
+int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead, Error *error);
 // In a stream, after a step that was skipped: its weights stay where they are, and what was begun of the next step is
-// dropped, so that either may be run. Nothing where no stream is. Collective.
+// dropped, so that either may be run. Nothing where no stream is. Not where stages update at once. Collective.
 int executor_take_back(Executor *e, Error *error);
-int executor_under_way(const Executor *e); // whether a next step has begun
+int executor_under_way(const Executor *e); // how many later steps have begun
 // Seconds since the executor was made that its thread stood in collectives or waited for those under way and for sends:
 // exposed communication; and that it waited to receive from another stage: the pipeline's bubbles, transfers included.
 double executor_comm_seconds(const Executor *e);

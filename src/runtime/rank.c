@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "comm/comm.h"
 #include <math.h>
+#include <string.h>
 
 // The rank's place among those that divide the batch.
 static void find_data_rank(Rank *r) {
@@ -41,6 +42,10 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   if (code) return code;
   state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
   code = create_executor(r, &job->train, c, &r->train, error);
+  if (!code && r->train) {
+    r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
+    r->inputs = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *r->inputs);
+  }
   if (!code && r->train && job->train.program[0]->schedule->streams) {
     code = plait_stream_create(r->world, &r->signals, error);
     if (!code) stream_reserve(r->signals, 1, 0);
@@ -91,6 +96,8 @@ void rank_unload(Rank *r) {
   state_destroy(r->state);
   trace_destroy(r->trace);
   team_destroy(r->team);
+  free(r->batch);
+  free(r->inputs);
   *r = (Rank){.rank = r->rank, .world = r->world, .watchdog = r->watchdog};
 }
 
@@ -224,7 +231,7 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
   FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
   executor_observe(r->train, OBSERVER_FINITE, &search);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
-  int code = executor_run(r->train, (uint64_t)step, inputs, NULL, error);
+  int code = executor_run(r->train, (uint64_t)step, inputs, 0, error);
   if (!code) code = executor_take_back(r->train, error);
   executor_observe(r->train, OBSERVER_FINITE, NULL);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
@@ -295,7 +302,7 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
   hide_targets(batch, FAULT(part_is_the_batch, part, sequences), true);
-  int code = executor_run(r->train, (uint64_t)step, &inputs, NULL, error);
+  int code = executor_run(r->train, (uint64_t)step, &inputs, 0, error);
   if (!code) code = executor_take_back(r->train, error);
   hide_targets(batch, part, false);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
@@ -305,14 +312,28 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   return code;
 }
 
-bool rank_under_way(const Rank *r) { return executor_under_way(r->train); }
+int rank_under_way(const Rank *r) { return executor_under_way(r->train); }
 
-// The step's batch, which a stream may have read already.
-static int take_batch(Rank *r, Batch **batch, StepResult *result, Error *error) {
-  *batch = r->ahead;
-  r->ahead = NULL;
-  result->waited = 0;
-  return *batch ? PLAIT_OK : loader_next(r->loader, batch, &result->waited, error);
+bool rank_updates_at_once(const Rank *r) { return r->job->train.program[0]->schedule->at_once; }
+
+int rank_most_ahead(const Rank *r) { return r->job->train.program[0]->schedule->steps - 1; }
+
+// The batches of the step and of so many that follow it, of which a stream may have read some already.
+static int take_batches(Rank *r, int ahead, StepResult *result, Error *error) {
+  int code = PLAIT_OK;
+  for (double waited; r->batches <= ahead && !code; r->batches += !code) {
+    code = loader_next(r->loader, &r->batch[r->batches], &waited, error);
+    if (!code) result->waited += waited;
+  }
+  return code;
+}
+
+// Behind a step: those of the steps that follow stay.
+static void release_batch(Rank *r) {
+  if (!r->batches) return;
+  loader_release(r->loader, r->batch[0]);
+  r->batches--;
+  memmove(r->batch, r->batch + 1, sizeof *r->batch * (size_t)r->batches);
 }
 
 // Whether this step may double the loss scale, which the next one has to know when it begins.
@@ -324,62 +345,89 @@ static bool moves_scale(const Rank *r) {
 
 static bool measures(const Rank *r, int64_t step) { return r->measure_every && step % r->measure_every == 0; }
 
-// With the next batch, where the next step is to begin.
-static int run_step(Rank *r, int64_t step, const StepInputs *inputs, bool goes_on, StepResult *result, Error *error) {
-  const double later = NAN; // the learning rate is read when a step ends
-  double waited = 0;
-  StepInputs next;
-  if (!goes_on || !r->job->train.program[0]->schedule->streams || measures(r, step + 1) ||
-      FAULT(stream_goes_on_with_the_old_scale, moves_scale(r), 0))
-    return executor_run(r->train, (uint64_t)step, inputs, NULL, error);
-  int code = r->ahead ? PLAIT_OK : loader_next(r->loader, &r->ahead, &waited, error);
-  if (code) return code;
-  result->waited += waited;
-  next = inputs_from(r->ahead, &later);
-  return executor_run(r->train, (uint64_t)step, inputs, &next, error);
+// How many of the steps that follow are run in part with this one. Once some have not begun that could have, no others
+// do before those under way are done.
+static int steps_ahead(const Rank *r, int64_t step, int64_t goes_on) {
+  int most = rank_most_ahead(r), begun = rank_under_way(r), ahead = 0;
+  if (begun && begun < most) return begun - 1;
+  while (ahead < most && ahead < goes_on && !measures(r, step + ahead + 1) &&
+         FAULT(stream_goes_on_with_the_old_scale, !moves_scale(r), 1))
+    ahead++;
+  return ahead > begun - 1 ? ahead : begun - 1;
+}
+
+// With the batches of the steps that are under way then.
+static int run_step(Rank *r, int64_t step, const double *learning_rate, int ahead, StepResult *result, Error *error) {
+  int code = take_batches(r, ahead, result, error);
+  for (int k = 0; k <= ahead && !code; k++)
+    r->inputs[k] = inputs_from(r->batch[k], &learning_rate[FAULT(stream_begins_with_the_old_rate, k, 0)]);
+  return code ? code : executor_run(r->train, (uint64_t)step, r->inputs, ahead, error);
+}
+
+// Stages have updated with what was not finite, and some with later steps: those that have begun are finished, and
+// what comes of them is for nobody. What is read of the State are still the results of this step.
+static int finish_begun(Rank *r, int64_t step, const double *learning_rate, Error *error) {
+  int code = PLAIT_OK, begun = rank_under_way(r);
+  for (int k = 1; k <= begun && !code; k++) {
+    for (int i = k; i <= begun; i++) r->inputs[i - k] = inputs_from(r->batch[i], &learning_rate[i]);
+    code = executor_run(r->train, (uint64_t)(step + k), r->inputs, begun - k, error);
+  }
+  r->state->turn.step -= begun;
+  return code;
 }
 
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error) {
-  return rank_step_on(r, step, learning_rate, false, result, error);
+  return rank_step_on(r, step, &learning_rate, 0, result, error);
 }
 
-int rank_step_on(Rank *r, int64_t step, double learning_rate, bool goes_on, StepResult *result, Error *error) {
-  Batch *batch;
-  result->first = (NonFinite){0};
-  double start = trace_begin(r->trace);
-  watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
-  int code = take_batch(r, &batch, result, error);
-  if (code) return code;
-  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
-  trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
-  result->part_norm = result->part_tokens = 0;
-  if (measures(r, step)) code = measure_part(r, step, batch, result, error);
-  if (code) return loader_release(r->loader, batch), code;
-  StepInputs inputs = inputs_from(batch, &learning_rate);
-  double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
-         stalled = executor_stalled_seconds(r->train);
-  double counters[MAX_COUNTERS];
-  keep_counters(r->state, counters, 0);
-  code = run_step(r, step, &inputs, goes_on, result, error);
-  if (!code && (!rank_under_way(r) || state_scalar(r->state, KNOWN_SKIP) != 0)) code = settle_signals(r, error);
-  if (!code && state_scalar(r->state, KNOWN_SKIP) != 0) code = executor_take_back(r->train, error);
-  if (!code && state_scalar(r->state, KNOWN_SKIP) != 0)
-    code = r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)
-                                              : find_first(r, step, &inputs, counters, &result->first, error);
-  if (!code && !rank_under_way(r)) code = agreement_check(r->agreement, step, error);
-  result->communicated = executor_comm_seconds(r->train) - communicated;
-  result->computed = clock_seconds() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
-  loader_release(r->loader, batch);
+static void read_result(const Rank *r, StepResult *result) {
   result->loss = state_scalar(r->state, KNOWN_LOSS);
   result->grad_norm = state_scalar(r->state, KNOWN_GRAD_NORM);
   result->tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   result->skipped = state_scalar(r->state, KNOWN_SKIP) != 0;
+}
+
+// What the schedule has begun behind a step that was not finite comes to an end, and the first such value is found.
+static int after_skip(Rank *r, int64_t step, const double *learning_rate, double *counters, StepResult *result,
+                      Error *error) {
+  if (rank_updates_at_once(r)) return finish_begun(r, step, learning_rate, error);
+  int code = executor_take_back(r->train, error);
+  if (code) return code;
+  return r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)
+                                            : find_first(r, step, r->inputs, counters, &result->first, error);
+}
+
+int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goes_on, StepResult *result,
+                 Error *error) {
+  result->waited = 0;
+  result->first = (NonFinite){0};
+  double start = trace_begin(r->trace);
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
+  int code = take_batches(r, 0, result, error);
+  if (code) return code;
+  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
+  trace_end(r->trace, start, "wait for data", NULL, "data", -1, -1);
+  result->part_norm = result->part_tokens = 0;
+  if (measures(r, step)) code = measure_part(r, step, r->batch[0], result, error);
+  if (code) return release_batch(r), code;
+  double begin = clock_seconds(), communicated = executor_comm_seconds(r->train),
+         stalled = executor_stalled_seconds(r->train);
+  double counters[MAX_COUNTERS];
+  keep_counters(r->state, counters, 0);
+  code = run_step(r, step, learning_rate, steps_ahead(r, step, goes_on), result, error);
+  read_result(r, result);
+  if (!code && (!rank_under_way(r) || result->skipped)) code = settle_signals(r, error);
+  if (!code && result->skipped) code = after_skip(r, step, learning_rate, counters, result, error);
+  if (!code && !rank_under_way(r)) code = agreement_check(r->agreement, step, error);
+  result->communicated = executor_comm_seconds(r->train) - communicated;
+  result->computed = clock_seconds() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
+  release_batch(r);
   return code;
 }
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
   StepInputs inputs = inputs_from(batch, NULL);
-  int code = executor_run(r->evaluate, 0, &inputs, NULL, error);
+  int code = executor_run(r->evaluate, 0, &inputs, 0, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;
@@ -410,5 +458,5 @@ int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *conte
 
 int rank_generate(Rank *r, const StepInputs *inputs, Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
-  return executor_run(r->generate, 0, inputs, NULL, error);
+  return executor_run(r->generate, 0, inputs, 0, error);
 }

@@ -14,7 +14,7 @@ typedef struct StepResult {
       tokens; // mean over the target tokens of the global batch; global norm before clipping; targets
   int skipped;                    // a non-finite norm: nothing was updated, unless that is done in backward
   NonFinite first; // skipped: the first value over all ranks that was not finite; found again by running the step
-                   // again, or with updates in backward the first such gradient
+                   // again, or with updates in backward the first such gradient. Where stages update at once: none
   // Seconds of this rank: in all; waiting for data; computing; in exposed communication. The rest it was idle: in a
   // pipeline's bubbles, or between steps.
   double seconds, waited, computed, communicated;
@@ -42,7 +42,9 @@ typedef struct Rank {
   int32_t signal[2];     // this rank's, and all ranks'
   int asking;            // under way; `signal` has come and was not looked at yet
   int answered;
-  Batch *ahead;          // of the next step, where a stream has begun it; NULL: none
+  Batch **batch;         // (steps under way at most) of the next steps, in order, which a stream has begun
+  int batches;
+  StepInputs *inputs;    // (steps under way at most)
   int64_t measure_every; // steps; set by who wants part_norm. The job's update needs `trials`
   Trace *trace;
 } Rank;
@@ -70,17 +72,22 @@ void rank_trace(Rank *r, int64_t first, int64_t steps);
 
 // The positions of each sequence that a rank reads.
 WindowPart rank_window_part(const Job *job, int rank);
-// Opens the loader; config's data rank, batch sizes and part are filled in.
+// Opens the loader; config's data rank, batch sizes and part are filled in. It reads at least rank_most_ahead steps
+// ahead.
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
 // The same for evaluations: memory and the loader's thread are taken here, once for all of them.
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
-// The same, and where the schedule streams (schedule/README.md) the next step begins before this one is done, unless
-// something that needs the weights in between comes first. `goes_on`: the next call is for step + 1, and nothing but
-// the results is looked at before it. Afterwards rank_under_way says whether it has begun. All ranks give the same.
-int rank_step_on(Rank *r, int64_t step, double learning_rate, bool goes_on, StepResult *result, Error *error);
-bool rank_under_way(const Rank *r);
+// The same, and where the schedule streams (schedule/README.md) up to rank_most_ahead of the steps that follow begin
+// before this one is done, unless something that needs the weights in between comes first. `goes_on`: the next so many
+// calls are for the steps that follow, and nothing but the results is looked at between them. Afterwards rank_under_way
+// says how many have begun: calls for these have to come. learning_rate: of the step and of the rank_most_ahead steps
+// behind it. All ranks give the same.
+int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goes_on, StepResult *result, Error *error);
+int rank_most_ahead(const Rank *r);
+int rank_under_way(const Rank *r);
+bool rank_updates_at_once(const Rank *r); // a step that is not finite has updated nonetheless (ScheduleGenerator)
 
 // Called on every rank after each batch of an evaluation, with the loss of the batch's targets over all ranks. Not 0:
 // the evaluation ends; negative: with this error. All ranks must return the same.

@@ -89,7 +89,7 @@ static void count_slots(Schedule *s, const Segments *segments) {
 }
 
 WalkPlan schedule_walk(const Schedule *s, const Segments *segments, const ActionList *list) {
-  return (WalkPlan){list, segments, s->map, s->microbatches, s->slots, STAGING_BUFFERS, s->steps};
+  return (WalkPlan){list, segments, s->map, s->microbatches, s->slots, STAGING_BUFFERS, s->steps, s->parts};
 }
 
 // ---- entry ---------------------------------------------------------------------------------------------------------
@@ -115,8 +115,10 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
   *s = (Schedule){.map = map,
                   .stages = segments->stages,
                   .microbatches = microbatches,
-                  .steps = generator->streams ? 2 : 1,
-                  .streams = generator->streams};
+                  .steps = 1,
+                  .streams = generator->streams,
+                  .parts = generator->streams,
+                  .at_once = generator->at_once};
   s->list = xcalloc((size_t)map.coordinates, sizeof *s->list);
   s->slots = xcalloc((size_t)s->stages, sizeof *s->slots);
   int code = PLAIT_OK;
@@ -125,10 +127,18 @@ int schedule_create(const ScheduleGenerator *generator, const Segments *segments
     generator->generate(map, segments->stages, microbatches, c, &plain);
     code = check_places(s, &plain, c, error);
     if (!code) add_communication(segments, map, s->streams, &plain, &s->list[c]);
+    for (int i = 0; i < plain.count; i++)
+      if (plain.data[i].step >= s->steps) s->steps = plain.data[i].step + 1;
     vec_free(&plain);
   }
-  if (!code) count_slots(s, segments);
-  if (!code) code = schedule_replay(s, segments, NULL, NULL, error);
+  // A stream as many steps long as are under way at once: then all of them are once.
+  Schedule *whole = !code && s->parts ? schedule_repeat(s, s->steps) : s;
+  if (!code) count_slots(whole, segments);
+  if (!code) code = schedule_replay(whole, segments, NULL, NULL, error);
+  if (whole != s) {
+    for (int t = 0; t < s->stages; t++) s->slots[t] = whole->slots[t];
+    schedule_free(whole);
+  }
   if (code) schedule_free(s);
   else *out = s;
   return code;
@@ -142,26 +152,29 @@ void schedule_free(Schedule *s) {
   free(s);
 }
 
-static void repeat_part(const ActionList *list, ListPart part, int steps, ActionList *out) {
+// With the numbers of steps from the `first` on; those from `end` on are left out.
+static void repeat_part(const ActionList *list, ListPart part, int first, int end, ActionList *out) {
   for (int i = 0; i < list->count; i++) {
-    if (list->data[i].part != part) continue;
-    vec_push(out, list->data[i]);
-    out->data[out->count - 1].step += steps;
+    Action a = list->data[i];
+    a.step += first;
+    if (a.part != part || a.step >= end) continue;
+    a.part = LIST_BODY;
+    vec_push(out, a);
   }
 }
 
 Schedule *schedule_repeat(const Schedule *stream, int steps) {
-  CHECK(stream->streams && steps > 0);
+  CHECK(stream->parts && steps > 0);
   Schedule *s = xcalloc(1, sizeof *s);
   *s = *stream;
   s->steps = steps;
+  s->parts = 0;
   s->list = xcalloc((size_t)s->map.coordinates, sizeof *s->list);
   s->slots = xcalloc((size_t)s->stages, sizeof *s->slots);
   for (int t = 0; t < s->stages; t++) s->slots[t] = stream->slots[t];
   for (int c = 0; c < s->map.coordinates; c++) {
-    repeat_part(&stream->list[c], LIST_PROLOGUE, 0, &s->list[c]);
-    for (int k = 0; k < steps - 1; k++) repeat_part(&stream->list[c], LIST_BODY, k, &s->list[c]);
-    repeat_part(&stream->list[c], LIST_DRAIN, steps - 2, &s->list[c]);
+    repeat_part(&stream->list[c], LIST_PROLOGUE, 0, steps, &s->list[c]);
+    for (int k = 0; k < steps; k++) repeat_part(&stream->list[c], LIST_BODY, k, steps, &s->list[c]);
   }
   return s;
 }
@@ -190,7 +203,7 @@ static void print_action(const Action *a, const Graph *g, const WalkPlan *plan, 
 typedef struct Printer { const WalkPlan *plan; const Graph *graph; FILE *out; ListPart part; } Printer;
 
 static int print_step(void *context, const WalkStep *step) {
-  static const char *const parts[] = {"body", "prologue", "drain"};
+  static const char *const parts[] = {"body", "prologue"};
   Printer *p = context;
   char buffer[64];
   if (step->action && step->action->part != p->part) {

@@ -11,11 +11,12 @@ typedef enum ActionKind {
   ACTION_COUNT
 } ActionKind;
 
-// A schedule that never drains goes through one stream of microbatches, cut into steps (README.md). Its list has three
-// parts, each of which is run by itself: the prologue is what step 0 needs before the body can be run; the body
-// finishes a step (number 0 of the actions) and runs most of the next (number 1); the drain finishes number 1. So after
-// a body what was number 1 is number 0 of the next body. Other schedules' lists are one body, of step 0.
-typedef enum ListPart { LIST_BODY, LIST_PROLOGUE, LIST_DRAIN } ListPart;
+// A schedule that never drains goes through one stream of microbatches, cut into steps (README.md). Its list has two
+// parts, each of which is run by itself: the prologue is what the first steps need before the body can be run; the body
+// finishes a step (number 0 of the actions) and runs parts of those that follow it (1 …). So after a body what was
+// number k is number k - 1 of the next body. To drain, bodies leave out the actions of steps that are not to begin.
+// Other schedules' lists are one body, of step 0.
+typedef enum ListPart { LIST_BODY, LIST_PROLOGUE } ListPart;
 
 typedef struct Action {
   ActionKind kind;
@@ -28,7 +29,7 @@ typedef struct Action {
   int from, to;   // of a segment: range of the body's instructions (to 0: all of them); see program
   int node;       // REDUCE
   ListPart part; // of the list, in a stream
-  int step;       // that the microbatch, BEGIN, SUMS or END is of: 0 or 1
+  int step;       // that the microbatch, BEGIN, SUMS or END is of, from the one that the body finishes
 } Action;
 typedef Vec(Action) ActionList;
 
@@ -36,8 +37,10 @@ typedef struct Schedule {
   StageMap map;         // pipeline ranks, and which of them runs which virtual stage
   int stages;           // virtual stages
   int microbatches;     // of a step
-  int steps;            // that the actions are of: 1, in a stream 2
-  int streams;          // the lists have the parts of a stream
+  int steps;            // that the actions are of: 1, in a stream those that are under way at once
+  int streams;          // it never drains
+  int parts;            // its lists are those of a stream, in parts; else they are all that is run
+  int at_once;          // as the generator's
   ActionList *list;     // one per coordinate
   int *slots;           // (stages) most microbatches whose activations a stage holds at once; m lies in slot m % slots
 } Schedule;
@@ -64,8 +67,10 @@ typedef struct ScheduleGenerator {
   int most_stages;  // 0: any number
   int microbatches_multiple_of_ranks; // it takes no other number of microbatches
   int folded;       // stages lie on the ranks there and back (StageMap)
-  int streams;      // it never drains: gradients are those of a step ago, and a step takes at least as many
-                    // microbatches as there are pipeline ranks
+  int streams;      // it never drains: gradients are those of weights of some steps ago
+  int at_once;      // it streams, and a stage updates its weights when its last backward of a step is done, without a
+                    // word from the others; delays are as long as the way to the last stage. Else the delay is 1, and a
+                    // step takes at least as many microbatches as there are pipeline ranks
   int splits;       // backward is two segments: BACKWARD gives the gradient of the input, WEIGHT those of the weights
 } ScheduleGenerator;
 extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by ScheduleId: schedules.def
@@ -102,7 +107,7 @@ void segments_free(Segments *s);
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
-// Of a stream: so many steps as one list, from the prologue to the drain, for replays and pictures.
+// Of a stream: so many steps as one list, until it has drained, for replays and pictures.
 Schedule *schedule_repeat(const Schedule *stream, int steps);
 
 // What ran when in a replay: segments only.

@@ -2,9 +2,10 @@
 // of all steps, so that no rank waits for the first of a step. Gradients are those of the weights of one step ago
 // (optimizer.delay 1), since forwards of a step begin before the update of the step before is made.
 //
-// Example: two ranks, two microbatches; f b are of the next step. The body is repeated, one for each step but the last.
-//   pp 0  prologue  F0 F1 B0     body  f0 B1 SUMS f1 b0 END     drain  b1 SUMS END
-//   pp 1  prologue  F0 B0 F1 B1  body  SUMS f0 b0 f1 b1 END     drain  SUMS END
+// Example: two ranks, two microbatches; f b are of the next step. The body is repeated, one for each step, for the last
+// without the next.
+//   pp 0  prologue  F0 F1 B0     body  f0 B1 SUMS f1 b0 END
+//   pp 1  prologue  F0 B0 F1 B1  body  SUMS f0 b0 f1 b1 END
 #include "schedule/schedule.h"
 
 typedef struct Stream { ActionList *list; int stage, warm, microbatches; } Stream;
@@ -32,7 +33,4 @@ void schedule_2bw(StageMap map, int stages, int microbatches, int coordinate, Ac
   if (!s.warm) push(&s, LIST_BODY, ACTION_SUMS, 0, 0);
   forwards(&s, LIST_BODY, 1);
   push(&s, LIST_BODY, ACTION_END, 0, 0);
-  for (int k = microbatches - s.warm; k < microbatches; k++) push(&s, LIST_DRAIN, ACTION_BACKWARD, 1, k);
-  push(&s, LIST_DRAIN, ACTION_SUMS, 1, 0);
-  push(&s, LIST_DRAIN, ACTION_END, 1, 0);
 }

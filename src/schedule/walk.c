@@ -1,6 +1,7 @@
 // The walk: from a list of actions to steps.
 #include "schedule/walk.h"
 #include "base/fault.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,9 @@ struct Walk {
   WalkPlan plan;
   int at, ran;   // next action; its RUN is done
   int end;       // behind the last action of this part of a stream, or of the list
-  int step;      // number of the step that is under way at the end of the part before
+  int ahead;     // actions of later steps are left out
+  int follows;   // a body has been gone along
+  int drained;   // nothing is under way at the end: all that was sent is waited for
   int base, period; // microbatch n uses buffer (n + base) mod count; base < period, which all counts divide
   StageSet stages; // those that the list touches: those of its pipeline rank. Of the others nothing is kept
   Buffer *buffer;
@@ -98,16 +101,49 @@ static int entered(const Walk *w, const Action *a, WalkBuffer out[2]) {
 
 // Making --------------------------------------------------------------------------------------------------------------
 
-// Notes that a microbatch leaves a buffer after the action, unless it is known already to leave it later.
-// kind 0: the slot, else 1 + phase of staging buffers. own: of a touched stage its number among these.
-static void note_leave(Walk *w, const int *own, char *known, int action, int stage, int kind) {
+// own: of a touched stage its number among these. known: of its buffers, by kind, and microbatches, whether it has been
+// met when the microbatch leaves. last: of a stream, by kind and microbatch of a step, one more than the lowest number
+// of a step with which a body touches it; 0: none does.
+typedef struct Leaving { int *own; char *known; int *last; } Leaving;
+
+// kind 0: the slot, else 1 + phase of staging buffers.
+static int *last_step(const Walk *w, const Leaving *l, int stage, int kind, int microbatch) {
+  return &l->last[(l->own[stage] * (1 + PHASE_COUNT) + kind) * w->plan.microbatches + microbatch];
+}
+
+static void note_step(const Walk *w, const Leaving *l, const Action *a, int stage, int kind) {
+  int *last = last_step(w, l, stage, kind, a->microbatch);
+  if (a->part == LIST_BODY && (!*last || a->step + 1 < *last)) *last = a->step + 1;
+}
+
+// Notes that a microbatch leaves a buffer after the action, unless it is known already to leave it later; in a stream
+// that is in a body in which its step has a lower number, or in the next.
+static void note_leave(Walk *w, const Leaving *l, int action, int stage, int kind) {
   const WalkPlan *p = &w->plan;
-  int microbatch = action_number(p, &p->list->data[action]);
-  char *here = &known[(own[stage] * (1 + PHASE_COUNT) + kind) * total_microbatches(p) + microbatch];
-  if (*here) return;
+  const Action *a = &p->list->data[action];
+  int microbatch = action_number(p, a), last = *last_step(w, l, stage, kind, a->microbatch);
+  char *here = &l->known[(l->own[stage] * (1 + PHASE_COUNT) + kind) * total_microbatches(p) + microbatch];
+  if (*here ||
+      (FAULT(stream_leaves_in_the_first_body, p->parts, 0) && last && a->step + (a->part != LIST_BODY) >= last))
+    return;
   *here = 1;
   WalkBuffer b = {.stage = stage, .is_slot = !kind, .phase = kind ? (Phase)(kind - 1) : PHASE_FORWARD};
   w->leave[w->leaves++] = (Leave){action, microbatch, b};
+}
+
+// What an action's microbatch touches: slots by stage, from the last one, then a staging buffer.
+static void each_touched(Walk *w, const Leaving *l, int action, int notes_steps) {
+  const WalkPlan *p = &w->plan;
+  const Action *a = &p->list->data[action];
+  int phase = (int)action_phase(a);
+  StageSet slots = touched_slots(p, a);
+  for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1)) {
+    if (notes_steps) note_step(w, l, a, s, 0);
+    else note_leave(w, l, action, s, 0);
+  }
+  if ((!action_runs_body(a) && !is_message(a)) || w->staging[a->stage * PHASE_COUNT + phase] < 0) return;
+  if (notes_steps) note_step(w, l, a, a->stage, 1 + phase);
+  else note_leave(w, l, action, a->stage, 1 + phase);
 }
 
 // Each (stage, microbatch) leaves its slot, and each segment's microbatch its staging buffer, after the last action
@@ -116,32 +152,27 @@ static void note_leave(Walk *w, const int *own, char *known, int action, int sta
 static void find_leaves(Walk *w) {
   const WalkPlan *p = &w->plan;
   size_t most = (size_t)stages_count(&w->stages) * (1 + PHASE_COUNT) * (size_t)total_microbatches(p);
-  char *known = xcalloc(most + 1, 1);
-  int *own = xcalloc((size_t)p->segments->stages, sizeof *own), touched = 0;
-  for EACH_STAGE(stage, &w->stages) own[stage] = touched++;
+  Leaving l = {xcalloc((size_t)p->segments->stages, sizeof *l.own), xcalloc(most + 1, 1),
+               xcalloc(most + 1, sizeof *l.last)};
+  int touched = 0;
+  for EACH_STAGE(stage, &w->stages) l.own[stage] = touched++;
   w->leave = xcalloc(most + 1, sizeof *w->leave);
-  for (int i = p->list->count - 1; i >= 0; i--) {
-    const Action *a = &p->list->data[i];
-    int phase = (int)action_phase(a);
-    StageSet slots = touched_slots(p, a);
-    for (int s = stages_previous(&slots, p->segments->stages - 1); s >= 0; s = stages_previous(&slots, s - 1))
-      note_leave(w, own, known, i, s, 0);
-    if ((action_runs_body(a) || is_message(a)) && w->staging[a->stage * PHASE_COUNT + phase] >= 0)
-      note_leave(w, own, known, i, a->stage, 1 + phase);
-  }
+  for (int i = 0; i < p->list->count && p->parts; i++) each_touched(w, &l, i, 1);
+  for (int i = p->list->count - 1; i >= 0; i--) each_touched(w, &l, i, 0);
   for (int i = 0, k = w->leaves - 1; i < k; i++, k--) {
     Leave first = w->leave[i];
     w->leave[i] = w->leave[k];
     w->leave[k] = first;
   }
-  free(known);
-  free(own);
+  free(l.own);
+  free(l.known);
+  free(l.last);
 }
 
 // Room for a SEND in the buffer that it is from; in a stream in each of its kind, as microbatches take turns in them.
 static int count_send(Walk *w, const Action *a) {
   WalkBuffer from = a->kept ? slot_of(w, a) : staging_of(w, a);
-  int count = w->plan.steps < 2 ? 1 : from.is_slot ? w->plan.slots[a->stage] : w->plan.staging;
+  int count = !w->plan.parts ? 1 : from.is_slot ? w->plan.slots[a->stage] : w->plan.staging;
   for (int i = 0; i < count; i++) {
     find(w, &from)->sends++;
     if (count > 1) from.index = (from.index + 1) % count;
@@ -186,7 +217,7 @@ Walk *walk_create(const WalkPlan *plan) {
   w->stages = touched_stages(plan);
   w->period = plan->staging;
   for EACH_STAGE(stage, &w->stages) {
-    if (plan->steps < 2) break; // nothing moves
+    if (!plan->parts) break; // nothing moves
     int step = w->period;
     while (w->period % plan->slots[stage]) w->period += step;
   }
@@ -207,19 +238,23 @@ void walk_destroy(Walk *w) {
 }
 
 void walk_rewind(Walk *w) {
-  w->at = w->ran = w->left = w->step = w->base = 0;
+  w->at = w->ran = w->left = w->follows = w->base = 0;
   w->end = w->plan.list->count;
+  w->ahead = INT_MAX;
+  w->drained = 1;
   for (int b = 0; b < w->buffers; b++) w->buffer[b].microbatch = -1, w->buffer[b].sends = w->buffer[b].waited = 0;
 }
 
-void walk_go(Walk *w, ListPart part) {
+void walk_go(Walk *w, ListPart part, int ahead) {
   const ActionList *list = w->plan.list;
-  int to = part == LIST_DRAIN, shift = (to - w->step) * w->plan.microbatches;
+  int shift = w->follows ? -w->plan.microbatches : 0;
   for (w->at = 0; w->at < list->count && list->data[w->at].part != part;) w->at++;
   for (w->end = w->at; w->end < list->count && list->data[w->end].part == part;) w->end++;
   for (w->left = 0; w->left < w->leaves && w->leave[w->left].action < w->at;) w->left++;
   w->ran = 0;
-  w->step = part != LIST_PROLOGUE;
+  w->follows = part == LIST_BODY;
+  w->ahead = ahead;
+  w->drained = part == LIST_BODY && !ahead;
   for (int b = 0; b < w->buffers; b++)
     if (w->buffer[b].microbatch >= 0) w->buffer[b].microbatch += shift;
   w->base = ((w->base - shift) % w->period + w->period) % w->period;
@@ -227,6 +262,7 @@ void walk_go(Walk *w, ListPart part) {
 
 void walk_stop(Walk *w) {
   w->at = w->end = w->plan.list->count;
+  w->drained = 1;
 }
 
 int walk_base(const Walk *w) { return w->base; }
@@ -261,6 +297,10 @@ static int next(Walk *w, WalkStep *step) {
     const Action *a = &w->plan.list->data[w->at];
     int number = action_number(&w->plan, a);
     WalkBuffer need[2];
+    if (a->step > FAULT(stream_begins_one_too_many, w->ahead, w->ahead + 1)) {
+      while (w->left < w->leaves && w->leave[w->left].action == w->at) w->left++;
+      continue;
+    }
     for (int i = 0, n = w->ran ? 0 : entered(w, a, need); i < n; i++) {
       const Buffer *b = find(w, &need[i]);
       if (b->microbatch == number) continue;
@@ -274,7 +314,7 @@ static int next(Walk *w, WalkStep *step) {
       return *step = (WalkStep){WALK_LEAVE, a, place(w, l->buffer, l->microbatch), l->microbatch, -1}, 1;
     }
   }
-  return w->end == w->plan.list->count && next_wait_at_end(w, step);
+  return w->drained && next_wait_at_end(w, step);
 }
 
 static void note_send(Walk *w, const Action *a) {
@@ -319,7 +359,7 @@ int walk_at(const Walk *w) { return w->at; }
 
 int walk_ended(const Walk *w) {
   WalkStep step;
-  return w->at == w->end && (w->end < w->plan.list->count || !next_wait_at_end(w, &step));
+  return w->at == w->end && (!w->drained || !next_wait_at_end(w, &step));
 }
 
 void walk_buffer_text(const WalkBuffer *b, char *text, size_t size) {

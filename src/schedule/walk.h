@@ -45,6 +45,7 @@ typedef struct WalkPlan {
   const int *slots;              // (stages) slots of each
   int staging;                   // staging buffers of each segment
   int steps;                     // that the list is of; 0: one
+  int parts;                     // the list is a stream's, to be gone along part by part
 } WalkPlan;
 
 // Of an action's microbatch, through all steps of the list.
@@ -59,8 +60,9 @@ void walk_destroy(Walk *walk); // NULL is fine
 void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
 
 // Of a stream (ListPart): the walk goes on with a part of the list and ends behind it, with its buffers as they are.
-// The prologue follows a rewind, the body the prologue or itself, the drain either of them.
-void walk_go(Walk *walk, ListPart part);
+// The prologue follows a rewind, the body the prologue or itself. Actions of steps above `ahead` are left out; where
+// that is 0 in a body nothing is under way behind it.
+void walk_go(Walk *walk, ListPart part, int ahead);
 // Nothing is left of the walk but the waits for what was sent.
 void walk_stop(Walk *walk);
 // The number of a microbatch in the whole stream, less that in the list: what is in a buffer stays where it is.

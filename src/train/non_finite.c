@@ -14,6 +14,7 @@ static void describe_first(const Rank *r, const StepResult *s, char *text, size_
   if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
   else if (r->job->options.update.in_backward)
     snprintf(text, size, "the gradient norm was not finite, but all gradients are");
+  else if (rank_updates_at_once(r)) snprintf(text, size, "the gradient norm was not finite");
   else snprintf(text, size, "the gradient norm was not finite, but running the step again found no such value");
 }
 
@@ -22,6 +23,9 @@ void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const S
   describe_first(r, s, first, sizeof first);
   if (r->job->options.update.in_backward)
     snprintf(text, size, "step %lld: %s; backward had applied it already", (long long)step, first);
+  else if (rank_updates_at_once(r))
+    snprintf(text, size, "step %lld: %s; stages had updated at once (parallel.pipeline %s)", (long long)step, first,
+             r->job->options.parallel.pipeline.schedule->name);
   else if (!non_finite_is_scaling(v, r, s)) snprintf(text, size, "step %lld: %s; skipped", (long long)step, first);
   else
     snprintf(text, size, "step %lld: gradients overflow (%s); skipped, the loss scale is %.15g now", (long long)step,

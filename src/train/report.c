@@ -85,7 +85,8 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_integer(m, "memory_bytes", p->memory);
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
   routers_metrics(&t->routers, m);
-  metrics_integer(m, "skipped", s->skipped && !r->job->options.update.in_backward); // backward had applied it
+  metrics_integer(m, "skipped",
+                  s->skipped && !r->job->options.update.in_backward && !rank_updates_at_once(r)); // else it is applied
   if (state_has(r->state, KNOWN_LOSS_SCALE))
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (s->part_tokens > 0) {

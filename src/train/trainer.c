@@ -116,13 +116,17 @@ static bool goes_on(const Trainer *t, int64_t step) {
   return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last);
 }
 
-static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, bool drains, Error *error) {
+// rates: room for that of the step, and of those that it may begin.
+static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, bool drains, double *rates, Error *error) {
   StepResult result = {0};
-  double start = clock_seconds(), lr = learning_rate_at(t->recipe, step - 1);
-  int code = rank_step_on(r, step, lr, !drains && goes_on(t, step), &result, error);
+  double start = clock_seconds();
+  int64_t ahead = 0;
+  for (int k = 0; k <= rank_most_ahead(r); k++) rates[k] = learning_rate_at(t->recipe, step + k - 1);
+  while (!drains && ahead < rank_most_ahead(r) && goes_on(t, step + ahead)) ahead++;
+  int code = rank_step_on(r, step, rates, ahead, &result, error);
   if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
-  if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, lr, &result, error);
+  if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, rates[0], &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
     code = dump_gradients(t, r, step, error);
@@ -145,7 +149,7 @@ static int end_early(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Er
   return r->rank ? PLAIT_OK : trainer_report_patience(t, step, best, error);
 }
 
-static int run_steps(Trainer *t, Rank *r, Error *error) {
+static int run_steps(Trainer *t, Rank *r, double *rates, Error *error) {
   const Recipe *recipe = t->recipe;
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
@@ -158,10 +162,10 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
   if (t->evaluate_first && has_lost_patience(recipe, &best)) return end_early(t, r, t->first_step, &best, error);
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     code = turn_trace(t, r, step, error);
-    if (!code) code = one_step(t, r, &recovery, step, stop != 0, error);
+    if (!code) code = one_step(t, r, &recovery, step, stop != 0, rates, error);
     if (!code) code = rank_signal(r, &stop, error);
     if (code) return code;
-    if (stop && rank_under_way(r)) continue; // a stream has begun the next step, and stops behind that
+    if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops behind them
     if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
     if ((!stop || step == last) && trainer_due_evaluation(t, step))
@@ -185,7 +189,9 @@ static int run_steps(Trainer *t, Rank *r, Error *error) {
 static int train(Rank *r, void *trainer, Error *error) {
   Trainer *t = trainer;
   int code = start_rank(t, r, error);
-  if (!code) code = run_steps(t, r, error);
+  double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
+  if (!code) code = run_steps(t, r, rates, error);
+  free(rates);
   return code ? code : turn_trace(t, r, INT64_MAX, error);
 }
 

@@ -140,8 +140,10 @@ static void inputs_are_found_by_kind(void **state) {
   float x = 1, y = 2;
   double rate = 3;
   StepInput bound[3], own[] = {{&x, 4, 0}, {&y, 8, 0}};
-  Program program = {.graph = g, .device = device_cpu()};
-  Binding b = {.program = &program, .input = {bound}};
+  StepInput *sets[] = {bound};
+  Schedule schedule = {.steps = 1};
+  Program program = {.graph = g, .device = device_cpu(), .schedule = &schedule};
+  Binding b = {.program = &program, .input = sets};
   StepInputs given = {
       .known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
   SUCCEED(binding_inputs(&b, &given, 0, &error));

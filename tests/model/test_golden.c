@@ -192,7 +192,7 @@ static void run_step(Rank *r, const Golden *golden, int step, double rate) {
     data[k] = batch_of(golden, read[k].name, step);
     inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : stride, 0};
   }
-  SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, NULL, &error));
+  SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, 0, &error));
   for (int k = 0; k < 5; k++) free(data[k]);
 }
 

@@ -100,7 +100,7 @@ static int run_step(Rank *r, void *context, Error *error) {
     inputs.known[read[k].known] = (StepInput){
         data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.shares.microbatches, 0};
   }
-  int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, NULL, error);
+  int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, 0, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);
   return code;
 }

@@ -175,13 +175,34 @@ static int sequence_length(const MatrixLayout *l, int sequence_ranks) {
   return SEQUENCE_LENGTH % unit && LONGER_SEQUENCE % unit == 0 ? LONGER_SEQUENCE : SEQUENCE_LENGTH;
 }
 
+static int at_once(uint64_t set) {
+  for (int s = 0; s < SCHEDULES; s++)
+    if (has(set, schedule_feature[s]) && schedules[s].at_once) return 1;
+  return 0;
+}
+
+// Where stages update at once: layers of each stage, delays of these, and what follows.
+static void add_at_once(MatrixLayout *l) {
+  char layers[64] = "", delays[128] = "", setting[256];
+  for (int stage = 0, pp = l->mesh.pp; stage < pp; stage++) {
+    int count = l->layers * (stage + 1) / pp - l->layers * stage / pp;
+    size_t n = strlen(layers), d = strlen(delays);
+    snprintf(layers + n, sizeof layers - n, "%s%d", stage ? "," : "", count);
+    for (int k = 0; k < count; k++, d = strlen(delays))
+      snprintf(delays + d, sizeof delays - d, "%s%d", d ? "," : "", pp - 1 - stage);
+  }
+  snprintf(setting, sizeof setting, "parallel.layers=[%s] optimizer.delay=[%s] optimizer.clip=0 run.non_finite=stop",
+           layers, delays);
+  add_setting(l, setting);
+}
+
 // As many microbatches as the features want, fewer where the samples of each do not divide by the ranks, and more
 // samples where even the least that they need do not.
 static void set_batch(MatrixLayout *l, int data_ranks) {
   int several = has_kind(l->features, "accumulation"), pp = l->mesh.pp,
       microbatches = pp * (several ? pp > 1 ? 2 : 4 : 1), least = pp > 1 ? pp : several ? 2 : 1;
   if (pp == 3) microbatches = 6;
-  if (has(l->features, LAYOUT_IN_BACKWARD)) microbatches = least = 1;
+  if (has(l->features, LAYOUT_IN_BACKWARD) || at_once(l->features)) microbatches = least = 1;
   l->global = l->mesh.dp % 3 && l->mesh.tp % 3 && pp % 3 ? MATRIX_GLOBAL : GLOBAL_OF_3;
   while (l->global % (microbatches * data_ranks) && microbatches / 2 >= least) microbatches /= 2;
   while (l->global % (microbatches * data_ranks)) l->global += MATRIX_GLOBAL / 2;
@@ -217,6 +238,7 @@ MatrixLayout matrix_layout(uint64_t set, MatrixKind kind, MatrixMesh mesh) {
   for (int s = 0; s < SCHEDULES; s++)
     if (has(set, schedule_feature[s]) && l.mesh.pp * schedules[s].least_stages > LAYERS)
       l.layers = l.mesh.pp * schedules[s].least_stages;
+  if (at_once(set)) add_at_once(&l);
   name_of(set, l.name, sizeof l.name);
   size_t n = strlen(l.name);
   char cp[16] = "";

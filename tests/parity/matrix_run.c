@@ -2,6 +2,7 @@
 #include "matrix.h"
 #include "corpora.h"
 #include "op/optimizer.h"
+#include "schedule/schedule.h"
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -38,8 +39,17 @@ static uint64_t jumping(void) {
   return set;
 }
 
+// Is there a schedule whose stages update at once? Steps are not skipped then, and no weight is on two stages.
+static uint64_t at_once(void) {
+  uint64_t set = 0;
+#define SCHEDULE(id, ...) if (schedules[SCHEDULE_##id].at_once) set |= UINT64_C(1) << LAYOUT_##id;
+#include "schedule/schedules.def"
+  return set;
+}
+
 static uint64_t unfit_for_leg(MatrixLeg leg) {
-  return (leg == MATRIX_FP16 ? UINT64_C(1) << LAYOUT_IN_BACKWARD : 0) | (leg != MATRIX_FP64 ? jumping() : 0);
+  return (leg == MATRIX_FP16 ? UINT64_C(1) << LAYOUT_IN_BACKWARD | at_once() : 0) |
+         (leg != MATRIX_FP64 ? jumping() : 0);
 }
 
 int matrix_fits(const MatrixLayout *l, MatrixLeg leg) {
@@ -60,8 +70,10 @@ MatrixLayout matrix_dense(const MatrixLayout *l) {
 }
 
 int matrix_model(const MatrixLayout *l, int model) {
-  if (of_experts(l)) return MATRIX_EXPERTS + model % (MATRIX_MODELS - MATRIX_EXPERTS);
-  return l->features & jumping() && model < MATRIX_LLAMA ? MATRIX_LLAMA + model : model;
+  static const int untied[MATRIX_MODELS] = {1, 1, 2, 2, 5, 5, 6, 6, 8, 8};
+  if (of_experts(l)) model = MATRIX_EXPERTS + model % (MATRIX_MODELS - MATRIX_EXPERTS);
+  else if (l->features & jumping() && model < MATRIX_LLAMA) model += MATRIX_LLAMA;
+  return l->features & at_once() ? untied[model] : model;
 }
 
 MatrixLayout matrix_fitted(const MatrixLayout *l, int model, MatrixLeg leg) {

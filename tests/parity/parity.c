@@ -197,6 +197,8 @@ static void record_routers(const Run *run, const State *state) {
   routers_free(&routers);
 }
 
+enum { PARITY_MOST_AHEAD = 16 }; // steps that a stream has begun
+
 static int one_step(Rank *r, void *run, Error *error) {
   Run *x = run;
   StepResult step;
@@ -204,8 +206,14 @@ static int one_step(Rank *r, void *run, Error *error) {
   if (r->rank == 0 && x->step + 1 == x->c->poison) poison(r, &saved);
   if (x->c->before_step) x->c->before_step(r, x->step + 1, x->c->context);
   // A stream drains before a step whose weights this test changes.
-  bool goes_on = x->step + 1 < x->c->steps && !x->c->before_step && x->step + 2 != x->c->poison;
-  int code = rank_step_on(r, x->step + 1, 1e-2, goes_on, &step, error);
+  int ahead = 0, most = rank_most_ahead(r);
+  double rates[PARITY_MOST_AHEAD + 1];
+  CHECK(most <= PARITY_MOST_AHEAD);
+  for (int k = 0; k <= most; k++) rates[k] = 1e-2;
+  while (ahead < most && x->step + ahead + 1 < x->c->steps && !x->c->before_step &&
+         x->step + ahead + 2 != x->c->poison)
+    ahead++;
+  int code = rank_step_on(r, x->step + 1, rates, ahead, &step, error);
   if (saved) poison(r, &saved);
   x->told[r->rank] = step.loss;
   if (r->rank == 0) record_step(x, &step), record_routers(x, r->state);
@@ -408,7 +416,7 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
                             .document_mask = 1,
                             .vocab_size = (int)config.vocab,
                             .seed = 99,
-                            .prefetch_steps = 1};
+                            .prefetch_steps = PARITY_MOST_AHEAD};
   if (!code) code = run_ranks(&run, error);
   if (!code && c->follows) describe_flips(&run);
   job_destroy(run.job);

@@ -281,6 +281,80 @@ static const ParityCase streams[] = {
 };
 #pragma GCC diagnostic pop
 
+// One microbatch a step; the layers of llama are cut as its delays say.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define AT_ONCE(layers, delays) .settings = "parallel.layers=" layers " optimizer.delay=" delays
+static const ParityCase at_once[] = {
+    LAYOUT("pp 2", .pp = 2, AT_ONCE("[2,2]", "[1,1,0,0]")),
+    LAYOUT("pp 2 uneven stages", .pp = 2, AT_ONCE("[1,3]", "[1,0,0,0]")),
+    LAYOUT("pp 3", .pp = 3, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 4", .pp = 4, AT_ONCE("[1,1,1,1]", "[3,2,1,0]")),
+    LAYOUT("pp 4, 7 rows", .pp = 4, .global = 7, AT_ONCE("[1,1,1,1]", "[3,2,1,0]")),
+    LAYOUT("pp 3 recompute full", .pp = 3, .recompute = RECOMPUTE_FULL, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 dp 2", .pp = 3, .dp = 2, .micro = 8, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 dp 2, 7 rows", .pp = 3, .dp = 2, .micro = 4, .global = 7, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 dp 2 zero 1", .pp = 3, .dp = 2, .micro = 8, .zero = 1, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 dp 2 zero 2", .pp = 3, .dp = 2, .micro = 8, .zero = 2, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 dp 2 zero 3", .pp = 3, .dp = 2, .micro = 8, .zero = 3, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 4 dp 2 zero 3", .pp = 4, .dp = 2, .micro = 8, .zero = 3, AT_ONCE("[1,1,1,1]", "[3,2,1,0]")),
+    LAYOUT("pp 3 dp 2 zero 3 kept", .pp = 3, .dp = 2, .micro = 8, .zero = 3,
+           AT_ONCE("[1,2,1]", "[2,1,1,0] parallel.reshard=false")),
+    LAYOUT("pp 3 dp 2 zero 3 unsplit", .pp = 3, .dp = 2, .micro = 8, .zero = 3,
+           AT_ONCE("[1,2,1]", "[2,1,1,0] parallel.unsplit_tensors=true")),
+    LAYOUT("pp 3 tp 2", .pp = 3, .tp = 2, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 tp 2 sequence", .pp = 3, .tp = 2, .sequence = 1, AT_ONCE("[1,2,1]", "[2,1,1,0]")),
+    LAYOUT("pp 3 cp 2 ring", .pp = 3, .cp = 2, .seq = 16, AT_ONCE("[1,2,1]", "[2,1,1,0] parallel.context=ring")),
+    LAYOUT("2 x 2 x 2 zero 3 sequence", .dp = 2, .pp = 2, .tp = 2, .micro = 8, .zero = 3, .sequence = 1,
+           AT_ONCE("[2,2]", "[1,1,0,0]")),
+};
+#pragma GCC diagnostic pop
+
+enum { AT_ONCE_STEPS = 8 };
+
+static int compare_at_once(const char *model, Dtype precision, const char *settings) {
+  int bad = 0;
+  for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++) {
+    ParityCase c = at_once[i], base = one_rank(model, AT_ONCE_STEPS);
+    ParityResult one, other;
+    char own[256];
+    if (!parity_wanted(&c)) continue;
+    // What one rank takes of these: the delays.
+    const char *delays = strstr(c.settings, "optimizer.delay");
+    snprintf(own, sizeof own, "%.*s", (int)strcspn(delays, " "), delays);
+    base.settings = own;
+    base.precision = c.precision = precision;
+    base.more_settings = c.more_settings = settings;
+    base.seq = c.seq;
+    base.global = c.global;
+    c.model = model;
+    c.steps = base.steps;
+    c.schedule = "pipedream";
+    run(&base, &one);
+    run(&c, &other);
+    ParityTolerance t = parity_tolerance(&c, &one);
+    ParityDifference d = parity_compare(&other, &one, &t);
+    bad += parity_report(&c, &d, &t, 0);
+    parity_free(&other);
+    parity_free(&one);
+  }
+  return bad;
+}
+
+#define NO_WORD "optimizer.clip=0 run.non_finite=stop "
+static void updates_at_once(void **state) {
+  assert_int_equal(compare_at_once("llama", DTYPE_F64, NO_WORD "run.desync_check=true"), 0);
+}
+static void updates_at_once_narrow(void **state) {
+  assert_int_equal(compare_at_once("llama", DTYPE_BF16, NO_WORD PARITY_SMOOTH), 0);
+}
+static void updates_at_once_by_muon(void **state) {
+  assert_int_equal(compare_at_once("llama", DTYPE_F64, NO_WORD "optimizer.name=muon"), 0);
+}
+static void updates_at_once_of_experts(void **state) {
+  assert_int_equal(compare_at_once("mixtral", DTYPE_F64, NO_WORD), 0);
+}
+
 static int compare_streams(const char *model, Dtype precision, int poison, const char *settings) {
   int bad = 0;
   for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
@@ -326,7 +400,8 @@ static void streams_narrow(void **state) {
 }
 
 static void refusals(void **state) {
-  static const struct { const char *model, *settings, *says; } table[] = {
+  static const struct { const char *model, *settings, *says;
+  } table[] = {
       {"llama", "optimizer.delay=[1,2]", "optimizer.delay has 2 numbers, but the model of llama has 4 layers"},
       {"gpt", "optimizer.delay=[1,1,1,0]", "the head of the model of gpt is its embedding, which has one delay"},
       {"llama", "optimizer.delay=1 parallel.update=in_backward optimizer.clip=0 run.non_finite=stop",
@@ -337,6 +412,23 @@ static void refusals(void **state) {
       {"llama", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1", "takes at least as many microbatches"},
       {"mixtral", "parallel.pipeline=2bw mesh.pp=2 optimizer.delay=1 batch.micro=4 moe.bias_rate=0.1",
        "moved the routers' biases"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=1 parallel.layers=[1,3] " NO_WORD,
+       "optimizer.delay is 1, but parallel.pipeline is pipedream, whose gradients are those of the weights of as many "
+       "steps ago as stages lie behind a layer's; take optimizer.delay [1,0,0,0], or parallel.pipeline 1f1b"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[0,1,1,1] parallel.layers=[0,4] " NO_WORD,
+       "the first stage has no layer, so that the embedding would have another delay than the layer beside it"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] batch.micro=4 " NO_WORD,
+       "makes 4 microbatches, but parallel.pipeline is pipedream, which takes one a step; take batch.micro 16"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] run.noise_scale=2",
+       "optimizer.clip is 1, and the global norm is known only when the last stage is done; run.non_finite is skip, "
+       "and "
+       "what a stage has updated cannot be taken back; run.noise_scale tries steps that update nothing; take "
+       "optimizer.clip 0 and run.non_finite stop or rollback and run.noise_scale 0, or parallel.pipeline 1f1b"},
+      {"gpt", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=1 " NO_WORD, "which would have two delays"},
+      {"mixtral", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] moe.bias_rate=0.1 " NO_WORD,
+       "moe.bias_rate moves the routers' biases"},
+      {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] parallel.update=in_backward " NO_WORD,
+       "parallel.update is in_backward"},
       {"llama", "optimizer.delay=65", "optimizer.delay"},
       {"llama", "optimizer.delay=-1", "optimizer.delay"},
   };
@@ -360,6 +452,8 @@ int main(void) {
       cmocka_unit_test(skipped_steps_are_versions), cmocka_unit_test(refusals),
       cmocka_unit_test(streams_tied),       cmocka_unit_test(streams_of_llama),
       cmocka_unit_test(streams_skip),       cmocka_unit_test(streams_narrow),
+      cmocka_unit_test(updates_at_once),    cmocka_unit_test(updates_at_once_narrow),
+      cmocka_unit_test(updates_at_once_by_muon), cmocka_unit_test(updates_at_once_of_experts),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);

@@ -47,7 +47,8 @@ static void run_leg(MatrixLeg leg, int sample) {
   const char *name = matrix_leg_names[leg];
   if (unfit)
     printf("%s: %d of the %d layouts cannot have it: %s\n", name, unfit, wanted,
-           "with updates in backward no step can be skipped, and an update that jumps is compared in fp64 alone");
+           "with updates in backward or at once no step can be skipped, and an update that jumps is compared in fp64 "
+           "alone");
   printf("%s: %d of %d layouts, %d runs on up to %d ranks; worst, and its share of the bound:\n ", name, wanted, count,
          tally.runs, tally.ranks);
   for (int i = 0; i < MEASURES; i++) printf(" %s %.1e (%.2g)", parity_measure_names[i], tally.worst[i], tally.share[i]);

@@ -19,12 +19,12 @@
 
 // The vocabulary is a prime, so that its embedding is cut the other way and a collective of it is a list of more
 // buffers than a stream has room for by itself.
-enum { STEPS = 4, VOCAB = 2053 };
+enum { STEPS = 6, VOCAB = 2053 };
 static char folder[64] = "/tmp/plait-steady-XXXXXX";
-static const char model[] =
-    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, "
-    "\"vocab_size\": 2053,"
-    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}";
+#define MODEL(tied)                                                                                                    \
+    "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 24, \"n_head\": 4, \"n_positions\": 20, \"n_inner\": 40, " \
+    "\"vocab_size\": 2053, \"tie_word_embeddings\": " tied ","                                                         \
+    " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}"
 static const char recipe[] =
     "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 16, micro: 1}, run: {dir: /none}}";
 
@@ -70,9 +70,11 @@ static int start(Rank *r, void *training, Error *error) {
 
 static int train(Rank *r, void *training, Error *error) {
   StepResult result;
+  double rates[8];
   int code = PLAIT_OK;
+  for (int k = 0; k < 8; k++) rates[k] = 1e-2;
   for (int64_t step = 1; step <= STEPS && !code; step++)
-    code = rank_step_on(r, step, 1e-2, step < STEPS, &result, error);
+    code = rank_step_on(r, step, rates, STEPS - step, &result, error);
   return code;
 }
 
@@ -90,6 +92,7 @@ static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
   strcpy(words, keys);
   while ((key[count] = strtok_r(rest, " ", &rest))) count++;
   int code = recipe_parse("test", text, strlen(text), "/", count, key, &t.recipe, &error);
+  const char *model = strstr(keys, "pipedream") ? MODEL("false") : MODEL("true");
   if (!code) code = model_config_parse(&t.config, model, strlen(model), "model", &error);
   int ranks = code ? 0 : (int)recipe_rank_count(&t.recipe);
   if (!code && joined && ranks != plait_comm_size(joined))
@@ -127,6 +130,8 @@ static void test_steps_allocate_nothing(void **state) {
       "mesh.pp=2 parallel.pipeline=interleaved batch.micro=4",
       "mesh.pp=2 parallel.pipeline=zb-v batch.micro=4",
       "mesh.pp=2 parallel.pipeline=2bw optimizer.delay=1 batch.micro=4",
+      "mesh.pp=4 parallel.pipeline=pipedream batch.micro=16 optimizer.delay=[3,2,1,0] optimizer.clip=0 "
+      "run.non_finite=stop parallel.layers=[1,1,1,1]",
       "mesh.dp=2 parallel.zero=2 batch.global=13",
       "mesh.dp=2 mesh.tp=2 batch.micro=1 batch.global=7 layout.batch=[dp,tp]",
       "mesh.dp=2 mesh.pp=2 mesh.tp=2 parallel.zero=3 parallel.recompute=full precision=bf16"};

@@ -218,10 +218,32 @@ static void bubbles_are_as_published(void **state) {
       }
 }
 
-// Schedules that never drain: K steps as one take (K·m + p − 1)(F + B), all of backward in B, and hold as much as 1F1B.
-static void streams_wait_for_the_first_microbatch_alone(void **state) {
+// K steps of m microbatches take (K·m + p − 1)(F + B), all of backward in B.
+static void check_stream(const Schedule *s, const Segments *segments) {
   static const double costs[][2] = {{1, 1}, {1, 2}, {3, 2}, {2, 5}};
-  static const int steps[] = {1, 2, 3, 7};
+  static const int steps[] = {1, 2, 3, 7, 12};
+  int p = s->stages, m = s->microbatches;
+  Error error = {0};
+  for (int k = 0; k < 5; k++)
+    for (int c = 0; c < 4; c++) {
+      double cost[8][PHASE_COUNT];
+      ScheduleSpans spans;
+      Schedule *all = schedule_repeat(s, steps[k]);
+      for (int t = 0; t < p; t++) cost[t][PHASE_FORWARD] = costs[c][0], cost[t][PHASE_BACKWARD] = costs[c][1];
+      if (schedule_replay(all, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error))
+        fail_msg("p %d m %d, %d steps: %s", p, m, steps[k], error.message);
+      double should = (steps[k] * m + p - 1) * (costs[c][0] + costs[c][1]);
+      assert_int_equal(spans.span.count, 2 * p * m * steps[k]);
+      if (fabs(spans.total - should) > 1e-9)
+        fail_msg("p %d m %d, %d steps, F %g B %g: %g, not %g", p, m, steps[k], costs[c][0], costs[c][1], spans.total,
+                 should);
+      schedule_spans_free(&spans);
+      schedule_free(all);
+    }
+}
+
+// Schedules that never drain wait for the first microbatch alone, and hold as much as 1F1B.
+static void streams_wait_for_the_first_microbatch_alone(void **state) {
   for (int p = 1; p <= 8; p++)
     for (int m = p; m <= 2 * p + 2; m++) {
       Segments *segments = chain(p, 1);
@@ -230,25 +252,35 @@ static void streams_wait_for_the_first_microbatch_alone(void **state) {
       if (schedule_create(&schedules[SCHEDULE_2BW], segments, (StageMap){p, 0}, m, &s, &error))
         fail_msg("p %d m %d: %s", p, m, error.message);
       for (int t = 0; t < p; t++) assert_int_equal(s->slots[t], p - t);
-      for (int k = 0; k < 4; k++)
-        for (int c = 0; c < 4; c++) {
-          double cost[8][PHASE_COUNT];
-          ScheduleSpans spans;
-          Schedule *all = schedule_repeat(s, steps[k]);
-          for (int t = 0; t < p; t++) cost[t][PHASE_FORWARD] = costs[c][0], cost[t][PHASE_BACKWARD] = costs[c][1];
-          if (schedule_replay(all, segments, (const double (*)[PHASE_COUNT])cost, &spans, &error))
-            fail_msg("p %d m %d, %d steps: %s", p, m, steps[k], error.message);
-          double should = (steps[k] * m + p - 1) * (costs[c][0] + costs[c][1]);
-          assert_int_equal(spans.span.count, 2 * p * m * steps[k]);
-          if (fabs(spans.total - should) > 1e-9)
-            fail_msg("p %d m %d, %d steps, F %g B %g: %g, not %g", p, m, steps[k], costs[c][0], costs[c][1],
-                     spans.total, should);
-          schedule_spans_free(&spans);
-          schedule_free(all);
-        }
+      check_stream(s, segments);
       schedule_free(s);
       segments_free(segments);
     }
+}
+
+// PipeDream: a step has one microbatch, and an update of a stage comes before its next forward. What is read at stage s
+// is as old as the list p - 1 - s says: so many updates are missing when a step's forward runs.
+static void one_microbatch_a_step(void **state) {
+  for (int p = 1; p <= 8; p++) {
+    Segments *segments = chain(p, 1);
+    Schedule *s;
+    Error error = {0};
+    if (schedule_create(&schedules[SCHEDULE_PIPEDREAM], segments, (StageMap){p, 0}, 1, &s, &error))
+      fail_msg("p %d: %s", p, error.message);
+    assert_int_equal(s->steps, p);
+    for (int t = 0; t < p; t++) assert_int_equal(s->slots[t], p - t);
+    check_stream(s, segments);
+    Schedule *all = schedule_repeat(s, 12);
+    for (int c = 0; c < p; c++)
+      for (int i = 0, updates = 0; i < all->list[c].count; i++) {
+        const Action *a = &all->list[c].data[i];
+        updates += a->kind == ACTION_SUMS;
+        if (a->kind == ACTION_FORWARD) assert_int_equal(updates, a->step > p - 1 - c ? a->step - (p - 1 - c) : 0);
+      }
+    schedule_free(all);
+    schedule_free(s);
+    segments_free(segments);
+  }
 }
 
 // What a replay with F, B and W of these lengths gives, and the most halves or microbatches that a rank holds at once.
@@ -509,6 +541,7 @@ int main(void) {
       cmocka_unit_test(slots_are_never_shared),
       cmocka_unit_test(bubbles_are_as_published),
       cmocka_unit_test(streams_wait_for_the_first_microbatch_alone),
+      cmocka_unit_test(one_microbatch_a_step),
       cmocka_unit_test(zb_h1_is_as_published),
       cmocka_unit_test(zb_v_is_as_published),
       cmocka_unit_test(hand_over_in_memory),
