@@ -55,7 +55,7 @@ static int cuts_tokens(const Layout *l, int axis) {
   return (tokens | axis_list_axes(&positions)) >> axis & 1;
 }
 
-// The axes that experts fold over: first those whose ranks have the same tokens, so that each computes its own experts
+// The axes that experts lie over: first those whose ranks have the same tokens, so that each computes its own experts
 // of them; behind these those over which rows move, all in one call (sharding/row_exchange.h).
 static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
   ExpertFold fold;

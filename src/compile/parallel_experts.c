@@ -1,4 +1,5 @@
-// Expert parallelism: experts fold over the innermost ranks of dp · cp · tp, apart from how attention is laid out.
+// Expert parallelism: the experts of a layer lie on the innermost ranks of dp · cp · tp, apart from how attention is
+// laid out.
 #include "compile/parallel_experts.h"
 #include "base/divisor.h"
 #include "compile/parallel_problem.h"
@@ -64,7 +65,7 @@ static int check_fold(const ParallelOptions *o, const Workload *w, ParallelProbl
                            o->experts);
   if (o->tensor != LAYOUT_TENSOR_1D && tp > 1)
     return parallel_refuse(problem, "parallel.ep",
-                           "parallel.ep is %d, but parallel.tensor is %s, with which experts cannot be folded over the "
+                           "parallel.ep is %d, but parallel.tensor is %s, with which experts cannot lie on different "
                            "ranks; take 1d, or parallel.ep 1",
                            o->experts, parallel_tensor_names[o->tensor]);
   if (!w->model) return PLAIT_OK; // its experts are not known yet, of which the nearest value must be a divisor

@@ -37,7 +37,7 @@ static inline int row_parts(const RowParts *p) { return p->batch * p->zigzag * p
 
 // The samples of a mask: how many each of the parts has, or, where they are uneven, where the ranks' begin.
 typedef struct RowSamples {
-  int64_t each; // 0: uneven
+  int64_t each; // samples of a part, where all have as many (more than there are: one part); 0: as `shares` says
   const Shares *shares;
   int microbatch, parts;
   int rank, ranks;             // the first data rank, and how many a part has

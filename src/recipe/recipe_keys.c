@@ -269,23 +269,28 @@ const RecipeKey recipe_keys[] = {
 
     KEY("moe.balance_loss", RECIPE_REAL, moe.balance_loss, "auto", .least = 0, .most = 1e6, .has_auto = true,
         .automatic = -1,
-        .doc = "Models with experts: the coefficient of the balance loss, which keeps the experts of a layer equally "
-               "busy (Fedus et al., 2022): their number times the sum over experts of the share of a sequence's tokens "
-               "that go there and its mean probability, a mean over sequences and layers. auto: router_aux_loss_coef "
-               "of model.config. 0: it is only measured."),
+        .doc =
+            "Models with experts: how much the balance loss weighs, which keeps the experts of a layer equally busy "
+            "(Fedus et al., 2022). For a layer and a sequence it is E · Σ f · P over the E experts: f is the share of "
+            "the sequence's tokens that go to an expert, P the mean probability that the router gives it. It is at "
+            "least about 1, where all are alike; the mean over layers and sequences is added to the loss. auto: "
+            "router_aux_loss_coef of model.config. 0: it is only measured."),
     KEY("moe.z_loss", RECIPE_REAL, moe.z_loss, "0", .least = 0, .most = 1e6,
         .doc = "Models with experts: the coefficient of the z loss, which keeps the router's logits small (Zoph et "
                "al., 2022): the mean of their squared logsumexp. 1e-3 is usual. 0: it is only measured."),
     KEY("moe.bias_rate", RECIPE_REAL, moe.bias_rate, "0", .least = 0, .most = 1, .another_run = true,
         .doc = "Models with experts: loss-free balancing (Wang et al., 2024). Each expert has a bias, added to its "
-               "probability when experts are chosen and nowhere else; after each step the bias of experts that were "
-               "chosen more often than the mean falls by this rate, that of others rises. 1e-3 is usual; give "
-               "moe.balance_loss: 0 with it. A Hugging Face folder cannot hold the bias. 0: there is none."),
+               "probability when experts are chosen and nowhere else. After each step the bias of an expert that was "
+               "chosen more often than the mean falls by this rate, that of another rises. 1e-3 is usual, with "
+               "moe.balance_loss: 0; both together work too. A Hugging Face folder cannot hold biases: `plait export` "
+               "says so and asks for --force. 0: there are none."),
     KEY("moe.capacity", RECIPE_REAL, moe.capacity, "none", .least = 0, .above = true, .most = 1e6, .has_auto = true,
         .automatic = 0, .auto_word = "none",
-        .doc = "Models with experts, while training: an expert takes at most this many times its even share of a "
-               "sequence's choices, the first positions that chose it, and later ones pass by it. `none`: all, however "
-               "uneven (dropless), as in evaluation and generation always."),
+        .doc =
+            "Models with experts, while training: how many tokens of a sequence an expert takes at most, as a "
+            "multiple of the mean: ⌈capacity · k · S / E⌉ of S positions that choose k of E experts. It takes the "
+            "first positions that chose it; the others go past the block on the residual. 1.25 is usual. `none`: all "
+            "of them, however uneven (dropless), as evaluation and generation always do."),
     KEY("moe.chunks", RECIPE_INT, moe.chunks, "1", .least = 1, .most = 4096,
         .doc = "Models with experts: the positions of a rank are cut in so many equal parts, which go through the "
                "experts one after the other, so that rows of experts take this fraction of the memory: without a "
@@ -413,9 +418,11 @@ const RecipeKey recipe_keys[] = {
                "continue with the next batches, at most 3 times without a finite step saved in between. With "
                "parallel.update: in_backward the step cannot be skipped, since backward has already applied it."),
     KEY("run.desync_check", RECIPE_BOOL, run.desync_check, "false",
-        .doc = "For debugging: after each step all ranks compare which collectives they issued, in which order, and "
-               "the bits of every variable that several of them hold. The first difference ends the run with a message "
-               "that names the ranks, the step and the variable."),
+        .doc =
+            "For debugging: after each step all ranks compare which collectives they issued, in which order, and "
+            "the bits of every variable that several of them hold. The first difference ends the run with a message "
+            "that names the ranks, the step and the variable. With parallel.pipeline 2bw and pipedream, which do not "
+            "end a step at the same time on all ranks, it compares when the pipeline drains."),
     KEY("run.tensorboard", RECIPE_BOOL, run.tensorboard, "true",
         .doc = "Whether the run writes event files for TensorBoard to run.dir, next to `metrics.jsonl`."),
     KEY("run.trace", RECIPE_PATH, run.trace,

@@ -8,8 +8,9 @@ static uint32_t axes_that_leave(const AxisList *list, const AxisList *from, cons
   return axis_list_axes(list) & axis_list_axes(to) & ~axis_list_axes(from);
 }
 
-// Cuts a dim of tokens over the axes of a set as another list does, and counts into how many parts. The one in zigzag
-// comes first, and all in the mesh's order, after `last`. Returns the last; -1 where they do not.
+// Cuts the dim of `list`, samples or positions, over those axes of the set `axes` that cut `as`, and multiplies *parts
+// (*zigzag for the axis in zigzag) by their ranks. They must come in the mesh's order, after `last`, and outermost; the
+// axis in zigzag first. Returns the last of them (`last` where there is none); -1 where they are not in this order.
 static int cut_tokens(const Mesh *mesh, AxisList *list, const AxisList *as, uint32_t axes, int last, int32_t *zigzag,
                       int32_t *parts) {
   int first = list->n;
