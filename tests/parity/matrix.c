@@ -183,7 +183,7 @@ static int at_once(uint64_t set) {
 
 // Where stages update at once: layers of each stage, delays of these, and what follows.
 static void add_at_once(MatrixLayout *l) {
-  char layers[64] = "", delays[128] = "", setting[256];
+  char layers[64] = "", delays[128] = "", setting[320];
   for (int stage = 0, pp = l->mesh.pp; stage < pp; stage++) {
     int count = l->layers * (stage + 1) / pp - l->layers * stage / pp;
     size_t n = strlen(layers), d = strlen(delays);

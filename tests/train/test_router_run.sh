@@ -14,7 +14,7 @@ all=(moe.balance_loss=0.05 moe.z_loss=0.001 moe.bias_rate=0.01 moe.capacity=0.75
 # ---- keys ----
 refuse 2 'moe.capacity is 1.25, but the gpt2 model of .*model.json has no experts; leave it out' "$PLAIT" train recipe.yaml moe.capacity=1.25
 refuse 2 'moe.bias_rate is 0.001, but the gpt2 model of .* has no experts' "$PLAIT" plan recipe.yaml moe.bias_rate=1e-3
-refuse 2 'moe.capacity must be a number in \(0, 1000000\], or none, not "0"' "$PLAIT" plan "${moe[@]}" moe.capacity=0
+refuse 2 'moe.capacity must be a number above 0, at most 1000000, or none, not "0"' "$PLAIT" plan "${moe[@]}" moe.capacity=0
 refuse 2 'run.noise_scale is 2, but it compares the gradients of parts of a batch' "$PLAIT" plan "${moe[@]}" run.noise_scale=2
 expect 0 'capacity: none' "$PLAIT" recipe "${moe[@]}"
 expect 0 'balance_loss: auto' "$PLAIT" recipe "${moe[@]}"
