@@ -34,7 +34,7 @@ typedef struct ParityTolerance {
 // The worst of each measure; infinite where counts of tokens, names or sizes differ, or a value is not a number.
 typedef struct ParityDifference {
   double worst[MEASURES];
-  char tensor[MEASURES][256]; // that has it; of MEASURE_ROUTING, the token
+  char tensor[MEASURES][512]; // that has it; of MEASURE_ROUTING, the token
 } ParityDifference;
 
 // Every measure to `most`: for fp64, whose rounding is far below what any fault does.

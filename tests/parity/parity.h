@@ -60,7 +60,7 @@ struct ParityResult {
   double eval_loss, eval_tokens;
   Routing *routing;       // with `records`
   RoutingFlips flips;     // with `follows`
-  char flip[256];         // the widest, in words
+  char flip[512];         // the widest, in words
   int64_t helped;         // units of work that the further thread did
   int most_in_flight[MAX_STAGES], slots[MAX_STAGES]; // microbatches of a stage: of all its ranks, and as planned
   int tensors[DUMP_COUNT];
