@@ -1,0 +1,21 @@
+// What one call of an op costs on any device: FLOPs, the products and attention that they belong to, and bytes of
+// memory.
+#pragma once
+#include <stdint.h>
+
+// c products (m, k) · (k, n): 2·c·m·n·k FLOPs.
+typedef struct OpProduct { double m, n, k, c; } OpProduct;
+enum { MAX_PRODUCTS = 4 };
+
+// Attention: `pairs` of a query and a key that it sees, of all heads, of `width` elements each; `length`: keys of a
+// sequence. `scores`: bytes of the scores where an implementation keeps them (materialised).
+typedef struct OpAttention { double pairs, width, length, scores; int backward; } OpAttention;
+
+typedef struct OpWork {
+  double matrix;                   // FLOPs of products and attention, a multiply-add is 2
+  double vector;                   // other FLOPs, about
+  double read, written;            // bytes of memory; an update in place counts in both
+  OpProduct product[MAX_PRODUCTS]; // what `matrix` is made of, where the op is products
+  int products;
+  OpAttention attention;           // where the op is attention; pairs 0: it is not
+} OpWork;

@@ -1,0 +1,85 @@
+// What the simulator knows of machines: plain numbers in SI units (seconds, bytes, FLOP/s), as a cluster file gives
+// them (plan/cluster.h) or a probe measures them.
+#pragma once
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/vec.h"
+#include <stdint.h>
+
+// A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
+// that the power limit leaves in a run of minutes. A rate of 0: not given.
+typedef struct DeviceFacts {
+  const char *name;            // "A100-SXM4-80GB"
+  double matrix[DTYPE_COUNT];  // FLOP/s of products, dense
+  double vector[DTYPE_COUNT];  // FLOP/s of everything else
+  double sustained;            // 0 … 1
+  int units;                   // multiprocessors (or cores)
+  double cache;                // bytes of the last-level cache
+  double memory;               // bytes
+  double bandwidth;            // bytes/s of memory, reading or writing
+  double reserved;             // bytes of memory that a run cannot have: context, libraries, communicators
+  double launch;               // seconds that a kernel takes on the device beside its work
+  double host;                 // seconds that the host takes to launch a kernel
+} DeviceFacts;
+
+// Memory beside the device's: of the host, or a disk.
+typedef struct SpaceFacts {
+  const char *name;    // "host", "disk"
+  double memory;       // bytes
+  double bandwidth;    // bytes/s between it and a device
+  double latency;      // seconds
+  int shared_by;       // devices that share the bandwidth
+} SpaceFacts;
+
+typedef enum LevelKind { LEVEL_SWITCH, LEVEL_RING, LEVEL_MESH, LEVEL_BUS, LEVEL_KINDS } LevelKind;
+// How devices are connected, from the inside out: `count` units of the level below are one unit of this level.
+// A bandwidth is what one port sends in a second, while it receives as much.
+//   switch  every unit has `ports` ports to a switch that does not block, but for `oversubscription`
+//   ring    every unit is connected with its two neighbours
+//   mesh    every pair of units has a link of its own
+//   bus     all share one link
+typedef struct LevelFacts {
+  const char *name;        // "nvlink"
+  LevelKind kind;
+  int count;
+  int ports;               // that a unit of the level below has
+  double bandwidth;        // bytes/s of a port, one direction
+  double latency;          // seconds of a hop
+  double oversubscription; // 1: none; 2: half of the bandwidth where all send out of their unit at once
+} LevelFacts;
+enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
+
+// Devices of another kind: those from `first` on, `count` of them.
+typedef struct IslandFacts { DeviceFacts device; int first, count; } IslandFacts;
+
+// How other systems' runs compute, for predictions of these.
+typedef struct SoftwareFacts {
+  int materialised;        // attention keeps its scores in memory; else it is computed in blocks (flash)
+  int fusions;             // elementwise ops run inside of the kernel before them where that is possible
+  double launches_per_op;  // kernels of an op that is not a product
+} SoftwareFacts;
+
+// A row of measured collectives: so many ranks on so many nodes moved so many bytes each.
+typedef struct MeasuredCollective { const char *kind; int ranks, nodes; double bytes, seconds; } MeasuredCollective;
+
+typedef struct Cluster {
+  Arena arena;
+  const char *name, *path;
+  DeviceFacts device;
+  SpaceFacts space[MAX_SPACES];
+  int spaces;
+  LevelFacts level[MAX_LEVELS]; // from the inside out; the product of their counts is the number of devices
+  int levels;
+  SoftwareFacts software;
+  double spread;                // σ of the devices' speed, relative
+  double base[2];               // seconds of a collective beside its hops: within the innermost level, and beyond
+  Vec(MeasuredCollective) measured;
+  Vec(IslandFacts) island;
+} Cluster;
+
+// Devices of the whole cluster; 0 levels: one.
+static inline int64_t cluster_devices(const Cluster *c) {
+  int64_t n = 1;
+  for (int i = 0; i < c->levels; i++) n *= c->level[i].count;
+  return n;
+}
