@@ -20,6 +20,7 @@ typedef struct DeviceFacts {
   double reserved;             // bytes of memory that a run cannot have: context, libraries, communicators
   double launch;               // seconds that a kernel takes on the device beside its work
   double host;                 // seconds that the host takes to launch a kernel
+  const char *source;          // of the numbers above; NULL: none is known
 } DeviceFacts;
 
 // Memory beside the device's: of the host, or a disk.
@@ -29,6 +30,7 @@ typedef struct SpaceFacts {
   double bandwidth;    // bytes/s between it and a device
   double latency;      // seconds
   int shared_by;       // devices that share the bandwidth
+  const char *source;
 } SpaceFacts;
 
 typedef enum LevelKind { LEVEL_SWITCH, LEVEL_RING, LEVEL_MESH, LEVEL_BUS, LEVEL_KINDS } LevelKind;
@@ -46,6 +48,7 @@ typedef struct LevelFacts {
   double bandwidth;        // bytes/s of a port, one direction
   double latency;          // seconds of a hop
   double oversubscription; // 1: none; 2: half of the bandwidth where all send out of their unit at once
+  const char *source;
 } LevelFacts;
 enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
 
@@ -57,6 +60,7 @@ typedef struct SoftwareFacts {
   int materialised;        // attention keeps its scores in memory; else it is computed in blocks (flash)
   int fusions;             // elementwise ops run inside of the kernel before them where that is possible
   double launches_per_op;  // kernels of an op that is not a product
+  const char *source;
 } SoftwareFacts;
 
 // A row of measured collectives: so many ranks on so many nodes moved so many bytes each.
@@ -75,6 +79,7 @@ typedef struct Cluster {
   double base[2];               // seconds of a collective beside its hops: within the innermost level, and beyond
   Vec(MeasuredCollective) measured;
   Vec(IslandFacts) island;
+  const char *source;           // of spread, base and measured
 } Cluster;
 
 // Devices of the whole cluster; 0 levels: one.
