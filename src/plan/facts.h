@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/vec.h"
+#include "plan/constants.h"
 #include <stdint.h>
 
 // A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
@@ -13,6 +14,8 @@ typedef struct DeviceFacts {
   double matrix[DTYPE_COUNT];  // FLOP/s of products, dense
   double vector[DTYPE_COUNT];  // FLOP/s of everything else
   double sustained;            // 0 … 1
+  double attention;            // part of the rate of products that attention by blocks reaches at most, forward; 0: as
+                               // on an H100 (0.374, FlashAttention-2)
   int units;                   // multiprocessors (or cores)
   double cache;                // bytes of the last-level cache
   double memory;               // bytes
@@ -58,6 +61,7 @@ typedef struct IslandFacts { DeviceFacts device; int first, count; } IslandFacts
 // How other systems' runs compute, for predictions of these.
 typedef struct SoftwareFacts {
   int materialised;        // attention keeps its scores in memory; else it is computed in blocks (flash)
+  int cudnn;               // attention by blocks is cuDNN's; else FlashAttention-2
   int fusions;             // elementwise ops run inside of the kernel before them where that is possible
   double launches_per_op;  // kernels of an op that is not a product
   const char *source;
@@ -76,7 +80,9 @@ typedef struct Cluster {
   int levels;
   SoftwareFacts software;
   double spread;                // σ of the devices' speed, relative
-  double base[2];               // seconds of a collective beside its hops: within the innermost level, and beyond
+  double base[2]; // seconds of a collective beside its hops: within the innermost level, and beyond; below
+                  // 0: collective.base of constants.def
+  const Constants *constants;   // of the models; NULL: the defaults
   Vec(MeasuredCollective) measured;
   Vec(IslandFacts) island;
   const char *source;           // of spread, base and measured
