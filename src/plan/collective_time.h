@@ -36,9 +36,9 @@ typedef struct GroupOnLinks {
 } GroupOnLinks;
 
 typedef enum CollectiveAlgorithm {
-  ALGORITHM_NONE, // one rank
-  ALGORITHM_RING, ALGORITHM_TREE, ALGORITHM_HIERARCHICAL, ALGORITHM_PAIRWISE, ALGORITHM_MEASURED,
-  ALGORITHMS
+  COLLECTIVE_BY_NONE, // one rank
+  COLLECTIVE_BY_RING, COLLECTIVE_BY_TREE, COLLECTIVE_BY_HIERARCHICAL, COLLECTIVE_BY_PAIRWISE, COLLECTIVE_BY_MEASURED,
+  COLLECTIVE_ALGORITHMS
 } CollectiveAlgorithm;
 const char *collective_algorithm_name(CollectiveAlgorithm algorithm);
 
