@@ -84,7 +84,7 @@ static const char *const settings[] = {
     "mesh.dp=4",
     "mesh.dp=4 parallel.zero=1 precision=bf16",
     "mesh.dp=2 parallel.zero=3 mesh.tp=2 parallel.sequence=true",
-    "mesh.dp=3 parallel.zero=2 mesh.pp=2 batch.global=7", // microbatches of different sizes
+    "mesh.dp=3 parallel.zero=2 mesh.pp=2 batch.global=7 precision=bf16", // microbatches of different sizes
     "mesh.pp=3 parallel.recompute=selective",
     "mesh.pp=3 parallel.pipeline=zb-h1 mesh.tp=2",
     "mesh.cp=2 parallel.context=ring",
