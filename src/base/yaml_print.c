@@ -5,12 +5,16 @@
 #include <string.h>
 
 // Shortest of 15, 16, 17 digits that reads back to the same double.
-void yaml_print_real(double value, FILE *out) {
-  char text[40];
+void yaml_real_text(double value, char text[YAML_REAL]) {
   for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
+    snprintf(text, YAML_REAL, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
   }
+}
+
+void yaml_print_real(double value, FILE *out) {
+  char text[YAML_REAL];
+  yaml_real_text(value, text);
   fputs(text, out);
 }
 
