@@ -1,4 +1,5 @@
 // Scalars as YAML that reads back as the same.
+#include "base/fault.h"
 #include "base/yaml.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 // Shortest of 15, 16, 17 digits that reads back to the same double.
 void yaml_real_text(double value, char text[YAML_REAL]) {
-  for (int digits = 15; digits <= 17; digits++) {
+  for (int digits = 15; digits <= FAULT(yaml_numbers_have_15_digits, 17, 15); digits++) {
     snprintf(text, YAML_REAL, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
   }

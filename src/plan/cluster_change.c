@@ -1,4 +1,5 @@
 // What if: one key of a cluster gets another value, or is multiplied; and what runs ask of a cluster.
+#include "base/fault.h"
 #include "base/nearest.h"
 #include "plan/cluster_keys.h"
 #include <stdlib.h>
@@ -109,7 +110,9 @@ static int multiply_pair(ClusterReader *reader, const Target *target, double fac
 static int multiply(ClusterReader *reader, const Target *target, double factor) {
   switch (target->key->kind) {
   case CLUSTER_INT: return set_number(reader, target, *(int *)target->field * factor, target->field);
-  case CLUSTER_REAL: return set_number(reader, target, *(double *)target->field * factor, target->field);
+  case CLUSTER_REAL:
+    factor = FAULT(cluster_factor_is_the_value, *(double *)target->field * factor, factor);
+    return set_number(reader, target, factor, target->field);
   case CLUSTER_PAIR: return multiply_pair(reader, target, factor);
   case CLUSTER_RATES: return multiply_rates(reader, target, factor, target->field);
   default:
@@ -141,6 +144,7 @@ static int change(ClusterReader *reader, const char *path, const char *value) {
     const char *source = *target->source;
     *target->source = arena_format(&cluster->arena, "%s%schanged: %s", source ? source : "", source ? "; " : "",
                                    reader->name);
+    UNLESS_FAULT(cluster_keeps_measurements_of_other_links)
     if (target->key->section == CLUSTER_LEVEL || target->key->kind == CLUSTER_PAIR) vec_free(&cluster->measured);
   }
   vec_free(&targets);

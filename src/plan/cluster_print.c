@@ -1,4 +1,5 @@
 // What a cluster has, for people; and the list of those that come with plait.
+#include "base/fault.h"
 #include "base/units.h"
 #include "plan/cluster_find.h"
 #include "plan/cluster_keys.h"
@@ -33,7 +34,7 @@ static void print_device(const DeviceFacts *d, FILE *out) {
 
 // Bytes a second that leave one unit of the level below, by all its ports.
 static double unit_bandwidth(const LevelFacts *level) {
-  double port = level->ports * level->bandwidth;
+  double port = FAULT(cluster_counts_one_port, level->ports, 1) * level->bandwidth;
   switch (level->kind) {
   case LEVEL_RING: return level->count > 2 ? 2 * port : port; // to each neighbour
   case LEVEL_MESH: return (level->count > 1 ? level->count - 1 : 1) * port;
