@@ -13,7 +13,7 @@ if(TARGET plait_shared)
 endif()
 install(DIRECTORY include/plait DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 # Recipes name models by ../models/NAME.json: the folders lie beside each other as here.
-install(DIRECTORY models recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/plait)
+install(DIRECTORY models recipes clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/plait)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/plait PATTERN "CMakeLists.txt" EXCLUDE)
 
 # plait.pc: the shared library where there is one; it knows itself what it needs, so that nothing else has to be installed for

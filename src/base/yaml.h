@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include <stdbool.h>
+#include <stdio.h>
 
 enum { YAML_MAX_DEPTH = 16, YAML_MAX_BYTES = 256 << 10 };
 
@@ -24,3 +25,7 @@ typedef struct YamlNode {
 int yaml_tree_parse(const char *name, const char *text, size_t size, Arena *arena, YamlNode **root, Error *error);
 
 bool yaml_is_null(const YamlNode *node); // nothing, ~ or null, unquoted
+
+// Scalars as a file has them: what is printed reads back as the same bits, and the same text.
+void yaml_print_real(double value, FILE *out);
+void yaml_print_text(const char *text, FILE *out); // in double quotes, but for plain absolute paths

@@ -7,7 +7,7 @@
 
 static const char *const kinds[COLLECTIVE_KINDS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
                                                     "broadcast",  "reduce",         "shift"};
-static const char *const algorithms[ALGORITHMS] = {"none", "ring",     "tree",    "hierarchical",
+static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none", "ring",     "tree",    "hierarchical",
                                                    "nvls", "pairwise", "measured"};
 
 const char *collective_kind_name(CollectiveKind kind) { return kinds[kind]; }
@@ -179,15 +179,15 @@ static int turns_of(CollectiveKind kind) { return kind == COLLECTIVE_ALL_REDUCE 
 static int has(const Cluster *c, const GroupOnLinks *g, CollectiveKind kind, CollectiveAlgorithm a) {
   int parts = kind <= COLLECTIVE_ALL_GATHER, root = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
   switch (a) {
-  case ALGORITHM_RING: return parts || root || kind == COLLECTIVE_SHIFT;
-  case ALGORITHM_TREE: return root || kind == COLLECTIVE_ALL_REDUCE;
-  case ALGORITHM_HIERARCHICAL: return parts;
-  case ALGORITHM_NVLS: {
+  case COLLECTIVE_BY_RING: return parts || root || kind == COLLECTIVE_SHIFT;
+  case COLLECTIVE_BY_TREE: return root || kind == COLLECTIVE_ALL_REDUCE;
+  case COLLECTIVE_BY_HIERARCHICAL: return parts;
+  case COLLECTIVE_BY_NVLS: {
     int adds = 0;
     for (int l = 0; l < c->levels; l++) adds |= c->level[l].reduces && g->span[l] > 1;
     return adds && kind == COLLECTIVE_ALL_REDUCE;
   }
-  case ALGORITHM_PAIRWISE: return kind == COLLECTIVE_ALL_TO_ALL;
+  case COLLECTIVE_BY_PAIRWISE: return kind == COLLECTIVE_ALL_TO_ALL;
   default: return 0;
   }
 }
@@ -199,13 +199,13 @@ CollectiveTime collective_by(const Cluster *c, CollectiveKind kind, CollectiveAl
   t.base = base_of(c, t.level > 0);
   if (!has(c, g, kind, algorithm)) return t.seconds = INFINITY, t;
   int root = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
-  if (algorithm == ALGORITHM_HIERARCHICAL || algorithm == ALGORITHM_NVLS) {
-    hierarchical(&t, c, g, bytes, turns_of(kind), algorithm == ALGORITHM_NVLS);
-  } else if (algorithm == ALGORITHM_PAIRWISE) {
+  if (algorithm == COLLECTIVE_BY_HIERARCHICAL || algorithm == COLLECTIVE_BY_NVLS) {
+    hierarchical(&t, c, g, bytes, turns_of(kind), algorithm == COLLECTIVE_BY_NVLS);
+  } else if (algorithm == COLLECTIVE_BY_PAIRWISE) {
     pairwise(&t, c, g, bytes);
   } else if (kind == COLLECTIVE_SHIFT) {
     shift(&t, c, g, bytes);
-  } else if (algorithm == ALGORITHM_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
+  } else if (algorithm == COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
     bound(&t, c, g, turns * bytes / constant(c->constants, CONSTANT_TREE_SHARE));
     t.latency = turns * tree_latency(c, g);
   } else {
@@ -225,7 +225,7 @@ static int nodes_of(const Cluster *c, const GroupOnLinks *g) {
 }
 
 CollectiveTime collective_seconds(const Cluster *c, CollectiveKind kind, const GroupOnLinks *g, double bytes) {
-  if (g->ranks <= 1 || c->levels == 0) return (CollectiveTime){.algorithm = ALGORITHM_NONE};
+  if (g->ranks <= 1 || c->levels == 0) return (CollectiveTime){.algorithm = COLLECTIVE_BY_NONE};
   // Groups that share a port have it in turn: each waits as long as if it moved the bytes of all.
   double most = 1;
   for (int l = 0; l < c->levels; l++)
@@ -233,9 +233,9 @@ CollectiveTime collective_seconds(const Cluster *c, CollectiveKind kind, const G
   double seconds;
   if (measured_seconds(c, kinds[kind], g->ranks, nodes_of(c, g), bytes * most, &seconds))
     return (CollectiveTime){
-        .seconds = seconds, .algorithm = ALGORITHM_MEASURED, .level = outermost(c, g), .transfer = seconds};
+        .seconds = seconds, .algorithm = COLLECTIVE_BY_MEASURED, .level = outermost(c, g), .transfer = seconds};
   CollectiveTime best = {.seconds = INFINITY};
-  for (int a = ALGORITHM_RING; a <= ALGORITHM_PAIRWISE; a++) {
+  for (int a = COLLECTIVE_BY_RING; a <= COLLECTIVE_BY_PAIRWISE; a++) {
     CollectiveTime t = collective_by(c, kind, a, g, bytes);
     if (t.seconds < best.seconds) best = t;
   }
@@ -248,9 +248,4 @@ double transfer_seconds(const Cluster *c, int level, int sharing, double bytes) 
   for (int l = level > 0 ? 1 : 0; l <= level && l < c->levels; l++)
     slowest = fmax(slowest, bytes / rank_bandwidth(c, l, sharing));
   return base_of(c, level > 0) + c->level[level].latency + slowest;
-}
-
-int collective_units(const DeviceFacts *device, const Constants *constants) {
-  double share = device->units * constant(constants, CONSTANT_COLLECTIVE_UNITS_SHARE);
-  return (int)fmin(constant(constants, CONSTANT_COLLECTIVE_UNITS), share);
 }

@@ -36,11 +36,11 @@ typedef struct GroupOnLinks {
 } GroupOnLinks;
 
 typedef enum CollectiveAlgorithm {
-  ALGORITHM_NONE, // one rank
-  ALGORITHM_RING, ALGORITHM_TREE, ALGORITHM_HIERARCHICAL,
-  ALGORITHM_NVLS, // hierarchical, and switches add where a level's `reduces` is set
-  ALGORITHM_PAIRWISE, ALGORITHM_MEASURED,
-  ALGORITHMS
+  COLLECTIVE_BY_NONE, // one rank
+  COLLECTIVE_BY_RING, COLLECTIVE_BY_TREE, COLLECTIVE_BY_HIERARCHICAL,
+  COLLECTIVE_BY_NVLS, // hierarchical, and switches add where a level's `reduces` is set
+  COLLECTIVE_BY_PAIRWISE, COLLECTIVE_BY_MEASURED,
+  COLLECTIVE_ALGORITHMS
 } CollectiveAlgorithm;
 const char *collective_algorithm_name(CollectiveAlgorithm algorithm);
 
@@ -63,10 +63,6 @@ CollectiveTime collective_by(const Cluster *cluster, CollectiveKind kind, Collec
 
 // bytes/s that all ranks of the group in one unit of level l send out of it together, with nobody else but `sharing`.
 double group_bandwidth(const Cluster *cluster, int level, const GroupOnLinks *group);
-
-// Units of a device that a collective in flight holds: `held` of plan/kernel_time.h. For devices whose collectives run
-// as kernels; on a CPU none is held.
-int collective_units(const DeviceFacts *device, const Constants *constants);
 
 // A message between two ranks whose outermost level in common is `level`, while `sharing` messages go through the link.
 double transfer_seconds(const Cluster *cluster, int level, int sharing, double bytes);

@@ -23,6 +23,7 @@ typedef struct DeviceFacts {
   double reserved;             // bytes of memory that a run cannot have: context, libraries, communicators
   double launch;               // seconds that a kernel takes on the device beside its work
   double host;                 // seconds that the host takes to launch a kernel
+  const char *source;          // of the numbers above; NULL: none is known
 } DeviceFacts;
 
 // Memory beside the device's: of the host, or a disk.
@@ -32,6 +33,7 @@ typedef struct SpaceFacts {
   double bandwidth;    // bytes/s between it and a device
   double latency;      // seconds
   int shared_by;       // devices that share the bandwidth
+  const char *source;
 } SpaceFacts;
 
 typedef enum LevelKind { LEVEL_SWITCH, LEVEL_RING, LEVEL_MESH, LEVEL_BUS, LEVEL_KINDS } LevelKind;
@@ -50,6 +52,7 @@ typedef struct LevelFacts {
   double latency;          // seconds of a hop
   double oversubscription; // 1: none; 2: half of the bandwidth where all send out of their unit at once
   int reduces;             // the switch adds and copies itself (NVLink SHARP, NVLS)
+  const char *source;
 } LevelFacts;
 enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
 
@@ -62,6 +65,7 @@ typedef struct SoftwareFacts {
   int cudnn;               // attention by blocks is cuDNN's; else FlashAttention-2
   int fusions;             // elementwise ops run inside of the kernel before them where that is possible
   double launches_per_op;  // kernels of an op that is not a product
+  const char *source;
 } SoftwareFacts;
 
 // A row of measured collectives: so many ranks on so many nodes moved so many bytes each.
@@ -82,6 +86,7 @@ typedef struct Cluster {
   const Constants *constants;   // of the models; NULL: the defaults
   Vec(MeasuredCollective) measured;
   Vec(IslandFacts) island;
+  const char *source;           // of spread, base and measured
 } Cluster;
 
 // Devices of the whole cluster; 0 levels: one.

@@ -1,40 +1,11 @@
 // The effective recipe, its comparison, and docs/recipes.md, all from the key table.
 #include "base/file.h"
+#include "base/yaml.h"
 #include "op/optimizer.h"
 #include "recipe/recipe_keys.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Shortest of 15, 16, 17 digits that reads back to the same double.
-static void print_real(double value, FILE *out) {
-  char text[40];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
-  }
-  fputs(text, out);
-}
-
-// Double quotes only where YAML, or a reader, could take the text for something else. The blocks of Unicode that hold
-// YAML's further line breaks, the byte-order mark and control characters are escaped.
-static void print_text(const char *text, FILE *out) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
-  if (*text == '/' && strspn(text, plain) == strlen(text)) {
-    fputs(text, out);
-    return;
-  }
-  fputc('"', out);
-  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-    if (*c == '"' || *c == '\\') fprintf(out, "\\%c", *c);
-    else if (*c < 0x20 || *c == 0x7f) fprintf(out, "\\x%02x", *c);
-    else if (*c == 0xc2 && c[1]) fprintf(out, "\\u%04x", (*c & 0x1fu) << 6 | (c[1] & 0x3fu)), c++;
-    else if ((*c == 0xe2 || *c == 0xef) && c[1] && c[2])
-      fprintf(out, "\\u%04x", (*c & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu)), c += 2;
-    else fputc(*c, out);
-  }
-  fputc('"', out);
-}
 
 static bool is_single(const RecipeCorpora *corpora) { return corpora->count == 1 && corpora->items[0].weight == 1; }
 
@@ -45,14 +16,14 @@ static bool is_list(const Recipe *recipe, const RecipeKey *key) {
 // A blend as a list of lines, or between brackets on one line.
 static void print_corpora(const RecipeCorpora *corpora, bool one_line, FILE *out) {
   if (is_single(corpora)) {
-    print_text(corpora->items[0].prefix, out);
+    yaml_print_text(corpora->items[0].prefix, out);
     return;
   }
   for (int i = 0; i < corpora->count; i++) {
     fputs(!one_line ? "\n    - {prefix: " : i ? ", {prefix: " : "[{prefix: ", out);
-    print_text(corpora->items[i].prefix, out);
+    yaml_print_text(corpora->items[i].prefix, out);
     fputs(", weight: ", out);
-    print_real(corpora->items[i].weight, out);
+    yaml_print_real(corpora->items[i].weight, out);
     fputc('}', out);
   }
   if (one_line) fputc(']', out);
@@ -79,7 +50,7 @@ static void print_integer(const RecipeKey *key, int64_t value, FILE *out) {
 
 static void print_key_real(const RecipeKey *key, double value, FILE *out) {
   if (key->has_auto && value == (double)key->automatic) fputs(recipe_auto_word(key), out);
-  else print_real(value, out);
+  else yaml_print_real(value, out);
 }
 
 static void print_mb(const RecipeKey *key, int value, FILE *out) {
@@ -113,9 +84,9 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_REAL: print_key_real(key, *(const double *)field, out); break;
   case RECIPE_PAIR:
     fputc('[', out);
-    print_real(((const double *)field)[0], out);
+    yaml_print_real(((const double *)field)[0], out);
     fputs(", ", out);
-    print_real(((const double *)field)[1], out);
+    yaml_print_real(((const double *)field)[1], out);
     fputc(']', out);
     break;
   case RECIPE_INTS:
@@ -139,7 +110,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
       fputs(*(char *const *)field, out);
       break;
     } // fall through
-  case RECIPE_PATH: print_text(*(char *const *)field, out); break;
+  case RECIPE_PATH: yaml_print_text(*(char *const *)field, out); break;
   case RECIPE_CORPORA: print_corpora(field, false, out); break;
   case RECIPE_LATER: break;
   }

@@ -21,23 +21,23 @@ static void formulas(void **state) {
     GroupOnLinks g = {n, {n}, {1}};
     double s = 1e6 * n, rate = 20e9 * share(CONSTANT_LINK_SHARE), up = ceil(log2(n));
     struct { CollectiveKind kind; CollectiveAlgorithm algorithm; double hops, bytes; } row[] = {
-        {COLLECTIVE_ALL_REDUCE, ALGORITHM_RING, 2 * (n - 1), 2 * (n - 1.) / n * s},
-        {COLLECTIVE_REDUCE_SCATTER, ALGORITHM_RING, n - 1, (n - 1.) / n * s},
-        {COLLECTIVE_ALL_GATHER, ALGORITHM_RING, n - 1, (n - 1.) / n * s},
-        {COLLECTIVE_ALL_TO_ALL, ALGORITHM_PAIRWISE, n - 1, (n - 1.) / n * s},
-        {COLLECTIVE_BROADCAST, ALGORITHM_RING, n - 1, s},
-        {COLLECTIVE_REDUCE, ALGORITHM_TREE, up, s / share(CONSTANT_TREE_SHARE)},
-        {COLLECTIVE_ALL_REDUCE, ALGORITHM_TREE, 2 * up, 2 * s / share(CONSTANT_TREE_SHARE)},
-        {COLLECTIVE_SHIFT, ALGORITHM_RING, 1, s},
+        {COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_RING, 2 * (n - 1), 2 * (n - 1.) / n * s},
+        {COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_BY_RING, n - 1, (n - 1.) / n * s},
+        {COLLECTIVE_ALL_GATHER, COLLECTIVE_BY_RING, n - 1, (n - 1.) / n * s},
+        {COLLECTIVE_ALL_TO_ALL, COLLECTIVE_BY_PAIRWISE, n - 1, (n - 1.) / n * s},
+        {COLLECTIVE_BROADCAST, COLLECTIVE_BY_RING, n - 1, s},
+        {COLLECTIVE_REDUCE, COLLECTIVE_BY_TREE, up, s / share(CONSTANT_TREE_SHARE)},
+        {COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_TREE, 2 * up, 2 * s / share(CONSTANT_TREE_SHARE)},
+        {COLLECTIVE_SHIFT, COLLECTIVE_BY_RING, 1, s},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
       CollectiveTime t = collective_by(&c, row[i].kind, row[i].algorithm, &g, s);
       assert_true(close_to(t.seconds, 7e-6 + row[i].hops * 3e-6 + row[i].bytes / rate));
       assert_true(close_to(t.latency, row[i].hops * 3e-6) && close_to(t.transfer, row[i].bytes / rate));
     }
-    double all = collective_by(&c, COLLECTIVE_ALL_REDUCE, ALGORITHM_RING, &g, s).transfer;
-    double parts = collective_by(&c, COLLECTIVE_REDUCE_SCATTER, ALGORITHM_RING, &g, s).transfer +
-                   collective_by(&c, COLLECTIVE_ALL_GATHER, ALGORITHM_RING, &g, s).transfer;
+    double all = collective_by(&c, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_RING, &g, s).transfer;
+    double parts = collective_by(&c, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_BY_RING, &g, s).transfer +
+                   collective_by(&c, COLLECTIVE_ALL_GATHER, COLLECTIVE_BY_RING, &g, s).transfer;
     assert_true(close_to(all, parts));
   }
 }
@@ -47,7 +47,7 @@ static void one_rank(void **state) {
   GroupOnLinks g = {1, {1, 1}, {1, 1}};
   for (int k = 0; k < COLLECTIVE_KINDS; k++) {
     CollectiveTime t = collective_seconds(&c, k, &g, 1e9);
-    assert_true(t.seconds == 0 && t.algorithm == ALGORITHM_NONE);
+    assert_true(t.seconds == 0 && t.algorithm == COLLECTIVE_BY_NONE);
     assert_int_equal(collective_kind_by_name(collective_kind_name(k)), k);
   }
   assert_int_equal(collective_kind_by_name("allreduce"), -1);
@@ -66,7 +66,7 @@ static void ports(void **state) {
   assert_true(close_to(group_bandwidth(&sixteen, 1, &one), 2 * port));
   one.sharing[1] = 2;
   assert_true(close_to(group_bandwidth(&four, 1, &one), port / 2));
-  CollectiveTime t = collective_by(&four, COLLECTIVE_ALL_REDUCE, ALGORITHM_RING, &one, 1e9);
+  CollectiveTime t = collective_by(&four, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_RING, &one, 1e9);
   assert_true(close_to(t.transfer, 2 * 15. / 16 * 1e9 / (port / 2)) && t.level == 1);
 }
 
@@ -77,15 +77,15 @@ static void two_levels_deep(void **state) {
   c.base[0] = 1e-6, c.base[1] = 2e-6;
   GroupOnLinks g = {8, {4, 2}, {1, 1}};
   double inner = 300e9 * share(CONSTANT_LINK_SHARE), outer = 4 * 25e9 * share(CONSTANT_NETWORK_SHARE), s = 1e9;
-  CollectiveTime ring = collective_by(&c, COLLECTIVE_ALL_REDUCE, ALGORITHM_RING, &g, s);
+  CollectiveTime ring = collective_by(&c, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_RING, &g, s);
   assert_true(close_to(ring.latency, 2 * (6 * 1e-6 + 1 * 5e-6)));
   assert_true(close_to(ring.transfer, 2 * 7. / 8 * s / outer) && ring.level == 1 && ring.base == 2e-6);
-  CollectiveTime h = collective_by(&c, COLLECTIVE_ALL_REDUCE, ALGORITHM_HIERARCHICAL, &g, s);
+  CollectiveTime h = collective_by(&c, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_HIERARCHICAL, &g, s);
   assert_true(close_to(h.transfer, 2 * (3. / 4 * s / inner + 1. / 2 * s / outer)));
   assert_true(close_to(h.latency, 2 * (3 * 1e-6 + 5e-6)) && close_to(h.base, 2e-6 + 2 * 1e-6));
   CollectiveTime best = collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, s);
-  assert_true(best.algorithm == ALGORITHM_HIERARCHICAL && best.seconds == h.seconds);
-  CollectiveTime a = collective_by(&c, COLLECTIVE_ALL_TO_ALL, ALGORITHM_PAIRWISE, &g, s);
+  assert_true(best.algorithm == COLLECTIVE_BY_HIERARCHICAL && best.seconds == h.seconds);
+  CollectiveTime a = collective_by(&c, COLLECTIVE_ALL_TO_ALL, COLLECTIVE_BY_PAIRWISE, &g, s);
   assert_true(close_to(a.transfer, 4 * s / 8 * 4 / outer) && close_to(a.latency, 3 * 1e-6 + 4 * 5e-6));
 }
 
@@ -93,9 +93,9 @@ static void two_levels_deep(void **state) {
 static void cheapest(void **state) {
   Cluster c = two_levels(8, 64, 8);
   GroupOnLinks g = {64, {1, 64}, {1, 1}}, node = {8, {8, 1}, {1, 1}};
-  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e3).algorithm, ALGORITHM_TREE);
-  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &node, 1e10).algorithm, ALGORITHM_RING);
-  assert_int_equal(collective_seconds(&c, COLLECTIVE_BROADCAST, &g, 1e3).algorithm, ALGORITHM_TREE);
+  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e3).algorithm, COLLECTIVE_BY_TREE);
+  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &node, 1e10).algorithm, COLLECTIVE_BY_RING);
+  assert_int_equal(collective_seconds(&c, COLLECTIVE_BROADCAST, &g, 1e3).algorithm, COLLECTIVE_BY_TREE);
 }
 
 static double rate_on(LevelKind kind, int ports, int span, int sharing) {
@@ -121,10 +121,10 @@ static void three_levels(void **state) {
                          {"spine", LEVEL_SWITCH, 4, 1000, 10e9, 4e-6, 1}},
                .levels = 3};
   GroupOnLinks g = {4, {1, 1, 4}, {1, 1, 1}}; // a rank in each pod: one port of its node bounds it
-  CollectiveTime t = collective_by(&c, COLLECTIVE_ALL_GATHER, ALGORITHM_RING, &g, 1e9);
+  CollectiveTime t = collective_by(&c, COLLECTIVE_ALL_GATHER, COLLECTIVE_BY_RING, &g, 1e9);
   assert_true(t.level == 1 && close_to(t.transfer, 3. / 4 * 1e9 / (10e9 * share(CONSTANT_NETWORK_SHARE))));
   assert_true(close_to(t.latency, 3 * 4e-6));
-  CollectiveTime h = collective_by(&c, COLLECTIVE_ALL_GATHER, ALGORITHM_HIERARCHICAL, &g, 1e9);
+  CollectiveTime h = collective_by(&c, COLLECTIVE_ALL_GATHER, COLLECTIVE_BY_HIERARCHICAL, &g, 1e9);
   assert_true(close_to(h.transfer, t.transfer));
 }
 
@@ -132,16 +132,16 @@ static void three_levels(void **state) {
 static void switches_that_add(void **state) {
   Cluster c = two_levels(8, 2, 8);
   GroupOnLinks node = {8, {8, 1}, {1, 1}}, both = {16, {8, 2}, {1, 1}};
-  assert_true(collective_by(&c, COLLECTIVE_ALL_REDUCE, ALGORITHM_NVLS, &node, 1e9).seconds == INFINITY);
+  assert_true(collective_by(&c, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_NVLS, &node, 1e9).seconds == INFINITY);
   c.level[0].reduces = 1;
   double inside = 1e9 / (300e9 * share(CONSTANT_NVLS_SHARE));
   CollectiveTime t = collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &node, 1e9);
-  assert_true(t.algorithm == ALGORITHM_NVLS && close_to(t.seconds, inside + share(CONSTANT_NVLS_LATENCY)));
-  CollectiveTime across = collective_by(&c, COLLECTIVE_ALL_REDUCE, ALGORITHM_NVLS, &both, 1e9);
+  assert_true(t.algorithm == COLLECTIVE_BY_NVLS && close_to(t.seconds, inside + share(CONSTANT_NVLS_LATENCY)));
+  CollectiveTime across = collective_by(&c, COLLECTIVE_ALL_REDUCE, COLLECTIVE_BY_NVLS, &both, 1e9);
   assert_true(close_to(across.transfer, inside + 1e9 / (8 * 25e9 * share(CONSTANT_NETWORK_SHARE))) &&
               across.level == 0);
-  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_GATHER, &node, 1e9).algorithm, ALGORITHM_RING);
-  assert_true(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &node, 1e3).algorithm != ALGORITHM_NVLS);
+  assert_int_equal(collective_seconds(&c, COLLECTIVE_ALL_GATHER, &node, 1e9).algorithm, COLLECTIVE_BY_RING);
+  assert_true(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &node, 1e3).algorithm != COLLECTIVE_BY_NVLS);
 }
 
 // Bus bandwidths that others measured with NCCL, in GB/s: 2 (n - 1) / n · bytes / seconds of an all_reduce of 1 GiB.
@@ -167,13 +167,6 @@ static void measured_elsewhere(void **state) {
   check_bus("4 nodes of 8 A100, 4 ports of 100 Gb/s, EFA (nccl issue 527)", 300e9, 4, 4, 12.5e9, 0, 29.6, 0.7);
 }
 
-static void units_that_it_holds(void **state) {
-  DeviceFacts d = h100();
-  assert_int_equal(collective_units(&d, NULL), 24);
-  d.units = 40;
-  assert_int_equal(collective_units(&d, NULL), 10);
-}
-
 static void messages(void **state) {
   Cluster c = two_levels(8, 4, 8);
   c.base[0] = 1e-6, c.base[1] = 2e-6;
@@ -194,19 +187,19 @@ static void measurements(void **state) {
   c.measured.data = rows, c.measured.count = 2;
   GroupOnLinks g = {16, {8, 2}, {1, 1}};
   CollectiveTime t = collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e7);
-  assert_true(t.algorithm == ALGORITHM_MEASURED && close_to(t.seconds, 1e-3) && t.level == 1);
+  assert_true(t.algorithm == COLLECTIVE_BY_MEASURED && close_to(t.seconds, 1e-3) && t.level == 1);
   c.measured.count = 6;
   assert_true(close_to(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e6).seconds, 1e-4));
   assert_true(close_to(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e7).seconds, 1e-4)); // not faster than 1e6
   assert_true(close_to(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 10).seconds, 1e-4));
   assert_true(close_to(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &g, 1e9).seconds, 1e-1));
-  assert_true(collective_seconds(&c, COLLECTIVE_REDUCE_SCATTER, &g, 1e7).algorithm != ALGORITHM_MEASURED);
+  assert_true(collective_seconds(&c, COLLECTIVE_REDUCE_SCATTER, &g, 1e7).algorithm != COLLECTIVE_BY_MEASURED);
   GroupOnLinks shared = {16, {8, 2}, {1, 2}}; // as if it moved twice the bytes
   assert_true(close_to(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &shared, 5e7).seconds, 1e-2));
   GroupOnLinks other = {16, {4, 4}, {1, 1}};
   assert_true(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &other, 1e6).seconds == 3);
   GroupOnLinks more = {12, {4, 3}, {1, 1}};
-  assert_true(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &more, 1e6).algorithm != ALGORITHM_MEASURED);
+  assert_true(collective_seconds(&c, COLLECTIVE_ALL_REDUCE, &more, 1e6).algorithm != COLLECTIVE_BY_MEASURED);
 }
 
 static Cluster random_cluster(Random *r, GroupOnLinks *g) {
@@ -263,7 +256,7 @@ int main(void) {
       cmocka_unit_test(formulas),        cmocka_unit_test(one_rank),     cmocka_unit_test(ports),
       cmocka_unit_test(two_levels_deep), cmocka_unit_test(cheapest),     cmocka_unit_test(kinds_of_levels),
       cmocka_unit_test(three_levels),    cmocka_unit_test(messages),     cmocka_unit_test(measurements),
-      cmocka_unit_test(switches_that_add), cmocka_unit_test(measured_elsewhere), cmocka_unit_test(units_that_it_holds),
+      cmocka_unit_test(switches_that_add), cmocka_unit_test(measured_elsewhere),
       cmocka_unit_test(laws)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
