@@ -147,15 +147,18 @@ static double forward_pairs(const Operand *input, const Operand *output, const v
 }
 
 // Scores and values are two products of the pairs that positions let be seen. Scores stay in the cache: their bytes
-// stand apart, for implementations that keep them. Of a pair: its scale, greatest, exponential and sum.
+// stand apart, for implementations that keep them, also those of pairs that are masked. Of a pair: its scale, greatest, exponential and sum.
 static void forward_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  Sizes n = sizes_of(input);
   double pairs = forward_pairs(input, output, attr), width = (double)input[0].size[4];
+  double all = (double)(n.b * n.g * n.r) * (double)n.s * (double)n.t; // masked ones too
   work->matrix = 4.0 * width * pairs;
   work->vector = 4 * pairs;
   work->attention = (OpAttention){.pairs = pairs,
                                   .width = width,
                                   .length = (double)input[1].size[1],
-                                  .scores = pairs * (double)dtype_size(input[0].dtype)};
+                                  .scores = all * (double)dtype_size(input[0].dtype),
+                                  .causal = pairs < all};
 }
 
 static void evaluate(Node *node) { node_attr(node, AttentionAttr)->dropout = 0; }

@@ -9,6 +9,8 @@ static const char *const kinds[COLLECTIVE_KINDS] = {"all_reduce", "reduce_scatte
                                                     "broadcast",  "reduce",         "shift"};
 static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none",         "ring",     "tree",
                                                               "hierarchical", "pairwise", "measured"};
+static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none", "ring",     "tree",    "hierarchical",
+                                                   "nvls", "pairwise", "measured"};
 
 const char *collective_kind_name(CollectiveKind kind) { return kinds[kind]; }
 const char *collective_algorithm_name(CollectiveAlgorithm algorithm) { return algorithms[algorithm]; }
@@ -94,10 +96,10 @@ static double ring_latency(const Cluster *c, const GroupOnLinks *g) {
   return latency;
 }
 
-static double levels_latency(const Cluster *c, const GroupOnLinks *g, int tree) {
+// From a leaf of a binary tree to its root, which has a tree of its own at each level.
+static double tree_latency(const Cluster *c, const GroupOnLinks *g) {
   double latency = 0;
-  for (int l = 0; l < c->levels; l++)
-    latency += (tree ? ceil(log2(span_of(g, l))) : span_of(g, l) - 1) * c->level[l].latency;
+  for (int l = 0; l < c->levels; l++) latency += ceil(log2(span_of(g, l))) * c->level[l].latency;
   return latency;
 }
 
@@ -115,19 +117,28 @@ static double way_out(const Cluster *c, const GroupOnLinks *g, int level) {
   return level > 1 ? fmin(out, span_of(g, level - 1) * way_out(c, g, level - 1)) : out;
 }
 
-// reduce_scatter inside, all_reduce across, all_gather inside, by rings: level after level, never two at once.
-static void hierarchical(CollectiveTime *t, const Cluster *c, const GroupOnLinks *g, double bytes, int turns) {
+// What switches that add take for the bytes of an all_reduce.
+static double nvls_transfer(const Cluster *c, const GroupOnLinks *g, int level, double bytes) {
+  double plain = constant(c->constants, level == 0 ? CONSTANT_LINK_SHARE : CONSTANT_NETWORK_SHARE);
+  return bytes / (group_bandwidth(c, level, g) / plain * constant(c->constants, CONSTANT_NVLS_SHARE));
+}
+
+// reduce_scatter inside, all_reduce across, all_gather inside, by rings: level after level, never two at once. `nvls`:
+// switches that add take the place of the rings of their level.
+static void hierarchical(CollectiveTime *t, const Cluster *c, const GroupOnLinks *g, double bytes, int turns,
+                         int nvls) {
   double longest = 0;
   int top = outermost(c, g);
-  t->base = base_of(c, top > 0);
   for (int l = 0; l < c->levels; l++) {
     double span = span_of(g, l), seconds = 0;
-    if (carries(c, g, l)) seconds = turns * bytes * (span - 1) / span / way_out(c, g, l);
+    int adds = nvls && c->level[l].reduces && span > 1;
+    if (adds) seconds = nvls_transfer(c, g, l, bytes);
+    else if (carries(c, g, l)) seconds = turns * bytes * (span - 1) / span / way_out(c, g, l);
     if (span > 1 && l < top) t->base += turns * base_of(c, l > 0);
     t->transfer += seconds;
+    t->latency += adds ? constant(c->constants, CONSTANT_NVLS_LATENCY) : turns * (span - 1) * c->level[l].latency;
     if (seconds > longest) longest = seconds, t->level = l;
   }
-  t->latency = turns * levels_latency(c, g, 0);
 }
 
 // Every rank sends a part to every other. What leaves a unit of level l goes through its ports there.
@@ -166,13 +177,18 @@ static void shift(CollectiveTime *t, const Cluster *c, const GroupOnLinks *g, do
 // Turns around the ring, or up and down the tree: 2 for an all_reduce.
 static int turns_of(CollectiveKind kind) { return kind == COLLECTIVE_ALL_REDUCE ? 2 : 1; }
 
-// Not all kinds have all algorithms.
-static int has(CollectiveKind kind, CollectiveAlgorithm a) {
+// Not all kinds have all algorithms, and not all switches add.
+static int has(const Cluster *c, const GroupOnLinks *g, CollectiveKind kind, CollectiveAlgorithm a) {
   int parts = kind <= COLLECTIVE_ALL_GATHER, root = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
   switch (a) {
   case COLLECTIVE_BY_RING: return parts || root || kind == COLLECTIVE_SHIFT;
   case COLLECTIVE_BY_TREE: return root || kind == COLLECTIVE_ALL_REDUCE;
   case COLLECTIVE_BY_HIERARCHICAL: return parts;
+  case COLLECTIVE_BY_NVLS: {
+    int adds = 0;
+    for (int l = 0; l < c->levels; l++) adds |= c->level[l].reduces && g->span[l] > 1;
+    return adds && kind == COLLECTIVE_ALL_REDUCE;
+  }
   case COLLECTIVE_BY_PAIRWISE: return kind == COLLECTIVE_ALL_TO_ALL;
   default: return 0;
   }
@@ -183,18 +199,21 @@ CollectiveTime collective_by(const Cluster *c, CollectiveKind kind, CollectiveAl
   CollectiveTime t = {.algorithm = algorithm, .level = outermost(c, g)};
   double n = g->ranks, turns = turns_of(kind);
   t.base = base_of(c, t.level > 0);
-  if (!has(kind, algorithm)) return t.seconds = INFINITY, t;
+  if (!has(c, g, kind, algorithm)) return t.seconds = INFINITY, t;
   int root = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
   if (algorithm == COLLECTIVE_BY_HIERARCHICAL) {
     hierarchical(&t, c, g, bytes, turns_of(kind));
+  if (algorithm == COLLECTIVE_BY_HIERARCHICAL || algorithm == COLLECTIVE_BY_NVLS) {
+    hierarchical(&t, c, g, bytes, turns_of(kind), algorithm == COLLECTIVE_BY_NVLS);
   } else if (algorithm == COLLECTIVE_BY_PAIRWISE) {
     pairwise(&t, c, g, bytes);
   } else if (kind == COLLECTIVE_SHIFT) {
     shift(&t, c, g, bytes);
   } else if (algorithm ==
              COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
+  } else if (algorithm == COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
     bound(&t, c, g, turns * bytes / constant(c->constants, CONSTANT_TREE_SHARE));
-    t.latency = turns * levels_latency(c, g, 1);
+    t.latency = turns * tree_latency(c, g);
   } else {
     double times = FAULT(ring_all_reduce_once, turns, 1);
     bound(&t, c, g, root ? bytes : times * (n - 1) / n * bytes);

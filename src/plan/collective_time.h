@@ -38,6 +38,9 @@ typedef struct GroupOnLinks {
 typedef enum CollectiveAlgorithm {
   COLLECTIVE_BY_NONE, // one rank
   COLLECTIVE_BY_RING, COLLECTIVE_BY_TREE, COLLECTIVE_BY_HIERARCHICAL, COLLECTIVE_BY_PAIRWISE, COLLECTIVE_BY_MEASURED,
+  COLLECTIVE_BY_RING, COLLECTIVE_BY_TREE, COLLECTIVE_BY_HIERARCHICAL,
+  COLLECTIVE_BY_NVLS, // hierarchical, and switches add where a level's `reduces` is set
+  COLLECTIVE_BY_PAIRWISE, COLLECTIVE_BY_MEASURED,
   COLLECTIVE_ALGORITHMS
 } CollectiveAlgorithm;
 const char *collective_algorithm_name(CollectiveAlgorithm algorithm);

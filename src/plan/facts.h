@@ -51,6 +51,7 @@ typedef struct LevelFacts {
   double bandwidth;        // bytes/s of a port, one direction
   double latency;          // seconds of a hop
   double oversubscription; // 1: none; 2: half of the bandwidth where all send out of their unit at once
+  int reduces;             // the switch adds and copies itself (NVLink SHARP, NVLS)
   const char *source;
 } LevelFacts;
 enum { MAX_LEVELS = 4, MAX_SPACES = 2 };

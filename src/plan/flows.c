@@ -5,40 +5,53 @@
 #include <math.h>
 #include <stdlib.h>
 
+// Who goes through each link, and what is left of it.
+typedef struct Links {
+  double *left;   // bytes/s
+  int *users;     // flows that have no rate yet
+  int *first;     // of link l: flow[first[l]] … flow[first[l + 1] - 1]
+  int *flow;
+} Links;
+
+static Links links_create(const Flow *const *flow, int flows, const double *capacity, int links) {
+  Links k = {.left = xcalloc((size_t)links + 1, sizeof *k.left), .users = xcalloc((size_t)links + 1, sizeof *k.users),
+             .first = xcalloc((size_t)links + 2, sizeof *k.first)};
+  for (int f = 0; f < flows; f++)
+    for (int i = 0; i < flow[f]->links; i++) k.users[flow[f]->link[i]]++;
+  for (int l = 0; l < links; l++) k.left[l] = capacity[l], k.first[l + 2] = k.first[l + 1] + k.users[l];
+  k.flow = xcalloc((size_t)k.first[links + 1] + 1, sizeof *k.flow);
+  for (int f = 0; f < flows; f++)
+    for (int i = 0; i < flow[f]->links; i++) k.flow[k.first[flow[f]->link[i] + 1]++] = f;
+  return k;
+}
+
 // Gives all flows that have no rate yet and go through `link` the share, and takes it from their links.
-static void fix(const Flow *const *flow, int flows, int link, double share, double *left, int *users, double *rate) {
-  for (int f = 0; f < flows; f++) {
-    int here = 0;
-    for (int i = 0; i < flow[f]->links; i++) here |= flow[f]->link[i] == link;
-    if (!here || rate[f] >= 0) continue;
-    rate[f] = share;
-    for (int i = 0; i < flow[f]->links; i++) {
-      left[flow[f]->link[i]] -= share;
-      users[flow[f]->link[i]]--;
+static void fix(Links *k, const Flow *const *flow, int link, double share, double *rate) {
+  for (int u = k->first[link]; u < k->first[link + 1]; u++) {
+    const Flow *f = flow[k->flow[u]];
+    if (rate[k->flow[u]] >= 0) continue;
+    rate[k->flow[u]] = share;
+    for (int i = 0; i < f->links; i++) {
+      k->left[f->link[i]] -= share;
+      k->users[f->link[i]]--;
     }
   }
 }
 
 void flows_rates(const Flow *const *flow, int flows, const double *capacity, int links, double *rate) {
-  double *left = xcalloc((size_t)links + 1, sizeof *left);
-  int *users = xcalloc((size_t)links + 1, sizeof *users);
-  for (int l = 0; l < links; l++) left[l] = capacity[l];
-  for (int f = 0; f < flows; f++) {
-    rate[f] = flow[f]->links ? -1 : INFINITY;
-    for (int i = 0; i < flow[f]->links; i++) users[flow[f]->link[i]]++;
-  }
+  Links k = links_create(flow, flows, capacity, links);
+  for (int f = 0; f < flows; f++) rate[f] = flow[f]->links ? -1 : INFINITY;
   for (;;) { // the link whose users get least is full first
     int tightest = -1;
     double least = INFINITY;
     for (int l = 0; l < links; l++) {
-      double share = users[l] ? FAULT(flows_not_shared, fmax(left[l], 0) / users[l], capacity[l]) : INFINITY;
+      double share = k.users[l] ? FAULT(flows_not_shared, fmax(k.left[l], 0) / k.users[l], capacity[l]) : INFINITY;
       if (share < least) least = share, tightest = l;
     }
     if (tightest < 0) break;
-    fix(flow, flows, tightest, least, left, users, rate);
+    fix(&k, flow, tightest, least, rate);
   }
-  free(users);
-  free(left);
+  free(k.left), free(k.users), free(k.first), free(k.flow);
 }
 
 typedef struct Moving {

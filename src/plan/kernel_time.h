@@ -24,7 +24,8 @@ double attention_rate(const DeviceFacts *device, const SoftwareFacts *software, 
 
 // One call of an op on a device. in_cache: bytes of its operands that the cache still holds. held: units that
 // collectives in flight hold; more than 0 also slows whatever waits for memory. software may be NULL. Fusions are not
-// known here: the simulator leaves out the kernels that a fusion takes in.
+// known here: the simulator leaves out the kernels that a fusion takes in. FLOPs of `matrix` that are neither products
+// nor attention of the op count at the rate of products.
 double kernel_seconds(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype, const OpWork *work,
                       double in_cache, int held, const Constants *constants);
 

@@ -167,7 +167,7 @@ static void attention_by_its_formulas(void **state) {
   double pairs = 2 * 6 * (7 * 8 / 2), q = 2 * 7 * 6 * 5, k = 2 * 7 * 2 * 5, documents = 2 * 7, rows = 2 * 6 * 7;
   OpWork w = work_named("attention causal documents", DTYPE_BF16);
   assert_true(w.attention.pairs == pairs && w.attention.width == 5 && w.attention.length == 7);
-  assert_true(w.attention.scores == 2 * pairs && !w.attention.backward && !w.products);
+  assert_true(w.attention.scores == 2 * (2 * 6 * 7 * 7) && w.attention.causal && !w.attention.backward && !w.products);
   is_cost("attention", &w, 4 * 5 * pairs, 2 * (q + 2 * k) + 4 * 2 * documents, 2 * q + 4 * rows);
   w = work_named("attention_grad causal documents", DTYPE_BF16);
   assert_true(w.attention.pairs == pairs && w.attention.backward);

@@ -79,6 +79,21 @@ static void memory(void **state) {
   assert_true(fabs(kernel_seconds(&d, &many, DTYPE_BF16, &copy, 0, 0, NULL) - alone - 4e-6) < 1e-15);
 }
 
+// FLOPs that the op counts without saying what products they are.
+static void products_without_shapes(void **state) {
+  DeviceFacts d = h100();
+  OpWork work = {.matrix = 1e12, .read = 1};
+  double rate_of_products = 989.4e12 * 0.8;
+  assert_true(fabs(kernel_seconds(&d, NULL, DTYPE_BF16, &work, 0, 0, NULL) - (1e12 / rate_of_products + 2e-6)) < 1e-12);
+  work.products = 1, work.product[0] = (OpProduct){1024, 1024, 1024, 1};
+  double one = product_seconds(&d, DTYPE_BF16, &work.product[0], 1, 0, NULL);
+  double rest = (1e12 - 2 * pow(1024, 3)) / rate_of_products;
+  assert_true(fabs(kernel_seconds(&d, NULL, DTYPE_BF16, &work, 0, 0, NULL) - one - rest) < 1e-12);
+  work.matrix = 2 * pow(1024, 3);
+  assert_true(kernel_seconds(&d, NULL, DTYPE_BF16, &work, 0, 0, NULL) == one);
+  assert_true(kernel_seconds(&d, NULL, DTYPE_F64, &work, 0, 0, NULL) == INFINITY); // a rate that is not given
+}
+
 static double rate(const DeviceFacts *d, int cudnn, double width, double length, int causal, int backward) {
   OpAttention a = {.pairs = 1, .width = width, .length = length, .backward = backward, .causal = causal};
   SoftwareFacts s = {.cudnn = cudnn};
@@ -206,8 +221,8 @@ static void table_of_constants(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(measured_products), cmocka_unit_test(waves),     cmocka_unit_test(memory),
-      cmocka_unit_test(published_attention), cmocka_unit_test(attention), cmocka_unit_test(laws),
-      cmocka_unit_test(spread),            cmocka_unit_test(table_of_constants)};
+      cmocka_unit_test(measured_products),       cmocka_unit_test(waves),     cmocka_unit_test(memory),
+      cmocka_unit_test(published_attention),     cmocka_unit_test(attention), cmocka_unit_test(laws),
+      cmocka_unit_test(products_without_shapes), cmocka_unit_test(spread),    cmocka_unit_test(table_of_constants)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
