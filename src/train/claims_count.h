@@ -7,7 +7,7 @@ ClaimMeasure claim_states;            // GB of parameters, gradients and the opt
 ClaimMeasure claim_bytes_a_parameter; // the same in bytes for each parameter of the model
 ClaimMeasure claim_parameters;        // GB of parameters, with the copies to compute with
 ClaimMeasure claim_activations;       // GB of slots, of the first pipeline rank
-ClaimMeasure claim_part_of_matrix;    // of layer 0's first feed-forward matrix, the part that a rank stores
+ClaimMeasure claim_part_of_matrix;    // the largest part of any layer's matrix that a rank stores
 
 // What a rank sends in a step: claims_traffic.c.
 ClaimMeasure claim_sent;         // GB of parameters and gradients

@@ -1,7 +1,6 @@
 // Memory of a rank, for claims: read off the memory plans of its Programs.
 #include "base/fault.h"
 #include "train/claims_count.h"
-#include <string.h>
 
 static const double GB = 1e9;
 
@@ -45,11 +44,13 @@ int claim_activations(const ClaimRun *run, double *number, Error *error) {
 }
 
 int claim_part_of_matrix(const ClaimRun *run, double *number, Error *error) {
-  static const char name[] = "layer.0.ffn.up.weight";
   const Graph *g = run->job->train.graph;
-  int v = graph_find_variable(g, name);
-  if (v < 0) return error_set(error, PLAIT_FAILED, "%s has no %s", run->config.path, name);
-  const Variable *matrix = &g->variable.data[v];
-  *number = (double)matrix->allocated / (double)shape_elements(&matrix->shape);
-  return PLAIT_OK;
+  *number = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER || v->outputs <= 0) continue;
+    double part = (double)v->allocated / (double)shape_elements(&v->shape);
+    if (part > *number) *number = part;
+  }
+  return *number > 0 ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s has no matrices", run->config.path);
 }
