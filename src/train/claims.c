@@ -39,12 +39,12 @@ static void run_destroy(ClaimRun *run) {
   free(run);
 }
 
-void claims_close(Claims *claims_of) {
-  if (!claims_of) return;
-  for (int i = 0; i < claims_of->run.count; i++) run_destroy(claims_of->run.data[i]);
-  vec_free(&claims_of->run);
-  free(claims_of->folder);
-  free(claims_of);
+void claims_close(Claims *compiled) {
+  if (!compiled) return;
+  for (int i = 0; i < compiled->run.count; i++) run_destroy(compiled->run.data[i]);
+  vec_free(&compiled->run);
+  free(compiled->folder);
+  free(compiled);
 }
 
 // A path in the words is relative to the folder: that of the recipe, and that of a model in model.config=….
@@ -101,14 +101,14 @@ static int measure(const Claim *claim, const ClaimRun *const *run, int runs, dou
   return code;
 }
 
-int claims_count(Claims *c, const Claim *claim, double numbers[CLAIM_NUMBERS], Error *error) {
+int claims_count(Claims *compiled, const Claim *claim, double numbers[CLAIM_NUMBERS], Error *error) {
   const ClaimRun *run[CLAIM_RUNS] = {0};
   int runs = run_count(claim), code = PLAIT_OK;
   memset(numbers, 0, sizeof(double) * CLAIM_NUMBERS);
   if (!claim->numbers) return PLAIT_OK;
   for (int i = 0; i < runs && !code; i++) {
     char *words = xformat("%s%s%s", claim->common, *claim->runs[i] ? " " : "", claim->runs[i]);
-    code = run_of(c, words, &run[i], error);
+    code = run_of(compiled, words, &run[i], error);
     free(words);
   }
   if (!code) code = claim->count ? claim->count(run, numbers, error) : measure(claim, run, runs, numbers, error);

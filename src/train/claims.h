@@ -59,11 +59,11 @@ extern const int claim_count;
 // Compiled recipes, each once. `folder` has recipes/ and models/: the repository, or what `make install` makes.
 typedef struct Claims Claims;
 Claims *claims_open(const char *folder);
-void claims_close(Claims *claims); // NULL is fine
+void claims_close(Claims *compiled); // NULL is fine
 
 // Writes claim->numbers numbers. PLAIT_BAD_INPUT or PLAIT_INFEASIBLE, with the claim's id in the sentence, where one of
 // its recipes cannot be compiled.
-int claims_count(Claims *claims, const Claim *claim, double numbers[CLAIM_NUMBERS], Error *error);
+int claims_count(Claims *compiled, const Claim *claim, double numbers[CLAIM_NUMBERS], Error *error);
 ClaimVerdict claim_verdict(const Claim *claim, const double numbers[CLAIM_NUMBERS]);
 const char *claim_verdict_text(ClaimVerdict verdict); // "confirmed"
 
