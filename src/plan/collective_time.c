@@ -7,8 +7,6 @@
 
 static const char *const kinds[COLLECTIVE_KINDS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
                                                     "broadcast",  "reduce",         "shift"};
-static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none",         "ring",     "tree",
-                                                              "hierarchical", "pairwise", "measured"};
 static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none", "ring",     "tree",    "hierarchical",
                                                    "nvls", "pairwise", "measured"};
 
@@ -201,8 +199,6 @@ CollectiveTime collective_by(const Cluster *c, CollectiveKind kind, CollectiveAl
   t.base = base_of(c, t.level > 0);
   if (!has(c, g, kind, algorithm)) return t.seconds = INFINITY, t;
   int root = kind == COLLECTIVE_BROADCAST || kind == COLLECTIVE_REDUCE;
-  if (algorithm == COLLECTIVE_BY_HIERARCHICAL) {
-    hierarchical(&t, c, g, bytes, turns_of(kind));
   if (algorithm == COLLECTIVE_BY_HIERARCHICAL || algorithm == COLLECTIVE_BY_NVLS) {
     hierarchical(&t, c, g, bytes, turns_of(kind), algorithm == COLLECTIVE_BY_NVLS);
   } else if (algorithm == COLLECTIVE_BY_PAIRWISE) {
@@ -211,7 +207,6 @@ CollectiveTime collective_by(const Cluster *c, CollectiveKind kind, CollectiveAl
     shift(&t, c, g, bytes);
   } else if (algorithm ==
              COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
-  } else if (algorithm == COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
     bound(&t, c, g, turns * bytes / constant(c->constants, CONSTANT_TREE_SHARE));
     t.latency = turns * tree_latency(c, g);
   } else {
