@@ -10,7 +10,7 @@
 typedef struct Asked {
   const char *cluster, *change, *timeline, *constant;
   int64_t top;
-  bool constants, limits;
+  bool constants, limits, json;
 } Asked;
 
 // "tile.k0=1.1x" changes a constant of the models, anything else the cluster.
@@ -43,8 +43,9 @@ static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Const
   SimulateOptions options = {.cluster = cluster, .critical = (int)asked->top};
   if (asked->timeline) options.see = simulated_timeline_see, options.context = &timeline;
   if (!code) code = predict(recipe, &config, &options, &prediction, error);
-  if (!code) prediction_print(&prediction, cluster, stdout);
-  if (!code && asked->limits) print_limits(&prediction, cluster);
+  if (!code && asked->json) code = prediction_json(&prediction, cluster, stdout, error);
+  else if (!code) prediction_print(&prediction, cluster, stdout);
+  if (!code && asked->limits && !asked->json) print_limits(&prediction, cluster);
   if (!code && asked->timeline) code = simulated_timeline_end(&timeline, &prediction, error);
   simulated_timeline_free(&timeline);
   prediction_free(&prediction);
@@ -66,6 +67,7 @@ int cmd_simulate(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &asked.limits,
        .help = "simulate again with each resource a tenth better, and print what that saves"},
+      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "print the prediction as JSON"},
       {.name = "constants",
        .kind = OPTION_FLAG,
        .value = &asked.constants,

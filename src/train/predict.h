@@ -24,6 +24,10 @@ void prediction_free(Prediction *prediction);
 // One screen: time, tokens/s, MFU, hours; where the busiest pipeline rank's time goes; links; the critical path.
 void prediction_print(const Prediction *prediction, const Cluster *cluster, FILE *out);
 
+// The same as one JSON object: step_seconds, tokens_per_s, mfu, run_seconds, memory_bytes, room_bytes, busiest, and its
+// parts, links (seconds, bytes) and critical path.
+int prediction_json(const Prediction *prediction, const Cluster *cluster, FILE *out, Error *error);
+
 // "dp", "dp·tp": the axes of a mesh by their bits, in a buffer.
 void axes_text(const Mesh *mesh, uint32_t axes, char *text, size_t size);
 

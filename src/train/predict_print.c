@@ -1,6 +1,7 @@
 // A prediction as text.
 #include "train/predict.h"
 #include "base/units.h"
+#include <jansson.h>
 #include <math.h>
 
 static void print_head(const Prediction *p, const Cluster *cluster, FILE *out) {
@@ -61,4 +62,51 @@ void prediction_print(const Prediction *p, const Cluster *cluster, FILE *out) {
   print_parts(p->simulation, out);
   print_links(p, cluster, out);
   print_critical(p, out);
+}
+
+static json_t *parts_json(const RankTime *t) {
+  json_t *parts = json_object();
+  for (int i = 0; i < TIME_PARTS; i++) json_object_set_new(parts, time_part_names[i], json_real(t->part[i]));
+  return parts;
+}
+
+static json_t *links_json(const Prediction *p, const Cluster *cluster, const RankTime *t) {
+  json_t *links = json_array();
+  char axes[64];
+  for (int i = 0; i < t->link.count; i++) {
+    const LinkTime *l = &t->link.data[i];
+    axes_text(&p->job->options.parallel.mesh, l->axes, axes, sizeof axes);
+    json_array_append_new(links,
+                          json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f}", "axes", axes, "level",
+                                    l->level >= 0 && l->level < cluster->levels ? cluster->level[l->level].name : "",
+                                    "messages", l->messages, "exposed_seconds", l->exposed, "seconds", l->all, "bytes",
+                                    l->bytes, "calls", l->calls));
+  }
+  return links;
+}
+
+static json_t *critical_json(const Prediction *p) {
+  json_t *items = json_array();
+  char axes[64];
+  for (int i = 0; i < p->simulation->critical.count; i++) {
+    const CriticalItem *item = &p->simulation->critical.data[i];
+    axes_text(&p->job->options.parallel.mesh, item->axes, axes, sizeof axes);
+    json_array_append_new(items, json_pack("{s:s, s:s, s:f, s:i}", "name", item->name, "axes", axes, "seconds",
+                                           item->seconds, "calls", item->calls));
+  }
+  return items;
+}
+
+int prediction_json(const Prediction *p, const Cluster *cluster, FILE *out, Error *error) {
+  const Simulation *s = p->simulation;
+  const RankTime *t = &s->rank[s->busiest];
+  json_t *object = json_pack(
+      "{s:s, s:i, s:f, s:f, s:o, s:f, s:f, s:f, s:i, s:o, s:o, s:o}", "cluster", cluster->name, "ranks",
+      p->job->options.parallel.mesh.ranks, "step_seconds", s->step, "tokens_per_s", p->tokens_per_s, "mfu",
+      isfinite(p->mfu) ? json_real(p->mfu) : json_null(), "run_seconds", p->run_seconds, "memory_bytes", p->bytes,
+      "room_bytes", p->room, "busiest", s->busiest, "parts", parts_json(t), "links", links_json(p, cluster, t),
+      "critical", critical_json(p));
+  int failed = !object || json_dumpf(object, out, JSON_INDENT(2)) || fputs("\n", out) == EOF;
+  json_decref(object);
+  return failed ? error_set(error, PLAIT_FAILED, "the prediction cannot be written as JSON") : PLAIT_OK;
 }
