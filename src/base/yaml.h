@@ -27,5 +27,7 @@ int yaml_tree_parse(const char *name, const char *text, size_t size, Arena *aren
 bool yaml_is_null(const YamlNode *node); // nothing, ~ or null, unquoted
 
 // Scalars as a file has them: what is printed reads back as the same bits, and the same text.
+enum { YAML_REAL = 40 };
+void yaml_real_text(double value, char text[YAML_REAL]);
 void yaml_print_real(double value, FILE *out);
 void yaml_print_text(const char *text, FILE *out); // in double quotes, but for plain absolute paths

@@ -1,16 +1,21 @@
 // Scalars as YAML that reads back as the same.
+#include "base/fault.h"
 #include "base/yaml.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // Shortest of 15, 16, 17 digits that reads back to the same double.
-void yaml_print_real(double value, FILE *out) {
-  char text[40];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
+void yaml_real_text(double value, char text[YAML_REAL]) {
+  for (int digits = 15; digits <= FAULT(yaml_numbers_have_15_digits, 17, 15); digits++) {
+    snprintf(text, YAML_REAL, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
   }
+}
+
+void yaml_print_real(double value, FILE *out) {
+  char text[YAML_REAL];
+  yaml_real_text(value, text);
   fputs(text, out);
 }
 

@@ -147,7 +147,8 @@ static double forward_pairs(const Operand *input, const Operand *output, const v
 }
 
 // Scores and values are two products of the pairs that positions let be seen. Scores stay in the cache: their bytes
-// stand apart, for implementations that keep them, also those of pairs that are masked. Of a pair: its scale, greatest, exponential and sum.
+// stand apart, for implementations that keep them, also those of pairs that are masked. Of a pair: its scale, greatest,
+// exponential and sum.
 static void forward_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   Sizes n = sizes_of(input);
   double pairs = forward_pairs(input, output, attr), width = (double)input[0].size[4];

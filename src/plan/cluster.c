@@ -39,11 +39,15 @@ static int unknown_key(ClusterReader *reader, ClusterSection section, const char
                    key_path(reader, path, shown), hint);
 }
 
-// "infiniband", or "levels[1]" where it has no name.
+// "infiniband", or "levels[1]" where it has no valid name.
 static const char *item_path(ClusterReader *reader, const ClusterKey *list, const YamlNode *item, int i) {
-  for (int k = 0; item->kind == YAML_MAP && k < item->count; k++)
-    if (!strcmp(item->keys[k]->text, "name") && item->items[k]->kind == YAML_SCALAR && *item->items[k]->text)
-      return arena_format(&reader->arena, "%.40s", item->items[k]->text);
+  for (int k = 0; item->kind == YAML_MAP && k < item->count; k++) {
+    const YamlNode *name = item->items[k];
+    if (strcmp(item->keys[k]->text, "name") || name->kind != YAML_SCALAR) continue;
+    bool space = cluster_key_child(list) == CLUSTER_SPACE;
+    if (space ? !strcmp(name->text, "host") || !strcmp(name->text, "disk") : cluster_is_level_name(name->text))
+      return name->text;
+  }
   return arena_format(&reader->arena, "%s[%d]", list->name, i);
 }
 

@@ -17,9 +17,9 @@ void cluster_free(Cluster *cluster); // NULL is fine
 int cluster_write(const Cluster *cluster, const char *source, const char *path, Error *error); // whole or not at all
 
 // key=value as in `--what-if nvlink.bandwidth=2x`: a factor (2x), or a value. Keys: LEVEL.bandwidth, LEVEL.latency,
-// device.bandwidth, device.matrix, device.matrix.bf16, host.bandwidth, spread, base, …; islands keep what they have. The
-// section's source says what was changed. Measured collectives go when a link or the base changes, since they are of the
-// old ones. PLAIT_BAD_INPUT with the nearest key; the cluster is as before then.
+// device.bandwidth, device.matrix, device.matrix.bf16, host.bandwidth, spread, base, …; islands keep what they have.
+// The section's source says what was changed. Measured collectives go when a link or the base changes, since they are
+// of the old ones. PLAIT_BAD_INPUT with the nearest key; the cluster is as before then.
 int cluster_change(Cluster *cluster, const char *change, Error *error);
 
 // PLAIT_BAD_INPUT and a sentence where a run cannot be on the cluster: more ranks than devices; a dtype for which a

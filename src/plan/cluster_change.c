@@ -1,4 +1,5 @@
 // What if: one key of a cluster gets another value, or is multiplied; and what runs ask of a cluster.
+#include "base/fault.h"
 #include "base/nearest.h"
 #include "plan/cluster_keys.h"
 #include <stdlib.h>
@@ -72,38 +73,48 @@ static bool read_factor(const char *text, double *factor) {
 }
 
 static int set_number(ClusterReader *reader, const Target *target, double value, double *field) {
-  char text[40];
-  snprintf(text, sizeof text, target->key->kind == CLUSTER_INT && value < 1e15 ? "%.15g" : "%.17g", value);
+  char text[YAML_REAL];
+  yaml_real_text(value, text);
   YamlNode node = {.kind = YAML_SCALAR, .text = text, .plain = true};
-  if (target->key->kind == CLUSTER_RATES) return cluster_set_rate(reader, target->key, target->path, &node, field);
   return cluster_set_value(reader, target->key, target->path, &node, field);
+}
+
+static int multiply_rates(ClusterReader *reader, const Target *target, double factor, double *rates) {
+  if (target->dtype >= 0 && !(rates[target->dtype] > 0))
+    return error_set(reader->error, PLAIT_BAD_INPUT, "%s: the cluster has no %s to multiply; give a number",
+                     reader->name, target->path);
+  for (int d = 0; d < DTYPE_COUNT; d++) {
+    if (!(rates[d] > 0) || (target->dtype >= 0 && d != target->dtype)) continue;
+    char text[YAML_REAL];
+    yaml_real_text(rates[d] * factor, text);
+    YamlNode node = {.kind = YAML_SCALAR, .text = text, .plain = true};
+    const char *path = target->dtype >= 0 ? target->path
+                                          : arena_join(&reader->arena, target->path, dtype_name((Dtype)d));
+    int code = cluster_set_rate(reader, target->key, path, &node, &rates[d]);
+    if (code < 0) return code;
+  }
+  return PLAIT_OK;
 }
 
 // A pair is multiplied number by number.
 static int multiply_pair(ClusterReader *reader, const Target *target, double factor) {
   const double *pair = target->field;
-  char text[96];
-  snprintf(text, sizeof text, "[%.17g, %.17g]", pair[0] * factor, pair[1] * factor);
-  YamlNode *node;
-  int code = yaml_tree_parse(reader->name, text, strlen(text), &reader->arena, &node, reader->error);
-  return code ? code : cluster_set_value(reader, target->key, target->path, node, target->field);
+  char first[YAML_REAL], second[YAML_REAL];
+  yaml_real_text(pair[0] * factor, first), yaml_real_text(pair[1] * factor, second);
+  YamlNode a = {.kind = YAML_SCALAR, .text = first, .plain = true},
+           b = {.kind = YAML_SCALAR, .text = second, .plain = true};
+  YamlNode node = {.kind = YAML_LIST, .count = 2, .items = (YamlNode *[]){&a, &b}};
+  return cluster_set_value(reader, target->key, target->path, &node, target->field);
 }
 
 static int multiply(ClusterReader *reader, const Target *target, double factor) {
-  double *real = target->field;
-  int code = PLAIT_OK;
   switch (target->key->kind) {
   case CLUSTER_INT: return set_number(reader, target, *(int *)target->field * factor, target->field);
-  case CLUSTER_REAL: return set_number(reader, target, *real * factor, real);
+  case CLUSTER_REAL:
+    factor = FAULT(cluster_factor_is_the_value, *(double *)target->field * factor, factor);
+    return set_number(reader, target, factor, target->field);
   case CLUSTER_PAIR: return multiply_pair(reader, target, factor);
-  case CLUSTER_RATES:
-    if (target->dtype >= 0 && !(real[target->dtype] > 0))
-      return error_set(reader->error, PLAIT_BAD_INPUT, "%s: the cluster has no %s to multiply; give a number",
-                       reader->name, target->path);
-    for (int d = 0; d < DTYPE_COUNT && !code; d++)
-      if (real[d] > 0 && (target->dtype < 0 || d == target->dtype))
-        code = set_number(reader, target, real[d] * factor, &real[d]);
-    return code;
+  case CLUSTER_RATES: return multiply_rates(reader, target, factor, target->field);
   default:
     return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s is not a number and cannot be multiplied; give a value",
                      reader->name, target->path);
@@ -133,6 +144,7 @@ static int change(ClusterReader *reader, const char *path, const char *value) {
     const char *source = *target->source;
     *target->source = arena_format(&cluster->arena, "%s%schanged: %s", source ? source : "", source ? "; " : "",
                                    reader->name);
+    UNLESS_FAULT(cluster_keeps_measurements_of_other_links)
     if (target->key->section == CLUSTER_LEVEL || target->key->kind == CLUSTER_PAIR) vec_free(&cluster->measured);
   }
   vec_free(&targets);

@@ -109,8 +109,8 @@ int cluster_find(const char *name, char **path, Error *error) {
   int count = *name && !strchr(name, '/') ? folders(folder) : 0;
   for (int i = 0; i < count; i++) {
     char *candidate = xformat("%s/%s.yaml", folder[i], name);
-    if (!*path && file_exists(candidate)) *path = candidate;
-    else free(candidate);
+    if (!*path && file_exists(candidate)) *path = realpath(candidate, NULL); // without ..
+    free(candidate);
     free(folder[i]);
   }
   if (*path) return PLAIT_OK;

@@ -20,7 +20,7 @@ typedef enum ClusterKind {
   CLUSTER_RATES,      // double[DTYPE_COUNT]
   CLUSTER_BOOL,       // int
   CLUSTER_LEVEL_KIND, // LevelKind
-  CLUSTER_ATTENTION,  // int
+  CLUSTER_ATTENTION,  // AttentionKind
   CLUSTER_MAP,        // a section
   CLUSTER_LIST,       // sections
   CLUSTER_TABLE,      // Vec(MeasuredCollective)
@@ -68,6 +68,7 @@ int cluster_set_value(ClusterReader *reader, const ClusterKey *key, const char *
                       void *field);
 int cluster_set_rate(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
                      double *rate);
+bool cluster_is_level_name(const char *text); // a word, and not the name of another section
 // What no key alone can tell: names, the number of devices, islands. `name` starts the message.
 int cluster_check(const Cluster *cluster, const char *name, Error *error);
 // kind,ranks,nodes,bytes,seconds; first_line: of `text` in the file that messages name.

@@ -1,4 +1,5 @@
 // Measured collectives: lines of kind,ranks,nodes,bytes,seconds after a header, sorted.
+#include "base/fault.h"
 #include "base/nearest.h"
 #include "plan/cluster_keys.h"
 #include <math.h>
@@ -67,7 +68,7 @@ static int check_row(const Cluster *cluster, const Line *line, const MeasuredCol
   if (!cluster->measured.count) return PLAIT_OK;
   int order = compare(&cluster->measured.data[cluster->measured.count - 1], row);
   if (order == 0) return refuse(line, "this kind, ranks, nodes and bytes are there already", ", in the line before");
-  if (order > 0)
+  if (FAULT(cluster_takes_unsorted_measurements, order, 0) > 0)
     return refuse(line, "out of order: lines must be sorted by kind, then ranks, nodes and bytes; ",
                   "`sort -t, -k1,1 -k2,2n -k3,3n -k4,4g` sorts them");
   return PLAIT_OK;

@@ -127,7 +127,7 @@ static int set_pair(ClusterReader *reader, const ClusterKey *key, const char *pa
   return PLAIT_OK;
 }
 
-static bool is_level_name(const char *text) {
+bool cluster_is_level_name(const char *text) {
   static const char *const others[] = {"device", "software", "name",   "source", "base",    "spread",
                                        "levels", "spaces",   "islands", "measured", "host", "disk"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -139,7 +139,7 @@ static bool is_level_name(const char *text) {
 static int set_level_name(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
                           const char **field) {
   if (node->kind != YAML_SCALAR) return wrong(reader, key, path, node);
-  if (!is_level_name(node->text)) {
+  if (!cluster_is_level_name(node->text)) {
     char allowed[192];
     cluster_key_allowed(key, allowed, sizeof allowed);
     return error_set(reader->error, PLAIT_BAD_INPUT,

@@ -96,7 +96,7 @@ static void products_without_shapes(void **state) {
 
 static double rate(const DeviceFacts *d, int cudnn, double width, double length, int causal, int backward) {
   OpAttention a = {.pairs = 1, .width = width, .length = length, .backward = backward, .causal = causal};
-  SoftwareFacts s = {.cudnn = cudnn};
+  SoftwareFacts s = {.attention = cudnn ? ATTENTION_CUDNN : ATTENTION_FLASH};
   return attention_rate(d, &s, DTYPE_BF16, &a, NULL) / 1e12;
 }
 
@@ -126,7 +126,7 @@ static void attention(void **state) {
   OpAttention a = {.pairs = scores, .width = 128, .length = 2048, .scores = 2 * scores};
   double seconds = attention_seconds(&d, NULL, DTYPE_BF16, &a, 0, 0, NULL);
   assert_true(fabs(seconds - (4 * scores * 128 / 362e12 + 2e-6)) < 1e-12);
-  SoftwareFacts materialised = {.materialised = 1};
+  SoftwareFacts materialised = {.attention = ATTENTION_MATERIALISED};
   double slow = attention_seconds(&d, &materialised, DTYPE_BF16, &a, 0, 0, NULL);
   assert_true(slow > 2 * seconds);
   OpWork work = {.attention = a, .read = 1e6, .written = 1e6};
@@ -171,7 +171,7 @@ static void laws(void **state) {
   for (int i = 0; i < 3000; i++) {
     DeviceFacts d = random_device(&r), e = d;
     OpWork w = random_work(&r), more = w;
-    SoftwareFacts s = {.materialised = i & 1, .cudnn = i >> 1 & 1, .launches_per_op = 2};
+    SoftwareFacts s = {.attention = i % ATTENTION_KINDS, .launches_per_op = 2};
     int held = i % 3 ? 0 : random_int(&r, 1, 100);
     double seconds = kernel_seconds(&d, &s, DTYPE_BF16, &w, 0, held, NULL), k = random_between(&r, 0.1, 10);
     assert_true(isfinite(seconds) && seconds > 0);
