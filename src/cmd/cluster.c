@@ -2,6 +2,9 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "plan/cluster.h"
+#include "plan/cluster_find.h"
+
+enum { MOST_NAMES = 64 };
 
 // The cluster as --what-if changes it.
 static int print_one(const char *name, const char *change, Error *error) {
@@ -13,7 +16,9 @@ static int print_one(const char *name, const char *change, Error *error) {
   return code;
 }
 
-int cmd_cluster(int argc, char **argv) {
+static int run(const ClusterList *shipped, int argc, char **argv) {
+  const char *names[MOST_NAMES + 1] = {0}; // for completion
+  for (int i = 0; i < shipped->count && i < MOST_NAMES; i++) names[i] = shipped->names[i];
   bool docs = false;
   const char *change = NULL;
   const Option options[] = {
@@ -32,7 +37,7 @@ int cmd_cluster(int argc, char **argv) {
       "  plait cluster my-machines.yaml\n"
       "  plait cluster h200-node --what-if nvlink.bandwidth=2x\n"
       "  plait cluster --docs > docs/clusters.md\n",
-      .takes = TAKES_FILES};
+      .takes = TAKES_FILES, .first = names};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 0, 1, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
@@ -45,4 +50,11 @@ int cmd_cluster(int argc, char **argv) {
   else if (operands.count) code = print_one(operands.words[0], change, &error);
   else code = cluster_print_list(stdout, &error);
   return code ? command_fail("cluster", &error) : 0;
+}
+
+int cmd_cluster(int argc, char **argv) {
+  ClusterList shipped = cluster_list();
+  int status = run(&shipped, argc, argv);
+  cluster_list_free(&shipped);
+  return status;
 }

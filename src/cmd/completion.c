@@ -42,7 +42,7 @@ static void put_words(const char *const *words, FILE *out) {
 
 static const char *kind_of(const CommandHelp *help) {
   if (help->takes == TAKES_NOTHING && !help->first) return "nothing";
-  if (help->first) return "words";
+  if (help->first && help->takes != TAKES_FILES) return "words";
   return !help_takes_keys(help) ? "files" : help->takes == TAKES_RECIPE ? "recipe" : "model";
 }
 
@@ -114,7 +114,7 @@ static const char bash_tail[] =
     "      *) operands=$((operands + 1)) ;;\n"
     "    esac\n"
     "  done\n"
-    "  local before=''\n"
+    "  local before='' also=''\n"
     "  case $current in\n"
     "    --*=*) option=${current%%=*} before=${current%%=*}= current=${current#*=} ;;\n"
     "  esac\n"
@@ -126,6 +126,7 @@ static const char bash_tail[] =
     "    values=$first\n"
     "  elif [[ $takes == files ]] || { [ $operands -eq 0 ] && [[ $takes == @(recipe|model) ]]; }; then\n"
     "    values=/\n"
+    "    [ $operands -gt 0 ] || also=$first\n"
     "  elif [[ $takes == @(recipe|model) && $current == *=* ]]; then\n"
     "    _plait_keys \"${current%%=*}\"\n"
     "    before=${current%%=*}= current=${current#*=}\n"
@@ -138,7 +139,7 @@ static const char bash_tail[] =
     "  [[ $COMP_WORDBREAKS != *=* ]] || before=''\n"
     "  if [ \"$values\" = / ]; then\n"
     "    compopt -o filenames 2>/dev/null\n"
-    "    mapfile -t COMPREPLY < <(compgen -f -P \"$before\" -- \"$current\")\n"
+    "    mapfile -t COMPREPLY < <(compgen -f -W \"$also\" -P \"$before\" -- \"$current\")\n"
     "  else\n"
     "    mapfile -t COMPREPLY < <(compgen -W \"$values\" -P \"$before\" -- \"$current\")\n"
     "  fi\n"
@@ -205,7 +206,11 @@ void help_print_zsh(const CommandHelp *help, const Option *options, int count, F
     put_words(help->first, out);
     fputs(")'", out);
   }
-  if (!strcmp(kind, "files")) fputs(" \\\n        '*:file:_files'", out);
+  if (!strcmp(kind, "files") && help->first) {
+    fputs(" \\\n        '1:name or file:{compadd -- ", out);
+    put_words(help->first, out);
+    fputs("; _files}'", out);
+  } else if (!strcmp(kind, "files")) fputs(" \\\n        '*:file:_files'", out);
   if (!strcmp(kind, "recipe")) fputs(" \\\n        '1:recipe:_files' '*:key: _plait_keys all'", out);
   if (!strcmp(kind, "model"))
     fputs(" \\\n        '1:checkpoint, run or model folder:_files' '*:key: _plait_keys inference'", out);
@@ -313,7 +318,7 @@ void help_print_fish(const CommandHelp *help, const Option *options, int count, 
   }
   if (!strcmp(kind, "files"))
     fprintf(out, "complete -c plait -n '__fish_seen_subcommand_from %s' -F\n", help->name);
-  if (!strcmp(kind, "words")) {
+  if (help->first) {
     fprintf(out, "complete -c plait -n '__fish_seen_subcommand_from %s' -a '", help->name);
     put_words(help->first, out);
     fputs("'\n", out);

@@ -53,7 +53,8 @@ typedef struct CommandHelp {
   const char *summary;  // sentences; a newline ends a paragraph
   const char *examples; // lines, indented; ends with a newline
   OperandKind takes;
-  const char *const *first; // the words that the first operand may be, ended by NULL; NULL: see `takes`
+  const char *const *first; // the words that the first operand may be, ended by NULL; NULL: see `takes`. With
+                            // TAKES_FILES it may be a file too
 } CommandHelp;
 
 typedef struct Operands { char **words; int count; } Operands; // sorted to the front of argv[1…], order kept

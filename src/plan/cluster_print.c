@@ -32,14 +32,13 @@ static void print_device(const DeviceFacts *d, FILE *out) {
           small_time(d->host).s);
 }
 
-// Bytes a second that leave one unit of the level below, by all its ports.
+// Bytes a second that leave one unit of the level below, by all its ports. In a mesh it has at least one to each of
+// the others.
 static double unit_bandwidth(const LevelFacts *level) {
   double port = FAULT(cluster_counts_one_port, level->ports, 1) * level->bandwidth;
-  switch (level->kind) {
-  case LEVEL_RING: return level->count > 2 ? 2 * port : port; // to each neighbour
-  case LEVEL_MESH: return (level->count > 1 ? level->count - 1 : 1) * port;
-  default: return port;
-  }
+  if (level->kind == LEVEL_BUS) return level->bandwidth;
+  int others = level->count - 1;
+  return level->kind == LEVEL_MESH && others > level->ports ? others * level->bandwidth : port;
 }
 
 // Of all links of the level in the whole cluster.

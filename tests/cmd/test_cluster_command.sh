@@ -28,6 +28,12 @@ for line in '4480 devices' 'memory    80.0 GB at 2.04 TB/s, of which 2.00 GB are
 done
 "$PLAIT" cluster dgx-a100-superpod --what-if infiniband.ports=4 | grep -q '100 GB/s    56.0 TB/s' || fail "--what-if changes nothing"
 
+for line in 'ring        2  450 GB/s    900 GB/s    7.20 TB/s' 'mesh        2  450 GB/s    3.15 TB/s   25.2 TB/s' \
+  'bus         2  450 GB/s    450 GB/s    450 GB/s'; do
+  sed "s/kind: switch/kind: ${line%% *}/; s/ports: 1/ports: 2/" "$SOURCE/clusters/h200-node.yaml" >"$work/kind.yaml"
+  "$PLAIT" cluster "$work/kind.yaml" | grep -qF "$line" || fail "$("$PLAIT" cluster "$work/kind.yaml")"$'\n'"    lacks: $line"
+done
+
 # --- where names are found: in an installation beside the binary --------------------------------------------------------
 
 mkdir -p "$work/prefix/bin" "$work/prefix/share/plait/clusters" "$work/own"

@@ -7,6 +7,7 @@ cd "$work" || exit 1
 mkdir bin recipes && ln -s "$PLAIT" bin/plait && PATH=$work/bin:$PATH
 touch recipes/mine.yaml 'a file.txt'
 failures=0
+export PLAIT_CLUSTERS=$SOURCE/clusters
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
 # offers SHELL LINE WORDS…: the candidates for the last word of the line are these, in any order
@@ -50,6 +51,9 @@ offers bash 'plait train recipes/m' recipes/mine.yaml
 offers bash 'plait tokenize a' 'a file.txt'
 offers bash 'plait tokenize --tokenizer a' 'a file.txt'
 offers bash 'plait tokenize --files-from a' 'a file.txt'
+offers bash 'plait cluster dgx-2' dgx-2
+offers bash 'plait cluster a' 'a file.txt' aws-p4d
+lacks bash 'plait cluster x --what-if ' aws-p4d
 offers bash 'plait train r.yaml parallel.z' parallel.zero=
 offers bash 'plait train r.yaml parallel.zero=' 0 1 2 3
 offers bash 'plait train r.yaml mesh.dp=2 parallel.pipeline=g' gpipe
@@ -95,6 +99,7 @@ ZSH
   complete_zsh() { rm -f zsh.found; zsh -f zsh.driver "$1" >zsh.log 2>&1; [ -e zsh.found ] && sed 's/^<\(.*\)>$/\1/' zsh.found; }
   offers zsh 'plait tra' train
   offers zsh 'plait export run --dtype ' fp32 bf16 fp16
+  offers zsh 'plait cluster h2' h200-node
   offers zsh 'plait train r.yaml parallel.pipeline=g' gpipe
   contains zsh 'plait train r.yaml mesh.' mesh.tp
   lacks zsh 'plait eval run opt' optimizer.lr
@@ -113,6 +118,7 @@ if command -v fish >/dev/null; then
   offers fish 'plait export run --dtype ' fp32 bf16 fp16
   offers fish 'plait explain r.yaml --after pa' partition
   offers fish 'plait train recipes/m' recipes/mine.yaml
+  contains fish 'plait cluster aws' aws-p4d
   offers fish 'plait train r.yaml parallel.z' parallel.zero=
   offers fish 'plait train r.yaml parallel.pipeline=g' parallel.pipeline=gpipe
   offers fish 'plait train r.yaml model.config=rec' model.config=recipes/
