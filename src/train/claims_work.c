@@ -12,7 +12,7 @@ static int layers_of(const Program *p) {
     const Body *b = &p->micro[s][PHASE_FORWARD];
     for (int i = 0; i < b->count; i++) {
       const Node *n = &g->node.data[b->instruction[i].node];
-      if (n->layer < 0 || n->layer >= g->layers || !op_def(n->op)->flops || has[n->layer]) continue;
+      if (n->layer < 0 || n->layer >= g->layers || !op_def(n->op)->expensive || has[n->layer]) continue;
       has[n->layer] = 1;
       layers++;
     }
