@@ -30,7 +30,7 @@ static double table_at(const ConstantId tables[3], double length, double width, 
 
 double attention_rate(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype,
                       const OpAttention *attention, const Constants *constants) {
-  const Tables *tables = software && software->cudnn ? &cudnn : &flash;
+  const Tables *tables = software && software->attention == ATTENTION_CUDNN ? &cudnn : &flash;
   double length = attention->length, width = attention->width;
   double rate = table_at(tables->full, length, width, constants);
   double causal = attention->causal ? table_at(tables->causal, length, width, constants) / rate : 1;
@@ -61,7 +61,7 @@ static double materialised_seconds(const DeviceFacts *device, Dtype dtype, const
 
 double attention_seconds(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype,
                          const OpAttention *attention, double bytes, int held, const Constants *constants) {
-  if (software && software->materialised)
+  if (software && software->attention == ATTENTION_MATERIALISED)
     return materialised_seconds(device, dtype, attention, bytes, held, constants);
   double rate = attention_rate(device, software, dtype, attention, constants);
   if (rate <= 0) return INFINITY;

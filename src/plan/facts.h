@@ -59,10 +59,12 @@ enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
 // Devices of another kind: those from `first` on, `count` of them.
 typedef struct IslandFacts { DeviceFacts device; int first, count; } IslandFacts;
 
+// In blocks that stay in the cache, as FlashAttention-2 or cuDNN; or with the scores in memory.
+typedef enum AttentionKind { ATTENTION_FLASH, ATTENTION_MATERIALISED, ATTENTION_CUDNN, ATTENTION_KINDS } AttentionKind;
+
 // How other systems' runs compute, for predictions of these.
 typedef struct SoftwareFacts {
-  int materialised;        // attention keeps its scores in memory; else it is computed in blocks (flash)
-  int cudnn;               // attention by blocks is cuDNN's; else FlashAttention-2
+  AttentionKind attention;
   int fusions;             // elementwise ops run inside of the kernel before them where that is possible
   double launches_per_op;  // kernels of an op that is not a product
   const char *source;

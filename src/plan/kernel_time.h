@@ -13,7 +13,7 @@
 double product_seconds(const DeviceFacts *device, Dtype dtype, const OpProduct *product, double bytes, int held,
                        const Constants *constants);
 
-// Attention by blocks (flash), by a table of rates over width, length, mask and direction; where `materialised`, its
+// Attention by blocks (flash), by a table of rates over width, length, mask and direction; materialised: its
 // products and passes over the scores. software NULL: FlashAttention-2.
 double attention_seconds(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype,
                          const OpAttention *attention, double bytes, int held, const Constants *constants);
