@@ -28,6 +28,13 @@ static void print_parts(const Simulation *s, FILE *out) {
               100 * t->part[i] / s->step, time_part_meanings[i]);
 }
 
+// Bytes of a text beyond its characters: printf pads by bytes.
+static int multibyte(const char *text) {
+  int n = 0;
+  for (; *text; text++) n += (*text & 0xc0) == 0x80;
+  return n;
+}
+
 static void print_links(const Prediction *p, const Cluster *cluster, FILE *out) {
   const Simulation *s = p->simulation;
   const RankTime *t = &s->rank[s->busiest];
@@ -38,7 +45,7 @@ static void print_links(const Prediction *p, const Cluster *cluster, FILE *out) 
   for (int i = 0; i < t->link.count; i++) {
     const LinkTime *l = &t->link.data[i];
     axes_text(&p->job->options.parallel.mesh, l->axes, axes, sizeof axes);
-    fprintf(out, "  %-14s %-14s %10s %10s %10s %8.0f\n", axes,
+    fprintf(out, "  %-*s %-14s %10s %10s %10s %8.0f\n", 14 + multibyte(axes), axes,
             l->level >= 0 && l->level < cluster->levels ? cluster->level[l->level].name : "-",
             units_duration(l->exposed).s, units_duration(l->all).s, units_bytes(l->bytes).s, l->calls);
   }
