@@ -40,7 +40,7 @@ static int can_run_again(const Graph *g, const Node *n, RecomputeMode mode) {
     const Tensor *t = graph_tensor(g, n->output[k]);
     if (t->variable >= 0 || (mode == RECOMPUTE_SELECTIVE && t->role == ROLE_RESIDUAL)) return 0;
   }
-  return mode == RECOMPUTE_FULL || !op_def(n->op)->flops;
+  return mode == RECOMPUTE_FULL || !op_def(n->op)->expensive;
 }
 
 // Rows of experts, and parts of the tokens that these are of.

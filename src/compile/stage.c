@@ -9,8 +9,8 @@
 
 // ---- the cut -------------------------------------------------------------------------------------------------------
 
-static double node_flops(const Graph *g, const Node *n, const Device *device) {
-  if (!op_def(n->op)->flops) return 0;
+// On one rank that has everything whole.
+static OpWork node_work(const Graph *g, const Node *n) {
   Arena scratch = {0};
   Operand *operand = arena_array(&scratch, Operand, n->ninput + n->noutput);
   for (int k = 0; k < n->ninput + n->noutput; k++) {
@@ -25,28 +25,28 @@ static double node_flops(const Graph *g, const Node *n, const Device *device) {
     operand[k].size[0] = tensor_most_rows(x, x->shape.size);
     operand[k].size[1] = operand[k].size[2] = 1;
   }
-  double flops = device->flops(device, n->op, operand, operand + n->ninput, n->attr);
+  OpWork work = op_work(op_def(n->op), operand, n->ninput, operand + n->ninput, n->noutput, n->attr);
   arena_free(&scratch);
-  return flops;
+  return work;
 }
 
 // sum[l]: FLOPs of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
-static double *sums_of_costs(const Graph *g, const Device *device, Arena *scratch) {
+static double *sums_of_costs(const Graph *g, Arena *scratch) {
   double *sum = arena_array(scratch, double, g->layers + 2);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
     int after = n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1;
-    double flops = node_flops(g, n, device);
+    double flops = node_work(g, n).matrix;
     for (int l = after; l <= g->layers + 1; l++) sum[l] += flops;
   }
   return sum;
 }
 
-static void cut_by_cost(Graph *g, const CompileOptions *o) {
+static void cut_by_cost(Graph *g, StageMap map) {
   Arena scratch = {0};
-  const double *sum = sums_of_costs(g, o->device, &scratch);
-  cut_layers(sum, g->layers, g->stages, mesh_stage_map(&o->parallel.mesh), g->cut);
+  const double *sum = sums_of_costs(g, &scratch);
+  cut_layers(sum, g->layers, g->stages, map, g->cut);
   arena_free(&scratch);
 }
 
@@ -190,7 +190,7 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
     CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
   } else {
-    cut_by_cost(g, o);
+    cut_by_cost(g, mesh_stage_map(&o->parallel.mesh));
   }
   int code = o->mode == MODEL_TRAIN && o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once
                  ? check_delays(g, o, error)

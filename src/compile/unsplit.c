@@ -97,7 +97,7 @@ static Matrix matrix_of(const Graph *g, const Parallel *parallel, const Node *n)
   Operand x = {.rank = u->shape.rank};
   placement_local(&parallel->mesh, &m.owned, &u->shape, local);
   for (int d = 0; d < x.rank; d++) x.size[d] = local[d];
-  m.flops = op_def(n->op)->flops(&x, &x, n->attr);
+  m.flops = op_work(op_def(n->op), &x, 1, &x, 1, n->attr).matrix;
   m.bytes = operand_elements(&x) * (int64_t)dtype_size(u->dtype);
   return m;
 }

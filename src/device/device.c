@@ -56,11 +56,6 @@ int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel 
   return imitated(device)->find(imitated(device), op, dtype, kernel);
 }
 
-double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output,
-                             const void *attr) {
-  return imitated(device)->flops(imitated(device), op, input, output, attr);
-}
-
 double device_imitated_peak(const Device *device, Dtype dtype, Team *team) {
   return imitated(device)->peak_flops(imitated(device), dtype, team);
 }

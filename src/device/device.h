@@ -50,9 +50,8 @@ struct Device {
   // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it
   // has none.
   int (*find)(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
-  // Costs: the FLOPs of one call on local shapes, 0 where they are not counted; and FLOP/s of products of a dtype, as
-  // measured here and now with about 50 ms of products, 0 where unknown. (Bytes and overheads come with the simulator.)
-  double (*flops)(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr);
+  // FLOP/s of products of a dtype, as measured here and now with about 50 ms of products, 0 where unknown. (What a call
+  // costs is the op's: op_work.)
   double (*peak_flops)(const Device *device, Dtype dtype, Team *team);
   const void *own;    // of the device: a level of SIMD, or the device that it imitates
   const DeviceImplementation *implementation; // NULL: plans can be made for it, but this build cannot run it
@@ -139,8 +138,6 @@ static inline void *device_host_pointer(const Device *d, void *address) {
   return d->space.is_host ? address : d->implementation->host_pointer(d, address);
 }
 
-// For devices that imitate another one, `own`: its kernels and costs.
+// For devices that imitate another one, `own`: its kernels and its speed.
 int device_imitated_find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel);
-double device_imitated_flops(const Device *device, Op op, const Operand *input, const Operand *output,
-                             const void *attr);
 double device_imitated_peak(const Device *device, Dtype dtype, Team *team);

@@ -34,7 +34,6 @@ Device device_null(const Device *of) {
   Device d = *of;
   d.name = "null";
   d.find = device_imitated_find;
-  d.flops = device_imitated_flops;
   d.peak_flops = peak_flops;
   d.own = of;
   d.implementation = &null_implementation;

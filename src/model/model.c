@@ -46,14 +46,6 @@ Graph *model_graph(const ModelConfig *config, int64_t seq) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
-// Does the node only look up rows of its parameter, by an integer input? Then it multiplies nothing by it.
-static int looks_up(const Graph *g, const Node *n) {
-  int integers = 0;
-  for (int i = 0; i < n->ninput; i++)
-    integers += n->input[i] >= 0 && !dtype_is_float(graph_tensor(g, n->input[i])->dtype);
-  return integers && !op_def(n->op)->flops;
-}
-
 // How many elements of a parameter a token meets in this node: where the node has rows by expert, those of its choices.
 static int64_t met(const Graph *g, const Node *n, const Variable *v) {
   int64_t all = shape_elements(&v->shape), experts = v->shape.size[0];
@@ -75,7 +67,7 @@ static void count_parameters(const Graph *g, ModelFacts *facts) {
       if (id < 0) continue;
       int64_t elements = met(g, n, &g->variable.data[id]);
       if (elements > active[id]) active[id] = elements;
-      if (!looks_up(g, n)) multiplied[id] = 1;
+      if (!op_def(n->op)->looks_up) multiplied[id] = 1;
     }
   }
   for (int i = 0; i < g->variable.count; i++) {
@@ -109,7 +101,7 @@ int64_t model_config_parameters(const ModelConfig *config) { return config->fact
 // FLOPs of the node where all that it multiplies are activations, such as attention; else 0.
 static double flops_of_activations(const Graph *g, const Node *n) {
   Operand input[8], output[8];
-  if (!op_def(n->op)->flops || n->ninput > 8 || n->noutput > 8) return 0;
+  if (n->ninput > 8 || n->noutput > 8) return 0;
   for (int i = 0; i < n->ninput + n->noutput; i++) {
     int id = i < n->ninput ? n->input[i] : n->output[i - n->ninput];
     Operand *o = i < n->ninput ? &input[i] : &output[i - n->ninput];
@@ -120,7 +112,7 @@ static double flops_of_activations(const Graph *g, const Node *n) {
     *o = (Operand){.dtype = t->dtype, .rank = t->shape.rank};
     for (int d = 0; d < o->rank; d++) o->size[d] = t->shape.size[d], o->map[d] = index_whole(o->size[d]);
   }
-  return op_def(n->op)->flops(input, output, n->attr);
+  return op_work(op_def(n->op), input, n->ninput, output, n->noutput, n->attr).matrix;
 }
 
 double model_config_flops_per_token(const ModelConfig *config, int64_t seq_len) {

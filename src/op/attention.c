@@ -146,9 +146,20 @@ static double forward_pairs(const Operand *input, const Operand *output, const v
   return heads * index_pairs(&input[0].map[1], &input[1].map[1]);
 }
 
-// Scores and values are two products.
-static double forward_flops(const Operand *input, const Operand *output, const void *attr) {
-  return 4.0 * (double)input[0].size[4] * forward_pairs(input, output, attr);
+// Scores and values are two products of the pairs that positions let be seen. Scores stay in the cache: their bytes
+// stand apart, for implementations that keep them, also those of pairs that are masked. Of a pair: its scale, greatest,
+// exponential and sum.
+static void forward_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  Sizes n = sizes_of(input);
+  double pairs = forward_pairs(input, output, attr), width = (double)input[0].size[4];
+  double all = (double)(n.b * n.g * n.r) * (double)n.s * (double)n.t; // masked ones too
+  work->matrix = 4.0 * width * pairs;
+  work->vector = 4 * pairs;
+  work->attention = (OpAttention){.pairs = pairs,
+                                  .width = width,
+                                  .length = (double)input[1].size[1],
+                                  .scores = all * (double)dtype_size(input[0].dtype),
+                                  .causal = pairs < all};
 }
 
 static void evaluate(Node *node) { node_attr(node, AttentionAttr)->dropout = 0; }
@@ -165,7 +176,8 @@ const OpDef op_def_attention = {
     .algorithms = ATTENTION_ALGORITHMS,
     .choice = CHOICE_CONTEXT,
     .reference = forward_reference,
-    .flops = forward_flops,
+    .work = forward_work,
+    .expensive = 1,
     .pairs = forward_pairs,
     .evaluate = evaluate,
     .minus_infinity = 2, // logsumexp of a query that sees no key
@@ -227,8 +239,12 @@ static void grad_reference(const KernelCall *call) {
   free(d.dq);
 }
 
-static double grad_flops(const Operand *input, const Operand *output, const void *attr) {
-  return 2.5 * forward_flops(input, output, attr); // five products instead of two
+// Five products instead of two.
+static void grad_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  forward_work(input, output, attr, work);
+  work->matrix *= 2.5;
+  work->vector *= 2.5;
+  work->attention.backward = 1;
 }
 
 const OpDef op_def_attention_grad = {
@@ -241,7 +257,8 @@ const OpDef op_def_attention_grad = {
     .algorithms = ATTENTION_ALGORITHMS,
     .choice = CHOICE_CONTEXT,
     .reference = grad_reference,
-    .flops = grad_flops,
+    .work = grad_work,
+    .expensive = 1,
 };
 
 int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, int key_documents,

@@ -39,6 +39,12 @@ static void slice_box(const Operand *x, const Operand *y, int d, int64_t in, int
   }
 }
 
+// Of its input no more than its output.
+static void slice_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  work->read = operand_bytes(&output[0]);
+  work->vector = 0;
+}
+
 static void slice_reference(const KernelCall *call) { slice_box(&call->input[0], &call->output[0], 0, 0, 0); }
 
 #define COLLECTIVE(id, what, ...)                                                                                      \
@@ -66,6 +72,7 @@ const OpDef op_def_slice = {
     .shape = shape,
     .rule = rule,
     .reference = slice_reference,
+    .work = slice_work,
     .slices = 1,
 };
 

@@ -169,10 +169,21 @@ static void reference(const KernelCall *call) {
   if (call->ninput == 2) operand_doubles_free(&call->input[1], w);
 }
 
-static double flops(const Operand *input, const Operand *output, const void *attr) {
+// Letters of the output that only one operand has are m or n, those of both or of none are the batch; all that is
+// summed is k. Of one operand it is no product, though its additions count as if it were.
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const EinsumAttr *a = attr;
-  KernelCall call = {.ninput = a->rank[1] ? 2 : 1, .noutput = 1, .input = input, .output = output, .attr = attr};
-  return 2.0 * (double)operand_elements(&output[0]) * (double)loops_of(&call).product;
+  int two = a->rank[1] > 0;
+  KernelCall call = {.ninput = two ? 2 : 1, .noutput = 1, .input = input, .output = output, .attr = attr};
+  OpProduct p = {1, 1, (double)loops_of(&call).product, 1};
+  for (int d = 0; d < a->rank[OUTPUT]; d++) {
+    int letter = a->letter[OUTPUT][d], first = find(a, 0, letter) >= 0, second = two && find(a, 1, letter) >= 0;
+    *(first == second ? &p.c : first ? &p.m : &p.n) *= (double)output[0].size[d];
+  }
+  work->matrix = 2.0 * (double)operand_elements(&output[0]) * p.k;
+  if (!two) return;
+  work->vector = 0;
+  work->product[work->products++] = p;
 }
 
 const OpDef op_def_einsum = {
@@ -184,7 +195,8 @@ const OpDef op_def_einsum = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
-    .flops = flops,
+    .work = work_of,
+    .expensive = 1,
 };
 
 // Does [from, from + n) of one operand have the letters of another from `at` on?

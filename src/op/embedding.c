@@ -52,6 +52,22 @@ static void embedding_reference(const KernelCall *call) {
   }
 }
 
+// Elements of the rows of a table that a call looks up: of the ids those that this shard has, if all words occur as
+// often, and each row of the table once.
+static double rows_looked_up(const Operand *table, const Operand *ids) {
+  const IndexMap *map = &table->map[0];
+  double share = map->global > 0 ? (double)map->valid / (double)map->global : 1, rows = (double)table->size[0],
+         looked_up = share * (double)operand_elements(ids);
+  return FAULT(lookup_reads_the_table, looked_up < rows ? looked_up : rows, rows) *
+         (double)operand_extent(table, 1, table->rank);
+}
+
+// Of the table only those rows are read.
+static void embedding_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  work->read = operand_bytes(&input[1]) + rows_looked_up(&input[0], &input[1]) * (double)dtype_size(input[0].dtype);
+  work->vector = 0;
+}
+
 const OpDef op_def_embedding = {
     .name = "embedding",
     .meaning = "table (v, e…), ids (b, s) → y[b, s, :] = table[ids[b, s], :]; rows of other shards and ids < 0 give 0",
@@ -59,6 +75,8 @@ const OpDef op_def_embedding = {
     .gradient = embedding_gradient,
     .rule = embedding_rule,
     .reference = embedding_reference,
+    .work = embedding_work,
+    .looks_up = 1,
 };
 
 // ids (b, s), dy (b, s, e…) → (v, e…) with v = attr.rows
@@ -103,6 +121,15 @@ static int embedding_grad_accumulate(Node *node) {
   return 0;
 }
 
+// Rows of the table are read, added to and written; where there is no accumulator all of it is made zero before.
+static void embedding_grad_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  const Operand *ids = &input[0], *dy = &input[1], *table = &output[0];
+  double rows = rows_looked_up(table, ids) * (double)dtype_size(table->dtype);
+  work->read = operand_bytes(ids) + operand_bytes(dy) + rows;
+  work->written = rows + (((const EmbeddingAttr *)attr)->accumulate ? 0 : operand_bytes(table));
+  work->vector = (double)operand_elements(dy);
+}
+
 const OpDef op_def_embedding_grad = {
     .name = "embedding_grad",
     .meaning = "ids (b, s), dy (b, s, e…) → dtable (v, e…)[i, :] = sum of dy[b, s, :] over ids[b, s] = i; the output's "
@@ -110,6 +137,7 @@ const OpDef op_def_embedding_grad = {
     .shape = embedding_grad_shape,
     .rule = embedding_grad_rule,
     .reference = embedding_grad_reference,
+    .work = embedding_grad_work,
     .accumulate = embedding_grad_accumulate,
 };
 

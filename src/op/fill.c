@@ -19,12 +19,17 @@ static void reference(const KernelCall *call) {
   for (int64_t i = 0; i < n; i++) operand_store(x, i, value != 0 && operand_valid(x, i) ? value : 0);
 }
 
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  work->read = work->vector = 0;
+}
+
 const OpDef op_def_fill = {
     .name = "fill",
     .meaning = "x → value everywhere (0 in padding); in place, x is not read",
     .shape = shape,
     .rule = rule,
     .reference = reference,
+    .work = work_of,
     .in_place = 1,
 };
 

@@ -65,10 +65,14 @@ static void reference(const KernelCall *call) {
   operand_doubles_free(w, matrix);
 }
 
-// Rows of the operand times both sizes of a matrix.
-static double flops(const Operand *input, const Operand *output, const void *attr) {
+// Rows of the operand times both sizes of a matrix: a product an expert, all with as many rows.
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   (void)attr;
-  return 2.0 * (double)operand_elements(&input[0]) * (double)output[0].size[3];
+  double experts = (double)input[1].size[0], n = (double)output[0].size[3], k = (double)input[0].size[3],
+         all = (double)operand_elements(&input[0]);
+  work->matrix = 2.0 * all * n;
+  work->vector = 0;
+  work->product[work->products++] = (OpProduct){all / k / experts, n, k, experts};
 }
 
 const OpDef op_def_grouped = {
@@ -79,7 +83,8 @@ const OpDef op_def_grouped = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
-    .flops = flops,
+    .work = work_of,
+    .expensive = 1,
     .defers_sum = 1,
 };
 
@@ -129,9 +134,13 @@ static int accumulate(Node *node) {
   return 0;
 }
 
-static double weight_flops(const Operand *input, const Operand *output, const void *attr) {
-  (void)attr;
-  return 2.0 * (double)operand_elements(&input[0]) * (double)output[0].size[2];
+// Of each expert dw (n, k), summed over its rows.
+static void weight_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  double experts = (double)output[0].size[0], n = (double)output[0].size[1], k = (double)output[0].size[2],
+         all = (double)operand_elements(&input[0]);
+  work->matrix = 2.0 * all * k;
+  work->vector = ((const GroupedAttr *)attr)->accumulate ? experts * n * k : 0;
+  work->product[work->products++] = (OpProduct){n, k, all / n / experts, experts};
 }
 
 const OpDef op_def_grouped_weight = {
@@ -141,7 +150,8 @@ const OpDef op_def_grouped_weight = {
     .shape = weight_shape,
     .rule = weight_rule,
     .reference = weight_reference,
-    .flops = weight_flops,
+    .work = weight_work,
+    .expensive = 1,
     .accumulate = accumulate,
     .defers_sum = 1,
 };

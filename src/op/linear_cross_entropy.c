@@ -193,11 +193,34 @@ static int loss_accumulate(Node *node) {
   return 2;
 }
 
-// Logits, and with gradient dx and dw: three products. dw may be left to another node.
-static double loss_flops(const Operand *input, const Operand *output, const void *attr) {
-  double product = 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
-  const CrossEntropyAttr *a = attr;
-  return a->gradient ? (a->split ? 2 : 3) * product : product;
+// The product of logits. They count no bytes: they stay in the cache where a kernel makes them by blocks of rows and
+// words, as the CPU's for bf16 does. (Its fp32 kernel makes whole rows, some hundred MB at a time.)
+static OpProduct logits_work(const Operand *input, OpWork *work) {
+  OpProduct p = {(double)operand_extent(&input[0], 0, 2), (double)input[1].size[0], (double)input[1].size[1], 1};
+  work->matrix = 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
+  work->vector = 4 * p.m * p.n; // the greatest, a difference, an exponential and the sum
+  work->product[work->products++] = p;
+  return p;
+}
+
+// Logits, and with gradient dx and dw: three products. dw may be left to another node. What gradients need of the
+// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time (up to 128 MB of bf16
+// on the CPU), which is more than a cache holds. It is written `passes` times, read before each but the first, and read
+// once more by either product, or to be handed on.
+static void head_work(const Operand *input, const CrossEntropyAttr *attr, int passes, OpWork *work) {
+  OpProduct p = logits_work(input, work);
+  if (!attr->gradient) return;
+  double bytes = p.m * p.n * (double)dtype_size(input[0].dtype);
+  work->written += passes * bytes;
+  work->read += (passes - 1 + 2) * bytes;
+  work->matrix *= attr->split ? 2 : 3;
+  work->product[work->products++] = (OpProduct){p.m, p.k, p.n, 1};
+  if (!attr->split) work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
+}
+
+// Exponentials are written, and read again when a row's sum is known.
+static void loss_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  head_work(input, attr, 2, work);
 }
 
 // The loss alone.
@@ -242,7 +265,8 @@ const OpDef op_def_linear_cross_entropy = {
     .evaluate = loss_evaluate,
     .reference = loss_reference,
     .accumulate = loss_accumulate,
-    .flops = loss_flops,
+    .work = loss_work,
+    .expensive = 1,
 };
 
 // x (b, s, e), w (v, e), targets (b, s) → maximum, sum, target (b, s) of this rank's part of the vocabulary
@@ -270,8 +294,8 @@ static void statistics_reference(const KernelCall *call) {
   head_free(&h);
 }
 
-static double statistics_flops(const Operand *input, const Operand *output, const void *attr) {
-  return 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
+static void statistics_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  logits_work(input, work);
 }
 
 const OpDef op_def_cross_entropy_statistics = {
@@ -283,7 +307,8 @@ const OpDef op_def_cross_entropy_statistics = {
     .shape = statistics_shape,
     .rule = statistics_rule,
     .reference = statistics_reference,
-    .flops = statistics_flops,
+    .work = statistics_work,
+    .expensive = 1,
 };
 
 // local maximum (b, s), maximum (b, s), local sum (b, s) → local sum relative to the common maximum
@@ -338,6 +363,11 @@ static void apply_reference(const KernelCall *call) {
   finish(&h, &s);
 }
 
+// The row's maximum and sum are known: what is written is dlogits.
+static void apply_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  head_work(input, attr, 1, work);
+}
+
 const OpDef op_def_cross_entropy_apply = {
     .name = "cross_entropy_apply",
     .meaning = "x, w, targets, seed, maximum, sum, target → loss_sum (), on every shard of the vocabulary; dx, partial "
@@ -346,7 +376,8 @@ const OpDef op_def_cross_entropy_apply = {
     .rule = apply_rule,
     .reference = apply_reference,
     .accumulate = loss_accumulate,
-    .flops = loss_flops,
+    .work = apply_work,
+    .expensive = 1,
 };
 
 int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient) {

@@ -144,9 +144,14 @@ static int bias(Node *node, int dims) {
   return 0;
 }
 
-static double flops(const Operand *input, const Operand *output, const void *attr) {
-  Product p = product_of(input, attr);
-  return 2.0 * (double)p.rows * (double)p.columns * (double)p.depth;
+// An accumulator is an input and the output, and so is read and written.
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  const MatmulAttr *a = attr;
+  Product p = product_of(input, a);
+  double m = (double)p.rows, n = (double)p.columns, k = (double)p.depth;
+  work->matrix = 2.0 * m * n * k;
+  work->vector = a->accumulate || a->bias ? m * n : 0;
+  work->product[work->products++] = (OpProduct){m, n, k, 1};
 }
 
 const OpDef op_def_matmul = {
@@ -158,7 +163,8 @@ const OpDef op_def_matmul = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
-    .flops = flops,
+    .work = work_of,
+    .expensive = 1,
     .accumulate = accumulate,
     .bias = bias,
     .defers_sum = 1,

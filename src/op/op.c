@@ -20,6 +20,24 @@ int64_t operand_extent(const Operand *x, int from, int to) {
 
 int64_t operand_elements(const Operand *x) { return operand_extent(x, 0, x->rank); }
 
+double operand_bytes(const Operand *x) {
+  return x->rank ? (double)operand_elements(x) * (double)dtype_size(x->dtype) : 0;
+}
+
+OpWork op_work(const OpDef *op, const Operand *input, int ninput, const Operand *output, int noutput,
+               const void *attr) {
+  OpWork work = {0};
+  for (int k = 0; k < ninput + noutput; k++) {
+    const Operand *x = k < ninput ? &input[k] : &output[k - ninput];
+    double elements = x->rank ? (double)operand_elements(x) : 0;
+    if (elements > work.vector) work.vector = elements;
+    if (k < ninput) work.read += operand_bytes(x);
+    else if (FAULT(update_counts_once, 1, k - ninput >= op->in_place)) work.written += operand_bytes(x);
+  }
+  if (op->work) op->work(input, output, attr, &work);
+  return work;
+}
+
 int operand_valid(const Operand *x, int64_t i) {
   for (int d = x->rank - 1; d >= 0; d--) {
     if (i % x->size[d] >= x->map[d].valid) return 0;

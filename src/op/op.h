@@ -5,6 +5,7 @@
 #include "ir/graph.h"
 #include "op/algorithm.h"
 #include "op/attributes.h"
+#include "op/work.h"
 
 // Local → global index of one dim of a rank's shard: at most two contiguous runs (two for zigzag). A dim's memory may
 // be longer than what is valid (padded vocabularies and storage shards): elements past `valid` are zero and stay zero.
@@ -94,6 +95,7 @@ typedef void (*Kernel)(const KernelCall *call);
 // The elements of an operand, and the product of its dims [from, to).
 int64_t operand_elements(const Operand *x);
 int64_t operand_extent(const Operand *x, int from, int to);
+double operand_bytes(const Operand *x); // 0 of a scalar, and of an absent one
 static inline double operand_load(const Operand *x, int64_t i) { return dtype_load(x->data, x->dtype, i); }
 static inline void operand_store(const Operand *x, int64_t i, double v) { dtype_store(x->data, x->dtype, i, v); }
 
@@ -140,8 +142,10 @@ typedef struct OpDef {
   // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op
   // means.
   Kernel reference;
-  // FLOPs of one call on local shapes (a multiply-add is 2); NULL: not counted.
-  double (*flops)(const Operand *input, const Operand *output, const void *attr);
+  // What one call costs on local shapes. *work comes with the default (op_work); the function replaces what is
+  // different: FLOPs of products and attention, which the default does not have, and bytes where not each operand is
+  // read or written once. Outputs may be missing for ops whose cost follows from their inputs. NULL: the default.
+  void (*work)(const Operand *input, const Operand *output, const void *attr, OpWork *work);
   // How many pairs of elements one call compares, as attention does queries and keys, as far as positions say; for
   // plans of how evenly ranks share them. NULL: none.
   double (*pairs)(const Operand *input, const Operand *output, const void *attr);
@@ -159,6 +163,8 @@ typedef struct OpDef {
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
+  int expensive;     // selective recomputation keeps its output rather than compute it again
+  int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
   int communicates;  // done by the comm layer, not by a device. Of these:
   int rooted;        // between one rank of the group, CommAttr.root, and all
   int reduces;       // its result is a sum, or maximum, over the ranks
@@ -182,6 +188,10 @@ typedef struct OpDef {
 } OpDef;
 
 const OpDef *op_def(Op op);
+// What one call of an op costs on these operands; their data is not read. By default each input is read once and each
+// output written once (an update in place counts in both), `vector` is the elements of the largest operand, and
+// `matrix` is 0. Scalars, and absent operands, which look like them, count 0 bytes.
+OpWork op_work(const OpDef *op, const Operand *input, int ninput, const Operand *output, int noutput, const void *attr);
 #define OP(id, name) extern const OpDef op_def_##name;
 #include "ir/ops.def"
 #undef OP

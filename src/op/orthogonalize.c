@@ -81,9 +81,19 @@ static void reference(const KernelCall *call) {
   free(x);
 }
 
-static double flops(const Operand *input, const Operand *output, const void *attr) {
+// Three products a step. In memory the norm reads u; x = u / ‖u‖ reads it and is written; a step reads x twice and both
+// squares once, and writes both squares and the next x, if its sums are made inside of the products.
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   OrthogonalizeShape s = orthogonalize_shape(&input[0], attr);
-  return (double)s.matrices * orthogonalize_flops((double)s.shorter, (double)s.longer);
+  double m = (double)s.shorter, n = (double)s.longer, matrices = (double)s.matrices, steps = ORTHOGONALIZE_STEPS,
+         c = matrices * steps, size = (double)dtype_size(input[0].dtype);
+  work->matrix = matrices * orthogonalize_flops(m, n);
+  work->vector = matrices * (3 * m * n + steps * (2 * m * m + m * n)); // the norm and its quotient, sums of a step
+  work->read = size * matrices * (2 * m * n + steps * (2 * m * n + 2 * m * m));
+  work->written = size * matrices * (m * n + steps * (2 * m * m + m * n));
+  work->product[work->products++] = (OpProduct){m, m, n, c};
+  work->product[work->products++] = (OpProduct){m, m, m, c};
+  work->product[work->products++] = (OpProduct){m, n, m, c};
 }
 
 const OpDef op_def_orthogonalize = {
@@ -92,7 +102,8 @@ const OpDef op_def_orthogonalize = {
     .shape = shape,
     .rule = rule,
     .reference = reference,
-    .flops = flops,
+    .work = work_of,
+    .expensive = 1,
     .needs_owner = 1,
 };
 

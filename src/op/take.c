@@ -34,12 +34,20 @@ static void reference(const KernelCall *call) {
   }
 }
 
+// One position of each sequence.
+static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  work->read = operand_bytes(&input[1]) + operand_bytes(&output[0]);
+  work->vector = 0;
+}
+
 const OpDef op_def_take = {
     .name = "take",
     .meaning = "x (b, s, e…), index (b) → x[b, index[b], :] (b, e…); 0 where another rank holds the position",
     .shape = shape,
     .rule = rule,
     .reference = reference,
+    .work = work_of,
+    .looks_up = 1,
 };
 
 int op_take(Graph *g, const char *name, int x, int index) {

@@ -74,12 +74,19 @@ static void next_reference(const KernelCall *call) {
   if (call->output[0].data != from->data) memcpy(call->output[0].data, from->data, bytes);
 }
 
+// One of the three is read.
+static void next_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  work->read = work->written;
+  work->vector = 0;
+}
+
 const OpDef op_def_next_version = {
     .name = "next_version",
     .meaning = "version, newer, weights, turn () → version, newer where turn is 1, weights where it is more; in place",
     .shape = next_shape,
     .rule = scalars_rule,
     .reference = next_reference,
+    .work = next_work,
     .in_place = 1,
 };
 

@@ -8,8 +8,9 @@ typedef struct OpProduct { double m, n, k, c; } OpProduct;
 enum { MAX_PRODUCTS = 4 };
 
 // Attention: `pairs` of a query and a key that it sees, of all heads, of `width` elements each; `length`: keys of a
-// sequence. `scores`: bytes of the scores where an implementation keeps them (materialised).
-typedef struct OpAttention { double pairs, width, length, scores; int backward; } OpAttention;
+// sequence. `scores`: bytes of the scores where an implementation keeps them (materialised). `causal`: about half of
+// the pairs are masked, and the blocks that have none are left out.
+typedef struct OpAttention { double pairs, width, length, scores; int backward, causal; } OpAttention;
 
 typedef struct OpWork {
   double matrix;                   // FLOPs of products and attention, a multiply-add is 2

@@ -20,7 +20,7 @@ typedef enum ClusterKind {
   CLUSTER_RATES,      // double[DTYPE_COUNT]
   CLUSTER_BOOL,       // int
   CLUSTER_LEVEL_KIND, // LevelKind
-  CLUSTER_ATTENTION,  // int
+  CLUSTER_ATTENTION,  // AttentionKind
   CLUSTER_MAP,        // a section
   CLUSTER_LIST,       // sections
   CLUSTER_TABLE,      // Vec(MeasuredCollective)

@@ -91,10 +91,10 @@ void cluster_print(const Cluster *c, FILE *out) {
             small_time(c->base[0]).s, small_time(c->base[1]).s);
   if (c->spread > 0) fprintf(out, "  the speed of devices varies by %.4g%% (σ)\n", c->spread * 100);
   if (c->measured.count) fprintf(out, "  %d measured collectives go before formulas\n", c->measured.count);
+  const char *attention = cluster_key_words(cluster_key_find(CLUSTER_SOFTWARE, "attention"))[c->software.attention];
   if (c->software.source)
-    fprintf(out, "  software: attention %s, fusions %s, %.4g launches per op\n",
-            c->software.materialised ? "materialised" : "flash", c->software.fusions ? "true" : "false",
-            c->software.launches_per_op);
+    fprintf(out, "  software: attention %s, fusions %s, %.4g launches per op\n", attention,
+            c->software.fusions ? "true" : "false", c->software.launches_per_op);
 }
 
 int cluster_print_list(FILE *out, Error *error) {

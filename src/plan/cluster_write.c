@@ -67,7 +67,7 @@ static bool is_absent(const Writer *writer, const ClusterKey *key) {
   if (key->section != CLUSTER_TOP) return false;
   if (key->kind == CLUSTER_LIST) return cluster_list_count(c, key) == 0;
   if (key->kind == CLUSTER_TABLE) return c->measured.count == 0;
-  bool plain = !c->software.materialised && c->software.fusions && c->software.launches_per_op == 1;
+  bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1;
   if (key->offset == offsetof(Cluster, software)) return plain && !c->software.source;
   bool nothing = !memcmp(&c->spread, zero, sizeof c->spread) && !memcmp(c->base, zero, sizeof c->base);
   if (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR) return nothing && !c->source;

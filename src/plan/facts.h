@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/vec.h"
+#include "plan/constants.h"
 #include <stdint.h>
 
 // A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
@@ -13,6 +14,8 @@ typedef struct DeviceFacts {
   double matrix[DTYPE_COUNT];  // FLOP/s of products, dense
   double vector[DTYPE_COUNT];  // FLOP/s of everything else
   double sustained;            // 0 … 1
+  double attention;            // part of the rate of products that attention by blocks reaches at most, forward; 0: as
+                               // on an H100 (0.374, FlashAttention-2)
   int units;                   // multiprocessors (or cores)
   double cache;                // bytes of the last-level cache
   double memory;               // bytes
@@ -48,6 +51,7 @@ typedef struct LevelFacts {
   double bandwidth;        // bytes/s of a port, one direction
   double latency;          // seconds of a hop
   double oversubscription; // 1: none; 2: half of the bandwidth where all send out of their unit at once
+  int reduces;             // the switch adds and copies itself (NVLink SHARP, NVLS)
   const char *source;
 } LevelFacts;
 enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
@@ -55,9 +59,12 @@ enum { MAX_LEVELS = 4, MAX_SPACES = 2 };
 // Devices of another kind: those from `first` on, `count` of them.
 typedef struct IslandFacts { DeviceFacts device; int first, count; } IslandFacts;
 
+// In blocks that stay in the cache, as FlashAttention-2 or cuDNN; or with the scores in memory.
+typedef enum AttentionKind { ATTENTION_FLASH, ATTENTION_MATERIALISED, ATTENTION_CUDNN, ATTENTION_KINDS } AttentionKind;
+
 // How other systems' runs compute, for predictions of these.
 typedef struct SoftwareFacts {
-  int materialised;        // attention keeps its scores in memory; else it is computed in blocks (flash)
+  AttentionKind attention;
   int fusions;             // elementwise ops run inside of the kernel before them where that is possible
   double launches_per_op;  // kernels of an op that is not a product
   const char *source;
@@ -76,7 +83,9 @@ typedef struct Cluster {
   int levels;
   SoftwareFacts software;
   double spread;                // σ of the devices' speed, relative
-  double base[2];               // seconds of a collective beside its hops: within the innermost level, and beyond
+  double base[2]; // seconds of a collective beside its hops: within the innermost level, and beyond; below
+                  // 0: collective.base of constants.def
+  const Constants *constants;   // of the models; NULL: the defaults
   Vec(MeasuredCollective) measured;
   Vec(IslandFacts) island;
   const char *source;           // of spread, base and measured

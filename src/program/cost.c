@@ -2,10 +2,26 @@
 #include "program/cost.h"
 #include "program/rows.h"
 
-static double elements(const Operand *x) {
-  double n = 1;
-  for (int i = 0; i < x->rank; i++) n *= (double)x->size[i];
-  return n;
+// The operands of a node, inputs and then outputs, as the first rank has them in a call.
+static Operand *operands(const Program *p, const Node *n, int microbatch, Arena *scratch) {
+  int count = n->ninput + n->noutput;
+  Operand *x = arena_array(scratch, Operand, count + 1);
+  program_operands(p, n, 0, x, x + n->ninput);
+  for (int k = 0; k < count && !p->shares->even; k++) {
+    int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
+    if (rows.count) rows_set(p, rows, microbatch, &x[k]);
+  }
+  return x;
+}
+
+OpWork program_work(const Program *p, const Node *n, int microbatch) {
+  Arena scratch = {0};
+  Operand *x = operands(p, n, microbatch, &scratch);
+  rows_balance(p, n, microbatch, x);
+  OpWork work = op_work(op_def(n->op), x, n->ninput, x + n->ninput, n->noutput, n->attr);
+  arena_free(&scratch);
+  return work;
 }
 
 // On a microbatch, or -1: in BEGIN and END; so many times.
@@ -14,22 +30,16 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     const Node *n = &p->graph->node.data[b->instruction[i].node];
     if (op_def(n->op)->communicates) continue;
     Arena scratch = {0};
-    int count = n->ninput + n->noutput;
     const Placement *owner = op_def(n->op)->needs_owner ? node_owner(p->graph, n) : NULL;
     double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work
-    double bytes = 0, most = 0, flops;
-    Operand *x = arena_array(&scratch, Operand, count + 1);
-    program_operands(p, n, 0, x, x + n->ninput);
-    for (int k = 0; k < count; k++) {
-      int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      Rows rows = tensor < 0 || p->shares->even ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
-      if (rows.count) rows_set(p, rows, microbatch, &x[k]);
-      if (tensor < 0) continue;
-      bytes += elements(&x[k]) * (double)dtype_size(x[k].dtype);
-      if (elements(&x[k]) > most) most = elements(&x[k]);
+    double bytes = 0, most = 0, flops = program_work(p, n, microbatch).matrix;
+    const Operand *x = operands(p, n, microbatch, &scratch);
+    for (int k = 0; k < n->ninput + n->noutput; k++) {
+      double elements = (double)operand_elements(&x[k]);
+      if ((k < n->ninput ? n->input[k] : n->output[k - n->ninput]) < 0) continue;
+      bytes += elements * (double)dtype_size(x[k].dtype);
+      if (elements > most) most = elements;
     }
-    rows_balance(p, n, microbatch, x);
-    flops = p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
     if (node_by_reference(p->graph, n, p->device)) cost->reference += share * (flops > most ? flops : most);
     else cost->bytes += share * bytes, cost->flops += share * flops, cost->calls += share;
     arena_free(&scratch);
@@ -105,7 +115,7 @@ ProgramOwned program_owned(const Program *p) {
     Operand x[2];
     program_operands(p, n, 0, x, x + 1);
     for (int r = 0; r < mesh->ranks; r++)
-      if (!owner || placement_here(mesh, owner, r)) flops[r] += op_def(n->op)->flops(x, x + 1, n->attr);
+      if (!owner || placement_here(mesh, owner, r)) flops[r] += op_work(op_def(n->op), x, 1, x + 1, 1, n->attr).matrix;
     owned.count++;
   }
   for (int r = 0; r < mesh->ranks; r++) {

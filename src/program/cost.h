@@ -2,6 +2,10 @@
 #pragma once
 #include "program/program.h"
 
+// What a call of the node costs on the first rank, on a microbatch (-1: in BEGIN and END); compact tensors as if all
+// experts had as many rows.
+OpWork program_work(const Program *p, const Node *n, int microbatch);
+
 // Of kernels, collectives left out: FLOPs (those of products and attention; others hardly count), bytes of operands
 // that are read and written, and calls. Of reference kernels none of these, but their FLOPs or elements, whatever is
 // more: they are plain loops in double.

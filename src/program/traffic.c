@@ -13,7 +13,7 @@ static void add(TrafficList *list, uint32_t axes, double elements, const Tensor 
   if (t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT) list->data[i].parameter_bytes += bytes;
 }
 
-static int group_size(const Program *p, const Node *node) {
+int collective_ranks(const Program *p, const Node *node) {
   uint32_t axes = node_attr(node, CommAttr)->axes;
   int pp = mesh_pipeline(&p->mesh), n = mesh_size(&p->mesh, axes & ~(1u << pp));
   if (!(axes >> pp & 1)) return n;
@@ -32,27 +32,58 @@ static double exchanged_rows(const Program *p, const Node *n, const Tensor *in, 
   return (double)rows_elements(p, ((const ExchangeAttr *)(const void *)n->attr)->parts.home ? out : in, 0, microbatch);
 }
 
+// Of tensor k of a collective: the elements of the whole, see collective_whole_bytes.
+static double whole_elements(const Program *p, const Node *n, int k, int microbatch) {
+  const OpDef *op = op_def(n->op);
+  const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
+  double ranks = collective_ranks(p, n);
+  if (op->gathers) return whole_shards(p, in, out, ranks, microbatch);
+  if (op->scatters) return whole_shards(p, out, in, ranks, microbatch);
+  return op->moves_rows ? exchanged_rows(p, n, in, out, microbatch) : (double)rows_elements(p, in, 0, microbatch);
+}
+
+// Of these, what a rank sends.
+static double moved_elements(const Program *p, const Node *n, int k, int microbatch) {
+  const OpDef *op = op_def(n->op);
+  double ranks = collective_ranks(p, n), moved = whole_elements(p, n, k, microbatch);
+  if (op->shifts) return moved;
+  if (op->reduces && !op->scatters && !op->rooted) moved *= 2;
+  moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
+  if (!op->rooted || (!op->gathers && !op->scatters)) return moved;
+  const Placement *owner = node_owner(p->graph, n); // one group of so many does it
+  return moved / (ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1));
+}
+
+static double bytes_of(const Program *p, const Node *n, int microbatch,
+                       double (*elements)(const Program *p, const Node *n, int k, int microbatch)) {
+  double bytes = 0;
+  for (int k = 0; k < n->noutput; k++)
+    bytes += elements(p, n, k, microbatch) * (double)dtype_size(graph_tensor(p->graph, n->input[k])->dtype);
+  return bytes;
+}
+
+double collective_bytes(const Program *p, const Node *n, int microbatch) {
+  return bytes_of(p, n, microbatch, moved_elements);
+}
+
+double collective_whole_bytes(const Program *p, const Node *n, int microbatch) {
+  return bytes_of(p, n, microbatch, whole_elements);
+}
+
+static double sent_elements(const Program *p, const Action *a) {
+  return (double)rows_elements(p, graph_tensor(p->graph, a->tensor), 0, a->microbatch);
+}
+
+double transfer_bytes(const Program *p, const Action *a) {
+  return sent_elements(p, a) * (double)dtype_size(graph_tensor(p->graph, a->tensor)->dtype);
+}
+
 // A collective of so many microbatches that are like this one (-1: of BEGIN and END, once).
 static void add_node(const Program *p, const Node *n, int microbatch, int times, TrafficList *list) {
   if (!op_def(n->op)->communicates) return;
-  const CommAttr *attr = node_attr(n, CommAttr);
-  double ranks = group_size(p, n);
-  for (int k = 0; k < n->noutput; k++) {
-    const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
-    const Tensor *whole = op_def(n->op)->gathers ? out : in;
-    double moved = (double)rows_elements(p, whole, 0, microbatch);
-    if (op_def(n->op)->gathers) moved = whole_shards(p, in, whole, ranks, microbatch);
-    if (op_def(n->op)->scatters) moved = whole_shards(p, out, whole, ranks, microbatch);
-    if (op_def(n->op)->reduces && !op_def(n->op)->scatters && !op_def(n->op)->rooted) moved *= 2;
-    moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
-    if (op_def(n->op)->rooted && (op_def(n->op)->gathers || op_def(n->op)->scatters)) {
-      const Placement *owner = node_owner(p->graph, n); // one group of so many does it
-      moved /= ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1);
-    }
-    if (op_def(n->op)->moves_rows) moved = (ranks - 1) / ranks * exchanged_rows(p, n, in, out, microbatch);
-    if (op_def(n->op)->shifts) moved = (double)rows_elements(p, in, 0, microbatch);
-    add(list, attr->axes, times * moved, in);
-  }
+  for (int k = 0; k < n->noutput; k++)
+    add(list, node_attr(n, CommAttr)->axes, times * moved_elements(p, n, k, microbatch),
+        graph_tensor(p->graph, n->input[k]));
 }
 
 static void add_body(const Program *p, const Body *b, int microbatch, int times, TrafficList *list) {
@@ -65,8 +96,7 @@ static void add_messages(const Program *p, int microbatch, int times, TrafficLis
   for (int i = 0; i < actions->count; i++) {
     const Action *a = &actions->data[i];
     if (a->kind != ACTION_SEND || a->part != LIST_BODY || a->microbatch != microbatch) continue;
-    const Tensor *t = graph_tensor(p->graph, a->tensor);
-    add(list, 1u << mesh_pipeline(&p->mesh), times * (double)rows_elements(p, t, 0, microbatch), t);
+    add(list, 1u << mesh_pipeline(&p->mesh), times * sent_elements(p, a), graph_tensor(p->graph, a->tensor));
   }
 }
 

@@ -4,23 +4,25 @@
 #include "base/fault.h"
 #include <string.h>
 
-typedef struct Message { const Action *send; double sent, received; } Message; // received < 0: not yet
+typedef struct Message { const Action *send; double arrives, received; } Message; // received < 0: not yet
 typedef Vec(Message) Queue; // of one ordered pair of coordinates and one direction
 typedef struct Posted { int queue, index; } Posted;                          // where the message of a SEND is
 
 typedef struct Replay {
   const Schedule *s;
   const Segments *segments;
-  const double (*cost)[PHASE_COUNT];
+  const ActionList **list; // (coordinates)
+  const ScheduleClock *by;
   ScheduleSpans *spans;
   Walk **walk;      // (coordinates)
   double *clock;    // (coordinates)
+  double *start;    // (coordinates) when the action under way began
+  const Action **begun; // (coordinates) that action, where its clock waits; else NULL
   Posted **posted;  // (coordinates, actions)
   Queue *queue;     // (coordinates, coordinates, 2)
   int *received;    // as queue: messages taken
   char *ran;        // (stages, PHASE_COUNT, microbatches of all steps)
   int *summed;      // (steps) coordinates whose part of a sum over the stages is there
-  double *sum;      // (steps) when the last one was
   Error *error;
 } Replay;
 typedef struct Walker { Replay *r; int coordinate; } Walker;
@@ -33,18 +35,26 @@ static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
 }
 static int number(const Replay *r, const Action *a) { return a->step * r->s->microbatches + a->microbatch; }
 
+static void wait_until(Replay *r, int coordinate, const Action *a, int from, double time) {
+  double *clock = &r->clock[coordinate];
+  if (time <= *clock) return;
+  if (r->by->waited) r->by->waited(r->by->context, coordinate, a, from, *clock, time);
+  *clock = time;
+}
+
 static int wait_received(Replay *r, int coordinate, int send) {
   Posted at = r->posted[coordinate][send];
   const Message *m = &r->queue[at.queue].data[at.index];
   if (FAULT(schedule_ignores_full_buffers, m->received < 0, 0)) return 0;
-  if (m->received > r->clock[coordinate]) r->clock[coordinate] = m->received;
+  wait_until(r, coordinate, NULL, stage_coordinate(m->send->peer, r->s->map), m->received);
   return 1;
 }
 
 static int send(Replay *r, int coordinate, const Action *a) {
   int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->map), a->peer > a->stage);
-  vec_push(&r->queue[q], (Message){a, r->clock[coordinate], -1});
-  r->posted[coordinate][a - r->s->list[coordinate].data] = (Posted){q, r->queue[q].count - 1};
+  double arrives = r->by->send(r->by->context, coordinate, a, &r->clock[coordinate]);
+  vec_push(&r->queue[q], (Message){a, arrives, -1});
+  r->posted[coordinate][a - r->list[coordinate]->data] = (Posted){q, r->queue[q].count - 1};
   return 1;
 }
 
@@ -57,15 +67,14 @@ static int receive(Replay *r, int coordinate, const Action *a) {
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
-  if (m->sent > r->clock[coordinate]) r->clock[coordinate] = m->sent;
+  wait_until(r, coordinate, a, stage_coordinate(a->peer, r->s->map), m->arrives);
   m->received = r->clock[coordinate];
   return 1;
 }
 
-
 // A segment runs once, after the phase of its stage that comes before it, and after those of the same coordinate that
 // leave it something in memory.
-static int run_segment(Replay *r, int coordinate, const Action *a) {
+static int check_segment(Replay *r, int coordinate, const Action *a) {
   Phase phase = action_phase(a);
   const Segment *segment = &r->segments->micro[a->stage][phase];
   int microbatch = number(r, a);
@@ -83,38 +92,48 @@ static int run_segment(Replay *r, int coordinate, const Action *a) {
                        "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
   }
-  double start = r->clock[coordinate];
-  r->clock[coordinate] += r->cost ? r->cost[a->stage][phase] : 1;
-  if (!r->spans) return 1;
-  vec_push(&r->spans->span,
-           (ScheduleSpan){coordinate, a->stage, a->microbatch, a->step, a->kind, start, r->clock[coordinate]});
-  r->spans->busy += r->clock[coordinate] - start;
-  if (r->clock[coordinate] > r->spans->total) r->spans->total = r->clock[coordinate];
   return 1;
+}
+
+static void add_span(Replay *r, int coordinate, const Action *a, double start) {
+  double end = r->clock[coordinate];
+  if (!r->spans) return;
+  vec_push(&r->spans->span, (ScheduleSpan){coordinate, a->stage, a->microbatch, a->step, a->kind, start, end});
+  r->spans->busy += end - start;
+  if (end > r->spans->total) r->spans->total = end;
+}
+
+// A body that is cut (Action.from) is checked with its first part. A clock that waits asks again, so what is checked
+// and counted once comes with the first call.
+static int run(Replay *r, int coordinate, const Action *a) {
+  int begins = r->begun[coordinate] != a;
+  r->begun[coordinate] = a;
+  if (begins) r->start[coordinate] = r->clock[coordinate];
+  int code = begins && action_runs_body(a) && !a->from ? check_segment(r, coordinate, a) : 1;
+  if (code > 0) code = r->by->run(r->by->context, coordinate, a, &r->clock[coordinate]);
+  if (code > 0 && action_runs_body(a)) add_span(r, coordinate, a, r->start[coordinate]);
+  if (code > 0) r->begun[coordinate] = NULL;
+  return code;
 }
 
 // In a stream a step's sums over the stages start behind its last backward on each, and END waits for all of them.
 static int sum_over_stages(Replay *r, int coordinate, const Action *a) {
-  double *clock = &r->clock[coordinate], *sum = &r->sum[a->step];
-  if (a->kind == ACTION_SUMS) {
-    r->summed[a->step]++;
-    if (*clock > *sum) *sum = *clock;
-    return 1;
-  }
-  if (r->summed[a->step] < r->s->map.coordinates) return 0;
-  if (*sum > *clock) *clock = *sum;
-  return 1;
+  if (a->kind == ACTION_END && r->summed[a->step] < r->s->map.coordinates) return 0;
+  int code = run(r, coordinate, a);
+  if (code > 0 && a->kind == ACTION_SUMS) r->summed[a->step]++;
+  return code;
 }
 
 static int visit(void *context, const WalkStep *step) {
   const Walker *w = context;
   const Action *a = step->action;
   if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
-  if (step->kind != WALK_RUN || a->kind == ACTION_BEGIN || (a->kind == ACTION_END && !w->r->s->streams)) return 1;
-  if (a->kind == ACTION_SUMS || a->kind == ACTION_END) return sum_over_stages(w->r, w->coordinate, a);
+  if (step->kind != WALK_RUN) return 1;
+  if (w->r->s->streams && (a->kind == ACTION_SUMS || a->kind == ACTION_END))
+    return sum_over_stages(w->r, w->coordinate, a);
   if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
   if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
-  return run_segment(w->r, w->coordinate, a);
+  return run(w->r, w->coordinate, a);
 }
 
 static int run_all(Replay *r) {
@@ -197,30 +216,35 @@ static void replay_free(Replay *r) {
   }
   free(r->walk);
   free(r->posted);
+  free(r->list);
   free(r->clock);
+  free(r->start);
+  free(r->begun);
   free(r->queue);
   free(r->received);
   free(r->ran);
   free(r->summed);
-  free(r->sum);
 }
 
-int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
-                    ScheduleSpans *spans, Error *error) {
+int schedule_replay_by(const Schedule *s, const Segments *segments, const ActionList *const *lists,
+                       const ScheduleClock *clock, ScheduleSpans *spans, double *end, Error *error) {
   size_t n = (size_t)s->map.coordinates;
-  Replay r = {.s = s, .segments = segments, .cost = cost, .spans = spans, .error = error};
+  Replay r = {.s = s, .segments = segments, .by = clock, .spans = spans, .error = error};
+  r.list = xcalloc(n, sizeof *r.list);
   r.clock = xcalloc(n, sizeof *r.clock);
+  r.start = xcalloc(n, sizeof *r.start);
+  r.begun = xcalloc(n, sizeof *r.begun);
   r.queue = xcalloc(n * n * 2, sizeof *r.queue);
   r.received = xcalloc(n * n * 2, sizeof *r.received);
   r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)(s->microbatches * s->steps), 1);
   r.summed = xcalloc((size_t)s->steps, sizeof *r.summed);
-  r.sum = xcalloc((size_t)s->steps, sizeof *r.sum);
   r.walk = xcalloc(n, sizeof *r.walk);
   r.posted = xcalloc(n, sizeof *r.posted);
   for (int c = 0; c < s->map.coordinates; c++) {
-    WalkPlan plan = schedule_walk(s, segments, &s->list[c]);
+    r.list[c] = lists ? lists[c] : &s->list[c];
+    WalkPlan plan = schedule_walk(s, segments, r.list[c]);
     r.walk[c] = walk_create(&plan);
-    r.posted[c] = xcalloc((size_t)s->list[c].count, sizeof *r.posted[c]);
+    r.posted[c] = xcalloc((size_t)r.list[c]->count, sizeof *r.posted[c]);
   }
   if (spans) *spans = (ScheduleSpans){0};
   int code = run_all(&r);
@@ -229,7 +253,33 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
   if (code && spans) schedule_spans_free(spans);
   if (!code && spans && spans->span.count)
     qsort(spans->span.data, (size_t)spans->span.count, sizeof *spans->span.data, by_coordinate);
+  if (end) memcpy(end, r.clock, n * sizeof *end);
   replay_free(&r);
+  return code;
+}
+
+// The clock of schedule_replay: segments cost what a table says, or 1, and messages nothing.
+typedef struct UnitClock {
+  const double (*cost)[PHASE_COUNT];
+  double *sum; // (steps) when the last coordinate's part of a sum over the stages was there
+} UnitClock;
+
+static int unit_run(void *context, int coordinate, const Action *a, double *now) {
+  UnitClock *u = context;
+  if (action_runs_body(a)) *now += u->cost ? u->cost[a->stage][action_phase(a)] : 1;
+  if (a->kind == ACTION_SUMS && *now > u->sum[a->step]) u->sum[a->step] = *now;
+  if (a->kind == ACTION_END && u->sum[a->step] > *now) *now = u->sum[a->step];
+  return 1;
+}
+
+static double unit_send(void *context, int coordinate, const Action *a, double *now) { return *now; }
+
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                    ScheduleSpans *spans, Error *error) {
+  UnitClock unit = {cost, xcalloc((size_t)s->steps, sizeof *unit.sum)};
+  ScheduleClock clock = {.context = &unit, .run = unit_run, .send = unit_send};
+  int code = schedule_replay_by(s, segments, NULL, &clock, spans, NULL, error);
+  free(unit.sum);
   return code;
 }
 

@@ -131,6 +131,24 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
                     ScheduleSpans *spans, Error *error);
 void schedule_spans_free(ScheduleSpans *spans);
 
+// Keeps the time of a replay in which actions cost what its owner says: segments, BEGIN, END, SUMS and REDUCE, and
+// messages on their way. Waiting is the replay's and the walk's: for messages, buffers and sums over the stages.
+typedef struct ScheduleClock {
+  void *context;
+  // An action of a coordinate, which is free from `*now` on; `*now` becomes when it is free again. 1: done; 0: it waits
+  // for another coordinate and comes again; negative: an error, which ends the replay.
+  int (*run)(void *context, int coordinate, const Action *action, double *now);
+  // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived.
+  double (*send)(void *context, int coordinate, const Action *action, double *now);
+  // A coordinate waited from `since` to `now`, for a RECV or for a buffer (action NULL) whose message coordinate `from`
+  // sent, or received. NULL: not told.
+  void (*waited)(void *context, int coordinate, const Action *action, int from, double since, double now);
+} ScheduleClock;
+// schedule_replay by a clock, along `lists` (one per coordinate, such as those of the Programs, with bodies cut and
+// REDUCE put in; NULL: the schedule's own). `end` (coordinates; may be NULL) gets when each one ends.
+int schedule_replay_by(const Schedule *s, const Segments *segments, const ActionList *const *lists,
+                       const ScheduleClock *clock, ScheduleSpans *spans, double *end, Error *error);
+
 const char *action_name(ActionKind kind); // as printed: "F"
 // Whether an action runs the body of a segment; action_phase says which.
 static inline int action_runs_body(const Action *a) {

@@ -117,7 +117,7 @@ wrong 'c.yaml:15:5: levels[0] must be a map of keys, not "nvlink"' '15s/.*/  - n
 wrong 'c.yaml:18:9: spread must be a number from 0 to 1, not "2"; the nearest is 1' 's/0.01/2/'
 wrong 'c.yaml:19:7: base must be a list of two numbers from 0 to 1 s, not a list' 's/base: .*/base: [1e-6]/'
 wrong 'c.yaml:19:14: base must be a list of two numbers from 0 to 1 s, but it contains "many"' 's/base: .*/base: [1e-6, many]/'
-wrong 'c.yaml:17:23: software.attention must be flash or materialised, not "fast"; did you mean flash?' 's/flash/fast/'
+wrong 'c.yaml:17:23: software.attention must be flash, materialised or cudnn, not "fast"; did you mean flash?' 's/flash/fast/'
 wrong 'c.yaml: device.reserved is 10000000000 B, which leaves nothing of the memory of 10000000000 B' '7s/$/\n  reserved: 10e9/'
 wrong 'c.yaml:2:9: anchors and aliases (&name, *name) are not allowed here' '2s/$/ \&a/;s/^software: .*/software: *a/'
 

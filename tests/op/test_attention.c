@@ -264,7 +264,7 @@ static double pairs_of(const IndexMap *queries, const IndexMap *keys) {
   input[0].map[1] = *queries;
   input[1].map[1] = *keys;
   double pairs = op_def(OP_ATTENTION)->pairs(input, NULL, &attr),
-         flops = op_def(OP_ATTENTION)->flops(input, NULL, &attr);
+         flops = op_work(op_def(OP_ATTENTION), input, 2, NULL, 0, &attr).matrix;
   assert_true(flops == 4 * pairs); // two products of width 1
   return pairs;
 }

@@ -158,7 +158,6 @@ static void every_case_has_a_rule_and_runs(void **state) {
         if (!isfinite(operand_load(&c.output[k], e)) &&
             !(op_def(c.op)->minus_infinity >> k & 1 && operand_load(&c.output[k], e) == -INFINITY))
           fail_msg("%s: output %d [%lld] is not finite", c.name, k, (long long)e);
-    if (op_def(c.op)->flops) assert_true(op_def(c.op)->flops(c.input, c.output, call.attr) > 0);
     seen[c.op] = 1;
     op_case_free(&c);
   }

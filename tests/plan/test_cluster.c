@@ -17,7 +17,8 @@ static const char whole[] =
     "name: \"all keys: \\\"quoted\\\" \\\\ \\n two \\u2028 lines\"\n"
     "device:\n"
     "  {name: a, matrix: {fp64: 1.1, fp32: 3.3e12, bf16: 123456789012345678, fp16: 7e19}, vector: {fp32: 1e9},\n"
-    "   sustained: 0.30000000000000004, units: 3, cache: 0.1, memory: 80000000001, bandwidth: 2.039e12, reserved: 7,\n"
+    "   sustained: 0.30000000000000004, attention: 0.7, units: 3, cache: 0.1, memory: 80000000001, bandwidth: "
+    "2.039e12, reserved: 7,\n"
     "   launch: 1e-300, host: 0.1, source: s}\n"
     "spaces:\n"
     "  - {name: disk, memory: 1e12, bandwidth: 3.3333333333333333e9, latency: 1.7e-5, shared_by: 16, source: d}\n"
@@ -26,7 +27,7 @@ static const char whole[] =
     "  - {name: in, count: 2, kind: mesh, ports: 3, bandwidth: 1e9, latency: 1e-6, source: l}\n"
     "  - {name: mid_1, count: 3, kind: ring, bandwidth: 1.1e9, latency: 3e-6, source: l}\n"
     "  - {name: bus-2, count: 1, kind: bus, bandwidth: 2e9, latency: 5e-6, source: l}\n"
-    "  - {name: out, count: 4, bandwidth: 3e9, latency: 7e-6, oversubscription: 1.5, source: l}\n"
+    "  - {name: out, count: 4, bandwidth: 3e9, latency: 7e-6, oversubscription: 1.5, reduces: true, source: l}\n"
     "software: {attention: materialised, fusions: false, launches_per_op: 2.5, source: w}\n"
     "spread: 0.021\n"
     "base: [7e-6, 8.1e-6]\n"
@@ -73,7 +74,8 @@ static void same_text(const char *a, const char *b, const char *instead) {
 
 static void same_device(const DeviceFacts *a, const DeviceFacts *b) {
   same_text(a->name, b->name, NULL);
-  SAME(a, b, matrix), SAME(a, b, vector), SAME(a, b, sustained), SAME(a, b, units), SAME(a, b, cache);
+  SAME(a, b, matrix), SAME(a, b, vector), SAME(a, b, sustained), SAME(a, b, attention), SAME(a, b, units),
+      SAME(a, b, cache);
   SAME(a, b, memory), SAME(a, b, bandwidth), SAME(a, b, reserved), SAME(a, b, launch), SAME(a, b, host);
   same_text(a->source, b->source, "given");
 }
@@ -92,9 +94,9 @@ static void same_cluster(const Cluster *a, const Cluster *b) {
     const LevelFacts *x = &a->level[i], *y = &b->level[i];
     same_text(x->name, y->name, NULL), same_text(x->source, y->source, "given");
     SAME(x, y, kind), SAME(x, y, count), SAME(x, y, ports), SAME(x, y, bandwidth), SAME(x, y, latency);
-    SAME(x, y, oversubscription);
+    SAME(x, y, oversubscription), SAME(x, y, reduces);
   }
-  SAME(&a->software, &b->software, materialised), SAME(&a->software, &b->software, fusions);
+  SAME(&a->software, &b->software, attention), SAME(&a->software, &b->software, fusions);
   SAME(&a->software, &b->software, launches_per_op);
   assert_int_equal(a->measured.count, b->measured.count);
   for (int i = 0; i < a->measured.count; i++) {
@@ -137,7 +139,9 @@ static void test_all_keys(void **state) {
   assert_int_equal(c->level[3].kind, LEVEL_SWITCH);
   assert_int_equal(c->level[3].ports, 1);
   assert_true(c->level[3].oversubscription == 1.5 && c->level[0].oversubscription == 1);
-  assert_true(c->software.materialised && !c->software.fusions && c->software.launches_per_op == 2.5);
+  assert_true(c->level[3].reduces && !c->level[0].reduces && c->device.attention == 0.7);
+  assert_true(c->software.attention == ATTENTION_MATERIALISED && !c->software.fusions &&
+              c->software.launches_per_op == 2.5);
   assert_true(c->spread == 0.021 && c->base[0] == 7e-6 && c->base[1] == 8.1e-6);
   assert_int_equal(c->measured.count, 5);
   assert_string_equal(c->measured.data[3].kind, "all_reduce");
@@ -266,7 +270,7 @@ static void test_change(void **state) {
   changed(c, "host.bandwidth=7");
   assert_true(c->space[1].bandwidth == 7);
   changed(c, "software.attention=flash");
-  assert_false(c->software.materialised);
+  assert_true(c->software.attention == ATTENTION_FLASH);
   changed(c, "spread=0");
   assert_true(c->spread == 0);
   changed(c, "base=0.5x");
@@ -303,8 +307,8 @@ static void test_wrong_change(void **state) {
       {"software.attention=2x",
        "software.attention=2x: software.attention is not a number and cannot be multiplied; give "
        "a value"},
-      {"software.attention=flesh", "software.attention=flesh: software.attention must be flash or materialised, not "
-                                   "\"flesh\"; did you mean flash?"},
+      {"software.attention=flesh", "software.attention=flesh: software.attention must be flash, materialised or "
+                                   "cudnn, not \"flesh\"; did you mean flash?"},
       {"base=[1]", "base=[1]: base must be a list of two numbers from 0 to 1 s, not a list"},
       {"base=1e9x", "base=1e9x: base must be a list of two numbers from 0 to 1 s, but it contains \"7000\""},
       {"out.count=1048576", "out.count=1048576: islands"}, // replaced below

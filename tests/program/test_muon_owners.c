@@ -67,7 +67,7 @@ static void release(Case *c) {
 static double flops_of(const Program *p, const Node *n) {
   Operand x[2];
   program_operands(p, n, 0, x, x + 1);
-  return op_def(n->op)->flops(x, x + 1, n->attr);
+  return op_work(op_def(n->op), x, 1, x + 1, 1, n->attr).matrix;
 }
 
 // All matrices of all stages: made once in the whole world, from all of it. The busiest rank has at most the largest

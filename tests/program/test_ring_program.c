@@ -144,7 +144,7 @@ static void test_overlap(void **state) {
       if (!is_shift(n) || !dtype_is_float(graph_tensor(p->graph, n->input[0])->dtype)) continue;
       int products = 0;
       for (int k = i + 1; k < body->count && k < body->instruction[i].wait; k++)
-        products += op_def(node_of(p, body, k)->op)->flops != NULL && !op_def(node_of(p, body, k)->op)->communicates;
+        products += op_def(node_of(p, body, k)->op)->expensive && !op_def(node_of(p, body, k)->op)->communicates;
       hidden += products > 0;
       all++;
     }

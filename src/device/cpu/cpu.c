@@ -130,10 +130,6 @@ static int find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) 
   return kernel->host != NULL;
 }
 
-static double flops(const Device *device, Op op, const Operand *input, const Operand *output, const void *attr) {
-  return op_def(op)->flops ? op_def(op)->flops(input, output, attr) : 0;
-}
-
 // Contiguous, without padding or data.
 static Operand operand_of(Dtype dtype, int64_t rows, int64_t columns) {
   Operand x = {.dtype = dtype, .rank = 2, .size = {rows, columns}};
@@ -184,15 +180,14 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
-    DESCRIPTION(device_name, 1), .find = find, .flops = flops, .peak_flops = peak_flops, .own = &levels[level],        \
+    DESCRIPTION(device_name, 1), .find = find, .peak_flops = peak_flops, .own = &levels[level],                        \
                                  .variant = &#level[4], .fast_dtypes = FAST(level),                                    \
                                  .implementation = &device_host                                                        \
   }
 #define FAR_LEVEL(device_name, level)                                                                                  \
   {                                                                                                                    \
-    DESCRIPTION(device_name, 0), .find = device_imitated_find, .flops = device_imitated_flops,                         \
-                                 .variant = &#level[4], .fast_dtypes = FAST(level),                                    \
-                                 .peak_flops = device_imitated_peak, .own = &near[level],                              \
+    DESCRIPTION(device_name, 0), .find = device_imitated_find, .peak_flops = device_imitated_peak,                     \
+                                 .own = &near[level], .variant = &#level[4], .fast_dtypes = FAST(level),               \
                                  .implementation = &device_far                                                         \
   }
 

@@ -1,0 +1,48 @@
+// What the instructions of a Program cost on a cluster: seconds of each kernel and collective, counted once for all
+// calls that are alike.
+#pragma once
+#include "plan/kernel_time.h"
+#include "plan/machine.h"
+#include "program/program.h"
+#include "program/rows.h"
+
+// A kernel, or a collective (`ranks` above 0). bytes: of memory that a kernel moves; that one rank sends in a
+// collective.
+typedef struct Cost {
+  double seconds;  // a kernel's, with nothing beside it
+  double beside;   // a kernel's, while a collective is in flight
+  double flops, bytes;
+  int ranks;
+  uint32_t axes;   // of the collective; along pp: of `crossing` coordinates
+  int crossing;    // pipeline coordinates that take part; 0: it stays within one
+  int level;       // of the cluster that bounds it
+  CollectiveAlgorithm algorithm;
+  int due, next_due; // of collectives in flight: the first that is waited for before this instruction (1 + its index;
+                     // 0: none), and the next one that is waited for where this one is
+} Cost;
+
+typedef struct CostGroup { uint32_t axes; StageSet coordinates; GroupOnLinks links; } CostGroup;
+
+// Of every body of a Program, by the kinds of microbatches (program/rows.h); BEGIN and END have one kind.
+typedef struct Costs {
+  const Program *program;
+  RowsKinds kinds;
+  int *kind;                            // (microbatches) index into kinds
+  Cost *begin, *end;                    // (instructions, and one behind the last)
+  Cost *(*micro)[PHASE_COUNT];          // [stage · kinds + kind][phase] (the same)
+  Vec(CostGroup) group;                 // of collectives so far
+  Arena arena;
+} Costs;
+
+// What other systems, or a simulation of "what if", have in place of the defaults. NULL members: the defaults.
+typedef struct CostOptions {
+  const Cluster *cluster;
+  const Constants *constants;
+} CostOptions;
+
+// PLAIT_BAD_INPUT: the cluster has no rate for a dtype that the Program computes in, or fewer devices than the mesh
+// ranks.
+int costs_create(const Program *program, const CostOptions *options, Costs **out, Error *error);
+void costs_free(Costs *costs); // NULL is fine
+// Those of an action's body, by instruction; NULL: the action runs none.
+const Cost *costs_body(const Costs *costs, const Action *action, const Body **body);

@@ -1,0 +1,55 @@
+// Simulates a training step: the second reader of Programs. It walks along the same actions and the same instructions
+// as the executor, in the same order and with the same waits, and asks a cluster's facts how long each one takes.
+#pragma once
+#include "plan/costs.h"
+
+// What a pipeline coordinate's time is spent on. The parts add up to the step.
+typedef enum TimePart {
+#define TIME_PART(id, name, meaning) TIME_##id,
+#include "plan/time_parts.def"
+#undef TIME_PART
+  TIME_PARTS
+} TimePart;
+extern const char *const time_part_names[TIME_PARTS], *const time_part_meanings[TIME_PARTS];
+
+// Collectives, and messages between stages (along pp), over one set of axes that one level of the cluster bounds.
+typedef struct LinkTime {
+  uint32_t axes;
+  int level, messages;    // messages: between stages, else collectives
+  double exposed, all;    // seconds for which the device waits for them; that they take, overlapped or not
+  double bytes, calls;    // that a rank sends; how many
+} LinkTime;
+
+typedef struct RankTime {
+  double part[TIME_PARTS]; // seconds
+  Vec(LinkTime) link;
+  double flops;
+} RankTime;
+
+// An instruction on the critical path, in all layers and microbatches: what the step would lose without it, at most.
+typedef struct CriticalItem { const char *name; uint32_t axes; double seconds; int calls; } CriticalItem;
+
+typedef struct Simulation {
+  double step;             // seconds
+  int coordinates, busiest; // pipeline ranks; the one that waits least
+  RankTime *rank;          // (coordinates)
+  Vec(CriticalItem) critical; // the longest first
+  ScheduleSpans spans;     // what ran when, of one step; of a stream of several
+  Arena arena;
+} Simulation;
+
+// What an instruction did when, for timelines: seconds since the step began. name: static or the graph's.
+typedef void SimulationSee(void *context, int coordinate, const char *name, const Action *action, double begin,
+                           double end, int in_flight);
+
+typedef struct SimulateOptions {
+  CostOptions cost;
+  int critical;            // how many CriticalItems; 0: they are not looked for
+  SimulationSee *see;      // NULL: nobody looks
+  void *context;
+} SimulateOptions;
+
+// `programs` (pipeline ranks): those of one job. Ranks of a pipeline coordinate have like Programs and links, and are
+// simulated once. PLAIT_BAD_INPUT as costs_create; PLAIT_INFEASIBLE where the replay refuses the schedule.
+int simulate(Program *const *programs, const SimulateOptions *options, Simulation **out, Error *error);
+void simulation_free(Simulation *simulation); // NULL is fine
