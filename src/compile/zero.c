@@ -122,7 +122,8 @@ static void store_gradients(Graph *g, const Parallel *parallel) {
     for (int k = 0; n->region == REGION_MICRO && k < n->noutput; k++) {
       int v = graph_tensor(g, n->output[k])->variable;
       if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
-      place_node(g, i, mesh, NULL);
+      // One that rounds what it stores gives partial sums, so that what is scattered is narrow.
+      if (FAULT(gradient_scattered_wide, !op_def(n->op)->converts, 1)) place_node(g, i, mesh, NULL);
       break;
     }
   }

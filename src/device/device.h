@@ -62,6 +62,8 @@ struct Device {
 const Device *device_cpu(void);
 // Reference kernels only; PLAIT_SPACE counts here too.
 const Device *device_reference(void);
+// A GPU that runs CUDA: a description without an implementation, for plans and predictions.
+const Device *device_cuda(void);
 // A device like another one, which must stay, that has no memory and computes nothing.
 Device device_null(const Device *of);
 // Whether PLAIT_SPACE asks for far memory; -1: it is neither "far" nor "host".

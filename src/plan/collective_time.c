@@ -207,8 +207,7 @@ CollectiveTime collective_by(const Cluster *c, CollectiveKind kind, CollectiveAl
     pairwise(&t, c, g, bytes);
   } else if (kind == COLLECTIVE_SHIFT) {
     shift(&t, c, g, bytes);
-  } else if (algorithm ==
-             COLLECTIVE_BY_TREE) { // two trees, each with half: a rank sends all bytes up, and as many down
+  } else if (algorithm == COLLECTIVE_BY_TREE) { // two trees with half each: a rank sends all bytes up and down
     bound(&t, c, g, turns * bytes / constant(c->constants, CONSTANT_TREE_SHARE));
     t.latency = turns * tree_latency(c, g);
   } else {

@@ -14,31 +14,31 @@ static CollectiveKind kind_of(const OpDef *op) {
 }
 
 // The units that a collective's kernels hold on a device with so many: as many as NCCL has channels, on a GPU.
-static int held_units(const CostOptions *o) {
-  int units = o->cluster->device.units, held = (int)constant(o->constants, CONSTANT_HELD_UNITS);
+static int held_units(const Cluster *c) {
+  int units = c->device.units, held = (int)constant(c->constants, CONSTANT_HELD_UNITS);
   return units > 2 * held ? held : 0;
 }
 
 // Many collectives have the same group.
-static const GroupOnLinks *group_of(Costs *costs, const CostOptions *o, uint32_t axes, const StageSet *coordinates) {
+static const GroupOnLinks *group_of(Costs *costs, const Cluster *c, uint32_t axes, const StageSet *coordinates) {
   const Program *p = costs->program;
   int pp = mesh_pipeline(&p->mesh), crosses = pp >= 0 && axes >> pp & 1;
   for (int i = 0; i < costs->group.count; i++) {
     const CostGroup *g = &costs->group.data[i];
     if (g->axes == axes && (!crosses || stages_equal(&g->coordinates, coordinates))) return &g->links;
   }
-  GroupOnLinks links = machine_group(o->cluster, &p->mesh, axes, crosses ? coordinates : NULL, p->coordinate);
+  GroupOnLinks links = machine_group(c, &p->mesh, axes, crosses ? coordinates : NULL, p->coordinate);
   vec_push(&costs->group, (CostGroup){axes, *coordinates, links});
   return &costs->group.data[costs->group.count - 1].links;
 }
 
-static Cost collective_cost(Costs *costs, const CostOptions *o, const Node *n, int microbatch) {
+static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int microbatch) {
   const Program *p = costs->program;
   uint32_t axes = node_attr(n, CommAttr)->axes;
   int pp = mesh_pipeline(&p->mesh), crosses = pp >= 0 && axes >> pp & 1;
   StageSet coordinates = mesh_stage_coordinates(&p->mesh, graph_stages(p->graph, n->stages));
-  const GroupOnLinks *group = group_of(costs, o, axes, &coordinates);
-  CollectiveTime t = collective_seconds(o->cluster, kind_of(op_def(n->op)), group,
+  const GroupOnLinks *group = group_of(costs, c, axes, &coordinates);
+  CollectiveTime t = collective_seconds(c, kind_of(op_def(n->op)), group,
                                         collective_whole_bytes(p, n, microbatch));
   return (Cost){.seconds = t.seconds,
                 .beside = t.seconds,
@@ -56,28 +56,27 @@ static double share_of_owner(const Program *p, const Node *n) {
   return owner ? 1.0 / mesh_size(&p->mesh, owner->owner_axes) : 1;
 }
 
-static Cost kernel_cost(const Program *p, const CostOptions *o, const Node *n, int microbatch) {
-  const Cluster *c = o->cluster;
+static Cost kernel_cost(const Program *p, const Cluster *c, const Node *n, int microbatch) {
   OpWork work = program_work(p, n, microbatch);
   Dtype dtype = node_dtype(p->graph, n);
   // Ranks wait for each other: the slowest of all devices counts.
   double share = share_of_owner(p, n) * slowest_of(c->spread, p->mesh.ranks);
   return (Cost){
-      .seconds = share * kernel_seconds(&c->device, &c->software, dtype, &work, 0, 0, o->constants),
-      .beside = share * kernel_seconds(&c->device, &c->software, dtype, &work, 0, held_units(o), o->constants),
+      .seconds = share * kernel_seconds(&c->device, &c->software, dtype, &work, 0, 0, c->constants),
+      .beside = share * kernel_seconds(&c->device, &c->software, dtype, &work, 0, held_units(c), c->constants),
       .flops = share_of_owner(p, n) * work.matrix,
       .bytes = share_of_owner(p, n) * (work.read + work.written)};
 }
 
 // -1: of BEGIN and END.
-static Cost *body_costs(Costs *costs, const CostOptions *o, const Body *body, int microbatch) {
+static Cost *body_costs(Costs *costs, const Cluster *c, const Body *body, int microbatch) {
   const Program *p = costs->program;
   Cost *cost = arena_array(&costs->arena, Cost, body->count + 1);
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     Cost *waits = &cost[body->instruction[i].wait];
     int due = cost[i].due;
-    cost[i] = op_def(n->op)->communicates ? collective_cost(costs, o, n, microbatch) : kernel_cost(p, o, n, microbatch);
+    cost[i] = op_def(n->op)->communicates ? collective_cost(costs, c, n, microbatch) : kernel_cost(p, c, n, microbatch);
     cost[i].due = due;
     if (!body->instruction[i].wait || !op_def(n->op)->communicates) continue;
     cost[i].next_due = waits->due;
@@ -118,22 +117,22 @@ static void find_kinds(Costs *costs) {
         costs->kind[m] = k;
 }
 
-int costs_create(const Program *p, const CostOptions *o, Costs **out, Error *error) {
-  int code = check_devices(p, o->cluster, error);
-  if (!code) code = check_rates(p, o->cluster, error);
+int costs_create(const Program *p, const Cluster *c, Costs **out, Error *error) {
+  int code = check_devices(p, c, error);
+  if (!code) code = check_rates(p, c, error);
   if (code) return code;
   Costs *costs = xcalloc(1, sizeof *costs);
   costs->program = p;
   find_kinds(costs);
-  costs->begin = body_costs(costs, o, &p->begin, -1);
-  costs->end = body_costs(costs, o, &p->end, -1);
+  costs->begin = body_costs(costs, c, &p->begin, -1);
+  costs->end = body_costs(costs, c, &p->end, -1);
   int kinds = costs->kinds.count;
   costs->micro = arena_alloc(&costs->arena, sizeof *costs->micro * (size_t)(p->graph->stages * kinds));
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       for (int k = 0; k < kinds; k++)
         costs->micro[s * kinds + k][phase] =
-            body_costs(costs, o, &p->micro[s][phase], costs->kinds.kind[k].microbatch);
+            body_costs(costs, c, &p->micro[s][phase], costs->kinds.kind[k].microbatch);
   *out = costs;
   return PLAIT_OK;
 }

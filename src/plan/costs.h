@@ -34,15 +34,9 @@ typedef struct Costs {
   Arena arena;
 } Costs;
 
-// What other systems, or a simulation of "what if", have in place of the defaults. NULL members: the defaults.
-typedef struct CostOptions {
-  const Cluster *cluster;
-  const Constants *constants;
-} CostOptions;
-
 // PLAIT_BAD_INPUT: the cluster has no rate for a dtype that the Program computes in, or fewer devices than the mesh
 // ranks.
-int costs_create(const Program *program, const CostOptions *options, Costs **out, Error *error);
+int costs_create(const Program *program, const Cluster *cluster, Costs **out, Error *error);
 void costs_free(Costs *costs); // NULL is fine
 // Those of an action's body, by instruction; NULL: the action runs none.
 const Cost *costs_body(const Costs *costs, const Action *action, const Body **body);

@@ -202,7 +202,7 @@ static double kernel_end(const SimulatedRank *r, const Cost *cost, double now) {
 
 static void run_kernel(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
-  r->host += s->options->cost.cluster->device.host;
+  r->host += s->options->cluster->device.host;
   advance(s, c, now, r->host, TIME_HOST, n, NULL);
   double end = kernel_end(r, cost, *now);
   see(s, c, n->name, a, *now, end, 0);
@@ -268,10 +268,10 @@ static int clock_run(void *context, int c, const Action *a, double *now) {
 static double message_seconds(const Simulator *s, int from, int to, const Action *a, int *level) {
   const Program *p = s->program[from];
   MessagesOnLinks *m = &s->rank[from].messages[to];
-  if (!m->sharing) *m = machine_messages(s->options->cost.cluster, &p->mesh, from, to);
+  if (!m->sharing) *m = machine_messages(s->options->cluster, &p->mesh, from, to);
   *level = m->level;
   return FAULT(simulated_messages_are_free,
-               transfer_seconds(s->options->cost.cluster, m->level, m->sharing, transfer_bytes(p, a)), 0);
+               transfer_seconds(s->options->cluster, m->level, m->sharing, transfer_bytes(p, a)), 0);
 }
 
 static double clock_send(void *context, int c, const Action *a, double *now) {
@@ -412,7 +412,7 @@ int simulate(Program *const *programs, const SimulateOptions *o, Simulation **ou
   Simulation *s = xcalloc(1, sizeof *s);
   s->coordinates = n;
   s->rank = xcalloc((size_t)n, sizeof *s->rank);
-  for (int c = 0; c < n && !code; c++) code = costs_create(programs[c], &o->cost, &costs[c], error);
+  for (int c = 0; c < n && !code; c++) code = costs_create(programs[c], o->cluster, &costs[c], error);
   if (!code)
     code = programs[0]->schedule->streams ? run_stream(programs, costs, o, s, error)
                                           : run_step(programs, costs, o, s, error);

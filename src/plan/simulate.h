@@ -43,7 +43,7 @@ typedef void SimulationSee(void *context, int coordinate, const char *name, cons
                            double end, int in_flight);
 
 typedef struct SimulateOptions {
-  CostOptions cost;
+  const Cluster *cluster;
   int critical;            // how many CriticalItems; 0: they are not looked for
   SimulationSee *see;      // NULL: nobody looks
   void *context;

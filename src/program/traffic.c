@@ -1,5 +1,6 @@
 // Counts what a Program moves.
 #include "program/traffic.h"
+#include "base/fault.h"
 #include "op/op.h"
 #include "program/rows.h"
 
@@ -48,17 +49,21 @@ static double moved_elements(const Program *p, const Node *n, int k, int microba
   double ranks = collective_ranks(p, n), moved = whole_elements(p, n, k, microbatch);
   if (op->shifts) return moved;
   if (op->reduces && !op->scatters && !op->rooted) moved *= 2;
-  moved *= (ranks - 1) / ranks; // rooted: on the average of the ranks
+  moved *= FAULT(ring_moves_the_whole, (ranks - 1) / ranks, 1); // rooted: on the average of the ranks
   if (!op->rooted || (!op->gathers && !op->scatters)) return moved;
   const Placement *owner = node_owner(p->graph, n); // one group of so many does it
   return moved / (ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1));
+}
+
+static double bytes_each(const Tensor *t) {
+  return FAULT(narrow_counts_as_fp32, (double)dtype_size(t->dtype), t->dtype == DTYPE_F64 ? 8 : 4);
 }
 
 static double bytes_of(const Program *p, const Node *n, int microbatch,
                        double (*elements)(const Program *p, const Node *n, int k, int microbatch)) {
   double bytes = 0;
   for (int k = 0; k < n->noutput; k++)
-    bytes += elements(p, n, k, microbatch) * (double)dtype_size(graph_tensor(p->graph, n->input[k])->dtype);
+    bytes += elements(p, n, k, microbatch) * bytes_each(graph_tensor(p->graph, n->input[k]));
   return bytes;
 }
 
@@ -75,7 +80,7 @@ static double sent_elements(const Program *p, const Action *a) {
 }
 
 double transfer_bytes(const Program *p, const Action *a) {
-  return sent_elements(p, a) * (double)dtype_size(graph_tensor(p->graph, a->tensor)->dtype);
+  return sent_elements(p, a) * bytes_each(graph_tensor(p->graph, a->tensor));
 }
 
 // A collective of so many microbatches that are like this one (-1: of BEGIN and END, once).

@@ -2,8 +2,8 @@
 #include "recipe/recipe_device.h"
 
 int recipe_device(const Recipe *recipe, const Device **device, Error *error) {
-  static const char *const names[] = {
-      [RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu", [RECIPE_BACKEND_CUDA] = "cuda"};
+  static const char *const names[] = {[RECIPE_BACKEND_AUTO] = "auto", [RECIPE_BACKEND_CPU] = "cpu"};
+  if (recipe->run.backend == RECIPE_BACKEND_CUDA) return *device = device_cuda(), PLAIT_OK;
   int code = device_by_name(names[recipe->run.backend], device, error);
   return code ? error_prefix(error, "run.backend") : PLAIT_OK;
 }

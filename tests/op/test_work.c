@@ -68,6 +68,14 @@ static void the_table_names_all_ops_with_their_own(void **state) {
                op_def((Op)op)->work ? "has its own work" : "has the default");
 }
 
+// Selective recomputation keeps what products and attention have made. What looks rows up multiplies by no parameter.
+static void traits_name_the_same_ops(void **state) {
+  for (int op = 0; op < OP_COUNT; op++) {
+    if (!op_def((Op)op)->expensive != !(own_work_of((Op)op) & PRODUCTS)) fail_msg("expensive: %s", op_name((Op)op));
+    if (!op_def((Op)op)->looks_up != (op != OP_EMBEDDING && op != OP_TAKE)) fail_msg("looks_up: %s", op_name((Op)op));
+  }
+}
+
 // ---- every case
 
 static double bytes_of(const Operand *operand, int n) {
@@ -224,6 +232,7 @@ static void heads_by_their_formulas(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_table_names_all_ops_with_their_own),
+      cmocka_unit_test(traits_name_the_same_ops),
       cmocka_unit_test(every_case_costs_something_sound),
       cmocka_unit_test(products_by_their_formulas),
       cmocka_unit_test(attention_by_its_formulas),

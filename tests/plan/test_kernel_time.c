@@ -134,9 +134,29 @@ static void attention(void **state) {
   a.backward = 1;
   assert_true(fabs(attention_seconds(&d, NULL, DTYPE_BF16, &a, 0, 0, NULL) - (10 * scores * 128 / 291e12 + 2e-6)) <
               1e-12);
-  double passes = memory_seconds(&d, 2 * scores, 0, NULL); // one over the scores; four products and three passes
-  assert_true(attention_seconds(&d, &materialised, DTYPE_BF16, &a, 0, 0, NULL) > 7 * passes && slow > 4 * passes);
-  assert_true(attention_seconds(&d, &materialised, DTYPE_BF16, &a, 0, 0, NULL) < 2 * slow);
+  double pass = memory_seconds(&d, 2 * scores, 0, NULL); // one over the scores
+  double back = attention_seconds(&d, &materialised, DTYPE_BF16, &a, 0, 0, NULL);
+  assert_true(slow > 5 * pass && slow < 8 * pass && back > 10 * pass && back < 2.5 * slow);
+}
+
+// Standard attention of PyTorch on an H100, 16,384 tokens of 2,048 elements (FlashAttention-3, figures 5 and 6), in
+// TFLOP/s. With few keys its kernels wait for more than the scores, which this does not know.
+static void materialised_attention(void **state) {
+  static const double measured[2][2][5] = {{{52, 63, 67, 72, 73}, {74, 100, 119, 133, 139}},
+                                           {{68, 76, 88, 92, 95}, {104, 131, 159, 174, 181}}};
+  DeviceFacts d = h100();
+  SoftwareFacts materialised = {.attention = ATTENTION_MATERIALISED};
+  for (int i = 0; i < 20; i++) {
+    int backward = i / 10, wide = i / 5 % 2, length = 512 << i % 5, width = 64 << wide;
+    double pairs = 16384. * length * 2048 / width;
+    OpAttention a = {.pairs = pairs, .width = width, .length = length, .scores = 2 * pairs, .backward = backward};
+    double seconds = attention_seconds(&d, &materialised, DTYPE_BF16, &a, 0, 0, NULL);
+    double reached = (backward ? 10 : 4) * pairs * width / seconds / 1e12, published = measured[backward][wide][i % 5];
+    double error = reached / published - 1;
+    printf("materialised %s, width %d, %d keys: %.0f TFLOP/s, measured %.0f (%+.0f%%)\n",
+           backward ? "backward" : "forward", width, length, reached, published, 100 * error);
+    assert_true(error > -0.1 && error < (length >= 4096 ? 0.15 : 1));
+  }
 }
 
 static DeviceFacts random_device(Random *r) {
@@ -220,9 +240,15 @@ static void table_of_constants(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(measured_products),       cmocka_unit_test(waves),     cmocka_unit_test(memory),
-      cmocka_unit_test(published_attention),     cmocka_unit_test(attention), cmocka_unit_test(laws),
-      cmocka_unit_test(products_without_shapes), cmocka_unit_test(spread),    cmocka_unit_test(table_of_constants)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(measured_products),
+                                     cmocka_unit_test(waves),
+                                     cmocka_unit_test(memory),
+                                     cmocka_unit_test(published_attention),
+                                     cmocka_unit_test(attention),
+                                     cmocka_unit_test(materialised_attention),
+                                     cmocka_unit_test(laws),
+                                     cmocka_unit_test(products_without_shapes),
+                                     cmocka_unit_test(spread),
+                                     cmocka_unit_test(table_of_constants)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

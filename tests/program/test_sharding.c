@@ -380,6 +380,25 @@ static void test_state_bytes(void **state) {
   }
 }
 
+// With gradients in bf16 a single microbatch's are rounded before they are scattered, as those of several are before
+// they are added.
+static void narrow_gradients_move_narrow(void **state) {
+  static const char *const zero[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
+  for (int z = 0; z < 3; z++) {
+    Case c = compiled((const char *[]){zero[z], "precision=bf16", "parallel.grad_dtype=bf16", "mesh.dp=4",
+                                       "batch.micro=2", NULL});
+    TrafficList list = {0};
+    double bytes = 0,
+           one = parameters(c.job->train.graph, NULL) * 3 / 4 * 2; // each parameter in bf16, from one of four
+    program_traffic(c.job->train.program[0], &list);
+    for (int i = 0; i < list.count; i++) bytes += list.data[i].parameter_bytes;
+    print_message("%s: moves %.3f × the parameters\n", zero[z], bytes / one);
+    assert_true(bytes < 1.01 * (z < 2 ? 2 : 3) * one); // 1%: norms stay in fp32
+    vec_free(&list);
+    release(&c);
+  }
+}
+
 // Updates in backward: no gradient is kept, and what is moved is the same, behind the products as stage 2's reductions
 // are. Of the GPT, whose head is tied to its embedding, that one's gradient stays.
 static void test_in_backward(void **state) {
@@ -535,6 +554,7 @@ int main(void) {
       cmocka_unit_test(test_overlap),
       cmocka_unit_test(smaller_units_are_gathered),
       cmocka_unit_test(test_state_bytes),
+      cmocka_unit_test(narrow_gradients_move_narrow),
       cmocka_unit_test(test_in_backward),
       cmocka_unit_test(test_no_round_trip),
       cmocka_unit_test(test_owners),

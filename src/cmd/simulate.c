@@ -1,0 +1,107 @@
+// plait simulate: how long a step of a recipe takes on a cluster, and where the time goes.
+#include "base/file.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "cmd/simulate_timeline.h"
+#include "recipe/setup.h"
+#include "train/predict.h"
+#include <limits.h>
+
+typedef struct Asked {
+  const char *cluster, *change, *timeline, *constant;
+  int64_t top;
+  bool constants, limits;
+} Asked;
+
+// "tile.k0=1.1x" changes a constant of the models, anything else the cluster.
+static int change(Cluster *cluster, Constants *constants, const char *what, Error *error) {
+  char name[64];
+  double factor;
+  char end = 0;
+  if (sscanf(what, "%63[^=]=%lfx%c", name, &factor, &end) == 2 && !constants_scale(constants, name, factor)) {
+    cluster->constants = constants;
+    return PLAIT_OK;
+  }
+  return cluster_change(cluster, what, error);
+}
+
+static void print_limits(const Prediction *p, const Cluster *cluster) {
+  Limit limit[LIMITS_MOST];
+  int n = predict_limits(p, cluster, limit);
+  printf("\nwhat a tenth more of each resource would save\n");
+  for (int i = 0; i < n; i++)
+    if (limit[i].gain > 0.0005) printf("  %-44s %5.1f %%\n", limit[i].resource, 100 * limit[i].gain);
+}
+
+static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Constants *constants, Error *error) {
+  ModelConfig config = {0};
+  Prediction prediction = {.job = NULL};
+  SimulatedTimeline timeline = {.path = asked->timeline};
+  int code = asked->change ? change(cluster, constants, asked->change, error) : PLAIT_OK;
+  if (!code && asked->timeline) code = simulated_timeline_begin(&timeline, error);
+  if (!code) code = setup_model_config(recipe, &config, error);
+  SimulateOptions options = {.cluster = cluster, .critical = (int)asked->top};
+  if (asked->timeline) options.see = simulated_timeline_see, options.context = &timeline;
+  if (!code) code = predict(recipe, &config, &options, &prediction, error);
+  if (!code) prediction_print(&prediction, cluster, stdout);
+  if (!code && asked->limits) print_limits(&prediction, cluster);
+  if (!code && asked->timeline) code = simulated_timeline_end(&timeline, &prediction, error);
+  simulated_timeline_free(&timeline);
+  prediction_free(&prediction);
+  model_config_free(&config);
+  return code;
+}
+
+int cmd_simulate(int argc, char **argv) {
+  Asked asked = {.top = 10};
+  const Option options[] = {
+      {"cluster", OPTION_TEXT, &asked.cluster, "NAME", "a shipped cluster (plait cluster lists them), or a file"},
+      {"what-if", OPTION_TEXT, &asked.change, "KEY=VALUE",
+       "with another value of the cluster (nvlink.bandwidth=2x, device.memory=40e9) or a constant times a factor "
+       "(tile.k0=1.1x)"},
+      {"timeline", OPTION_TEXT, &asked.timeline, "FILE",
+       "write what runs when: a picture (.svg), or a trace (.json) as run.trace writes it"},
+      {"top", OPTION_INTEGER, &asked.top, "N", "instructions of the critical path to print", .least = 0, .most = 1000},
+      {.name = "limits",
+       .kind = OPTION_FLAG,
+       .value = &asked.limits,
+       .help = "simulate again with each resource a tenth better, and print what that saves"},
+      {.name = "constants",
+       .kind = OPTION_FLAG,
+       .value = &asked.constants,
+       .help = "print the constants of the models with their sources, and nothing else"}};
+  const CommandHelp help = {
+      "simulate", "[options] RECIPE [key=value …]",
+      "Predicts how long a training step of the recipe takes on a cluster that need not be there: the Programs that a "
+      "run "
+      "would execute are compiled, and walked along with the times of kernels and links in place of the kernels.\n"
+      "docs/foresight.md explains the models, their constants, what they leave out, and how far they were off.",
+      "  plait simulate recipes/mt-nlg-530b.yaml --cluster dgx-a100-superpod\n"
+      "  plait simulate recipes/demo.yaml --cluster h200-node mesh.dp=8 --limits\n"
+      "  plait simulate recipes/demo.yaml --cluster pcie-10g mesh.dp=16 --what-if ethernet.bandwidth=10x\n",
+      .takes = TAKES_RECIPE};
+  Operands operands;
+  int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);
+  if (status != OPTIONS_OK) return status;
+  if (asked.constants) return constants_print(NULL, stdout), 0;
+  Error error = {0};
+  Recipe recipe = {0};
+  Cluster *cluster = NULL;
+  Constants constants = constants_default();
+  int code = PLAIT_OK;
+  if (!operands.count)
+    code =
+        error_set(&error, PLAIT_BAD_INPUT, "give a recipe, as in plait simulate recipes/demo.yaml --cluster h200-node");
+  if (!code && !asked.cluster) {
+    char names[256];
+    cluster_names(names, sizeof names);
+    code = error_set(&error, PLAIT_BAD_INPUT, "--cluster is missing: a file, or one of %s", names);
+  }
+  if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (!code) code = cluster_load(asked.cluster, &cluster, &error);
+  if (!code) code = run(&asked, &recipe, cluster, &constants, &error);
+  if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  cluster_free(cluster);
+  recipe_free(&recipe);
+  return code ? command_fail("simulate", &error) : 0;
+}
