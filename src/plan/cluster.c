@@ -98,6 +98,12 @@ static int missing_key(ClusterReader *reader, const ClusterKey *key, const char 
   return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be given: %s", place, whole, key->doc);
 }
 
+// Nothing, or the word auto.
+static bool is_default(const ClusterKey *key, const YamlNode *value) {
+  if (yaml_is_null(value)) return key->kind != CLUSTER_MAP;
+  return value->kind == YAML_SCALAR && key->fallback && !strcmp(key->fallback, "auto") && !strcmp(value->text, "auto");
+}
+
 static int read_section(ClusterReader *reader, ClusterSection section, const char *path, const YamlNode *node,
                         void *at) {
   bool given[CLUSTER_MAX_KEYS] = {0};
@@ -110,7 +116,7 @@ static int read_section(ClusterReader *reader, ClusterSection section, const cha
   for (int i = 0; i < node->count && !code; i++) {
     const ClusterKey *key = cluster_key_find(section, node->keys[i]->text);
     if (!key) return unknown_key(reader, section, path, node->keys[i]);
-    if (yaml_is_null(node->items[i]) && key->kind != CLUSTER_MAP) continue; // as if it were not there
+    if (is_default(key, node->items[i])) continue; // as if it were not there
     given[key - cluster_keys] = true;
     code = read_key(reader, key, path, node->items[i], at);
   }

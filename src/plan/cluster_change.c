@@ -99,6 +99,9 @@ static int multiply_rates(ClusterReader *reader, const Target *target, double fa
 // A pair is multiplied number by number.
 static int multiply_pair(ClusterReader *reader, const Target *target, double factor) {
   const double *pair = target->field;
+  if (pair[0] < 0)
+    return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s is auto and cannot be multiplied; give two numbers",
+                     reader->name, target->path);
   char first[YAML_REAL], second[YAML_REAL];
   yaml_real_text(pair[0] * factor, first), yaml_real_text(pair[1] * factor, second);
   YamlNode a = {.kind = YAML_SCALAR, .text = first, .plain = true},

@@ -70,7 +70,8 @@ static const char rules[] =
     "the\n"
     "same kind, ranks and nodes the logarithm of the time is interpolated over the logarithm of the bytes. They go "
     "before\n"
-    "the formulas. Lines that start with # are comments. These are the kinds:\n";
+    "the formulas. Lines that start with # are comments. The kinds:\n"
+    "\n";
 static const char mistakes[] =
     "\n"
     "## Common mistakes\n"
@@ -146,11 +147,8 @@ int cluster_print_docs(FILE *out, Error *error) {
   fputs(intro, out);
   fputs(example, out);
   fputs(rules, out);
-  int count = 0;
-#define COLLECTIVE(id, name) fprintf(out, "%s`%s`", count++ ? ", " : "", name);
+#define COLLECTIVE(id, name, meaning) fputs("- `" name "`: " meaning "\n", out);
 #include "plan/collectives.def"
-#undef COLLECTIVE
-  fputs(".\n", out);
   print_sections(out);
   fputs(mistakes, out);
   fputs(

@@ -73,7 +73,7 @@ void cluster_key_allowed(const ClusterKey *key, char *out, size_t size) {
   case CLUSTER_LEVEL_NAME: snprintf(out, size, "a word of a-z, 0-9, _ and - that starts with a letter"); break;
   case CLUSTER_INT: snprintf(out, size, "an integer %s", range); break;
   case CLUSTER_REAL: snprintf(out, size, "a number %s", range); break;
-  case CLUSTER_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
+  case CLUSTER_PAIR: snprintf(out, size, "auto, or a list of two numbers %s", range); break;
   case CLUSTER_RATES: snprintf(out, size, "a map from dtypes to numbers %s, as in {fp32: 19.5e12}", range); break;
   case CLUSTER_MAP: snprintf(out, size, "a map of keys"); break;
   case CLUSTER_LIST: snprintf(out, size, "a list of at most %.0f maps of keys", key->most); break;

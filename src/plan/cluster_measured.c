@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char *const kinds[] = {
-#define COLLECTIVE(id, name) name,
+#define COLLECTIVE(id, name, meaning) name,
 #include "plan/collectives.def"
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, COLUMNS = 5, MOST_ROWS = 1 << 16 };

@@ -65,6 +65,7 @@ static void print_levels(const Cluster *c, FILE *out) {
     fprintf(out, "  %-12s %-*s %-7s %5d  %-11s %-11s %-11s %s", level->name, columns, connects, kinds[level->kind],
             level->ports, port, unit, all, small_time(level->latency).s);
     if (level->oversubscription > 1) fprintf(out, "; %.4g : 1 oversubscribed", level->oversubscription);
+    if (level->reduces) fputs("; the switch adds", out);
     fputc('\n', out);
     units /= level->count;
   }
@@ -86,7 +87,7 @@ void cluster_print(const Cluster *c, FILE *out) {
   }
   print_levels(c, out);
   fputs("\n", out);
-  if (c->base[0] > 0 || c->base[1] > 0)
+  if (c->base[0] >= 0)
     fprintf(out, "  a collective takes %s within the innermost level and %s beyond it, plus its hops and bytes\n",
             small_time(c->base[0]).s, small_time(c->base[1]).s);
   if (c->spread > 0) fprintf(out, "  the speed of devices varies by %.4g%% (σ)\n", c->spread * 100);

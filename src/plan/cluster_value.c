@@ -113,6 +113,7 @@ static int set_rates(ClusterReader *reader, const ClusterKey *key, const char *p
 
 static int set_pair(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
                     double *pair) {
+  if (node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) return pair[0] = pair[1] = -1, PLAIT_OK;
   if (node->kind != YAML_LIST || node->count != 2) return wrong(reader, key, path, node);
   for (int i = 0; i < 2; i++) {
     double value;

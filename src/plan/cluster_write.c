@@ -18,6 +18,19 @@ static void write_rates(const double *rates, FILE *out) {
   fputs(count ? "}" : "{}", out);
 }
 
+// Below 0: auto.
+static void write_pair(const double pair[2], FILE *out) {
+  if (pair[0] < 0 || pair[1] < 0) {
+    fputs("auto", out);
+    return;
+  }
+  for (int i = 0; i < 2; i++) {
+    fputs(i ? ", " : "[", out);
+    yaml_print_real(pair[i], out);
+  }
+  fputs("]", out);
+}
+
 static void write_scalar(const Writer *writer, const ClusterKey *key, const void *field) {
   FILE *out = writer->out;
   switch (key->kind) {
@@ -31,13 +44,7 @@ static void write_scalar(const Writer *writer, const ClusterKey *key, const void
   }
   case CLUSTER_INT: fprintf(out, "%d", *(const int *)field); break;
   case CLUSTER_REAL: yaml_print_real(*(const double *)field, out); break;
-  case CLUSTER_PAIR:
-    for (int i = 0; i < 2; i++) {
-      fputs(i ? ", " : "[", out);
-      yaml_print_real(((const double *)field)[i], out);
-    }
-    fputs("]", out);
-    break;
+  case CLUSTER_PAIR: write_pair(field, out); break;
   case CLUSTER_RATES: write_rates(field, out); break;
   case CLUSTER_LEVEL_KIND:
   case CLUSTER_BOOL:
@@ -62,14 +69,14 @@ static void write_measured(const Cluster *cluster, FILE *out) {
 
 // What the file need not say: lists without items, and what has no source because nobody gave it.
 static bool is_absent(const Writer *writer, const ClusterKey *key) {
-  static const double zero[2];
+  static const double zero;
   const Cluster *c = writer->cluster;
   if (key->section != CLUSTER_TOP) return false;
   if (key->kind == CLUSTER_LIST) return cluster_list_count(c, key) == 0;
   if (key->kind == CLUSTER_TABLE) return c->measured.count == 0;
   bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1;
   if (key->offset == offsetof(Cluster, software)) return plain && !c->software.source;
-  bool nothing = !memcmp(&c->spread, zero, sizeof c->spread) && !memcmp(c->base, zero, sizeof c->base);
+  bool nothing = !memcmp(&c->spread, &zero, sizeof c->spread) && c->base[0] < 0;
   if (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR) return nothing && !c->source;
   return !strcmp(key->name, "source") && nothing && !c->source && !c->measured.count;
 }

@@ -5,8 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const kinds[COLLECTIVE_KINDS] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                                    "broadcast",  "reduce",         "shift"};
+static const char *const kinds[COLLECTIVE_KINDS] = {
+#define COLLECTIVE(id, name, meaning) name,
+#include "plan/collectives.def"
+};
 static const char *const algorithms[COLLECTIVE_ALGORITHMS] = {"none", "ring",     "tree",    "hierarchical",
                                                    "nvls", "pairwise", "measured"};
 

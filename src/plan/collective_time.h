@@ -14,13 +14,8 @@
 #include "plan/facts.h"
 
 typedef enum CollectiveKind {
-  COLLECTIVE_ALL_REDUCE,
-  COLLECTIVE_REDUCE_SCATTER,
-  COLLECTIVE_ALL_GATHER,
-  COLLECTIVE_ALL_TO_ALL,
-  COLLECTIVE_BROADCAST, // and scatter, from one rank
-  COLLECTIVE_REDUCE,    // and gather, to one rank
-  COLLECTIVE_SHIFT,     // every rank sends to one and receives from one
+#define COLLECTIVE(id, name, meaning) COLLECTIVE_##id,
+#include "plan/collectives.def"
   COLLECTIVE_KINDS
 } CollectiveKind;
 const char *collective_kind_name(CollectiveKind kind); // "all_reduce"

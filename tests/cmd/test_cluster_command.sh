@@ -70,6 +70,9 @@ source: none
 YAML
 (cd "$work" && "$PLAIT" cluster good.yaml >/dev/null) || fail "the good file does not load"
 
+sed '/^spread/d; /^source/d; s/^base.*/base: auto/' "$work/good.yaml" >"$work/auto.yaml" # no numbers, so no source
+"$PLAIT" cluster "$work/auto.yaml" >/dev/null || fail "base: auto wants a source"
+
 # wrong SENTENCE SED…: the good file, edited, is refused with just this sentence and status 2.
 wrong() {
   local sentence=$1 got status
@@ -115,8 +118,8 @@ wrong 'c.yaml: the counts of the levels make 34359738368 devices; at most 167772
 wrong 'c.yaml:14:9: levels must be a list of at most 4 maps of keys, not "none"' '14s/.*/levels: none/;15,16d'
 wrong 'c.yaml:15:5: levels[0] must be a map of keys, not "nvlink"' '15s/.*/  - nvlink/'
 wrong 'c.yaml:18:9: spread must be a number from 0 to 1, not "2"; the nearest is 1' 's/0.01/2/'
-wrong 'c.yaml:19:7: base must be a list of two numbers from 0 to 1 s, not a list' 's/base: .*/base: [1e-6]/'
-wrong 'c.yaml:19:14: base must be a list of two numbers from 0 to 1 s, but it contains "many"' 's/base: .*/base: [1e-6, many]/'
+wrong 'c.yaml:19:7: base must be auto, or a list of two numbers from 0 to 1 s, not a list' 's/base: .*/base: [1e-6]/'
+wrong 'c.yaml:19:14: base must be auto, or a list of two numbers from 0 to 1 s, but it contains "many"' 's/base: .*/base: [1e-6, many]/'
 wrong 'c.yaml:17:23: software.attention must be flash, materialised or cudnn, not "fast"; did you mean flash?' 's/flash/fast/'
 wrong 'c.yaml: device.reserved is 10000000000 B, which leaves nothing of the memory of 10000000000 B' '7s/$/\n  reserved: 10e9/'
 wrong 'c.yaml:2:9: anchors and aliases (&name, *name) are not allowed here' '2s/$/ \&a/;s/^software: .*/software: *a/'

@@ -36,13 +36,16 @@ for name in plait plait-static; do
   [ "$(alone pkg-config --modversion $name)" = "${version#plait }" ] || fail "$name.pc has version $(alone pkg-config --modversion $name)"
   [ "$(cd "$(alone pkg-config --variable=datadir $name)" && pwd)" = "$share" ] || fail "datadir of $name.pc"
 done
-for path in include/plait models recipes examples; do
+for path in include/plait models recipes clusters examples; do
   to=$share/$path
   [ $path = include/plait ] && to=$prefix/$path
   differences=$(diff -r --exclude=CMakeLists.txt "$SOURCE/$path" "$to") || fail "$path is not installed as it is: $differences"
 done
 alone "$prefix/bin/plait" plan "$share/recipes/demo.yaml" >log.txt 2>&1 || fail "plan of the installed recipe: $(cat log.txt)"
 grep -q '^model .*2.00M parameters' log.txt || fail "the installed recipe does not find its model: $(cat log.txt)"
+
+alone "$prefix/bin/plait" cluster dgx-2 >log.txt 2>&1 || fail "the installed plait does not find its clusters: $(cat log.txt)"
+grep -q "^$share/clusters/dgx-2.yaml: 400 devices" log.txt || fail "plait cluster dgx-2 is another file: $(cat log.txt)"
 
 # plait.pc has the MPI's libraries where plait has an MPI, and none where it was left out
 mpi=$(alone pkg-config --variable=mpi plait)

@@ -154,13 +154,13 @@ static void test_all_keys(void **state) {
 
 // Facts that no file has been the source of, as a probe makes them.
 static void test_written_without_sources(void **state) {
-  Cluster c = {.name = "probed", .path = "none", .levels = 1, .software = {0, 1, 1, NULL}};
+  Cluster c = {.name = "probed", .path = "none", .levels = 1, .base = {-1, -1}, .software = {0, 1, 1, NULL}};
   c.device = (DeviceFacts){.name = "cpu", .sustained = 1, .units = 2, .memory = 3e9, .bandwidth = 1e10};
   c.device.matrix[DTYPE_F32] = 1e11 / 3, c.device.vector[DTYPE_F32] = 1e10 / 7;
   c.level[0] = (LevelFacts){.name = "memory", .kind = LEVEL_BUS, .count = 2, .ports = 1, .bandwidth = 1e10 / 3,
                             .latency = 1e-6 / 3, .oversubscription = 1};
   written_and_read(&c);
-  c.base[0] = 1e-6 / 7;
+  c.base[0] = 1e-6 / 7, c.base[1] = 0;
   vec_push(&c.measured, (MeasuredCollective){"all_reduce", 2, 1, 4096, 1e-5 / 3});
   written_and_read(&c);
   vec_free(&c.measured);
@@ -309,8 +309,8 @@ static void test_wrong_change(void **state) {
        "a value"},
       {"software.attention=flesh", "software.attention=flesh: software.attention must be flash, materialised or "
                                    "cudnn, not \"flesh\"; did you mean flash?"},
-      {"base=[1]", "base=[1]: base must be a list of two numbers from 0 to 1 s, not a list"},
-      {"base=1e9x", "base=1e9x: base must be a list of two numbers from 0 to 1 s, but it contains \"7000\""},
+      {"base=[1]", "base=[1]: base must be auto, or a list of two numbers from 0 to 1 s, not a list"},
+      {"base=1e9x", "base=1e9x: base must be auto, or a list of two numbers from 0 to 1 s, but it contains \"7000\""},
       {"out.count=1048576", "out.count=1048576: islands"}, // replaced below
       {"out.count=1", "out.count=1: islands[1] is devices 23 to 23, but the cluster has 6, 0 to 5"},
       {"device.name=x", "device.name=x: device.name: unknown key; did you mean device.cache?"},
