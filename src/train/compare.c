@@ -176,11 +176,13 @@ static int load(const Comparing *c, const char *settings, Recipe *recipe, Error 
   return code;
 }
 
-static int try_settings(const Comparing *c, const char *settings, Tried *t, Error *error) {
+// Without `time` it is compiled, and not simulated.
+static int try_settings(const Comparing *c, const char *settings, int time, Tried *t, Error *error) {
   SimulateOptions simulated = {.cluster = c->options->cluster};
   *t = (Tried){.prediction = {.job = NULL}};
   int code = load(c, settings, &t->recipe, error);
-  if (!code) code = predict(&t->recipe, &c->config, &simulated, &t->prediction, error);
+  if (!code && time) code = predict(&t->recipe, &c->config, &simulated, &t->prediction, error);
+  else if (!code) code = predict_memory(&t->recipe, &c->config, simulated.cluster, &t->prediction, error);
   if (code) tried_free(t);
   return code;
 }
@@ -208,11 +210,14 @@ static void count_memory(const Job *job, CompareNumbers *n) {
 
 static CompareNumbers numbers_of(const Prediction *p) {
   const Simulation *s = p->simulation;
-  const RankTime *busiest = &s->rank[s->busiest];
   uint32_t tensor = tensor_axes(&p->job->options.parallel.mesh);
-  CompareNumbers n = {.room = p->room, .step = s->step, .tokens_per_s = p->tokens_per_s};
+  CompareNumbers n = {.room = p->room};
   count_memory(p->job, &n);
   n.fits = FAULT(compare_all_fit, n.bytes <= n.room, 1);
+  if (!s) return n;
+  const RankTime *busiest = &s->rank[s->busiest];
+  n.step = s->step;
+  n.tokens_per_s = p->tokens_per_s;
   for (int c = 0; c < s->coordinates; c++)
     n.bubble += (s->rank[c].part[TIME_BUBBLE] + s->rank[c].part[TIME_IDLE]) / s->step / s->coordinates;
   n.exposed = (busiest->part[TIME_COLLECTIVE] + busiest->part[TIME_TRANSFER]) / s->step;
@@ -271,12 +276,13 @@ static void find_change(const Comparing *c, const Recipe *recipe, CompareRow *ro
     expand(changes[i].name, &size, recipe, name, sizeof name);
     expand(changes[i].settings, &size, recipe, settings, sizeof settings);
     all = xformat("%s %s", row->settings, settings);
-    int code = try_settings(c, all, &t, &ignored);
+    if (!try_settings(c, all, size.fits, &t, &ignored)) {
+      CompareNumbers n = numbers_of(&t.prediction);
+      tried_free(&t);
+      if (!size.fits && n.fits && !try_settings(c, all, 1, &t, &ignored)) n = numbers_of(&t.prediction), tried_free(&t);
+      if (helps(row, &n)) take_change(row, name, settings, &n);
+    }
     free(all);
-    if (code) continue;
-    CompareNumbers n = numbers_of(&t.prediction);
-    if (helps(row, &n)) take_change(row, name, settings, &n);
-    tried_free(&t);
     if (!size.fits && row->changed.fits) return; // the first that makes it fit
   }
 }
@@ -297,12 +303,12 @@ static int fill_row(const Comparing *c, CompareRow *row) {
   Tried t;
   Error error = {0};
   *row->why = 0;
-  if (try_settings(c, row->settings, &t, &error)) return say_why(error.message, c->options->path, row), 0;
+  if (try_settings(c, row->settings, 1, &t, &error)) return say_why(error.message, c->options->path, row), 0;
   const Recipe *r = &t.recipe;
   row->pp = r->mesh.pp, row->dp = r->mesh.dp, row->tp = r->mesh.tp, row->zero = r->parallel.zero;
   row->number = numbers_of(&t.prediction);
   if (c->out->layer <= 0) c->out->layer = largest_layer(t.prediction.job->train.graph);
-  if (c->options->limits) {
+  if (c->options->limits && row->number.fits) {
     Limit limit[LIMITS_MOST];
     if (predict_limits(&t.prediction, c->options->cluster, limit) > 0 && limit[0].gain > 0) row->limit = limit[0];
   }
@@ -310,21 +316,32 @@ static int fill_row(const Comparing *c, CompareRow *row) {
   return 1;
 }
 
-// Of a row whose settings have {depth}: the least with which it fits, else the most.
+static int depth_fits(const Comparing *c, const char *settings) {
+  Tried t;
+  Error ignored = {0};
+  if (try_settings(c, settings, 0, &t, &ignored)) return 0;
+  int fits = numbers_of(&t.prediction).fits;
+  tried_free(&t);
+  return fits;
+}
+
+// Of a row whose settings have {depth}: the least with which it fits, else the most. More never need more memory.
 static void choose_depth(Comparing *c, Strategy strategy) {
   CompareRow *row = &c->out->row[strategy];
   CompareSizes *s = &c->out->size;
-  CompareOptions options = *c->options;
-  Comparing quick = {&options, c->config, c->out};
-  int ranks = strstr(traits[strategy].settings, "{inner}") ? s->ranks / s->inner : s->ranks, fits = 0;
-  options.limits = false;
-  for (int d = next_depth(s, ranks, 0); d && !fits; d = next_depth(s, ranks, d)) {
-    CompareRow tried = {.dp = 0};
-    s->depth = d;
-    expand(traits[strategy].settings, s, NULL, tried.settings, sizeof tried.settings);
-    fits = fill_row(&quick, &tried) && tried.number.fits;
+  int ranks = strstr(traits[strategy].settings, "{inner}") ? s->ranks / s->inner : s->ranks, low = 0, count = 0;
+  int *depth = xcalloc((size_t)s->layers + 1, sizeof *depth);
+  for (int d = next_depth(s, ranks, 0); d; d = next_depth(s, ranks, d)) depth[count++] = d;
+  for (int high = count - 1; low < high;) {
+    int middle = (low + high) / 2;
+    s->depth = depth[middle];
+    expand(traits[strategy].settings, s, NULL, row->settings, sizeof row->settings);
+    if (depth_fits(c, row->settings)) high = middle;
+    else low = middle + 1;
   }
+  s->depth = depth[low];
   expand(traits[strategy].settings, s, NULL, row->settings, sizeof row->settings);
+  free(depth);
 }
 
 static void compare_row(Comparing *c, Strategy strategy) {

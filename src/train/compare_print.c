@@ -77,7 +77,7 @@ void comparison_print(const Comparison *c, FILE *out) {
   int limits = 0;
   for (int i = 0; i < STRATEGIES; i++) {
     if (*c->row[i].why || comparison_has(c, (Strategy)i)) print_row(c, (Strategy)i, out);
-    limits |= c->row[i].limit.gain > 0;
+    limits |= c->row[i].limit.gain > 0 || *c->row[i].change;
   }
   for (const NotBuilt *n = strategies_not_built; n->name; n++) fprintf(out, "%-16s not built: %s\n", n->name, n->what);
   if (limits) print_limits(c, out);
