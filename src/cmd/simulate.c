@@ -4,11 +4,12 @@
 #include "cmd/options.h"
 #include "cmd/simulate_timeline.h"
 #include "recipe/setup.h"
+#include "train/against.h"
 #include "train/predict.h"
 #include <limits.h>
 
 typedef struct Asked {
-  const char *cluster, *change, *timeline, *constant;
+  const char *cluster, *change, *timeline, *against;
   int64_t top;
   bool constants, limits, json;
 } Asked;
@@ -33,20 +34,36 @@ static void print_limits(const Prediction *p, const Cluster *cluster) {
     if (limit[i].gain > 0.0005) printf("  %-44s %5.1f %%\n", limit[i].resource, 100 * limit[i].gain);
 }
 
+// Both may look.
+typedef struct Looking { SimulatedTimeline *timeline; Against *against; } Looking;
+
+static void look(void *context, int coordinate, const char *name, const Action *action, double begin, double end,
+                 int in_flight) {
+  Looking *l = context;
+  if (l->timeline) simulated_timeline_see(l->timeline, coordinate, name, action, begin, end, in_flight);
+  if (l->against) against_see(l->against, coordinate, name, action, begin, end, in_flight);
+}
+
 static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Constants *constants, Error *error) {
   ModelConfig config = {0};
   Prediction prediction = {.job = NULL};
   SimulatedTimeline timeline = {.path = asked->timeline};
+  Against against = {.path = NULL};
   int code = asked->change ? change(cluster, constants, asked->change, error) : PLAIT_OK;
   if (!code && asked->timeline) code = simulated_timeline_begin(&timeline, error);
+  if (!code && asked->against) code = against_read(asked->against, &against, error);
   if (!code) code = setup_model_config(recipe, &config, error);
   SimulateOptions options = {.cluster = cluster, .critical = (int)asked->top};
-  if (asked->timeline) options.see = simulated_timeline_see, options.context = &timeline;
+  Looking looking = {asked->timeline ? &timeline : NULL, asked->against ? &against : NULL};
+  if (asked->timeline || asked->against) options.see = look, options.context = &looking;
   if (!code) code = predict(recipe, &config, &options, &prediction, error);
+  if (!code && asked->against) code = against_check(&against, &prediction, error);
   if (!code && asked->json) code = prediction_json(&prediction, cluster, stdout, error);
   else if (!code) prediction_print(&prediction, cluster, stdout);
   if (!code && asked->limits && !asked->json) print_limits(&prediction, cluster);
   if (!code && asked->timeline) code = simulated_timeline_end(&timeline, &prediction, error);
+  if (!code && asked->against) against_print(&against, &prediction, stdout);
+  against_free(&against);
   simulated_timeline_free(&timeline);
   prediction_free(&prediction);
   model_config_free(&config);
@@ -62,6 +79,8 @@ int cmd_simulate(int argc, char **argv) {
        "(tile.k0=1.1x)"},
       {"timeline", OPTION_TEXT, &asked.timeline, "FILE",
        "write what runs when: a picture (.svg), or a trace (.json) as run.trace writes it"},
+      {"against", OPTION_TEXT, &asked.against, "TRACE",
+       "print the simulated step beside a measured one, op by op: a trace that run.trace of the same recipe wrote"},
       {"top", OPTION_INTEGER, &asked.top, "N", "instructions of the critical path to print", .least = 0, .most = 1000},
       {.name = "limits",
        .kind = OPTION_FLAG,

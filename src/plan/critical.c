@@ -45,8 +45,7 @@ void critical_waited(Critical *k, int c, double resumed, int from, double time, 
   vec_push(&k->wait[c], (Wait){resumed, time, from, node ? node->name : "message between stages", axes});
 }
 
-// "layer.7.mlp.up" is "layer.*.mlp.up": an item is of all layers.
-static void item_name(const char *name, char *out, size_t size) {
+void critical_name(const char *name, char *out, size_t size) {
   const char *at = strstr(name, "layer.");
   size_t digits = at ? strspn(at + 6, "0123456789") : 0;
   if (!digits) snprintf(out, size, "%s", name);
@@ -55,7 +54,7 @@ static void item_name(const char *name, char *out, size_t size) {
 
 static void add(Critical *k, const char *full, uint32_t axes, double seconds) {
   char name[sizeof((Item *)0)->name];
-  item_name(full, name, sizeof name);
+  critical_name(full, name, sizeof name);
   int i = 0;
   while (i < k->item.count && (strcmp(k->item.data[i].name, name) || k->item.data[i].axes != axes)) i++;
   if (i == k->item.count) {

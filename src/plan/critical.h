@@ -18,3 +18,6 @@ void critical_spent(Critical *critical, int coordinate, double from, double to, 
 void critical_trace(Critical *critical, double step);
 // After the second: the `most` longest, in out->critical.
 void critical_items(const Critical *critical, int most, Simulation *out);
+
+// The name of an instruction of all layers: "layer.*.ffn.up" of "layer.7.ffn.up".
+void critical_name(const char *name, char *out, size_t size);

@@ -11,17 +11,27 @@ static double most_bytes(const Job *job) {
   return most;
 }
 
-int predict(const Recipe *asked, const ModelConfig *config, const SimulateOptions *options, Prediction *out,
-            Error *error) {
+int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster *cluster, Prediction *out,
+                   Error *error) {
   *out = (Prediction){.recipe = *asked};
   Recipe *r = &out->recipe;
-  const Cluster *cluster = options->cluster;
   r->run.backend = RECIPE_BACKEND_CUDA;
   if (r->precision_is_auto) { // not what this machine computes fast
     r->precision = cluster->device.matrix[DTYPE_BF16] > 0 ? DTYPE_BF16 : DTYPE_F32;
     r->loss_scale.initial = 0;
   }
   int code = setup_job(r, config, &out->job, error);
+  if (code) return prediction_free(out), code;
+  out->bytes = most_bytes(out->job);
+  out->room = cluster->device.memory - cluster->device.reserved;
+  return PLAIT_OK;
+}
+
+int predict(const Recipe *asked, const ModelConfig *config, const SimulateOptions *options, Prediction *out,
+            Error *error) {
+  const Cluster *cluster = options->cluster;
+  const Recipe *r = &out->recipe;
+  int code = predict_memory(asked, config, cluster, out, error);
   if (!code) code = simulate(out->job->train.program, options, &out->simulation, error);
   if (code) {
     prediction_free(out);
@@ -32,8 +42,6 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
   out->mfu =
       rate > 0 ? out->tokens_per_s * model_config_flops_per_token(config, r->data.seq_len) / (rate * ranks) : NAN;
   out->run_seconds = out->simulation->step * (double)r->schedule.steps;
-  out->bytes = most_bytes(out->job);
-  out->room = cluster->device.memory - cluster->device.reserved;
   return PLAIT_OK;
 }
 

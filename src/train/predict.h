@@ -19,6 +19,9 @@ typedef struct Prediction {
 // simulate.
 int predict(const Recipe *recipe, const ModelConfig *config, const SimulateOptions *options, Prediction *out,
             Error *error);
+// The first half: compiles, and fills in job, bytes and room.
+int predict_memory(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, Prediction *out,
+                   Error *error);
 void prediction_free(Prediction *prediction);
 
 // One screen: time, tokens/s, MFU, hours; where the busiest pipeline rank's time goes; links; the critical path.

@@ -97,6 +97,8 @@ static void follows_fp32(Dtype precision, const char *settings) {
     run(&wide, &a);
     run(&narrow, &b);
     ParityTolerance t = parity_tolerance(&narrow, &a);
+    // Narrow weights are off by the same for all sequences, whose errors are not independent then.
+    t.most[MEASURE_NORM] = t.most[MEASURE_GRADIENT];
     ParityDifference d = {.worst = {0}}; // losses and norms alone: fp32 has no loss scale among its counters
     for (int i = 0; i < steps; i++) {
       d.worst[MEASURE_LOSS] = fmax(d.worst[MEASURE_LOSS], fabs(b.loss[i] - a.loss[i]) / a.loss[i]);
