@@ -245,24 +245,27 @@ void graph_reference_ops(const Graph *g, const Device *device, char *text, size_
   }
 }
 
+double program_node_flops(const Program *p, const Node *n, int microbatch) {
+  if (op_def(n->op)->communicates || op_def(n->op)->needs_owner) return 0;
+  Arena scratch = {0};
+  Operand *x = arena_array(&scratch, Operand, n->ninput + n->noutput + 1);
+  program_operands(p, n, 0, x, x + n->ninput);
+  for (int k = 0; k < n->ninput + n->noutput && !p->shares->even; k++) {
+    int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
+    if (rows.count) rows_set(p, rows, microbatch, &x[k]);
+  }
+  rows_balance(p, n, microbatch, x);
+  double flops = p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
+  arena_free(&scratch);
+  return flops;
+}
+
 // On a microbatch; -1: in BEGIN and END. Without what each owner does alone (program_owned).
 static double body_flops(const Program *p, const Body *b, int microbatch) {
   double flops = 0;
-  for (int i = 0; i < b->count; i++) {
-    const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (op_def(n->op)->communicates || op_def(n->op)->needs_owner) continue;
-    Arena scratch = {0};
-    Operand *x = arena_array(&scratch, Operand, n->ninput + n->noutput + 1);
-    program_operands(p, n, 0, x, x + n->ninput);
-    for (int k = 0; k < n->ninput + n->noutput && !p->shares->even; k++) {
-      int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
-      if (rows.count) rows_set(p, rows, microbatch, &x[k]);
-    }
-    rows_balance(p, n, microbatch, x);
-    flops += p->device->flops(p->device, n->op, x, x + n->ninput, n->attr);
-    arena_free(&scratch);
-  }
+  for (int i = 0; i < b->count; i++)
+    flops += program_node_flops(p, &p->graph->node.data[b->instruction[i].node], microbatch);
   return flops;
 }
 

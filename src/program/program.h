@@ -149,6 +149,8 @@ int64_t tensor_local_elements(const Graph *g, const Tensor *tensor); // on one r
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);
 double program_body_flops(const Program *p, int stage, Phase phase);
+// Of one kernel on a microbatch (-1: in BEGIN and END); 0 of what a collective or an owner alone does.
+double program_node_flops(const Program *p, const Node *node, int microbatch);
 
 // Whether this coordinate's ranks run a stage.
 #define EACH_PROGRAM_STAGE(stage, p)                                                                                   \

@@ -59,6 +59,19 @@ static void add_body(const Program *p, const Body *b, int microbatch, int times,
   for (int i = 0; i < b->count; i++) add_node(p, &p->graph->node.data[b->instruction[i].node], microbatch, times, list);
 }
 
+double program_node_bytes(const Program *p, const Node *node, int microbatch) {
+  TrafficList list = {0};
+  add_node(p, node, microbatch, 1, &list);
+  double bytes = list.count ? list.data[0].bytes : 0;
+  vec_free(&list);
+  return bytes;
+}
+
+double program_message_bytes(const Program *p, int tensor, int microbatch) {
+  const Tensor *t = graph_tensor(p->graph, tensor);
+  return (double)rows_elements(p, t, 0, microbatch) * (double)dtype_size(t->dtype);
+}
+
 // Sent of one microbatch.
 static void add_messages(const Program *p, int microbatch, int times, TrafficList *list) {
   const ActionList *actions = &p->schedule->list[p->coordinate];

@@ -11,5 +11,9 @@ typedef struct Traffic {
 } Traffic;
 typedef Vec(Traffic) TrafficList;
 
+// What one collective moves of a microbatch (-1: in BEGIN and END), and one message; bytes.
+double program_node_bytes(const Program *p, const Node *node, int microbatch);
+double program_message_bytes(const Program *p, int tensor, int microbatch);
+
 // The caller frees the list with vec_free. Sets of axes in the order in which they first occur.
 void program_traffic(const Program *p, TrafficList *list);

@@ -13,6 +13,8 @@ typedef struct Replay {
   const Segments *segments;
   const double (*cost)[PHASE_COUNT];
   ScheduleSpans *spans;
+  ReplayWatcher watch;  // may be NULL
+  void *watching;
   Walk **walk;      // (coordinates)
   double *clock;    // (coordinates)
   Posted **posted;  // (coordinates, actions)
@@ -106,8 +108,7 @@ static int sum_over_stages(Replay *r, int coordinate, const Action *a) {
   return 1;
 }
 
-static int visit(void *context, const WalkStep *step) {
-  const Walker *w = context;
+static int step_done(const Walker *w, const WalkStep *step) {
   const Action *a = step->action;
   if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
   if (step->kind != WALK_RUN || a->kind == ACTION_BEGIN || (a->kind == ACTION_END && !w->r->s->streams)) return 1;
@@ -115,6 +116,14 @@ static int visit(void *context, const WalkStep *step) {
   if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
   if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
   return run_segment(w->r, w->coordinate, a);
+}
+
+static int visit(void *context, const WalkStep *step) {
+  const Walker *w = context;
+  const double *clock = &w->r->clock[w->coordinate], before = *clock;
+  int code = step_done(w, step);
+  if (code > 0 && w->r->watch) w->r->watch(w->r->watching, w->coordinate, step, before, *clock);
+  return code;
 }
 
 static int run_all(Replay *r) {
@@ -205,10 +214,12 @@ static void replay_free(Replay *r) {
   free(r->sum);
 }
 
-int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
-                    ScheduleSpans *spans, Error *error) {
+static int replay(Replay r, Error *error) {
+  const Schedule *s = r.s;
+  const Segments *segments = r.segments;
+  ScheduleSpans *spans = r.spans;
   size_t n = (size_t)s->map.coordinates;
-  Replay r = {.s = s, .segments = segments, .cost = cost, .spans = spans, .error = error};
+  r.error = error;
   r.clock = xcalloc(n, sizeof *r.clock);
   r.queue = xcalloc(n * n * 2, sizeof *r.queue);
   r.received = xcalloc(n * n * 2, sizeof *r.received);
@@ -231,6 +242,16 @@ int schedule_replay(const Schedule *s, const Segments *segments, const double (*
     qsort(spans->span.data, (size_t)spans->span.count, sizeof *spans->span.data, by_coordinate);
   replay_free(&r);
   return code;
+}
+
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                    ScheduleSpans *spans, Error *error) {
+  return replay((Replay){.s = s, .segments = segments, .cost = cost, .spans = spans}, error);
+}
+
+int schedule_replay_watch(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                          ReplayWatcher watch, void *context, Error *error) {
+  return replay((Replay){.s = s, .segments = segments, .cost = cost, .watch = watch, .watching = context}, error);
 }
 
 void schedule_spans_free(ScheduleSpans *spans) { vec_free(&spans->span); }
