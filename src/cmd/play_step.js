@@ -1,0 +1,252 @@
+// From the data of a view to the moments of its pipeline ranks: what each does, holds and moves, and the sentence that says so.
+"use strict";
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const VIEWS = DATA.views;
+
+// What a rank holds, from the bottom of the memory chart up. Names are those of the variables in CSS.
+const HELD = [
+  ["parameters", "weights", "The weights, or the shard of them that a rank owns; with lower precision or ZeRO 1 and 2 also the copy that it computes with."],
+  ["gradients", "gradients", "Accumulated over the microbatches of a step."],
+  ["optimizer", "optimizer state", "For AdamW two moments of every weight."],
+  ["other", "counters", "Loss, step number and other scalars."],
+  ["activations", "activations", "Slots: what the backward pass of a microbatch needs of its forward pass."],
+  ["gathered", "gathered weights", "Weights that are whole for as long as a layer computes with them, then freed."],
+  ["making", "gradients in the making", "The gradients of one microbatch before they are accumulated or reduced."],
+  ["temporary", "temporaries", "All else that lives within one pass."],
+  ["messages", "messages", "Staging buffers of what is sent and received, and results of collectives that overlap with computing."],
+  ["scratch", "kernel scratch", "Room that a kernel asks for while it runs."],
+  ["gaps", "gaps", "Free space below the highest buffer in use: the workspace is packed, not perfectly."],
+];
+const KIND = Object.fromEntries(HELD.map(([name], i) => [name, i]));
+const ENTER = VIEWS[0].actions.length, LEAVE = ENTER + 1, RECEIVED = ENTER + 2;
+const PHASES = {F: "forward", B: "backward", W: "weight"};
+
+function bytes(n) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let u = 0;
+  while (n >= 999.5 && u < units.length - 1) n /= 1000, u++;
+  return (u && n < 100 ? n.toPrecision(3) : Math.round(n)) + " " + units[u];
+}
+const plural = (n, word) => n + " " + word + (n === 1 ? "" : word.endsWith("ch") ? "es" : "s");
+const list = words => words.length < 2 ? words.join("") : words.slice(0, -1).join(", ") + " and " + words[words.length - 1];
+const escape = s => String(s).replace(/[&<>"]/g, c => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})[c]);
+
+function groupName(view, g) { return g === 0 ? "the embedding" : g > view.layers ? "the head" : "layer " + (g - 1); }
+function groupsName(view, groups) {
+  const layers = groups.filter(g => g > 0 && g <= view.layers).map(g => g - 1).sort((a, b) => a - b), words = [];
+  if (groups.includes(0)) words.push("the embedding");
+  if (layers.length > 2 && layers[layers.length - 1] - layers[0] === layers.length - 1)
+    words.push("layers " + layers[0] + "–" + layers[layers.length - 1]);
+  else if (layers.length) words.push((layers.length > 1 ? "layers " : "layer ") + list(layers.slice(0, 6).map(String)) + (layers.length > 6 ? " …" : ""));
+  if (groups.some(g => g > view.layers)) words.push("the head");
+  return list(words);
+}
+function stagesName(view, c) {
+  const words = [];
+  if (c.stages.some(s => s[0] === 0)) words.push("embedding");
+  for (const [, from, to] of c.stages)
+    if (to > from) words.push(to - from > 1 ? "layers " + from + "–" + (to - 1) : "layer " + from);
+  const last = Math.max(...view.coordinates.map(x => Math.max(...x.stages.map(s => s[0]))));
+  if (c.pp === view.coordinates[view.coordinates.length - 1].pp || c.stages.some(s => s[0] === last && s[2] === view.layers))
+    if (c.stages.some(s => s[2] === view.layers)) words.push("head");
+  return words.join(", ");
+}
+
+// ---- moments --------------------------------------------------------------------------------------------------------
+
+// The bytes that a set of intervals [offset, bytes] covers.
+function covered(intervals) {
+  let end = 0, sum = 0;
+  for (const [from, size] of [...intervals].sort((a, b) => a[0] - b[0])) {
+    const to = from + size;
+    if (to > end) sum += to - Math.max(from, end), end = to;
+  }
+  return sum;
+}
+
+// What one pipeline rank does, one after the other: [{t0, t1, idle | event, step, held (bytes by HELD), slots, …}].
+function momentsOf(view, c, scale, total, edges) {
+  const moments = [], slots = {}, staging = {}, reduced = new Map(), sent = {}, memory = c.memory;
+  let notes = fresh(), at = edges.begin ? -edges.begin : 0, bodyIndex = 0, slotsNow = {};
+  function fresh() { return {recv: [], enter: [], reduce: [], zero: []}; }
+  function held(step) {
+    const h = new Array(HELD.length).fill(0);
+    h[KIND.parameters] = memory.parameters + memory.versions;
+    h[KIND.gradients] = memory.gradients;
+    h[KIND.optimizer] = memory.optimizer;
+    h[KIND.other] = memory.other + memory.inputs;
+    for (const [stage, , size] of c.slots) h[KIND.activations] += Object.keys(slots[stage] || {}).length * size;
+    for (const [stage, phase, , size] of c.staging) h[KIND.messages] += Object.keys(staging[stage + " " + (1 + phase)] || {}).length * size;
+    h[KIND.messages] += covered(reduced.values());
+    if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], h[KIND.gaps], h[KIND.scratch]] = step.held;
+    return h;
+  }
+  function snapshot() { slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
+  function count(over, n) { sent[over] = (sent[over] || 0) + n; }
+  function idle(until, why) {
+    if (until <= at + 1e-9 * total) return;
+    moments.push({t0: at, t1: until, idle: true, why, held: held(null), slots: slotsNow, sent: {...sent}, gathered: []});
+    at = until;
+  }
+  function startReduced(first, step) { // of a stream: what END's first half leaves to its second
+    c.reduced.forEach((b, i) => { if (b[2] >= first[0] && b[2] < first[1]) reduced.set(i + " " + step, [b[0] + step % c.sums_under_way * memory.reduced, b[1]]); });
+  }
+  function body(e) {
+    const [kind, from, to, stage, microbatch, index, s0, s1, step] = e, b = c.bodies[index], name = view.actions[kind];
+    let t0 = from * scale, t1 = to * scale;
+    if (name === "begin" && !view.streams) t0 = -edges.begin, t1 = 0;
+    if (name === "end" && !view.streams) t0 = total, t1 = total + edges.end;
+    idle(t0, notes.recv.length ? {recv: notes.recv} : name === "end" ? {end: true} : {});
+    const steps = b.steps.slice(s0, s1), weight = steps.reduce((sum, s) => sum + s.weight, 0) || 1;
+    if (name === "sums") startReduced([s0, s1], step);
+    let t = t0;
+    if (t1 <= t0 && view.streams) { // it takes no time there
+      notes.zero.push([name, step]);
+      steps.forEach(s => { if (s.moves && !s.moves.early) count(s.moves.over, s.moves.bytes); });
+    } else steps.forEach((s, k) => {
+      const end = k === steps.length - 1 ? t1 : t + (t1 - t0) * s.weight / weight, number = s0 + k;
+      for (const key of [...reduced.keys()])
+        if (b.kind === "end" && c.reduced[parseInt(key)][3] < number && (!view.streams || key.endsWith(" " + step))) reduced.delete(key);
+      if (s.moves && !s.moves.early) count(s.moves.over, s.moves.bytes);
+      const before = number ? b.steps[number - 1] : null;
+      const m = {t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, last: k === steps.length - 1, bodyIndex, stream: step,
+        held: held(s), slots: slotsNow, gathered: s.gathered, sent: {...sent}, freed: before && k ? before.gathered.filter(g => !s.gathered.includes(g)) : [],
+        flight: b.steps.slice(0, number).filter(x => x.moves && x.moves.until > number).map(x => x.moves),
+        done: b.steps.slice(0, number).filter(x => x.moves && x.moves.until === number).map(x => x.moves), after: {send: [], leave: []}, ...notes};
+      notes = fresh();
+      moments.push(m);
+      t = end;
+    });
+    if (b.kind === "end" && s1 === b.steps.length)
+      for (const key of [...reduced.keys()]) if (!view.streams || key.endsWith(" " + step)) reduced.delete(key);
+    if (!steps.length) moments.push({t0, t1, name, stage, microbatch, step: null, number: 0, first: true, last: true, bodyIndex, stream: step, held: held(null), slots: slotsNow,
+      gathered: [], sent: {...sent}, freed: [], flight: [], done: [], after: {send: [], leave: []}, ...notes}), notes = fresh();
+    bodyIndex++;
+    at = Math.max(at, t1);
+  }
+  snapshot();
+  for (const e of c.events) {
+    const name = view.actions[e[0]], previous = moments[moments.length - 1];
+    if (e[0] === ENTER) {
+      if (e[4] === 0) (slots[e[3]] = slots[e[3]] || {})[e[5]] = e[6], snapshot(), notes.enter.push(e);
+      else (staging[e[3] + " " + e[4]] = staging[e[3] + " " + e[4]] || {})[e[5]] = e[6];
+    } else if (e[0] === LEAVE) {
+      if (e[4] === 0) { if (slots[e[3]]) delete slots[e[3]][e[5]]; snapshot(); if (previous && !previous.idle) previous.after.leave.push(e); }
+      else if (staging[e[3] + " " + e[4]]) delete staging[e[3] + " " + e[4]][e[5]];
+    } else if (e[0] === RECEIVED) continue;
+    else if (name === "send") { count("pp", e[7]); if (previous && !previous.idle) previous.after.send.push(e); }
+    else if (name === "recv") notes.recv.push(e);
+    else if (name === "reduce") {
+      const moves = c.reduces[e[3]];
+      for (const k of e.slice(4)) reduced.set(k + " 0", [c.reduced[k][0], c.reduced[k][1]]);
+      count(moves.over, moves.bytes);
+      notes.reduce.push(moves);
+    } else body(e);
+  }
+  return moments;
+}
+
+// The moments of all views on one axis of time, in FLOPs of a rank.
+const LONGEST = Math.max(...VIEWS.map(v => v.flops)) || 1;
+const EDGES = VIEWS.some(v => !v.streams) ? {begin: LONGEST * .035, end: LONGEST * .13} : {begin: 0, end: 0};
+VIEWS.forEach(view => {
+  view.total = view.flops;
+  view.coordinates.forEach(c => {
+    c.moments = momentsOf(view, c, view.flops / view.resolution, view.total, EDGES);
+    c.starts = Float64Array.from(c.moments, m => m.t0);
+    c.peak = HELD.map((_, k) => c.moments.reduce((most, m) => Math.max(most, m.held[k]), 0));
+    c.work = c.moments.reduce((most, m) => Math.max(most, m.held[KIND.gathered] + m.held[KIND.making] + m.held[KIND.temporary] + m.held[KIND.gaps]), 0);
+    c.most = c.moments.reduce((most, m) => Math.max(most, m.held.reduce((a, b) => a + b, 0)), 0);
+  });
+});
+const SPAN = {from: -EDGES.begin, to: LONGEST + EDGES.end};
+
+function times(filter) {
+  const all = [];
+  for (const v of VIEWS) for (const c of v.coordinates) for (const m of c.moments) if (filter(m)) all.push(m.t0);
+  all.sort((a, b) => a - b);
+  const out = [];
+  for (const t of all) if (!out.length || t - out[out.length - 1] > (SPAN.to - SPAN.from) * 1e-7) out.push(t);
+  return out;
+}
+const TIMES = {fine: times(() => true), coarse: times(m => m.idle || m.first)};
+
+// The last moment that has begun at time t.
+function momentAt(c, t) {
+  let lo = 0, hi = c.starts.length;
+  const slack = (SPAN.to - SPAN.from) * 2e-7;
+  while (lo < hi) { const mid = (lo + hi) >> 1; if (c.starts[mid] <= t + slack) lo = mid + 1; else hi = mid; }
+  return c.moments[Math.max(0, lo - 1)];
+}
+
+// ---- sentences ------------------------------------------------------------------------------------------------------
+
+function stageRank(view, stage) { const c = view.coordinates.find(x => x.stages.some(s => s[0] === stage)); return c ? "pp " + c.pp : "stage " + stage; }
+
+// What a collective moves: "the weights of layer 1".
+function whatMoves(view, moves, backward) {
+  const of = moves.groups.length ? " of " + groupsName(view, moves.groups) : "";
+  if (moves.what === "numbers") return moves.tensors > 1 ? plural(moves.tensors, "number") + " (loss, norm)" : "a number (a count, the loss or a norm)";
+  if (moves.what === "weights" || moves.what === "gradients") return "the " + moves.what + of;
+  return (backward ? "gradients of " : "") + moves.what;
+}
+
+const VERBS = {
+  all_gather: "gathers", reduce_scatter: "sums, each keeping its shard:", all_reduce: "adds up", all_to_all: "exchanges", broadcast: "broadcasts",
+  gather_to: "gathers on one rank", scatter_from: "scatters from one rank", reduce_to: "sums on one rank", shift: "passes on to the next rank", exchange_rows: "exchanges tokens of experts:",
+};
+function describeMove(view, moves, backward) {
+  const op = view.ops[moves.op], set = view.sets[moves.over], verb = VERBS[op] || op.replace(/_/g, " ") + ":";
+  return '<span class="move">' + verb + " " + whatMoves(view, moves, backward) + "</span> over " + escape(set.name || "one rank") + " (" + plural(set.ranks, "rank") +
+    ", each sends " + bytes(moves.bytes) + ")";
+}
+
+const PARTS = {attention: "attention", ffn: "the feed-forward network", experts: "the experts", router: "the router", loss: "the loss", norm: "the final norm",
+  wte: "token embeddings", wpe: "position embeddings", embedding: "the embedding"};
+const OPS = {fill: "sets the gradient accumulators to zero", count_targets: "counts the tokens to predict", sum_squares: "squares the gradients for their norm",
+  clip: "finds the norm, and the factor that clips the gradients", mean_loss: "divides the loss by the count", advance: "counts the step", cast: "makes copies in the precision of the computing",
+  gradient_seed: "seeds backward with 1 / count"};
+
+function describeCompute(view, m) {
+  const ops = m.step.ops.map(o => view.ops[o]);
+  if (!ops.length) return "";
+  if (m.name === "begin" || m.name === "end" || m.name === "sums") {
+    const known = ops.filter(o => OPS[o]).map(o => OPS[o]);
+    if (ops.some(o => /^(adamw|sgd|lion|muon)/.test(o))) return "updates the weights that it owns (" + ops.filter(o => /^(adamw|sgd|lion|muon)/.test(o)).join(", ") + ")";
+    return known.length ? list(known) : "runs " + list(ops.slice(0, 4).map(o => o.replace(/_/g, " ")));
+  }
+  const parts = [...new Set(m.step.parts.map(p => PARTS[p] || p))].slice(0, 3);
+  const where = m.step.group > 0 && m.step.group <= view.layers ? " of " + groupName(view, m.step.group) : "";
+  return (m.name === "F" ? "computes " : m.name === "B" ? "goes back through " : "finds weight gradients of ") + list(parts) + where;
+}
+
+// {head: "forward of microbatch 2", text: html}
+function sentence(view, c, m) {
+  const several = view.coordinates.some(x => x.stages.length > 1), says = [];
+  if (m.idle) {
+    const why = m.why || {};
+    const text = why.end ? "has done its passes; END needs the gradient norm of all stages"
+      : why.recv ? "waits for " + (PHASES[why.recv[0][5] < why.recv[0][3] ? "F" : "B"] === "forward" ? "hidden states" : "the gradient of hidden states") + " of microbatch " + why.recv[0][4] + " from " + stageRank(view, why.recv[0][5])
+      : "has nothing to do yet";
+    return {head: "idle", text, kind: "idle"};
+  }
+  const backward = m.name === "B" || m.name === "W";
+  const head = m.name === "begin" ? "begins the step" : m.name === "end" ? "ends the step" : m.name === "sums" ? "ends step " + m.stream
+    : (m.name === "W" ? "weight gradients" : PHASES[m.name]) + " of microbatch " + m.microbatch + (view.steps > 1 ? " of step " + m.stream : "") + (several ? ", stage " + m.stage : "");
+  for (const [name, step] of m.zero || []) says.push((name === "begin" ? "begins" : name === "sums" ? "updates and starts the sums of" : "ends") + " step " + step);
+  for (const e of m.recv) says.push("receives " + (e[5] < e[3] ? "hidden states" : "the gradient of hidden states") + " from " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
+  for (const e of m.enter) says.push("microbatch " + e[6] % view.microbatches + " takes activation slot " + e[5]);
+  for (const r of m.reduce) says.push("starts in the background: " + describeMove(view, r, true));
+  for (const d of m.done) says.push(escape(whatMoves(view, d, backward)) + (d.what === "weights" ? " are there" : " are complete"));
+  if (m.freed.length) says.push("frees the gathered weights of " + groupsName(view, m.freed));
+  const compute = m.step ? describeCompute(view, m) : "";
+  if (m.step && m.step.moves) {
+    const moves = m.step.moves;
+    if (moves.early) says.push("waits until this has finished, which began during backward: " + describeMove(view, moves, true));
+    else says.push(describeMove(view, moves, backward) + (moves.until ? ", while it computes on" : ", and waits for it"));
+  }
+  if (compute) says.push(compute);
+  for (const e of m.after.send) says.push("then sends " + (e[5] > e[3] ? "hidden states" : "the gradient of hidden states") + " to " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
+  for (const e of m.after.leave) says.push("slot " + e[5] + " is free again");
+  return {head, text: says.join("; ") || "…", kind: m.name};
+}
