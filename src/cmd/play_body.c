@@ -168,8 +168,8 @@ static json_t *gathered(const Play *play, const LifeList *lives, int from, int t
 
 // ---- steps ----------------------------------------------------------------------------------------------------------
 
-// How long an instruction takes, as a share of its body: by FLOPs, and a fifth of the time evenly, so that what has none
-// can be seen.
+// How long an instruction takes, as a share of its body: by FLOPs, and a fifth of the time evenly, so that what has
+// none can be seen.
 static double weight_of(const Play *play, const Body *body, int i, double flops, int microbatch) {
   enum { EVENLY = 5, COLLECTIVE = 3 };
   const Node *n = node_of(play, body, i);
@@ -212,7 +212,8 @@ static void add_collective(Play *play, const Body *body, int i, int microbatch, 
   json_t *collective = play_collective(play, n, microbatch);
   int until = instruction_end(body, i);
   if (until > i) json_object_set_new(collective, "until", json_integer(step_of[until]));
-  if (body == &play->program->end && is_reduced(play, n->id)) json_object_set_new(collective, "early", json_true());
+  if (body == &play->program->end && FAULT(play_counts_twice, is_reduced(play, n->id), 0))
+    json_object_set_new(collective, "early", json_true());
   json_object_set_new(step, "moves", collective);
 }
 

@@ -1,7 +1,7 @@
 // Draws the views, and answers keys, slider and mouse. The state of the page is a position in the list of times.
 const $ = id => document.getElementById(id), css = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const S = {detail: "fine", at: 0, playing: false, focus: -1, zoom: 1, timer: 0};
-const ROW = {label: 74, gantt: 26, memory: 46, gap: 14, top: 6, bottom: 20};
+const ROW = {label: 74, gantt: 26, memory: 62, gap: 16, top: 8, bottom: 22};
 const CEILING = Math.max(...VIEWS.flatMap(v => v.coordinates.map(c => c.memory.total)));
 const now = () => TIMES[S.detail][S.at];
 function make(tag, className, parent, html) {
@@ -32,6 +32,8 @@ document.addEventListener("mouseleave", () => tip(""));
 
 // ---- what stays -----------------------------------------------------------------------------------------------------
 
+// How a pipeline rank is called; where there is no pipeline, all ranks do the same.
+function who(view, c) { return view.pipeline_ranks > 1 ? "pp " + c.pp : "all ranks"; }
 function axesText(view) { return view.axes.filter(a => a[1] > 1).map(a => a[0] + " " + a[1]).join(" × ") || "one rank"; }
 function titleParts(view) {
   const parts = [["zero", "ZeRO " + view.setting.zero]];
@@ -58,15 +60,21 @@ function facts(view) {
 }
 
 function makeLegend() {
-  const add = (color, name, about, extra) => '<span data-tip="' + escape(about) + '"><i class="dot ' + (extra || "") + '" style="background-color:var(--' + color + ')"></i>' + name + "</span>";
+  const add = (color, name, about) => '<span data-tip="' + escape(about) + '"><i class="dot" style="background-color:var(--' + color + ')"></i>' + name + "</span>";
   const actions = new Set(VIEWS.flatMap(v => v.coordinates.flatMap(c => c.bodies.map(b => b.kind)))), any = k => VIEWS.some(v => v.coordinates.some(c => c.peak[k] > 0));
   let html = "<span><b>Time</b></span>" + add("forward", "forward", "The forward pass of a microbatch through the layers of a stage.") +
     add("backward", "backward", actions.has("W") ? "The gradient of a stage's input, which the rank before waits for." : "The backward pass: gradients of the input and of the weights.");
   if (actions.has("W")) html += add("weight", "weight gradients", "The second half of backward: nobody waits for it.");
   html += add("edge", "begin, end", "BEGIN clears gradients; END sums them over the data ranks, clips, and updates the weights. Drawn with a width of their own: they have hardly any FLOPs.") +
     add("move", "communication", "A collective or message is under way.") + '<i class="gap"></i><span><b>Memory</b></span>';
-  HELD.forEach(([key, name, about], k) => { if (any(k) && key !== "other") html += add(key, name, about, key === "gaps" || key === "scratch" ? "hatch" : ""); });
+  HELD.forEach(([key, name, about], k) => { if (any(k) && key !== "other") html += add(key, name, about); });
   $("legend").innerHTML = html;
+}
+
+// As given, but of a key that is given twice the last.
+function overrides(view) {
+  const keyOf = word => word.split("=")[0].trim(), all = view.setting.overrides;
+  return all.filter((word, i) => !all.slice(i + 1).some(later => keyOf(later) === keyOf(word)));
 }
 
 function makeView(view, number) {
@@ -77,18 +85,18 @@ function makeView(view, number) {
     return two && (!there || there[1] !== text) ? '<span class="differs">' + escape(text) + "</span>" : "<span>" + escape(text) + "</span>";
   });
   make("h2", "", box, (two ? '<span class="badge">' + "AB"[number] + "</span>" : "") + title.join("<span>·</span>"));
-  make("div", "sub", box, "<code>" + escape(view.setting.recipe + (view.setting.overrides.length ? " " + view.setting.overrides.join(" ") : "")) + "</code> &nbsp;" + escape(view.setting.parallel) +
+  make("div", "sub", box, "<code>" + escape([view.setting.recipe, ...overrides(view)].join(" ")) + "</code> &nbsp;" + escape(view.setting.parallel) +
     "; " + view.setting.samples + " sequences of " + view.setting.sequence + " tokens");
   const row = make("div", "facts", box);
   for (const [value, name, about] of facts(view)) make("div", "fact", row, "<b>" + value + "</b><span>" + name + "</span>").dataset.tip = about;
   make("h3", "", box, "What happens now");
   view.nowBox = make("div", "now", box);
-  make("h3", "", box, "Pipeline ranks over time");
+  make("h3", "", box, "Time and memory");
   view.canvas = make("canvas", "", box);
   const left = view.pipeline_ranks - view.coordinates.length;
   if (left) make("div", "more", box, left + " of " + view.pipeline_ranks + " pipeline ranks are left out here.");
   make("h3", "", box, "Ranks, and what each holds");
-  view.stagesBox = make("div", "", box);
+  view.stagesBox = make("div", "stages", box);
   make("h3", "", box, "Sent so far, by one rank");
   view.sentBox = make("div", "sent", box);
   view.messages = messagesOf(view);
@@ -120,7 +128,6 @@ function range() {
   const from = Math.max(SPAN.from, Math.min(SPAN.to - width, now() - width / 2));
   return S.zoom > 1 ? [from, from + width] : [SPAN.from, SPAN.to];
 }
-function shownRows(view) { return view.coordinates; }
 function rowTop(row) { return ROW.top + row * (ROW.gantt + ROW.memory + ROW.gap); }
 function rowAt(view, e) {
   const row = Math.floor((e.offsetY - ROW.top) / (ROW.gantt + ROW.memory + ROW.gap));
@@ -153,25 +160,24 @@ function drawBoxes(g, view, c, y, X, a, b) {
     if (w > g.measureText(text).width + 3) { g.fillStyle = "#fff"; g.fillText(text, x + w / 2 - .5, y + ROW.gantt / 2 - 1); }
   }
 }
+const total = held => held.reduce((x, y) => x + y, 0);
 function drawMemory(g, c, y, X, a, b) {
   const h = ROW.memory, scale = h / CEILING;
   let first = 0;
   while (first + 1 < c.moments.length && c.moments[first + 1].t0 <= a) first++;
+  const columns = []; // [left, right, held]: of what falls on one pixel the most
+  for (let i = first; i < c.moments.length && c.moments[i].t0 < b; i++) {
+    const m = c.moments[i], x0 = Math.max(X(m.t0), X(a)), x1 = Math.min(X(m.t1), X(b)), last = columns[columns.length - 1];
+    if (last && x1 - last[0] < 1) { last[1] = x1; if (total(m.held) > total(last[2])) last[2] = m.held; }
+    else columns.push([x0, x1, m.held]);
+  }
+  if (!columns.length) return;
+  const sums = columns.map(() => 0), layers = HELD.map((_, k) => columns.map((x, i) => sums[i] += x[2][k]));
   for (let k = HELD.length - 1; k >= 0; k--) { // the largest sum first, the others over it
     g.beginPath();
-    let started = false, x = 0;
-    for (let i = first; i < c.moments.length && c.moments[i].t0 < b; i++) {
-      const m = c.moments[i];
-      let sum = 0;
-      for (let q = 0; q <= k; q++) sum += m.held[q];
-      x = Math.max(X(m.t0), X(a));
-      if (!started) g.moveTo(x, y + h), started = true;
-      g.lineTo(x, y + h - sum * scale);
-      x = Math.min(X(m.t1), X(b));
-      g.lineTo(x, y + h - sum * scale);
-    }
-    if (!started) continue;
-    g.lineTo(x, y + h);
+    g.moveTo(columns[0][0], y + h);
+    columns.forEach(([x0, x1], i) => { g.lineTo(x0, y + h - layers[k][i] * scale); g.lineTo(x1, y + h - layers[k][i] * scale); });
+    g.lineTo(columns[columns.length - 1][1], y + h);
     g.closePath();
     g.fillStyle = COLORS[HELD[k][0]];
     g.fill();
@@ -184,13 +190,14 @@ function drawMemory(g, c, y, X, a, b) {
   g.stroke();
   g.setLineDash([]);
 }
+// t null: all; else those that are under way then.
 function drawMessages(g, view, X, t) {
   for (const [from, sent, to, got] of view.messages) {
     const down = to > from, y0 = rowTop(from) + (down ? ROW.gantt : 0), y1 = rowTop(to) + (down ? 0 : ROW.gantt);
-    const hot = sent <= t + 1e-9 && t <= got + (SPAN.to - SPAN.from) * .004;
-    g.strokeStyle = hot ? COLORS.move : COLORS.faint;
-    g.globalAlpha = hot ? 1 : .35;
-    g.lineWidth = hot ? 2 : 1;
+    if (t !== null && (sent > t + 1e-9 || t > got + (SPAN.to - SPAN.from) * .004)) continue;
+    g.strokeStyle = t === null ? COLORS.faint : COLORS.move;
+    g.globalAlpha = t === null ? .35 : 1;
+    g.lineWidth = t === null ? 1 : 2;
     g.beginPath();
     g.moveTo(X(sent), y0);
     g.lineTo(Math.max(X(got), X(sent) + 1), y1);
@@ -202,27 +209,25 @@ let COLORS = {};
 function readColors() {
   COLORS = Object.fromEntries(["forward", "backward", "weight", "edge", "move", "head", "ink", "soft", "faint", "line", "track", "card", ...HELD.map(h => h[0])].map(n => [n, css(n)]));
 }
-function drawTimeline(view) {
-  const canvas = view.canvas, rows = view.coordinates.length, width = canvas.clientWidth, height = rowTop(rows) + ROW.bottom, ratio = devicePixelRatio || 1;
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio))
-    canvas.width = Math.round(width * ratio), canvas.height = Math.round(height * ratio), canvas.style.height = height + "px";
-  const g = canvas.getContext("2d"), [a, b] = range(), X = t => xOf(view, t), t = now();
-  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+// All that does not move with the position, drawn once for a size, range and theme.
+function drawRows(view, g, width, height, a, b) {
+  const rows = view.coordinates.length, X = t => xOf(view, t);
   g.clearRect(0, 0, width, height);
-  g.font = "11.5px system-ui, sans-serif";
   g.textBaseline = "middle";
   view.coordinates.forEach((c, row) => {
-    const y = rowTop(row), chosen = S.focus === c.pp;
+    const y = rowTop(row), line = y + ROW.gantt + 2 + ROW.memory * (1 - c.memory.total / CEILING);
     g.fillStyle = COLORS.track;
     g.fillRect(ROW.label, y, width - ROW.label - 4, ROW.gantt);
     g.textAlign = "left";
     g.font = "650 13px system-ui, sans-serif";
-    g.fillStyle = chosen ? COLORS.move : COLORS.ink;
-    g.fillText("pp " + c.pp, 2, y + 13);
+    g.fillStyle = S.focus === c.pp ? COLORS.move : COLORS.ink;
+    g.fillText(view.pipeline_ranks > 1 ? "pp " + c.pp : "ranks", 2, y + 13);
     g.font = "10.5px system-ui, sans-serif";
     g.fillStyle = COLORS.faint;
-    g.fillText("memory", 2, y + ROW.gantt + 14);
-    g.fillText(bytes(c.memory.total), 2, y + ROW.gantt + 28);
+    if (row === 0) g.fillText("memory", 2, y + ROW.gantt + ROW.memory - 3);
+    g.textAlign = "right";
+    g.fillText(bytes(c.memory.total), ROW.label - 6, Math.min(Math.max(line + 1, y + ROW.gantt + 5), y + ROW.gantt + ROW.memory - 14));
+    g.fillText("0", ROW.label - 6, y + ROW.gantt + ROW.memory - 3);
     g.save();
     g.beginPath();
     g.rect(ROW.label, 0, width - ROW.label - 4, height);
@@ -231,8 +236,35 @@ function drawTimeline(view) {
     g.font = "600 11.5px system-ui, sans-serif";
     drawBoxes(g, view, c, y, X, a, b);
     drawMemory(g, c, y + ROW.gantt + 2, X, a, b);
+    if (row === rows - 1 && rows > 1) drawMessages(g, view, X, null);
     g.restore();
   });
+  g.fillStyle = COLORS.faint;
+  g.font = "10.5px system-ui, sans-serif";
+  for (let k = 0; k <= 4; k++) {
+    const at = LONGEST * k / 4;
+    if ((k === 3 && width < 900) || at < a || at > b) continue;
+    g.textAlign = k === 4 ? "right" : k ? "center" : "left";
+    g.fillText(k === 0 ? "0" : flopsText(at) + (k === 4 ? " of a rank" : ""), X(at), rowTop(rows) + 6);
+  }
+}
+function drawTimeline(view) {
+  const canvas = view.canvas, rows = view.coordinates.length, width = canvas.clientWidth, height = rowTop(rows) + ROW.bottom, ratio = devicePixelRatio || 1;
+  const [a, b] = range(), X = t => xOf(view, t), t = now(), state = [width, ratio, a, b, S.focus, COLORS.ink].join();
+  if (state !== view.drawn) {
+    view.still = view.still || document.createElement("canvas");
+    for (const x of [canvas, view.still]) x.width = Math.round(width * ratio), x.height = Math.round(height * ratio);
+    canvas.style.height = height + "px";
+    const g = view.still.getContext("2d");
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    drawRows(view, g, width, height, a, b);
+    view.drawn = state;
+  }
+  const g = canvas.getContext("2d");
+  g.setTransform(1, 0, 0, 1, 0, 0);
+  g.clearRect(0, 0, canvas.width, canvas.height);
+  g.drawImage(view.still, 0, 0);
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
   g.save();
   g.beginPath();
   g.rect(ROW.label, 0, width - ROW.label - 4, height);
@@ -250,18 +282,11 @@ function drawTimeline(view) {
   g.lineTo(X(t), 6);
   g.fill();
   g.restore();
-  g.fillStyle = COLORS.faint;
-  g.font = "10.5px system-ui, sans-serif";
-  for (let k = 0; k <= 4; k++) {
-    const at = LONGEST * k / 4;
-    g.textAlign = k === 4 ? "right" : k ? "center" : "left";
-    if (at >= a && at <= b) g.fillText(k === 0 ? "0" : flopsText(at), X(at), rowTop(rows) + 6);
-  }
 }
 function flopsText(n) { const u = ["", "k", "M", "G", "T", "P", "E"]; let i = 0; while (n >= 999.5 && i < 6) n /= 1000, i++; return (i && n < 100 ? n.toPrecision(3) : Math.round(n)) + " " + u[i] + "FLOPs"; }
 
 function heldTable(m, plan) {
-  const sum = m.held.reduce((x, y) => x + y, 0);
+  const sum = total(m.held);
   return "<table>" + HELD.map((h, k) => m.held[k] ? '<tr><td><i class="dot" style="background:var(--' + h[0] + ')"></i> ' + h[1] + "</td><td>" + bytes(m.held[k]) + "</td></tr>" : "").reverse().join("") +
     "<tr><td><b>in use</b></td><td><b>" + bytes(sum) + "</b></td></tr><tr><td>reserved</td><td>" + bytes(plan.total) + "</td></tr></table>";
 }
@@ -269,9 +294,9 @@ function hover(view, e) {
   const row = rowAt(view, e);
   if (row < 0) return tip("");
   const c = view.coordinates[row], y = e.offsetY - rowTop(row);
-  if (e.offsetX < ROW.label) return tip("<b>pp " + c.pp + "</b>: " + stagesName(view, c) + "<br>Click to show its ranks alone.", e.clientX, e.clientY);
+  if (e.offsetX < ROW.label) return tip("<b>" + who(view, c) + "</b>: " + stagesName(view, c) + "<br>Click to show its ranks alone.", e.clientX, e.clientY);
   const m = momentAt(c, timeAt(view, e.offsetX)), s = sentence(view, c, m);
-  tip("<b>pp " + c.pp + ": " + s.head + "</b>" + (y > ROW.gantt ? heldTable(m, c.memory) : "<br>" + s.text.replace(/<[^>]*>/g, "")), e.clientX, e.clientY);
+  tip("<b>" + who(view, c) + ": " + s.head + "</b>" + (y > ROW.gantt ? heldTable(m, c.memory) : "<br>" + s.text.replace(/<[^>]*>/g, "")), e.clientX, e.clientY);
 }
 function seekTo(view, e) {
   const t = timeAt(view, e.offsetX), all = TIMES[S.detail];
@@ -293,7 +318,7 @@ function strip(view, sections, rank, fill) {
   for (const [size, cut, owners, owner] of sections) {
     if (size / total < .015) continue;
     const set = view.sets[owners >= 0 ? owners : cut], index = owners >= 0 ? owner : set.index[rank], has = owners < 0 || set.index[rank] === owner;
-    const cells = owners >= 0 ? 1 : Math.max(1, set.ranks), many = cells > 32;
+    const cells = owners >= 0 ? 1 : Math.max(1, set.ranks), many = cells > 16;
     html += '<div class="section" style="flex:' + (size / total).toFixed(4) + " 1 0;--fill:var(--" + fill + ')">';
     if (many) html += '<div class="cell" style="flex:' + index + ' 1 0"></div><div class="cell own" style="flex:0 0 3px"></div><div class="cell" style="flex:' + (cells - index - 1) + ' 1 0"></div>';
     else for (let k = 0; k < cells; k++) html += '<div class="cell' + ((owners >= 0 ? has : k === index) ? " own" : "") + '"></div>';
@@ -314,14 +339,15 @@ function groupShort(view, g) { return g === 0 ? "embed" : g > view.layers ? "hea
 
 function makeRanks(view) {
   view.stagesBox.innerHTML = "";
+  view.stagesBox.classList.toggle("pairs", shownCoordinates(view).length > 1 && chosenRanks(view, view.coordinates[0]).length <= 2);
   view.cards = [];
   for (const c of shownCoordinates(view)) {
     const box = make("div", "stage", view.stagesBox), title = make("div", "title", box), grid = make("div", "cards", box), entry = {c, title, grid, cards: []};
     const forms = FORMS.filter(f => c.groups.some(g => g.forms[f[0]]));
     for (const [rank, text] of chosenRanks(view, c)) {
       const card = make("div", "rank", grid);
-      make("div", "name", card, "<b>rank " + rank + "</b><span>" + escape(text) + '</span><span class="does"></span>');
-      let html = '<tr><th style="width:46px"></th>' + forms.map(f => '<th data-tip="' + escape(f[2]) + '">' + f[1] + "</th>").join("") + "</tr>";
+      make("div", "name", card, "<b>rank " + rank + "</b><span>" + escape(text.replace(/(\d) /g, "$1 · ")) + '</span><span class="does"></span>');
+      let html = '<tr><th style="width:46px"></th>' + forms.map(f => '<th data-tip="' + escape(f[2]) + '">' + (f[1] === "optimizer" && forms.length > 3 ? "optim." : f[1]) + "</th>").join("") + "</tr>";
       c.groups.forEach(g => {
         html += '<tr data-group="' + g.group + '"><td class="layer">' + groupShort(view, g.group) + "</td>" + forms.map(f => "<td>" + (g.forms[f[0]] ? '<div class="strip" data-form="' + f[0] + '">' +
           strip(view, g.forms[f[0]], rank, f[0] === "versions" ? "copies" : f[0]) + "</div>" : "") + "</td>").join("") + "</tr>";
@@ -340,6 +366,14 @@ function makeRanks(view) {
   if (left > 0 && S.focus < 0) make("div", "more", view.stagesBox, "Cards of " + plural(left, "more pipeline rank") + " are left out; click on a row of the timeline to see its ranks.");
 }
 
+// So many columns that rows of cards are equally long, where there is room.
+function setColumns(entry) {
+  const n = entry.cards.length, most = Math.max(1, Math.min(n, Math.floor((entry.grid.clientWidth + 9) / 214)));
+  let columns = most;
+  while (columns > 1 && n % columns) columns--;
+  entry.grid.style.gridTemplateColumns = "repeat(" + (columns === 1 ? most : columns) + ", minmax(0, 1fr))";
+}
+
 // The ranks with whom one is in a group over the axes of a set, by the names of these.
 function groupKey(place, set) { const axes = set.name.split(" "); return Object.entries(place).filter(([axis]) => !axes.includes(axis)).map(p => p.join()).join(" "); }
 
@@ -353,9 +387,14 @@ function drawLinks(view, entry, moves) {
   for (const x of entry.cards) if (set.index[x.rank] !== undefined) (groups[groupKey(x.place, set)] = groups[groupKey(x.place, set)] || []).push(x.card.getBoundingClientRect());
   let paths = "";
   for (const boxes of Object.values(groups))
-    for (let i = 1; i < boxes.length; i++) {
-      const p = boxes[i - 1], q = boxes[i], x0 = p.left + p.width / 2 - frame.left, x1 = q.left + q.width / 2 - frame.left, y0 = p.bottom - frame.top - 4, y1 = q.bottom - frame.top - 4;
-      paths += '<path d="M' + x0 + " " + y0 + " C" + x0 + " " + (y0 + 20) + " " + x1 + " " + (y1 + 20) + " " + x1 + " " + y1 + '"/>';
+    for (let i = 1, head = boxes[0]; i < boxes.length; i++) {
+      const p = boxes[i - 1], q = boxes[i], y = q.bottom - frame.top - 4, x0 = p.left + p.width / 2 - frame.left, x1 = q.left + q.width / 2 - frame.left;
+      if (Math.abs(p.top - q.top) < 4) paths += '<path d="M' + x0 + " " + y + " C" + x0 + " " + (y + 18) + " " + x1 + " " + (y + 18) + " " + x1 + " " + y + '"/>';
+      else { // the next row of cards
+        const x = head.left - frame.left, from = head.top + head.height / 2 - frame.top, to = q.top + q.height / 2 - frame.top;
+        paths += '<path d="M' + x + " " + from + " C" + (x - 16) + " " + from + " " + (x - 16) + " " + to + " " + x + " " + to + '"/>';
+        head = q;
+      }
     }
   if (!paths) return;
   entry.grid.insertAdjacentHTML("beforeend", '<svg class="links">' + paths + "</svg>");
@@ -369,8 +408,9 @@ function layersAround(c, group) { // so many rows of layers fit on a card
 
 function drawRanks(view, t) {
   for (const entry of view.cards) {
-    const {c} = entry, m = momentAt(c, t), s = sentence(view, c, m), moves = movesOf(m), sum = m.held.reduce((a, b) => a + b, 0);
+    const {c} = entry, m = momentAt(c, t), s = sentence(view, c, m), moves = movesOf(m), sum = total(m.held);
     let slots = "";
+    setColumns(entry);
     for (const [stage, count] of c.slots) {
       slots += '<span class="slots" data-tip="Slots of stage ' + stage + ": each keeps the activations of one microbatch, from its forward to its backward pass. The plan has " + plural(count, "slot") + '.">' + (c.slots.length > 1 ? "stage " + stage : "activations of microbatch");
       for (let k = 0; k < count && k < 24; k++) {
@@ -379,7 +419,7 @@ function drawRanks(view, t) {
       }
       slots += (count > 24 ? " … " + (count - 24) + " more" : "") + "</span>";
     }
-    entry.title.innerHTML = "<b>pp " + c.pp + "</b><span>" + stagesName(view, c) + "</span>" + slots;
+    entry.title.innerHTML = "<b>" + who(view, c) + "</b><span>" + stagesName(view, c) + "</span>" + slots;
     const color = m.idle ? "faint" : COLOR[m.name], group = m.idle || !m.step ? -1 : m.name === "begin" || m.name === "end" ? -1 : m.step.group, around = layersAround(c, group);
     for (const {rank, card} of entry.cards) {
       card.classList.toggle("moving", moves.length > 0);
@@ -412,7 +452,8 @@ function drawNow(view, t) {
     line.classList.toggle("fresh", Math.abs(m.t0 - fresh) < (SPAN.to - SPAN.from) * 2e-7);
     line.style.borderLeftColor = "var(--" + (m.idle ? "line" : COLOR[m.name]) + ")";
     line.onclick = () => focusOn(S.focus === c.pp ? -1 : c.pp);
-    line.children[0].textContent = "pp " + c.pp;
+    line.children[0].textContent = who(view, c);
+    line.dataset.tip = "<b>" + who(view, c) + ": " + s.head + "</b><br>" + s.text.replace(/<[^>]*>/g, "");
     line.children[1].innerHTML = "<b>" + s.head + (m.idle ? "" : ":") + "</b> " + s.text;
   });
 }
@@ -434,7 +475,7 @@ function draw() {
   $("slider").max = TIMES[S.detail].length - 1;
   $("slider").value = S.at;
   $("where").textContent = "step " + (S.at + 1) + " of " + TIMES[S.detail].length;
-  $("play").textContent = S.playing ? "❚❚" : "▶";
+  $("sign").setAttribute("d", S.playing ? "M1 0h4v13H1zM8 0h4v13H8z" : "M2 0v13l11-6.5z");
 }
 function go(at) { S.at = Math.max(0, Math.min(TIMES[S.detail].length - 1, at)); draw(); }
 // To the next (1) or last (-1) beginning of a pass.

@@ -30,7 +30,8 @@ static void find_values(Play *play) {
   const Graph *g = play->program->graph;
   for (int t = 0; t < g->tensor.count; t++) {
     int v = graph_tensor(g, t)->variable;
-    play->parameter[t] = v >= 0 && g->variable.data[v].kind == VARIABLE_PARAMETER ? g->variable.data[v].parameter : -1;
+    const Variable *of = v >= 0 ? &g->variable.data[v] : NULL;
+    play->parameter[t] = of && (of->kind == VARIABLE_PARAMETER || of->version) ? of->parameter : -1;
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];

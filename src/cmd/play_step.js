@@ -46,9 +46,7 @@ function stagesName(view, c) {
   if (c.stages.some(s => s[0] === 0)) words.push("embedding");
   for (const [, from, to] of c.stages)
     if (to > from) words.push(to - from > 1 ? "layers " + from + "–" + (to - 1) : "layer " + from);
-  const last = Math.max(...view.coordinates.map(x => Math.max(...x.stages.map(s => s[0]))));
-  if (c.pp === view.coordinates[view.coordinates.length - 1].pp || c.stages.some(s => s[0] === last && s[2] === view.layers))
-    if (c.stages.some(s => s[2] === view.layers)) words.push("head");
+  if (c.stages.some(s => s[0] === view.stage_ranks.length - 1)) words.push("head");
   return words.join(", ");
 }
 
@@ -82,6 +80,12 @@ function momentsOf(view, c, scale, total, edges) {
     return h;
   }
   function snapshot() { slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
+  for (const b of c.bodies) // collectives under way during a step, and those that are done when it begins
+    b.steps.forEach((s, number) => {
+      const before = b.steps.slice(0, number).map(x => x.moves).filter(x => x);
+      s.flight = before.filter(x => x.until > number);
+      s.done = before.filter(x => x.until === number);
+    });
   function count(over, n) { sent[over] = (sent[over] || 0) + n; }
   function idle(until, why) {
     if (until <= at + 1e-9 * total) return;
@@ -111,8 +115,7 @@ function momentsOf(view, c, scale, total, edges) {
       const before = number ? b.steps[number - 1] : null;
       const m = {t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, last: k === steps.length - 1, bodyIndex, stream: step,
         held: held(s), slots: slotsNow, gathered: s.gathered, sent: {...sent}, freed: before && k ? before.gathered.filter(g => !s.gathered.includes(g)) : [],
-        flight: b.steps.slice(0, number).filter(x => x.moves && x.moves.until > number).map(x => x.moves),
-        done: b.steps.slice(0, number).filter(x => x.moves && x.moves.until === number).map(x => x.moves), after: {send: [], leave: []}, ...notes};
+        flight: s.flight, done: s.done, after: {send: [], leave: []}, ...notes};
       notes = fresh();
       moments.push(m);
       t = end;
@@ -181,7 +184,7 @@ function momentAt(c, t) {
 
 // ---- sentences ------------------------------------------------------------------------------------------------------
 
-function stageRank(view, stage) { const c = view.coordinates.find(x => x.stages.some(s => s[0] === stage)); return c ? "pp " + c.pp : "stage " + stage; }
+const stageRank = (view, stage) => "pp " + view.stage_ranks[stage];
 
 // What a collective moves: "the weights of layer 1".
 function whatMoves(view, moves, backward) {
@@ -192,17 +195,19 @@ function whatMoves(view, moves, backward) {
 }
 
 const VERBS = {
-  all_gather: "gathers", reduce_scatter: "sums, each keeping its shard:", all_reduce: "adds up", all_to_all: "exchanges", broadcast: "broadcasts",
-  gather_to: "gathers on one rank", scatter_from: "scatters from one rank", reduce_to: "sums on one rank", shift: "passes on to the next rank", exchange_rows: "exchanges tokens of experts:",
+  all_gather: "gathers", reduce_scatter: "sums", all_reduce: "adds up", all_to_all: "exchanges", broadcast: "broadcasts",
+  gather_to: "gathers on one rank", scatter_from: "scatters from one rank", reduce_to: "sums on one rank", shift: "passes on to the next rank", exchange_rows: "sends to their experts, or back,",
 };
+const DOING = {all_gather: "gathering", reduce_scatter: "summing", all_reduce: "adding up", shift: "passing on"};
+const AFTER = {reduce_scatter: "; each keeps its shard of the sum", all_reduce: "; each gets the whole sum"};
 function describeMove(view, moves, backward) {
   const op = view.ops[moves.op], set = view.sets[moves.over], verb = VERBS[op] || op.replace(/_/g, " ") + ":";
   return '<span class="move">' + verb + " " + whatMoves(view, moves, backward) + "</span> over " + escape(set.name || "one rank") + " (" + plural(set.ranks, "rank") +
-    ", each sends " + bytes(moves.bytes) + ")";
+    ", each sends " + bytes(moves.bytes) + (AFTER[op] || "") + ")";
 }
 
 const PARTS = {attention: "attention", ffn: "the feed-forward network", experts: "the experts", router: "the router", loss: "the loss", norm: "the final norm",
-  wte: "token embeddings", wpe: "position embeddings", embedding: "the embedding"};
+  wte: "token embeddings", wpe: "position embeddings", embedding: "their sum"};
 const OPS = {fill: "sets the gradient accumulators to zero", count_targets: "counts the tokens to predict", sum_squares: "squares the gradients for their norm",
   clip: "finds the norm, and the factor that clips the gradients", mean_loss: "divides the loss by the count", advance: "counts the step", cast: "makes copies in the precision of the computing",
   gradient_seed: "seeds backward with 1 / count"};
@@ -215,9 +220,22 @@ function describeCompute(view, m) {
     if (ops.some(o => /^(adamw|sgd|lion|muon)/.test(o))) return "updates the weights that it owns (" + ops.filter(o => /^(adamw|sgd|lion|muon)/.test(o)).join(", ") + ")";
     return known.length ? list(known) : "runs " + list(ops.slice(0, 4).map(o => o.replace(/_/g, " ")));
   }
-  const parts = [...new Set(m.step.parts.map(p => PARTS[p] || p))].slice(0, 3);
+  const embeds = ["wte", "wpe", "embedding"], backward = m.name !== "F";
+  const names = m.step.parts.filter(p => !backward || !embeds.includes(p)), parts = [...new Set(names.map(p => PARTS[p] || p))].slice(0, 3);
   const where = m.step.group > 0 && m.step.group <= view.layers ? " of " + groupName(view, m.step.group) : "";
-  return (m.name === "F" ? "computes " : m.name === "B" ? "goes back through " : "finds weight gradients of ") + list(parts) + where;
+  return (m.name === "F" ? "computes " : m.name === "B" ? "goes back through " : "finds weight gradients of ") +
+    list([...(parts.length ? [list(parts) + where] : []), ...(names.length < m.step.parts.length ? ["the embedding"] : [])]);
+}
+
+// Collectives of one kind as one, of all their layers and bytes.
+function together(moves) {
+  const out = [];
+  for (const x of moves) {
+    const like = out.find(y => y.op === x.op && y.what === x.what && y.over === x.over);
+    if (like) like.groups = [...new Set([...like.groups, ...x.groups])], like.bytes += x.bytes, like.tensors += x.tensors;
+    else out.push({...x});
+  }
+  return out;
 }
 
 // {head: "forward of microbatch 2", text: html}
@@ -236,8 +254,8 @@ function sentence(view, c, m) {
   for (const [name, step] of m.zero || []) says.push((name === "begin" ? "begins" : name === "sums" ? "updates and starts the sums of" : "ends") + " step " + step);
   for (const e of m.recv) says.push("receives " + (e[5] < e[3] ? "hidden states" : "the gradient of hidden states") + " from " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
   for (const e of m.enter) says.push("microbatch " + e[6] % view.microbatches + " takes activation slot " + e[5]);
-  for (const r of m.reduce) says.push("starts in the background: " + describeMove(view, r, true));
-  for (const d of m.done) says.push(escape(whatMoves(view, d, backward)) + (d.what === "weights" ? " are there" : " are complete"));
+  for (const r of together(m.reduce)) says.push("starts in the background: " + describeMove(view, r, true));
+  for (const d of together(m.done)) says.push(escape(whatMoves(view, d, backward)) + (d.what === "weights" ? " are there" : " are complete"));
   if (m.freed.length) says.push("frees the gathered weights of " + groupsName(view, m.freed));
   const compute = m.step ? describeCompute(view, m) : "";
   if (m.step && m.step.moves) {
@@ -246,6 +264,8 @@ function sentence(view, c, m) {
     else says.push(describeMove(view, moves, backward) + (moves.until ? ", while it computes on" : ", and waits for it"));
   }
   if (compute) says.push(compute);
+  const meanwhile = together(m.flight).map(f => '<span class="move">' + (DOING[view.ops[f.op]] || view.ops[f.op].replace(/_/g, " ") + " of") + " " + whatMoves(view, f, backward) + "</span>");
+  if (meanwhile.length) says.push("meanwhile " + list(meanwhile));
   for (const e of m.after.send) says.push("then sends " + (e[5] > e[3] ? "hidden states" : "the gradient of hidden states") + " to " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
   for (const e of m.after.leave) says.push("slot " + e[5] + " is free again");
   return {head, text: says.join("; ") || "…", kind: m.name};

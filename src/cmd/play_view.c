@@ -56,8 +56,9 @@ static json_t *reduced_buffers(const Program *p, const int *step_of, json_t **te
         json_array_set_new(json_array_get(list, (size_t)json_integer_value(known)), 3, json_integer(last));
       else {
         json_object_set_new(*tensors, key, json_integer((json_int_t)json_array_size(list)));
-        json_array_append_new(list, json_pack("[I, I, i, i]", (json_int_t)p->place[t].offset,
-                                              (json_int_t)memory_tensor_bytes(p, graph_tensor(g, t)), step_of[i], last));
+        json_array_append_new(list,
+                              json_pack("[I, I, i, i]", (json_int_t)p->place[t].offset,
+                                        (json_int_t)memory_tensor_bytes(p, graph_tensor(g, t)), step_of[i], last));
       }
     }
   }
@@ -162,9 +163,10 @@ static void watch(void *context, int coordinate, const WalkStep *step, double be
   if (!r->events) return; // not shown
   if (step->kind != WALK_RUN) {
     int kind = step->kind == WALK_ENTER ? EVENT_ENTER : step->kind == WALK_LEAVE ? EVENT_LEAVE : EVENT_RECEIVED;
-    json_array_append_new(r->events, json_pack("[i, I, I, i, i, i, i]", kind, when(v, before), when(v, after),
-                                               step->buffer.stage, step->buffer.is_slot ? 0 : 1 + (int)step->buffer.phase,
-                                               step->buffer.index, step->microbatch));
+    json_array_append_new(r->events,
+                          json_pack("[i, I, I, i, i, i, i]", kind, when(v, before), when(v, after), step->buffer.stage,
+                                    step->buffer.is_slot ? 0 : 1 + (int)step->buffer.phase, step->buffer.index,
+                                    step->microbatch));
   } else if (a->kind == ACTION_SEND || a->kind == ACTION_RECV) {
     add_message(v, r, a, before, after);
     r->at++;
@@ -298,6 +300,14 @@ static json_t *axes_of(const Mesh *mesh) {
   return axes;
 }
 
+// By stage, also of ranks that are not shown.
+static json_t *stage_ranks(const Schedule *s) {
+  json_t *ranks = json_array();
+  for (int stage = 0; stage < s->stages; stage++)
+    json_array_append_new(ranks, json_integer(stage_coordinate(stage, s->map)));
+  return ranks;
+}
+
 static json_t *action_names(void) {
   json_t *names = json_array();
   for (int kind = 0; kind < ACTION_COUNT; kind++) json_array_append_new(names, json_string(action_name(kind)));
@@ -306,12 +316,12 @@ static json_t *action_names(void) {
 
 static json_t *describe_view(const View *v, const Schedule *s, const ScheduleSpans *spans, double unit_bubble) {
   const Program *first = v->job->train.program[0];
-  return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:f, s:f, s:f, s:o, s:i}", "axes", axes_of(&first->mesh),
-                   "ranks", first->mesh.ranks, "pipeline_ranks", s->map.coordinates, "layers", first->graph->layers,
-                   "microbatches", s->microbatches, "steps", s->steps, "streams", s->streams, "schedule",
-                   v->job->options.parallel.pipeline.schedule->name, "bubble", timeline_bubble(s, spans),
+  return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:f, s:f, s:f, s:o, s:i, s:o}", "axes",
+                   axes_of(&first->mesh), "ranks", first->mesh.ranks, "pipeline_ranks", s->map.coordinates, "layers",
+                   first->graph->layers, "microbatches", s->microbatches, "steps", s->steps, "streams", s->streams,
+                   "schedule", v->job->options.parallel.pipeline.schedule->name, "bubble", timeline_bubble(s, spans),
                    "equal_bubble", unit_bubble, "flops", spans->total, "actions", action_names(), "resolution",
-                   RESOLUTION);
+                   RESOLUTION, "stage_ranks", stage_ranks(s));
 }
 
 static json_t *assemble(const View *v, const Schedule *s, const ScheduleSpans *spans, double unit_bubble, json_t *ops,

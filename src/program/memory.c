@@ -219,7 +219,8 @@ void memory_place_reduced(Program *p) {
     for (int k = 0; k < n->noutput; k++) {
       if (p->place[n->output[k]].area != AREA_WORK) continue;
       p->place[n->output[k]].area = AREA_COMM;
-      vec_push(&life, (Life){.tensor = n->output[k], .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
+      vec_push(&life,
+               (Life){.tensor = n->output[k], .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
     }
   }
   for (int i = 0; i < p->end.count; i++) {
@@ -271,8 +272,9 @@ static void collect_lives(const Program *p, const Body *body, const int *in_plac
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       while (in_place[t]) t = in_place[t] - 1;
       if (!index[t]) {
-        vec_push(life,
-                 (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
+        vec_push(
+            life,
+            (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
         index[t] = life->count;
       }
       int last = FAULT(memory_dies_too_early, instruction_end(body, i), k < n->noutput ? instruction_end(body, i) : 0);
