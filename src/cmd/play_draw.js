@@ -138,23 +138,23 @@ function timeAt(view, x) { const [a, b] = range(); return a + (x - ROW.label) / 
 
 const COLOR = {F: "forward", B: "backward", W: "weight", begin: "edge", end: "edge", sums: "edge"};
 function drawBoxes(g, view, c, y, X, a, b) {
-  for (let i = 0; i < c.moments.length; i++) {
+  let first = indexAt(c, a);
+  while (first && c.moments[first - 1].bodyIndex === c.moments[first].bodyIndex) first--;
+  for (let i = first, j; i < c.moments.length && c.moments[i].t0 <= b; i = j) {
     const m = c.moments[i];
-    if (m.idle || !m.first) continue;
-    let j = i;
-    while (j + 1 < c.moments.length && c.moments[j + 1].bodyIndex === m.bodyIndex && !c.moments[j + 1].idle) j++;
-    const end = c.moments[j].t1, x = X(m.t0), w = Math.max(1, X(end) - x);
-    if (end < a || m.t0 > b) continue;
+    for (j = i + 1; j < c.moments.length && !m.idle && c.moments[j].bodyIndex === m.bodyIndex;) j++;
+    const end = c.moments[j - 1].t1, x = X(m.t0), w = Math.max(1, X(end) - x);
+    if (m.idle || end < a) continue;
     g.fillStyle = COLORS[COLOR[m.name]];
     g.globalAlpha = view.steps > 1 && m.stream % 2 ? .72 : 1;
-    g.fillRect(x, y, Math.max(1, w - 1), ROW.gantt);
+    g.fillRect(x, y, Math.max(1, w - (w > 3)), ROW.gantt);
     g.globalAlpha = 1;
-    for (let k = i; k <= j; k++) { // collectives: a mark at the foot of the box
-      const s = c.moments[k];
-      if (!s.step || !s.step.moves || s.step.moves.early) continue;
-      const until = s.step.moves.until, last = until ? c.moments.slice(k, j + 1).find(n => n.number >= until) : null;
-      g.fillStyle = COLORS.move;
-      g.fillRect(X(s.t0), y + ROW.gantt - 5, Math.max(1.5, X(until ? (last ? last.t0 : end) : s.t1) - X(s.t0) - .5), 5);
+    g.fillStyle = COLORS.move;
+    for (let k = i; k < j && w > 4; k++) { // collectives: a mark at the foot of the box
+      const s = c.moments[k], moves = s.step.moves;
+      if (!moves || moves.early) continue;
+      const last = moves.until ? Math.min(j - 1, k + moves.until - s.number - 1) : k;
+      g.fillRect(X(s.t0), y + ROW.gantt - 5, Math.max(1.5, X(c.moments[last].t1) - X(s.t0) - .5), 5);
     }
     const text = m.name === "begin" ? "" : m.name === "end" ? "END" : String(m.microbatch);
     if (w > g.measureText(text).width + 3) { g.fillStyle = "#fff"; g.fillText(text, x + w / 2 - .5, y + ROW.gantt / 2 - 1); }
@@ -163,8 +163,7 @@ function drawBoxes(g, view, c, y, X, a, b) {
 const total = held => held.reduce((x, y) => x + y, 0);
 function drawMemory(g, c, y, X, a, b) {
   const h = ROW.memory, scale = h / CEILING;
-  let first = 0;
-  while (first + 1 < c.moments.length && c.moments[first + 1].t0 <= a) first++;
+  const first = indexAt(c, a);
   const columns = []; // [left, right, held]: of what falls on one pixel the most
   for (let i = first; i < c.moments.length && c.moments[i].t0 < b; i++) {
     const m = c.moments[i], x0 = Math.max(X(m.t0), X(a)), x1 = Math.min(X(m.t1), X(b)), last = columns[columns.length - 1];
@@ -361,6 +360,7 @@ function makeRanks(view) {
     const left = rankCount(view) - entry.cards.length;
     if (left > 0) make("div", "more", box, plural(left, "more rank") + " of pp " + c.pp + " run the same instructions" + (S.focus < 0 && c.ranks.length > entry.cards.length ? "; click on pp " + c.pp + " in the timeline to see more" : "") + ".");
     view.cards.push(entry);
+    setColumns(entry);
   }
   const left = view.coordinates.length - shownCoordinates(view).length;
   if (left > 0 && S.focus < 0) make("div", "more", view.stagesBox, "Cards of " + plural(left, "more pipeline rank") + " are left out; click on a row of the timeline to see its ranks.");
@@ -377,7 +377,7 @@ function setColumns(entry) {
 // The ranks with whom one is in a group over the axes of a set, by the names of these.
 function groupKey(place, set) { const axes = set.name.split(" "); return Object.entries(place).filter(([axis]) => !axes.includes(axis)).map(p => p.join()).join(" "); }
 
-function movesOf(m) { return m.idle || !m.step ? [] : [...m.flight, ...(m.step.moves && !m.step.moves.early ? [m.step.moves] : []), ...m.reduce]; }
+function movesOf(m) { return m.idle ? [] : [...m.step.flight, ...(m.step.moves && !m.step.moves.early ? [m.step.moves] : []), ...m.notes.reduce]; }
 
 function drawLinks(view, entry, moves) {
   let svg = entry.grid.querySelector("svg.links");
@@ -408,9 +408,8 @@ function layersAround(c, group) { // so many rows of layers fit on a card
 
 function drawRanks(view, t) {
   for (const entry of view.cards) {
-    const {c} = entry, m = momentAt(c, t), s = sentence(view, c, m), moves = movesOf(m), sum = total(m.held);
+    const {c} = entry, m = momentAt(c, t), moves = movesOf(m), sum = total(m.held);
     let slots = "";
-    setColumns(entry);
     for (const [stage, count] of c.slots) {
       slots += '<span class="slots" data-tip="Slots of stage ' + stage + ": each keeps the activations of one microbatch, from its forward to its backward pass. The plan has " + plural(count, "slot") + '.">' + (c.slots.length > 1 ? "stage " + stage : "activations of microbatch");
       for (let k = 0; k < count && k < 24; k++) {
@@ -420,8 +419,9 @@ function drawRanks(view, t) {
       slots += (count > 24 ? " … " + (count - 24) + " more" : "") + "</span>";
     }
     entry.title.innerHTML = "<b>" + who(view, c) + "</b><span>" + stagesName(view, c) + "</span>" + slots;
-    const color = m.idle ? "faint" : COLOR[m.name], group = m.idle || !m.step ? -1 : m.name === "begin" || m.name === "end" ? -1 : m.step.group, around = layersAround(c, group);
-    for (const {rank, card} of entry.cards) {
+    const color = m.idle ? "faint" : COLOR[m.name], group = m.idle ? -1 : m.name === "begin" || m.name === "end" ? -1 : m.step.group, around = layersAround(c, group);
+    const bar = HELD.map((h, k) => m.held[k] ? '<i style="width:' + 100 * m.held[k] / CEILING + "%;background:var(--" + h[0] + ')"></i>' : "").join(""), about = heldTable(m, c.memory);
+    for (const {card} of entry.cards) {
       card.classList.toggle("moving", moves.length > 0);
       const does = card.querySelector(".does");
       does.textContent = m.idle ? "idle" : m.name === "begin" ? "begin" : m.name === "end" || m.name === "sums" ? "end" : PHASES[m.name] + " " + m.microbatch;
@@ -431,13 +431,13 @@ function drawRanks(view, t) {
         row.style.display = !around || around.has(g) ? "" : "none";
         row.classList.toggle("active", g === group);
         const first = row.querySelector('.strip[data-form="parameters"]');
-        if (first) first.classList.toggle("whole", m.gathered.includes(g));
+        if (first) first.classList.toggle("whole", !m.idle && m.step.gathered.includes(g));
       }
       const last = moves[moves.length - 1];
       card.querySelector(".badgeline").textContent = last ? "⇄ " + view.ops[last.op].replace(/_/g, " ") + " of " + last.what + " over " + view.sets[last.over].name + (moves.length > 1 ? " (+" + (moves.length - 1) + ")" : "") : "";
-      card.querySelector(".bar").innerHTML = HELD.map((h, k) => m.held[k] ? '<i style="width:' + 100 * m.held[k] / CEILING + "%;background:var(--" + h[0] + ')"></i>' : "").join("");
+      card.querySelector(".bar").innerHTML = bar;
       card.querySelector(".bytes").innerHTML = "<span>" + bytes(sum) + " in use</span><span>" + bytes(c.memory.total) + " reserved</span>";
-      card.querySelector(".bar").dataset.tip = heldTable(m, c.memory);
+      card.querySelector(".bar").dataset.tip = about;
     }
     drawLinks(view, entry, moves);
   }
@@ -547,7 +547,7 @@ function start() {
     "states, slots and buffers of one rank of each row; loader and code are not in it." +
     (VIEWS.some(v => v.streams) ? " A schedule that never drains is shown over three steps; its BEGIN and END take no time here." : "");
   addEventListener("keydown", key);
-  addEventListener("resize", draw);
+  addEventListener("resize", () => { VIEWS.forEach(v => v.cards.forEach(setColumns)); draw(); });
   $("slider").addEventListener("input", () => go(+$("slider").value));
   $("home").onclick = () => go(0);
   $("end").onclick = () => go(Infinity);

@@ -64,10 +64,12 @@ function covered(intervals) {
 
 // What one pipeline rank does, one after the other: [{t0, t1, idle | event, step, held (bytes by HELD), slots, …}].
 function momentsOf(view, c, scale, total, edges) {
-  const moments = [], slots = {}, staging = {}, reduced = new Map(), sent = {}, memory = c.memory;
-  let notes = fresh(), at = edges.begin ? -edges.begin : 0, bodyIndex = 0, slotsNow = {};
+  const moments = [], slots = {}, staging = {}, reduced = new Map(), memory = c.memory;
+  const NONE = {recv: [], enter: [], reduce: [], zero: [], send: [], leave: []};
+  let notes = fresh(), at = edges.begin ? -edges.begin : 0, bodyIndex = 0, slotsNow = {}, sentNow = {}, base = null;
   function fresh() { return {recv: [], enter: [], reduce: [], zero: []}; }
-  function held(step) {
+  // Without a step's own: until a buffer is entered or left.
+  function buffers() {
     const h = new Array(HELD.length).fill(0);
     h[KIND.parameters] = memory.parameters + memory.versions;
     h[KIND.gradients] = memory.gradients;
@@ -76,24 +78,34 @@ function momentsOf(view, c, scale, total, edges) {
     for (const [stage, , size] of c.slots) h[KIND.activations] += Object.keys(slots[stage] || {}).length * size;
     for (const [stage, phase, , size] of c.staging) h[KIND.messages] += Object.keys(staging[stage + " " + (1 + phase)] || {}).length * size;
     h[KIND.messages] += covered(reduced.values());
+    return h;
+  }
+  function held(step) {
+    base = base || buffers();
+    const h = base.slice();
     if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], h[KIND.gaps], h[KIND.scratch]] = step.held;
     return h;
   }
-  function snapshot() { slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
+  function snapshot() { base = null; slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
   for (const b of c.bodies) // collectives under way during a step, and those that are done when it begins
     b.steps.forEach((s, number) => {
       const before = b.steps.slice(0, number).map(x => x.moves).filter(x => x);
+      s.freed = number ? b.steps[number - 1].gathered.filter(g => !s.gathered.includes(g)) : [];
       s.flight = before.filter(x => x.until > number);
       s.done = before.filter(x => x.until === number);
     });
-  function count(over, n) { sent[over] = (sent[over] || 0) + n; }
+  function count(over, n) { sentNow = {...sentNow, [over]: (sentNow[over] || 0) + n}; }
   function idle(until, why) {
     if (until <= at + 1e-9 * total) return;
-    moments.push({t0: at, t1: until, idle: true, why, held: held(null), slots: slotsNow, sent: {...sent}, gathered: []});
+    moments.push({t0: at, t1: until, idle: true, why, held: held(null), slots: slotsNow, sent: sentNow});
     at = until;
   }
   function startReduced(first, step) { // of a stream: what END's first half leaves to its second
-    c.reduced.forEach((b, i) => { if (b[2] >= first[0] && b[2] < first[1]) reduced.set(i + " " + step, [b[0] + step % c.sums_under_way * memory.reduced, b[1]]); });
+    c.reduced.forEach((b, i) => { if (b[2] >= first[0] && b[2] < first[1]) base = null, reduced.set(i + " " + step, [b[0] + step % c.sums_under_way * memory.reduced, b[1]]); });
+  }
+  function release(before, step) { // results of collectives whose last reader in END was before this step
+    for (const key of [...reduced.keys()])
+      if (c.reduced[parseInt(key)][3] < before && (!view.streams || key.endsWith(" " + step))) base = null, reduced.delete(key);
   }
   function body(e) {
     const [kind, from, to, stage, microbatch, index, s0, s1, step] = e, b = c.bodies[index], name = view.actions[kind];
@@ -109,21 +121,14 @@ function momentsOf(view, c, scale, total, edges) {
       steps.forEach(s => { if (s.moves && !s.moves.early) count(s.moves.over, s.moves.bytes); });
     } else steps.forEach((s, k) => {
       const end = k === steps.length - 1 ? t1 : t + (t1 - t0) * s.weight / weight, number = s0 + k;
-      for (const key of [...reduced.keys()])
-        if (b.kind === "end" && c.reduced[parseInt(key)][3] < number && (!view.streams || key.endsWith(" " + step))) reduced.delete(key);
+      if (b.kind === "end") release(number, step);
       if (s.moves && !s.moves.early) count(s.moves.over, s.moves.bytes);
-      const before = number ? b.steps[number - 1] : null;
-      const m = {t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, last: k === steps.length - 1, bodyIndex, stream: step,
-        held: held(s), slots: slotsNow, gathered: s.gathered, sent: {...sent}, freed: before && k ? before.gathered.filter(g => !s.gathered.includes(g)) : [],
-        flight: s.flight, done: s.done, after: {send: [], leave: []}, ...notes};
-      notes = fresh();
-      moments.push(m);
+      moments.push({t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, bodyIndex, stream: step, held: held(s), slots: slotsNow, sent: sentNow,
+        notes: k ? NONE : notes, after: k === steps.length - 1 ? {send: [], leave: []} : NONE});
       t = end;
     });
-    if (b.kind === "end" && s1 === b.steps.length)
-      for (const key of [...reduced.keys()]) if (!view.streams || key.endsWith(" " + step)) reduced.delete(key);
-    if (!steps.length) moments.push({t0, t1, name, stage, microbatch, step: null, number: 0, first: true, last: true, bodyIndex, stream: step, held: held(null), slots: slotsNow,
-      gathered: [], sent: {...sent}, freed: [], flight: [], done: [], after: {send: [], leave: []}, ...notes}), notes = fresh();
+    if (b.kind === "end" && s1 === b.steps.length) release(Infinity, step);
+    if (steps.length && (t1 > t0 || !view.streams)) notes = fresh();
     bodyIndex++;
     at = Math.max(at, t1);
   }
@@ -132,15 +137,16 @@ function momentsOf(view, c, scale, total, edges) {
     const name = view.actions[e[0]], previous = moments[moments.length - 1];
     if (e[0] === ENTER) {
       if (e[4] === 0) (slots[e[3]] = slots[e[3]] || {})[e[5]] = e[6], snapshot(), notes.enter.push(e);
-      else (staging[e[3] + " " + e[4]] = staging[e[3] + " " + e[4]] || {})[e[5]] = e[6];
+      else (staging[e[3] + " " + e[4]] = staging[e[3] + " " + e[4]] || {})[e[5]] = e[6], base = null;
     } else if (e[0] === LEAVE) {
       if (e[4] === 0) { if (slots[e[3]]) delete slots[e[3]][e[5]]; snapshot(); if (previous && !previous.idle) previous.after.leave.push(e); }
-      else if (staging[e[3] + " " + e[4]]) delete staging[e[3] + " " + e[4]][e[5]];
+      else if (staging[e[3] + " " + e[4]]) delete staging[e[3] + " " + e[4]][e[5]], base = null;
     } else if (e[0] === RECEIVED) continue;
     else if (name === "send") { count("pp", e[7]); if (previous && !previous.idle) previous.after.send.push(e); }
     else if (name === "recv") notes.recv.push(e);
     else if (name === "reduce") {
       const moves = c.reduces[e[3]];
+      base = null;
       for (const k of e.slice(4)) reduced.set(k + " 0", [c.reduced[k][0], c.reduced[k][1]]);
       count(moves.over, moves.bytes);
       notes.reduce.push(moves);
@@ -175,11 +181,12 @@ function times(filter) {
 const TIMES = {fine: times(() => true), coarse: times(m => m.idle || m.first)};
 
 // The last moment that has begun at time t.
-function momentAt(c, t) {
+const momentAt = (c, t) => c.moments[indexAt(c, t)];
+function indexAt(c, t) {
   let lo = 0, hi = c.starts.length;
   const slack = (SPAN.to - SPAN.from) * 2e-7;
   while (lo < hi) { const mid = (lo + hi) >> 1; if (c.starts[mid] <= t + slack) lo = mid + 1; else hi = mid; }
-  return c.moments[Math.max(0, lo - 1)];
+  return Math.max(0, lo - 1);
 }
 
 // ---- sentences ------------------------------------------------------------------------------------------------------
@@ -251,20 +258,20 @@ function sentence(view, c, m) {
   const backward = m.name === "B" || m.name === "W";
   const head = m.name === "begin" ? "begins the step" : m.name === "end" ? "ends the step" : m.name === "sums" ? "ends step " + m.stream
     : (m.name === "W" ? "weight gradients" : PHASES[m.name]) + " of microbatch " + m.microbatch + (view.steps > 1 ? " of step " + m.stream : "") + (several ? ", stage " + m.stage : "");
-  for (const [name, step] of m.zero || []) says.push((name === "begin" ? "begins" : name === "sums" ? "updates and starts the sums of" : "ends") + " step " + step);
-  for (const e of m.recv) says.push("receives " + (e[5] < e[3] ? "hidden states" : "the gradient of hidden states") + " from " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
-  for (const e of m.enter) says.push("microbatch " + e[6] % view.microbatches + " takes activation slot " + e[5]);
-  for (const r of together(m.reduce)) says.push("starts in the background: " + describeMove(view, r, true));
-  for (const d of together(m.done)) says.push(escape(whatMoves(view, d, backward)) + (d.what === "weights" ? " are there" : " are complete"));
-  if (m.freed.length) says.push("frees the gathered weights of " + groupsName(view, m.freed));
-  const compute = m.step ? describeCompute(view, m) : "";
-  if (m.step && m.step.moves) {
+  for (const [name, step] of m.notes.zero) says.push((name === "begin" ? "begins" : name === "sums" ? "updates and starts the sums of" : "ends") + " step " + step);
+  for (const e of m.notes.recv) says.push("receives " + (e[5] < e[3] ? "hidden states" : "the gradient of hidden states") + " from " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
+  for (const e of m.notes.enter) says.push("microbatch " + e[6] % view.microbatches + " takes activation slot " + e[5]);
+  for (const r of together(m.notes.reduce)) says.push("starts in the background: " + describeMove(view, r, true));
+  for (const d of together(m.step.done)) says.push(escape(whatMoves(view, d, backward)) + (d.what === "weights" ? " are there" : " are complete"));
+  if (m.step.freed.length) says.push("frees the gathered weights of " + groupsName(view, m.step.freed));
+  const compute = describeCompute(view, m);
+  if (m.step.moves) {
     const moves = m.step.moves;
     if (moves.early) says.push("waits until this has finished, which began during backward: " + describeMove(view, moves, true));
     else says.push(describeMove(view, moves, backward) + (moves.until ? ", while it computes on" : ", and waits for it"));
   }
   if (compute) says.push(compute);
-  const meanwhile = together(m.flight).map(f => '<span class="move">' + (DOING[view.ops[f.op]] || view.ops[f.op].replace(/_/g, " ") + " of") + " " + whatMoves(view, f, backward) + "</span>");
+  const meanwhile = together(m.step.flight).map(f => '<span class="move">' + (DOING[view.ops[f.op]] || view.ops[f.op].replace(/_/g, " ") + " of") + " " + whatMoves(view, f, backward) + "</span>");
   if (meanwhile.length) says.push("meanwhile " + list(meanwhile));
   for (const e of m.after.send) says.push("then sends " + (e[5] > e[3] ? "hidden states" : "the gradient of hidden states") + " to " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
   for (const e of m.after.leave) says.push("slot " + e[5] + " is free again");
