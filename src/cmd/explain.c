@@ -375,7 +375,7 @@ int cmd_explain(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &beside,
        .argument = "SETTINGS",
-       .help = "with --play: show the recipe with these settings ('key=value …') beside it, or another recipe"},
+       .help = "with --play: show the recipe with these settings (key=value) beside it, or another recipe"},
       {.name = "mesh",
        .kind = OPTION_FLAG,
        .value = &mesh,

@@ -10,14 +10,15 @@
 
 enum { MOST_WORDS = 64 };
 
-// "parallel.zero=1 layout.ffn=[dp, tp]" as words: a blank ends one where "key=" follows. `text` is cut into them.
+// "parallel.zero=1 layout.ffn=[dp, tp]" as words: a blank ends one where "key=" follows. `text` is cut into them. What
+// is more than MOST_WORDS stays in the last one.
 static int split_words(char *text, char **words) {
   int count = 0;
   for (char *at = text + strspn(text, " \t\n"); *at && count < MOST_WORDS;) {
     char *end = at + strcspn(at, " \t\n");
     for (;;) {
       char *next = end + strspn(end, " \t\n");
-      if (!*next || (isalpha((unsigned char)*next) &&
+      if (!*next || (count < MOST_WORDS - 1 && isalpha((unsigned char)*next) &&
                      next[strspn(next, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")] == '='))
         break;
       if (!count && !memchr(at, '=', (size_t)(end - at))) break; // the path of a recipe
