@@ -91,7 +91,7 @@ static int write_page(const json_t *data, const char *path, Error *error) {
   static const char mark[] = "@DATA@";
   const char *at = strstr(play_page, mark);
   CHECK(at, "play.html has no place for the data");
-  char *json = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(6));
+  char *json = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(15));
   CHECK(json, "JSON of the page");
   AtomicFile file = {0};
   int code = file_begin(&file, path, error);

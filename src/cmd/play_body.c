@@ -4,6 +4,7 @@
 #include "op/op.h"
 #include "program/memory.h"
 #include "program/traffic.h"
+#include <math.h>
 #include <string.h>
 
 static const Node *node_of(const Play *play, const Body *body, int i) {
@@ -222,9 +223,9 @@ static json_t *make_step(Play *play, const Body *body, const LifeList *lives, in
                          const int *step_of, double flops) {
   double weight = 0;
   for (int i = from; i < to; i++) weight += weight_of(play, body, i, flops, microbatch);
-  json_t *step = json_pack("{s:[i, i], s:f, s:i, s:o, s:o, s:o, s:o}", "range", from, to, "weight", weight, "group",
-                           play_layer_group(play, node_of(play, body, from)->layer), "parts",
-                           parts_of(play, body, from, to), "ops", ops_of(play, body, from, to), "held",
+  json_t *step = json_pack("{s:[i, i], s:f, s:i, s:o, s:o, s:o, s:o}", "range", from, to, "weight",
+                           round(weight * 1e6) / 1e6, "group", play_layer_group(play, node_of(play, body, from)->layer),
+                           "parts", parts_of(play, body, from, to), "ops", ops_of(play, body, from, to), "held",
                            step_memory(play, body, lives, from, to), "gathered", gathered(play, lives, from, to));
   add_collective(play, body, from, microbatch, step_of, step);
   return step;

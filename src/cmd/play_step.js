@@ -201,16 +201,22 @@ function whatMoves(view, moves, backward) {
   return (backward ? "gradients of " : "") + moves.what;
 }
 
+// By op: what a rank does, where to, what it gets, and the same while it goes on.
 const VERBS = {
-  all_gather: "gathers", reduce_scatter: "sums", all_reduce: "adds up", all_to_all: "exchanges", broadcast: "broadcasts",
-  gather_to: "gathers on one rank", scatter_from: "scatters from one rank", reduce_to: "sums on one rank", shift: "passes on to the next rank", exchange_rows: "sends to their experts, or back,",
+  all_gather: ["gathers", "", "", "gathering"], reduce_scatter: ["sums", "", "; each keeps its shard of the sum", "summing"],
+  all_reduce: ["adds up", "", "; each gets the whole sum", "adding up"], all_to_all: ["exchanges", "", "", "exchanging"],
+  broadcast: ["broadcasts", " from their owner", "", "broadcasting"], gather_to: ["gathers", " on one rank", "", "gathering"],
+  scatter_from: ["hands out", " from one rank", "", "handing out"], reduce_to: ["sums", " on their owner", "", "summing"],
+  shift: ["passes", " on to the next rank", "", "passing on"], exchange_rows: ["sends", " to their experts, or back,", "", "exchanging"],
 };
-const DOING = {all_gather: "gathering", reduce_scatter: "summing", all_reduce: "adding up", shift: "passing on"};
-const AFTER = {reduce_scatter: "; each keeps its shard of the sum", all_reduce: "; each gets the whole sum"};
+function verbs(view, moves) {
+  const op = view.ops[moves.op];
+  return VERBS[op] || [op.replace(/_/g, " ") + " of", "", "", op.replace(/_/g, " ") + " of"];
+}
 function describeMove(view, moves, backward) {
-  const op = view.ops[moves.op], set = view.sets[moves.over], verb = VERBS[op] || op.replace(/_/g, " ") + ":";
-  return '<span class="move">' + verb + " " + whatMoves(view, moves, backward) + "</span> over " + escape(set.name || "one rank") + " (" + plural(set.ranks, "rank") +
-    ", each sends " + bytes(moves.bytes) + (AFTER[op] || "") + ")";
+  const [verb, where, gets] = verbs(view, moves), set = view.sets[moves.over];
+  return '<span class="move">' + verb + " " + whatMoves(view, moves, backward) + where + "</span> over " + escape(set.name || "one rank") + " (" + plural(set.ranks, "rank") +
+    ", each sends " + bytes(moves.bytes) + gets + ")";
 }
 
 const PARTS = {attention: "attention", ffn: "the feed-forward network", experts: "the experts", router: "the router", loss: "the loss", norm: "the final norm",
@@ -271,7 +277,7 @@ function sentence(view, c, m) {
     else says.push(describeMove(view, moves, backward) + (moves.until ? ", while it computes on" : ", and waits for it"));
   }
   if (compute) says.push(compute);
-  const meanwhile = together(m.step.flight).map(f => '<span class="move">' + (DOING[view.ops[f.op]] || view.ops[f.op].replace(/_/g, " ") + " of") + " " + whatMoves(view, f, backward) + "</span>");
+  const meanwhile = together(m.step.flight).map(f => '<span class="move">' + verbs(view, f)[3] + " " + whatMoves(view, f, backward) + "</span>");
   if (meanwhile.length) says.push("meanwhile " + list(meanwhile));
   for (const e of m.after.send) says.push("then sends " + (e[5] > e[3] ? "hidden states" : "the gradient of hidden states") + " to " + stageRank(view, e[5]) + " (" + bytes(e[7]) + ")");
   for (const e of m.after.leave) says.push("slot " + e[5] + " is free again");

@@ -319,9 +319,10 @@ static json_t *describe_view(const View *v, const Schedule *s, const ScheduleSpa
   return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:f, s:f, s:f, s:o, s:i, s:o}", "axes",
                    axes_of(&first->mesh), "ranks", first->mesh.ranks, "pipeline_ranks", s->map.coordinates, "layers",
                    first->graph->layers, "microbatches", s->microbatches, "steps", s->steps, "streams", s->streams,
-                   "schedule", v->job->options.parallel.pipeline.schedule->name, "bubble", timeline_bubble(s, spans),
-                   "equal_bubble", unit_bubble, "flops", spans->total, "actions", action_names(), "resolution",
-                   RESOLUTION, "stage_ranks", stage_ranks(s));
+                   "schedule", v->job->options.parallel.pipeline.schedule->name, "bubble",
+                   round(timeline_bubble(s, spans) * 1e6) / 1e6, "equal_bubble", round(unit_bubble * 1e6) / 1e6,
+                   "flops", spans->total, "actions", action_names(), "resolution", RESOLUTION, "stage_ranks",
+                   stage_ranks(s));
 }
 
 static json_t *assemble(const View *v, const Schedule *s, const ScheduleSpans *spans, double unit_bubble, json_t *ops,

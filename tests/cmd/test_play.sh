@@ -104,7 +104,7 @@ for view, path in zip(data["views"], sys.argv[2:]):
         assert peak["work"] + peak["scratch"] + m["inputs"] == plan["workspace"][i], (path, i, peak, plan["workspace"])
         assert peak["reduced"] + m["staging"] == plan["communication"][i], (path, i, peak, m, plan["communication"])
         traffic = sum(bytes for _, bytes in c["traffic"])
-        assert abs(sent - traffic) <= 1e-5 * traffic + 1, (path, i, sent, traffic)
+        assert abs(sent - traffic) < 0.5, (path, i, sent, traffic)
         for s in view["sets"]: assert all(str(rank) in s["index"] for rank, _ in c["ranks"]), s
     assert sorted(sends) == sorted(receives), path
 P

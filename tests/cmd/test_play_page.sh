@@ -28,7 +28,7 @@ assert r["home"]["now"] != r["slider"]["now"] != r["end"]["now"]
 for view in r["views"]:
     for c in view:
         assert c["most"] <= c["total"] and c["peak"]["gradients"] > 0, c
-        assert abs(c["sent"] - c["traffic"]) <= 1e-5 * c["traffic"] + 1, c
+        assert abs(c["sent"] - c["traffic"]) < 0.5, c
 said = ["\n".join("\n".join(moment[v]) for moment in r["sentences"]) for v in range(len(r["views"]))]
 both = "\n".join(said)
 assert "undefined" not in both and "NaN" not in both, re.search(r".*(?:undefined|NaN).*", both).group(0)
