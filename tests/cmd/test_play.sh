@@ -109,6 +109,39 @@ for view, path in zip(data["views"], sys.argv[2:]):
     assert sorted(sends) == sorted(receives), path
 P
 
+cat > live.py <<'P'
+# live.py PAGE PROGRAM: what each step of the first view holds in the workspace, by the lines of the Program that `plait explain`
+# prints: fp32, one pipeline rank
+import json, re, sys
+view = json.loads(re.search(r'id="data">(.*?)</script>', open(sys.argv[1], encoding="utf-8").read(), re.S).group(1))["views"][0]
+bodies, current = {}, None
+for line in open(sys.argv[2], encoding="utf-8"):
+    title = re.match(r"body (\S+)", line)
+    if title: current = bodies.setdefault(title.group(1).replace("BEGIN", "begin").replace("END", "end"), [])
+    elif current is not None: current.append(line)
+steps = 0
+for body in view["coordinates"][0]["bodies"]:
+    lines, life = bodies[body["kind"]], {}
+    for i, line in enumerate(lines):
+        until = re.search(r" until (\d+)", line)
+        for tensor, offset, shape in re.findall(r"%(\d+)=work\+(\d+)\(([\d,]*)\)", line):
+            elements = 1
+            for n in filter(None, shape.split(",")): elements *= int(n)
+            first = life.get(tensor, (i,))[0]
+            last = max(life.get(tensor, (0, 0))[1], int(until.group(1)) if until else i)
+            life[tensor] = (first, last, int(offset), (4 * elements + 63) // 64 * 64)
+    assert len(lines) == body["steps"][-1]["range"][1], (body["kind"], len(lines))
+    for step in body["steps"]:
+        most, held = -1, 0
+        for i in range(*step["range"]):
+            live = [x for x in life.values() if x[0] <= i <= x[1]]
+            end = max((x[2] + x[3] for x in live), default=0)
+            if end > most: most, held = end, sum(x[3] for x in live)
+        assert sum(step["held"][:3]) == held and sum(step["held"][:4]) == most, (body["kind"], step, held, most)
+        steps += 1
+assert steps > 50, steps
+P
+
 # page NAME SETTINGS [BESIDE]: makes the page, and holds it to the plans
 page() {
   local name=$1 settings=$2 beside=${3-}
@@ -128,6 +161,8 @@ page() {
 }
 page one ''
 page zero 'mesh.dp=4 parallel.zero=3' 'parallel.zero=1'
+"$PLAIT" explain recipe.yaml mesh.dp=4 parallel.zero=3 > program.txt || fail "the Program"
+python3 live.py zero.html program.txt || fail "what is held in the workspace"
 page pipeline 'mesh.pp=4 mesh.dp=2 parallel.pipeline=1f1b parallel.zero=2' 'parallel.pipeline=gpipe'
 page virtual 'mesh.pp=2 parallel.pipeline=interleaved' 'parallel.pipeline=zb-v'
 page tensor 'mesh.tp=2 mesh.dp=2 mesh.pp=2 precision=bf16' 'parallel.recompute=full parallel.pipeline=zb-h1'
