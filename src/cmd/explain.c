@@ -327,7 +327,8 @@ static void describe_passes(char *text, size_t size) {
 // ---- entry ---------------------------------------------------------------------------------------------------------
 
 int cmd_explain(int argc, char **argv) {
-  const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL, *only = NULL, *shards = NULL;
+  const char *after = NULL, *timeline = NULL, *tensor = NULL, *picture = NULL, *only = NULL, *shards = NULL,
+             *play = NULL, *beside = NULL;
   bool mesh = false, algorithms = false;
   int64_t coordinate = -1;
   bool coordinate_given = false;
@@ -364,6 +365,17 @@ int cmd_explain(int argc, char **argv) {
        .value = &timeline,
        .argument = "FILE",
        .help = "draw the pipeline's schedule: a picture (FILE.svg), or a trace for ui.perfetto.dev (FILE.json)"},
+      {.name = "play",
+       .kind = OPTION_TEXT,
+       .value = &play,
+       .argument = "FILE.html",
+       .help = "write a page that steps through what every rank does: who computes, gathers, sends and holds what, and "
+               "the memory over time; it needs a browser and no network"},
+      {.name = "beside",
+       .kind = OPTION_TEXT,
+       .value = &beside,
+       .argument = "SETTINGS",
+       .help = "with --play: show the recipe with these settings (key=value) beside it, or another recipe"},
       {.name = "mesh",
        .kind = OPTION_FLAG,
        .value = &mesh,
@@ -395,6 +407,8 @@ int cmd_explain(int argc, char **argv) {
       "  plait explain recipes/step.yaml --shards layer.0.ffn.down.weight\n"
       "  plait explain recipes/demo.yaml mesh.pp=2 --rank-coordinate 1\n"
       "  plait explain recipes/demo.yaml mesh.pp=2 --timeline schedule.svg\n"
+      "  plait explain recipes/step.yaml --play step.html\n"
+      "  plait explain recipes/step.yaml parallel.zero=3 --play zero.html --beside parallel.zero=1\n"
       "  plait explain recipes/demo.yaml mesh.pp=2 mesh.tp=3 --mesh\n"
       "  plait explain recipes/demo.yaml mesh.cp=2 --algorithms\n"
       "  plait explain recipes/demo.yaml --tensor layer.0.ffn.up.weight --picture up.svg\n",
@@ -409,20 +423,26 @@ int cmd_explain(int argc, char **argv) {
   if (!code && after && coordinate_given)
     code = error_set(&error, PLAIT_BAD_INPUT,
                      "--rank-coordinate is for the final Program; --after shows the graph of all ranks");
-  int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + mesh + algorithms +
-              coordinate_given;
+  int shown = (after != NULL) + (timeline != NULL) + (shards != NULL) + (picture != NULL) + (play != NULL) + mesh +
+              algorithms + coordinate_given;
   if (!code && shown > 1)
     code =
         error_set(&error, PLAIT_BAD_INPUT,
-                  "--after, --timeline, --mesh, --algorithms, --shards, --picture and --rank-coordinate show different "
-                  "things; give one of them");
-  if (!code && only && (timeline || mesh || algorithms || shards || picture))
+                  "--after, --timeline, --play, --mesh, --algorithms, --shards, --picture and --rank-coordinate show "
+                  "different things; give one of them");
+  if (!code && only && (timeline || play || mesh || algorithms || shards || picture))
     code = error_set(&error, PLAIT_BAD_INPUT,
-                     "--only chooses from a graph (--after) or a Program; it does not go with --timeline, --mesh, "
-                     "--algorithms, --shards or --picture");
+                     "--only chooses from a graph (--after) or a Program; it does not go with --timeline, --play, "
+                     "--mesh, --algorithms, --shards or --picture");
   if (!code && (tensor != NULL) != (picture != NULL))
     code = error_set(&error, PLAIT_BAD_INPUT, "--tensor NAME and --picture FILE.svg go together: which parameter is "
                                               "drawn, and where to");
+  if (!code && beside && !play)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--beside is for the page that --play FILE.html writes");
+  if (!code && play) {
+    code = explain_play(operands.count, operands.words, play, beside, &error);
+    return code ? command_fail("explain", &error) : 0;
+  }
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code)

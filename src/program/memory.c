@@ -8,7 +8,7 @@
 
 int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
-static int64_t tensor_bytes(const Program *p, const Tensor *t) {
+int64_t memory_tensor_bytes(const Program *p, const Tensor *t) {
   return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
 }
 
@@ -150,13 +150,6 @@ void memory_place_variables(Program *p) {
   }
 }
 
-typedef struct Life {
-  int tensor;
-  int64_t bytes, offset;
-  int first, last;
-  uint64_t weight; // for the order
-} Life;
-
 static int by_weight(const void *a, const void *b) {
   const Life *x = a, *y = b;
   if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
@@ -226,7 +219,8 @@ void memory_place_reduced(Program *p) {
     for (int k = 0; k < n->noutput; k++) {
       if (p->place[n->output[k]].area != AREA_WORK) continue;
       p->place[n->output[k]].area = AREA_COMM;
-      vec_push(&life, (Life){.tensor = n->output[k], .bytes = tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
+      vec_push(&life,
+               (Life){.tensor = n->output[k], .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
     }
   }
   for (int i = 0; i < p->end.count; i++) {
@@ -236,7 +230,7 @@ void memory_place_reduced(Program *p) {
       if (t < 0 || p->place[t].area != AREA_WORK || first >= p->end_cut || instruction_end(&p->end, i) < p->end_cut)
         continue;
       p->place[t].area = AREA_COMM;
-      vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t))});
+      vec_push(&life, (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, t))});
     }
   }
   p->comm_bytes = pack(p, life.data, life.count) * p->sums_under_way;
@@ -260,7 +254,7 @@ static int *find_sums_in_place(const Program *p, const Body *body) {
     for (int k = 0; op_def(n->op)->rooted && op_def(n->op)->reduces && k < n->noutput; k++) {
       const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
       if (p->place[in->id].area == AREA_WORK && p->place[out->id].area == AREA_WORK && readers[in->id] == 1 &&
-          tensor_bytes(p, in) == tensor_bytes(p, out))
+          memory_tensor_bytes(p, in) == memory_tensor_bytes(p, out))
         in_place[out->id] = 1 + in->id;
     }
   }
@@ -268,9 +262,9 @@ static int *find_sums_in_place(const Program *p, const Body *body) {
   return in_place;
 }
 
-void memory_place_body(Program *p, const Body *body) {
-  Vec(Life) life = {0};
-  int *index = xcalloc((size_t)p->graph->tensor.count, sizeof(int)), *in_place = find_sums_in_place(p, body);
+// Without offsets. in_place: as find_sums_in_place; what lies in another tensor's memory prolongs that one's life.
+static void collect_lives(const Program *p, const Body *body, const int *in_place, LifeList *life) {
+  int *index = xcalloc((size_t)p->graph->tensor.count, sizeof(int));
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     for (int k = 0; k < n->noutput + n->ninput; k++) {
@@ -278,21 +272,35 @@ void memory_place_body(Program *p, const Body *body) {
       if (t < 0 || p->place[t].area != AREA_WORK) continue;
       while (in_place[t]) t = in_place[t] - 1;
       if (!index[t]) {
-        vec_push(&life,
-                 (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
-        index[t] = life.count;
+        vec_push(
+            life,
+            (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, t)), .first = i, .last = i});
+        index[t] = life->count;
       }
       int last = FAULT(memory_dies_too_early, instruction_end(body, i), k < n->noutput ? instruction_end(body, i) : 0);
-      if (last > life.data[index[t] - 1].last) life.data[index[t] - 1].last = last;
+      if (last > life->data[index[t] - 1].last) life->data[index[t] - 1].last = last;
     }
   }
+  free(index);
+}
+
+void memory_body_lives(const Program *p, const Body *body, LifeList *list) {
+  int *in_place = find_sums_in_place(p, body), from = list->count;
+  collect_lives(p, body, in_place, list);
+  for (int i = from; i < list->count; i++) list->data[i].offset = p->place[list->data[i].tensor].offset;
+  free(in_place);
+}
+
+void memory_place_body(Program *p, const Body *body) {
+  LifeList life = {0};
+  int *in_place = find_sums_in_place(p, body);
+  collect_lives(p, body, in_place, &life);
   int64_t end = pack(p, life.data, life.count);
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   for (int t = 0; t < p->graph->tensor.count; t++)
     if (in_place[t]) p->place[t].offset = p->place[in_place[t] - 1].offset;
   free(in_place);
   if (end > p->work_bytes) p->work_bytes = end;
-  free(index);
   vec_free(&life);
 }
 
@@ -405,7 +413,7 @@ static void pack_slot(Program *p, int stage) {
   int *index = xcalloc((size_t)g->tensor.count + 1, sizeof *index);
   for (int t = 0; t < g->tensor.count; t++) {
     if (p->place[t].area != AREA_SLOT || p->place[t].stage != stage) continue;
-    vec_push(&life, (Life){.tensor = t, .bytes = tensor_bytes(p, graph_tensor(g, t))});
+    vec_push(&life, (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(g, t))});
     index[t] = life.count;
   }
   for EACH_PROGRAM_STAGE(reader, p)
@@ -424,7 +432,7 @@ void memory_place_rings(Program *p) {
     if (place->area != AREA_SLOT && place->area != AREA_STAGING) continue;
     Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
     place->offset = FAULT(memory_overlaps_slots, ring->bytes, ring->bytes / 2);
-    ring->bytes += tensor_bytes(p, &g->tensor.data[i]);
+    ring->bytes += memory_tensor_bytes(p, &g->tensor.data[i]);
   }
   int staging = p->schedule->microbatches < STAGING_BUFFERS && !p->schedule->streams ? p->schedule->microbatches
                                                                                      : STAGING_BUFFERS;

@@ -14,6 +14,8 @@ typedef struct Replay {
   const ActionList **list; // (coordinates)
   const ScheduleClock *by;
   ScheduleSpans *spans;
+  ReplayWatcher watch;  // may be NULL
+  void *watching;
   Walk **walk;      // (coordinates)
   double *clock;    // (coordinates)
   double *start;    // (coordinates) when the action under way began
@@ -124,8 +126,7 @@ static int sum_over_stages(Replay *r, int coordinate, const Action *a) {
   return code;
 }
 
-static int visit(void *context, const WalkStep *step) {
-  const Walker *w = context;
+static int step_done(const Walker *w, const WalkStep *step) {
   const Action *a = step->action;
   if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
   if (step->kind != WALK_RUN) return 1;
@@ -134,6 +135,14 @@ static int visit(void *context, const WalkStep *step) {
   if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
   if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
   return run(w->r, w->coordinate, a);
+}
+
+static int visit(void *context, const WalkStep *step) {
+  const Walker *w = context;
+  const double *clock = &w->r->clock[w->coordinate], before = *clock;
+  int code = step_done(w, step);
+  if (code > 0 && w->r->watch) w->r->watch(w->r->watching, w->coordinate, step, before, *clock);
+  return code;
 }
 
 static int run_all(Replay *r) {
@@ -226,10 +235,13 @@ static void replay_free(Replay *r) {
   free(r->summed);
 }
 
-int schedule_replay_by(const Schedule *s, const Segments *segments, const ActionList *const *lists,
-                       const ScheduleClock *clock, ScheduleSpans *spans, double *end, Error *error) {
+// lists and end: as schedule_replay_by.
+static int replay(Replay r, const ActionList *const *lists, double *end, Error *error) {
+  const Schedule *s = r.s;
+  const Segments *segments = r.segments;
+  ScheduleSpans *spans = r.spans;
   size_t n = (size_t)s->map.coordinates;
-  Replay r = {.s = s, .segments = segments, .by = clock, .spans = spans, .error = error};
+  r.error = error;
   r.list = xcalloc(n, sizeof *r.list);
   r.clock = xcalloc(n, sizeof *r.clock);
   r.start = xcalloc(n, sizeof *r.start);
@@ -258,6 +270,11 @@ int schedule_replay_by(const Schedule *s, const Segments *segments, const Action
   return code;
 }
 
+int schedule_replay_by(const Schedule *s, const Segments *segments, const ActionList *const *lists,
+                       const ScheduleClock *clock, ScheduleSpans *spans, double *end, Error *error) {
+  return replay((Replay){.s = s, .segments = segments, .by = clock, .spans = spans}, lists, end, error);
+}
+
 // The clock of schedule_replay: segments cost what a table says, or 1, and messages nothing.
 typedef struct UnitClock {
   const double (*cost)[PHASE_COUNT];
@@ -274,13 +291,23 @@ static int unit_run(void *context, int coordinate, const Action *a, double *now)
 
 static double unit_send(void *context, int coordinate, const Action *a, double *now) { return *now; }
 
-int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
-                    ScheduleSpans *spans, Error *error) {
-  UnitClock unit = {cost, xcalloc((size_t)s->steps, sizeof *unit.sum)};
+static int replay_by_table(Replay r, const double (*cost)[PHASE_COUNT], Error *error) {
+  UnitClock unit = {cost, xcalloc((size_t)r.s->steps, sizeof *unit.sum)};
   ScheduleClock clock = {.context = &unit, .run = unit_run, .send = unit_send};
-  int code = schedule_replay_by(s, segments, NULL, &clock, spans, NULL, error);
+  r.by = &clock;
+  int code = replay(r, NULL, NULL, error);
   free(unit.sum);
   return code;
+}
+
+int schedule_replay(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                    ScheduleSpans *spans, Error *error) {
+  return replay_by_table((Replay){.s = s, .segments = segments, .spans = spans}, cost, error);
+}
+
+int schedule_replay_watch(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                          ReplayWatcher watch, void *context, Error *error) {
+  return replay_by_table((Replay){.s = s, .segments = segments, .watch = watch, .watching = context}, cost, error);
 }
 
 void schedule_spans_free(ScheduleSpans *spans) { vec_free(&spans->span); }

@@ -83,5 +83,11 @@ WalkPlan schedule_walk(const Schedule *schedule, const Segments *segments, const
 void schedule_print(const WalkPlan *plan, const Graph *graph, FILE *out);
 
 Phase action_phase(const Action *action); // of the segment that it runs, or that a SEND or RECV belongs to
+// schedule_replay that shows every step of every list as it is done, coordinate by coordinate in order: the clock of
+// its coordinate before and after the step.
+typedef void (*ReplayWatcher)(void *context, int coordinate, const WalkStep *step, double before, double after);
+int schedule_replay_watch(const Schedule *s, const Segments *segments, const double (*cost)[PHASE_COUNT],
+                          ReplayWatcher watch, void *context, Error *error);
+
 // "slot 1 of stage 0", "B staging buffer 0 of stage 2".
 void walk_buffer_text(const WalkBuffer *buffer, char *text, size_t size);

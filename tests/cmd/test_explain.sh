@@ -248,7 +248,7 @@ expect 0 '… and [0-9]+ more operands' tp --after bucket --only "gradient.$down
 expect 0 'reduce_scatter over dp .*=gradient.layer.3.ffn.down.weight.* … [0-9]+ more' tp --only "gradient.$down"
 expect 2 'no node and no Variable has a name that matches; .plait explain RECIPE --after zero. lists them all' tp --after place --only nothing
 expect 2 'no instruction .* has a name that matches' tp --only nothing
-expect 2 'it does not go with --timeline, --mesh, --algorithms, --shards or --picture' tp --mesh --only "$down"
+expect 2 'it does not go with --timeline, --play, --mesh, --algorithms, --shards or --picture' tp --mesh --only "$down"
 
 # ---- --shards: which rank holds which part
 cat > expected <<'T'
