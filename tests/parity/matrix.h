@@ -112,8 +112,10 @@ int matrix_differs(const ParityCase *c, MatrixLeg leg, Error *error);
 // The case of a narrow leg in fp64, with the leg's other settings.
 ParityCase matrix_in_fp64(const ParityCase *c);
 // How far `wide`, made by matrix_in_fp64 and then edited, is from one rank run so: the largest share of the bounds of
-// `narrow` that a measure takes, and which measure. Negative: it did not run. For what a narrow leg does not notice.
-double matrix_effect(const ParityCase *wide, const ParityCase *narrow, const char **measure, Error *error);
+// `narrow` that a measure takes, and which measure. Both make the choices of experts that one rank makes in the narrow
+// leg. Negative: it did not run. For what a narrow leg does not notice.
+double matrix_effect(const ParityCase *wide, const ParityCase *narrow, MatrixLeg leg, const char **measure,
+                     Error *error);
 // matrix_compare for a layout with the model, as matrix_fitted has it. Prints a line; adds to the tally. A layout of
 // several features that fails is reduced: features are taken out as long as it fails without them, and what is left is
 // printed, with how to run it.

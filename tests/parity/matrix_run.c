@@ -109,7 +109,7 @@ int matrix_mine(int index) {
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { ParityCase c; int leg; char settings[256]; ParityResult result; } Oracle;
+typedef struct Oracle { ParityCase c; int leg, chooses; char settings[256]; ParityResult result; } Oracle;
 static Oracle oracle[512]; // of this test program
 static int oracles;
 
@@ -136,18 +136,27 @@ static int records_routing(const ParityCase *c, int leg) {
   return leg > MATRIX_FP64 && leg < MATRIX_LEGS && (strstr(c->model, "mixtral") || strstr(c->model, "moe"));
 }
 
-static const ParityResult *one_rank(const ParityCase *c, int leg) {
+// chooses: the leg whose choices of experts it makes; its own where that is `leg`.
+static const ParityResult *one_rank_choosing(const ParityCase *c, int leg, int chooses) {
   char settings[sizeof oracle->settings];
   settings_of_one(c->settings, settings, sizeof settings);
   for (int i = 0; i < oracles; i++) {
     const ParityCase *o = &oracle[i].c;
     if (!strcmp(o->model, c->model) && o->layers == c->layers && o->seq == c->seq && o->global == c->global &&
-        o->steps == c->steps && oracle[i].leg == leg && !strcmp(oracle[i].settings, settings))
+        o->steps == c->steps && oracle[i].leg == leg && oracle[i].chooses == chooses &&
+        !strcmp(oracle[i].settings, settings))
       return &oracle[i].result;
+  }
+  const Routing *choices = NULL;
+  if (chooses != leg) {
+    ParityCase like = *c;
+    like.precision = legs[chooses].precision;
+    choices = one_rank_choosing(&like, chooses, chooses)->routing;
   }
   CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
   Oracle *o = &oracle[oracles++];
   o->leg = leg;
+  o->chooses = chooses;
   memcpy(o->settings, settings, sizeof settings);
   o->c = (ParityCase){.name = "one rank",
                       .model = c->model,
@@ -163,13 +172,16 @@ static const ParityResult *one_rank(const ParityCase *c, int leg) {
                       .precision = c->precision,
                       .poison = legs[leg].poison,
                       .steps = c->steps,
-                      .records = records_routing(c, leg)};
+                      .records = records_routing(c, leg),
+                      .follows = choices};
   Error error = {0};
   CHECK(!parity_run(&o->c, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
   if (o->result.routing)
     matrix_record("gap\t%s\t%s\t%.1e\n", matrix_leg_names[leg], c->model, routing_smallest_gap(o->result.routing));
   return &o->result;
 }
+
+static const ParityResult *one_rank(const ParityCase *c, int leg) { return one_rank_choosing(c, leg, leg); }
 
 void matrix_forget(void) {
   for (int i = 0; i < oracles; i++) parity_free(&oracle[i].result);
@@ -229,11 +241,14 @@ ParityCase matrix_in_fp64(const ParityCase *c) {
   return wide;
 }
 
-double matrix_effect(const ParityCase *wide, const ParityCase *c, const char **measure, Error *error) {
+double matrix_effect(const ParityCase *wide, const ParityCase *c, MatrixLeg leg, const char **measure, Error *error) {
   int worst = 0;
-  const ParityResult *one = one_rank(wide, wide_leg(wide));
+  ParityCase narrow = *c, following = *wide;
+  narrow.steps = wide->steps;
+  following.follows = one_rank(&narrow, (int)leg)->routing;
+  const ParityResult *one = one_rank_choosing(wide, wide_leg(wide), following.follows ? (int)leg : wide_leg(wide));
   ParityResult other;
-  int code = parity_run(wide, corpus_for(wide->model, CORPUS_RAGGED), &other, error);
+  int code = parity_run(&following, corpus_for(wide->model, CORPUS_RAGGED), &other, error);
   if (code) return code;
   ParityTolerance t = parity_tolerance(c, one);
   ParityDifference d = parity_compare(&other, one, &t);

@@ -40,7 +40,7 @@ static int noticed(const ParityCase *c, MatrixLeg leg, Mutation *m, Error *error
 }
 
 // The largest share of the leg's bounds by which the mutant moves anything in fp64; negative: it did not run.
-static double effect_of(const ParityCase *c, const Mutation *m, const char **measure) {
+static double effect_of(const ParityCase *c, MatrixLeg leg, const Mutation *m, const char **measure) {
   ParityCase wide = matrix_in_fp64(c);
   const char *other = NULL;
   Error error = {0};
@@ -48,9 +48,9 @@ static double effect_of(const ParityCase *c, const Mutation *m, const char **mea
   wide.bucket_bytes = 1;
   if (!mutation_like(&wide, m, &same)) return -1;
   wide = mutated(&wide, &same);
-  double effect = matrix_effect(&wide, c, measure, &error);
+  double effect = matrix_effect(&wide, c, leg, measure, &error);
   wide.steps = 0;
-  double untrained = m->evaluation ? matrix_effect(&wide, c, &other, &error) : 0;
+  double untrained = m->evaluation ? matrix_effect(&wide, c, leg, &other, &error) : 0;
   if (untrained > effect) *measure = other;
   return effect < 0 || untrained < 0 ? -1 : fmax(effect, untrained);
 }
@@ -58,7 +58,7 @@ static double effect_of(const ParityCase *c, const Mutation *m, const char **mea
 // A narrow leg missed it. Does it, in fp64, stay within the leg's bounds? Then the leg cannot notice it.
 static int below_the_bounds(const ParityCase *c, MatrixLeg leg, const Mutation *m) {
   const char *measure = "nothing";
-  double effect = effect_of(c, m, &measure);
+  double effect = effect_of(c, leg, m, &measure);
   if (effect < 0) printf("%s, %s, %s: %s did not run in fp64\n", matrix_leg_names[leg], c->model, c->name, m->what);
   else
     printf("%s, %s, %s: misses the %s; in fp64 it moves %s by %.2g of the bound\n", matrix_leg_names[leg], c->model,
