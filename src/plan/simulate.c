@@ -262,7 +262,10 @@ static void run_reduce(Simulator *s, int c, const Action *a, double now) {
 static int clock_run(void *context, int c, const Action *a, double *now) {
   Simulator *s = context;
   if (a->kind == ACTION_REDUCE) return run_reduce(s, c, a, *now), 1;
-  return run_body(s, c, a, now);
+  const SimulatedRank *r = &s->rank[c];
+  int at = r->action == a ? r->at : -1, due = r->due;
+  if (run_body(s, c, a, now)) return 1;
+  return r->at != at || r->due != due ? 2 : 0; // where it went on, others may
 }
 
 static double message_seconds(const Simulator *s, int from, int to, const Action *a, int *level) {

@@ -25,6 +25,7 @@ typedef struct Replay {
   int *received;    // as queue: messages taken
   char *ran;        // (stages, PHASE_COUNT, microbatches of all steps)
   int *summed;      // (steps) coordinates whose part of a sum over the stages is there
+  int moved;        // since all coordinates were looked at, one whose clock waits went on first
   Error *error;
 } Replay;
 typedef struct Walker { Replay *r; int coordinate; } Walker;
@@ -113,6 +114,7 @@ static int run(Replay *r, int coordinate, const Action *a) {
   if (begins) r->start[coordinate] = r->clock[coordinate];
   int code = begins && action_runs_body(a) && !a->from ? check_segment(r, coordinate, a) : 1;
   if (code > 0) code = r->by->run(r->by->context, coordinate, a, &r->clock[coordinate]);
+  if (code == 2) code = 0, r->moved = FAULT(replay_stops_at_the_first_wait, 1, 0);
   if (code > 0 && action_runs_body(a)) add_span(r, coordinate, a, r->start[coordinate]);
   if (code > 0) r->begun[coordinate] = NULL;
   return code;
@@ -147,13 +149,14 @@ static int visit(void *context, const WalkStep *step) {
 
 static int run_all(Replay *r) {
   for (int progress = 1; progress;) {
-    progress = 0;
+    progress = r->moved = 0;
     for (int c = 0; c < r->s->map.coordinates; c++) {
       Walker walker = {r, c};
       int code;
       while ((code = walk_step(r->walk[c], visit, &walker)) > 0) progress = 1;
       if (code < 0) return code;
     }
+    progress |= r->moved;
   }
   return PLAIT_OK;
 }

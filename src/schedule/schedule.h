@@ -135,8 +135,8 @@ void schedule_spans_free(ScheduleSpans *spans);
 // messages on their way. Waiting is the replay's and the walk's: for messages, buffers and sums over the stages.
 typedef struct ScheduleClock {
   void *context;
-  // An action of a coordinate, which is free from `*now` on; `*now` becomes when it is free again. 1: done; 0: it waits
-  // for another coordinate and comes again; negative: an error, which ends the replay.
+  // An action of a coordinate, which is free from `*now` on, and again at `*now`. 1: done; 0: it waits for another one
+  // and comes again; 2: the same, but others that waited for it may go on; negative: an error, which ends the replay.
   int (*run)(void *context, int coordinate, const Action *action, double *now);
   // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived.
   double (*send)(void *context, int coordinate, const Action *action, double *now);

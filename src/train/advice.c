@@ -127,6 +127,18 @@ static double space_bandwidth(const Comparison *c, const SpaceFacts *s) {
   return s->bandwidth / (sharing > 1 ? sharing : 1);
 }
 
+// A single change with which a row fits is less than an offload.
+static void say_change_that_fits(const Comparison *c, Advice *a) {
+  int best = -1;
+  for (int i = 0; i < STRATEGIES; i++)
+    if (*c->row[i].change && c->row[i].changed.fits && (i != STRATEGY_ONE || c->size.ranks == 1) &&
+        (best < 0 || c->row[i].changed.step < c->row[best].changed.step))
+      best = i;
+  if (best >= 0)
+    say(a, ". Without it, %s with %s fits and takes %s", strategy_names[best], c->row[best].change_settings,
+        units_duration(c->row[best].changed.step).s);
+}
+
 // What does not fit, of the row that needs the least memory, leaves the device once a step and comes back.
 static void advise_offload(const Comparison *c, Advice *a) {
   int least = -1;
@@ -150,6 +162,7 @@ static void advise_offload(const Comparison *c, Advice *a) {
         s->name, over * c->size.node > s->memory ? " (which is too small for that)" : "");
   }
   say(a, ", beside a step of %s", units_duration(n->step).s);
+  say_change_that_fits(c, a);
 }
 
 static void advise_tiling(const Comparison *c, Advice *a) {

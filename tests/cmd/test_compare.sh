@@ -41,6 +41,9 @@ sed 's/"num_attention_heads": 16/"num_attention_heads": 4/; s/"num_key_value_hea
 "$PLAIT" compare --quick "$recipe" --cluster h200-node --ranks 8 model.config=odd.json >table || fail "4 heads"
 grep -q '^tp in a node  *cannot be: mesh.tp is 8, which does not divide the ' table || fail "4 heads: $(grep '^tp in' table)"
 
+# Three stages that all wait in several sums over the stages, one after the other
+"$PLAIT" simulate "$SOURCE/recipes/moe.yaml" --cluster h100-400g mesh.pp=3 mesh.dp=1 >/dev/null 2>message || fail "moe: $(cat message)"
+
 # Memory that is short: by how much, and the change that makes it fit
 sed 's/memory: 141e9/memory: 5e9/' "$SOURCE/clusters/h200-node.yaml" >small.yaml
 "$PLAIT" compare "$recipe" --cluster small.yaml --ranks 8 batch.micro=8 batch.global=64 >table || fail "small"

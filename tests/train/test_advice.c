@@ -139,6 +139,22 @@ static void verdicts_follow_from_the_rows(void **state) {
   cluster_free(cluster);
 }
 
+static void a_change_that_fits_goes_before_offload(void **state) {
+  Cluster *cluster = machines(memory_of(LAYER_DOES_NOT), 1, 50e9);
+  Comparison c;
+  Advice advice[ADVICES];
+  compare_on(cluster, 1, &c);
+  CompareRow *row = &c.row[STRATEGY_ONE];
+  const Advice *offload = of_rule(advice, advice_of(&c, advice), ADVICE_OFFLOAD);
+  assert_null(strstr(offload->text, "Without it"));
+  snprintf(row->change, sizeof row->change, "micro 1");
+  snprintf(row->change_settings, sizeof row->change_settings, "batch.micro=1");
+  row->changed = (CompareNumbers){.fits = 1, .step = 7};
+  offload = of_rule(advice, advice_of(&c, advice), ADVICE_OFFLOAD);
+  assert_non_null(strstr(offload->text, ". Without it, one device with batch.micro=1 fits and takes 7.0 s"));
+  cluster_free(cluster);
+}
+
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 static void memory_adds_up_and_rows_differ(void **state) {
@@ -167,6 +183,7 @@ static void memory_adds_up_and_rows_differ(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rules_are_the_golden_ones), cmocka_unit_test(numbers_are_those_of_the_rows),
-      cmocka_unit_test(verdicts_follow_from_the_rows), cmocka_unit_test(memory_adds_up_and_rows_differ)};
+      cmocka_unit_test(verdicts_follow_from_the_rows),
+      cmocka_unit_test(a_change_that_fits_goes_before_offload), cmocka_unit_test(memory_adds_up_and_rows_differ)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
