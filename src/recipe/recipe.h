@@ -125,6 +125,7 @@ typedef struct Recipe {
     int64_t seed;
     int comm;     // RecipeComm
     int backend;  // RecipeBackend
+    char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
     int threads;  // of all ranks on this machine together; 0: auto
     bool work_stealing; // local ranks that wait help others
     int64_t log_every;

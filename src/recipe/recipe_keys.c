@@ -393,6 +393,10 @@ const RecipeKey recipe_keys[] = {
                "else `local`."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc = "Compute backend."),
+    KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
+        .doc = "The cluster that `plait simulate` and `plait plan --search` predict for where `--cluster` is missing, "
+               "and that `plan: auto` plans for: the name of one that comes with plait (`plait cluster` lists them), "
+               "or a file (docs/clusters.md). A run on this machine is the same with any of them."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .inference = true,
         .doc = "Threads of all ranks on this machine together; each rank has at least one. auto: as many as this "
@@ -505,7 +509,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
   if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB) return is_word(key, text, *(const int *)field) != negated;
-  if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
+  if (key->kind == RECIPE_PATH || key->kind == RECIPE_NAME_OR_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
@@ -592,6 +596,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     snprintf(out, size, "%s, or a path", words);
     break;
   }
+  case RECIPE_NAME_OR_PATH: snprintf(out, size, "a name, or a path"); break;
   case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
   case RECIPE_LATER: snprintf(out, size, "left out"); break;
   }
