@@ -18,7 +18,7 @@ typedef struct Entry {
 
 // An estimate may be this much too slow, and is taken to be that much faster.
 static const double estimate_slack = 0.02;
-enum { MOST_ESTIMATES = 600 };
+enum { MOST_ESTIMATED = 150, MOST_LAYER_TIMES = 600 };
 
 typedef struct Searching {
   const SearchOptions *options;
@@ -28,7 +28,7 @@ typedef struct Searching {
   double room;
   Vec(Entry) heap; // the least first
   Vec(Candidate) beside; // that were tried beside good plans
-  int found;
+  int found, fitting;   // plans so far; of the estimated ones, those that fit
   Entry smallest; // of all: the least memory by arithmetic, among those too large
   bool any;
   Search *out;
@@ -153,7 +153,7 @@ static void estimate(Searching *s, Entry e, const Recipe *r) {
   e.bytes = estimated.bytes;
   e.stage = STAGE_ESTIMATED;
   if (estimated.bytes > s->room * (1 + estimate_slack)) too_large(s, &e);
-  else push(s, &e);
+  else s->fitting++, push(s, &e);
 }
 
 static void finish(Searching *s, Entry e, const Recipe *r) {
@@ -190,14 +190,19 @@ static bool is_open(const Searching *s, const Entry *e) {
   return e->stage == STAGE_BESIDE ? e->seconds <= worst(s) : e->seconds < worst(s);
 }
 
+// The search has a most of its own: then what has an estimate is compiled, and the rest is left.
+static bool is_over(const Searching *s, const Entry *e) {
+  if (!s->fitting || s->options->exhaustive) return false;
+  if (e->stage == STAGE_ARITHMETIC) return s->bounds.layers.count >= MOST_LAYER_TIMES;
+  return e->stage == STAGE_LAYERS && s->out->count.estimated >= MOST_ESTIMATED;
+}
+
 static void run(Searching *s) {
   s->out->count.judged = space_each(&s->space, add, s);
   while (s->heap.count && is_open(s, &s->heap.data[0])) {
-    if (s->out->count.estimated >= MOST_ESTIMATES && !s->options->exhaustive && s->out->plans) break;
-    step(s);
+    if (is_over(s, &s->heap.data[0])) s->out->count.left++, pop(s);
+    else step(s);
   }
-  for (int i = 0; i < s->heap.count; i++)
-    s->out->count.left += s->heap.data[i].stage < STAGE_BESIDE && s->heap.data[i].seconds < worst(s);
 }
 
 // Nothing fits ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_LAYERS = 2 }; // of a stage that is extended: two layers have a neighbour in each direction
+enum { LEAST_LAYERS = 3 }; // of a stage that is extended: with fewer, what is gathered ahead is not what it is later
 
 void extension_create(const Space *space, const Cluster *cluster, Extension *e) {
   *e = (Extension){.space = space, .cluster = cluster};
@@ -33,11 +33,19 @@ static int cut_of(Extension *e, const Recipe *r, CutMemo *out, Error *error) {
   return PLAIT_OK;
 }
 
+// Collectives of buckets that hold several layers come in steps, through which no straight line goes.
+static bool fills_buckets(const ModelConfig *c, const Recipe *r) {
+  double layer = 12.0 * (double)(c->embed * c->embed) / r->mesh.tp * 2;
+  return !r->parallel.bucket_mb || layer > 4e6 * r->parallel.bucket_mb;
+}
+
 // How many layers can be left out of every stage; 0: the plan is compiled whole.
 static int layers_to_spare(Extension *e, const Recipe *r, CutMemo *cut, Error *error) {
   const ModelConfig *c = e->space->config;
   int stages = r->mesh.pp * recipe_virtual_stages(r), given = r->parallel.layers.count;
-  if (c->experts || c->window || r->parallel.recompute_layers || r->optimizer.delay.count > 1 || stages > 64) return 0;
+  if (c->experts || c->window || r->parallel.recompute_layers || r->optimizer.delay.count > 1 || stages > 64 ||
+      !fills_buckets(c, r))
+    return 0;
   if (given) {
     *cut = (CutMemo){.count = given};
     memcpy(cut->layers, r->parallel.layers.items, sizeof(int) * (size_t)given);
