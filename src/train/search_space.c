@@ -11,7 +11,7 @@ static const char *const mesh_axes[SPACE_MESH] = {"pp", "dp", "cp", "tp"};
 
 // Kinds that change memory or time by so much that every plan is tried with them.
 static bool is_first(const char *kind) {
-  static const char *const kinds[] = {"zero", "hybrid", "tp", "pp", "ep", "recompute"};
+  static const char *const kinds[] = {"zero", "tp", "pp", "ep", "recompute"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strcmp(kind, kinds[i])) return true;
   return false;
@@ -184,6 +184,8 @@ typedef struct Enumeration {
 static void judge(Enumeration *e) {
   Recipe r;
   space_recipe(e->space, &e->at, &r);
+  int stages = r.parallel.stages_per_rank;
+  if (!e->space->fixed_stages && stages && stages == schedules[r.parallel.pipeline].least_stages) return; // as auto
   e->judged++;
   if (space_allows(e->space, &r)) e->see(e->context, &e->at, &r);
 }
