@@ -1,23 +1,46 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/plan_search.h"
 #include "recipe/setup.h"
 #include "train/plan_print.h"
 #include <limits.h>
 
 int cmd_plan(int argc, char **argv) {
-  bool exact = false;
-  const Option options[] = {{.name = "bytes",
-                             .kind = OPTION_FLAG,
-                             .value = &exact,
-                             .help = "print memory in bytes instead of kB, MB and GB"}};
+  bool exact = false, search = false;
+  SearchAsked asked = {.top = 10};
+  const Option options[] = {
+      {.name = "bytes",
+       .kind = OPTION_FLAG,
+       .value = &exact,
+       .help = "print memory in bytes instead of kB, MB and GB"},
+      {.name = "search",
+       .kind = OPTION_FLAG,
+       .value = &search,
+       .help = "find the fastest plans on a cluster: keys that the recipe gives stay as they are, and those that do not "
+               "change what is learned are chosen (key=null leaves one open, mesh=null all of a section)"},
+      {"cluster", OPTION_TEXT, &asked.cluster, "NAME",
+       "with --search: a shipped cluster (plait cluster lists them), or a file", .shown = "run.cluster"},
+      {"ranks", OPTION_TEXT, &asked.ranks, "N[:M]",
+       "with --search: how many ranks; of a range, doubling, the front of time against device-hours",
+       .shown = "the recipe's mesh, else all devices"},
+      {"top", OPTION_INTEGER, &asked.top, "K", "with --search: how many plans", .least = 1, .most = 1000},
+      {"memory", OPTION_TEXT, &asked.memory, "SIZE", "with --search: what a rank may use, as 76GB",
+       .shown = "what the device has"},
+      {.name = "exhaustive",
+       .kind = OPTION_FLAG,
+       .value = &asked.exhaustive,
+       .help = "with --search: compile every plan whole, without bounds and estimates"},
+      {"write", OPTION_TEXT, &asked.write, "FILE", "with --search: write the recipe with the keys of the fastest plan"},
+      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "with --search: print JSON"}};
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "
       "and communication. The time is an estimate from the speed of one product on this machine. It reads no data and "
       "allocates nothing of that size, so it works before the corpus exists.",
       "  plait plan recipes/demo.yaml\n"
-      "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n",
+      "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"
+      "  plait plan recipes/demo.yaml --search --cluster h200-node mesh=null batch.micro=null\n",
       .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
@@ -25,7 +48,7 @@ int cmd_plan(int argc, char **argv) {
   Error error = {0};
   Recipe recipe;
   int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = plan_print(&recipe, exact, stdout, &error);
+  if (!code) code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   ModelConfig config = {0};
   if (!code) code = setup_model_config(&recipe, &config, &error);

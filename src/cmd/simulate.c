@@ -73,7 +73,8 @@ static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Const
 int cmd_simulate(int argc, char **argv) {
   Asked asked = {.top = 10};
   const Option options[] = {
-      {"cluster", OPTION_TEXT, &asked.cluster, "NAME", "a shipped cluster (plait cluster lists them), or a file"},
+      {"cluster", OPTION_TEXT, &asked.cluster, "NAME", "a shipped cluster (plait cluster lists them), or a file",
+       .shown = "run.cluster"},
       {"what-if", OPTION_TEXT, &asked.change, "KEY=VALUE",
        "with another value of the cluster (nvlink.bandwidth=2x, device.memory=40e9) or a constant times a factor "
        "(tile.k0=1.1x)"},
@@ -113,13 +114,8 @@ int cmd_simulate(int argc, char **argv) {
   if (!operands.count)
     code =
         error_set(&error, PLAIT_BAD_INPUT, "give a recipe, as in plait simulate recipes/demo.yaml --cluster h200-node");
-  if (!code && !asked.cluster) {
-    char names[256];
-    cluster_names(names, sizeof names);
-    code = error_set(&error, PLAIT_BAD_INPUT, "--cluster is missing: a file, or one of %s", names);
-  }
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = cluster_load(asked.cluster, &cluster, &error);
+  if (!code) code = predict_cluster(&recipe, asked.cluster, &cluster, &error);
   if (!code) code = run(&asked, &recipe, cluster, &constants, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   cluster_free(cluster);

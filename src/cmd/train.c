@@ -4,6 +4,7 @@
 #include "cmd/launched.h"
 #include "cmd/options.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include "train/train.h"
 #include <limits.h>
 #include <stdio.h>
@@ -51,6 +52,9 @@ int cmd_train(int argc, char **argv) {
   if (!code)
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
+  if (!code)
+    code = launch_agree(&launch, auto_plan(&recipe, launch.world ? launch.ranks : 0, launch.rank ? NULL : stdout, &error),
+                        &error);
   if (!code) code = launch_agree(&launch, setup_launch(&launch, &recipe, &error), &error);
   if (!code) code = train_run_launched(&recipe, &launch, force, stdout, &error);
   recipe_free(&recipe);

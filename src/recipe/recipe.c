@@ -287,6 +287,15 @@ static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, 
                    before(loader, key->path, node), key->path, PATH_MAX - 1);
 }
 
+// "h200-node" is a name, "h200-node.yaml" and "clusters/mine" are paths.
+static int set_name_or_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
+  size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
+  if (!n || strchr(node->text, '/') || (n > 5 && !strcmp(node->text + n - 5, ".yaml")))
+    return set_path(loader, key, node, field);
+  *field = arena_strdup(&loader->recipe->arena, node->text);
+  return PLAIT_OK;
+}
+
 static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
   corpus->weight = 1;
   if (node->kind != YAML_MAP) return set_path(loader, key, node, &corpus->prefix);
@@ -337,6 +346,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_MB: return set_mb(loader, key, node, field);
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
+  case RECIPE_NAME_OR_PATH: return set_name_or_path(loader, key, node, field);
   case RECIPE_CORPORA: return set_corpora(loader, key, node, field);
   case RECIPE_LATER: break;
   }
@@ -405,6 +415,16 @@ static int given_twice(Loader *loader, const RecipeKey *key, const YamlNode *at)
                    place(loader, at), key->path);
 }
 
+// mesh=null: as if no key of the section had been given.
+static int set_section_default(Loader *loader, const char *section) {
+  int code = PLAIT_OK;
+  size_t n = strlen(section);
+  for (int i = 0; i < recipe_key_count && !code; i++)
+    if ((size_t)recipe_key_section_length(&recipe_keys[i]) == n && !strncmp(recipe_keys[i].path, section, n))
+      code = set_default(loader, &recipe_keys[i]);
+  return code;
+}
+
 static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
   const RecipeAlias *alias = recipe_alias_find(path);
   if (alias) return apply_renamed(loader, alias, at, value);
@@ -420,7 +440,7 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s%.100s: unknown key%s%s%s", before(loader, path, at), path,
                      nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
   }
-  if (yaml_is_null(value)) return PLAIT_OK;
+  if (yaml_is_null(value)) return loader->positions ? PLAIT_OK : set_section_default(loader, path);
   if (value->kind != YAML_MAP)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must hold keys, as in %s: {key: value}, not %s",
                      before(loader, path, value), path, path, shown(loader, value));

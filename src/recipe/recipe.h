@@ -21,6 +21,8 @@ typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_C
 typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
+typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
+
 enum { RECIPE_PRECISION_AUTO = -1 }; // in a recipe that is not checked yet
 
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
@@ -80,6 +82,7 @@ typedef struct Recipe {
     int name; // RecipeLayout
     LayoutTable rows; // count -1: auto
   } layout;
+  int plan;      // RecipePlan
   int precision; // Dtype; auto is resolved by recipe_check, for this machine
   bool precision_is_auto; // it was asked for: a run that has begun keeps its own (train/precision.h)
   struct {
@@ -125,6 +128,7 @@ typedef struct Recipe {
     int64_t seed;
     int comm;     // RecipeComm
     int backend;  // RecipeBackend
+    char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
     int threads;  // of all ranks on this machine together; 0: auto
     bool work_stealing; // local ranks that wait help others
     int64_t log_every;

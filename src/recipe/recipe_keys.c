@@ -42,6 +42,7 @@ static const RecipeWord precision_words[] = {
     {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {"auto", RECIPE_PRECISION_AUTO, false},
     {0},
 };
+static const RecipeWord plan_words[] = {{"fixed", RECIPE_PLAN_FIXED, false}, {"auto", RECIPE_PLAN_AUTO, false}, {0}};
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
     {"skip", RECIPE_SKIP, false}, {"stop", RECIPE_STOP, false}, {"rollback", RECIPE_ROLLBACK, false}, {0}};
@@ -255,6 +256,12 @@ const RecipeKey recipe_keys[] = {
       .doc = "The mesh axes that cut " meaning ", outermost first. `[]`: none. auto: as layout.name says."),
 #include "sharding/layout_rows.def"
 
+    KEY("plan", RECIPE_CHOICE, plan, "fixed", .words = plan_words, .example = "fixed",
+        .doc = "`auto`: `plait train` first searches for the fastest plan on run.cluster, as `plait plan --search` does: "
+               "the keys of mesh, parallel and layout that the recipe does not give, and batch.micro, are chosen; none "
+               "of them changes what is learned. It prints what it chose and why, and the run's recipe.yaml keeps the "
+               "plan (with `plan: fixed`). The same command resumes on another number of ranks and plans anew. "
+               "`fixed`: the keys are as the recipe says."),
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32", .inference = true,
         .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 master weights, moments "
                "and sums. fp16 is slow on CPUs, which convert it to fp32 for computing. `auto`: bf16 where this "
@@ -393,6 +400,10 @@ const RecipeKey recipe_keys[] = {
                "else `local`."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc = "Compute backend."),
+    KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
+        .doc = "The cluster that `plait simulate` and `plait plan --search` predict for where `--cluster` is missing, "
+               "and that `plan: auto` plans for: the name of one that comes with plait (`plait cluster` lists them), "
+               "or a file (docs/clusters.md). A run on this machine is the same with any of them."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .inference = true,
         .doc = "Threads of all ranks on this machine together; each rank has at least one. auto: as many as this "
@@ -505,7 +516,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
   if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB) return is_word(key, text, *(const int *)field) != negated;
-  if (key->kind == RECIPE_PATH) return (*(char *const *)field != NULL) != negated;
+  if (key->kind == RECIPE_PATH || key->kind == RECIPE_NAME_OR_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
@@ -592,6 +603,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     snprintf(out, size, "%s, or a path", words);
     break;
   }
+  case RECIPE_NAME_OR_PATH: snprintf(out, size, "a name, or a path"); break;
   case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
   case RECIPE_LATER: snprintf(out, size, "left out"); break;
   }

@@ -14,6 +14,7 @@ typedef enum RecipeKind {
   RECIPE_MB,           // int, the value of one of the words, or N of `N MB`
   RECIPE_PATH,         // char *, absolute
   RECIPE_WORD_OR_PATH, // char *, one of the words as it is, else an absolute path
+  RECIPE_NAME_OR_PATH, // char *, a name as it is; with a / or the end .yaml an absolute path
   RECIPE_CORPORA,      // RecipeCorpora
   RECIPE_LATER,        // known, but nothing reads it yet: refused by name
 } RecipeKind;

@@ -35,6 +35,7 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
   const void *field = (const char *)recipe + key->offset;
   switch (key->kind) {
   case RECIPE_PATH:
+  case RECIPE_NAME_OR_PATH:
   case RECIPE_WORD_OR_PATH: return !*(char *const *)field;
   case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
   case RECIPE_INTS: return ((const RecipeInts *)field)->count == 0;
@@ -110,6 +111,7 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
       fputs(*(char *const *)field, out);
       break;
     } // fall through
+  case RECIPE_NAME_OR_PATH:
   case RECIPE_PATH: yaml_print_text(*(char *const *)field, out); break;
   case RECIPE_CORPORA: print_corpora(field, false, out); break;
   case RECIPE_LATER: break;
@@ -187,6 +189,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_AXIS_LIST: return same_axes(a, b);
   case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
   case RECIPE_PATH:
+  case RECIPE_NAME_OR_PATH:
   case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);
   case RECIPE_CORPORA: return equal_corpora(a, b);
   case RECIPE_LATER: return true;

@@ -11,15 +11,30 @@ static double most_bytes(const Job *job) {
   return most;
 }
 
+void predict_adapt(Recipe *r, const Cluster *cluster) {
+  r->run.backend = RECIPE_BACKEND_CUDA;
+  if (!r->precision_is_auto) return;
+  r->precision = cluster->device.matrix[DTYPE_BF16] > 0 ? DTYPE_BF16 : DTYPE_F32; // not what this machine computes fast
+  r->loss_scale.initial = 0;
+}
+
+int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error) {
+  char names[256];
+  const char *given = name ? name : recipe->run.cluster;
+  if (given) {
+    int code = cluster_load(given, out, error);
+    return code && !name ? error_prefix(error, "%srun.cluster", recipe_where(recipe, "run.cluster")) : code;
+  }
+  cluster_names(names, sizeof names);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--cluster is missing, and so is run.cluster in the recipe: a file, or one of %s", names);
+}
+
 int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster *cluster, Prediction *out,
                    Error *error) {
   *out = (Prediction){.recipe = *asked};
   Recipe *r = &out->recipe;
-  r->run.backend = RECIPE_BACKEND_CUDA;
-  if (r->precision_is_auto) { // not what this machine computes fast
-    r->precision = cluster->device.matrix[DTYPE_BF16] > 0 ? DTYPE_BF16 : DTYPE_F32;
-    r->loss_scale.initial = 0;
-  }
+  predict_adapt(r, cluster);
   int code = setup_job(r, config, &out->job, error);
   if (code) return prediction_free(out), code;
   out->bytes = most_bytes(out->job);

@@ -1,4 +1,5 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
+#include "train/auto_plan.h"
 #include "train/trainer.h"
 #include "base/memory_usage.h"
 #include "base/signals.h"
@@ -280,9 +281,11 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
 
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
+  Recipe own = *recipe; // with the plan that auto is; all else is borrowed
   int code = launch_begin(&launch, error);
-  if (!code) code = launch_agree(&launch, setup_launch(&launch, recipe, error), error);
-  if (!code) code = train_run_launched(recipe, &launch, false, out, error);
+  if (!code) code = launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
+  if (!code) code = launch_agree(&launch, setup_launch(&launch, &own, error), error);
+  if (!code) code = train_run_launched(&own, &launch, false, out, error);
   launch_end(&launch);
   return code;
 }

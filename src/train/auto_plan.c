@@ -1,0 +1,50 @@
+// plan: auto: the fastest plan takes the place of the keys that are open.
+#include "train/auto_plan.h"
+#include "base/units.h"
+#include "plan/cluster.h"
+#include "recipe/setup.h"
+#include "train/search.h"
+#include <math.h>
+#include <stdlib.h>
+
+static void say(const Recipe *recipe, const Search *s, const Cluster *cluster, int ranks, FILE *out) {
+  const SearchPlan *p = &s->plan[0];
+  char *keys = search_differences(recipe, &p->recipe);
+  fprintf(out, "plan: auto chose %s, of %lld plans for %d ranks of %s the one with the shortest step: %s, %s of %s",
+          *keys ? keys : "the recipe as it is", (long long)s->count.plans, ranks, cluster->name,
+          units_duration(p->seconds).s, units_bytes(p->bytes).s, units_bytes(s->room).s);
+  if (p->limit.resource[0]) fprintf(out, "; what limits it first is %s", p->limit.resource);
+  if (s->plans > 1)
+    fprintf(out, "; the next takes %.1f %% longer", 100 * (s->plan[1].seconds / p->seconds - 1));
+  fputc('\n', out);
+  free(keys);
+}
+
+int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
+  if (recipe->plan != RECIPE_PLAN_AUTO) return PLAIT_OK;
+  if (!recipe->run.cluster)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%splan is auto, but run.cluster is missing, so that there is nothing to plan for; give it, as in "
+                     "run.cluster=h200-node, or take plan: fixed",
+                     recipe_where(recipe, "plan"));
+  Cluster *cluster = NULL;
+  ModelConfig config = {0};
+  Search search = {0};
+  int code = predict_cluster(recipe, NULL, &cluster, error);
+  if (!code) code = setup_model_config(recipe, &config, error);
+  if (!ranks && recipe_rank_count(recipe) > 1) ranks = recipe_rank_count(recipe);
+  if (!code && !ranks) ranks = (int)cluster_devices(cluster);
+  SearchOptions options = {.cluster = cluster, .ranks = ranks, .top = 2, .limits = true};
+  if (!code) code = search_plans(recipe, &config, &options, &search, error);
+  if (!code) {
+    if (out) say(recipe, &search, cluster, ranks, out);
+    Arena arena = recipe->arena;
+    *recipe = search.plan[0].recipe;
+    recipe->arena = arena;
+    recipe->plan = RECIPE_PLAN_FIXED;
+  }
+  search_free(&search);
+  model_config_free(&config);
+  cluster_free(cluster);
+  return code;
+}

@@ -1,0 +1,58 @@
+// The search for the fastest plans of a recipe on a cluster: best first, over lower bounds.
+//
+// Every plan of the space (search_space.h) goes through four stages, and the one with the least number is always the
+// next: a bound by arithmetic, a bound by the times of layers, an estimate from few layers, and the prediction of the
+// whole plan by the real passes. Only predictions are results. A plan that does not fit leaves at the first stage that
+// says so. The search ends when `top` plans are predicted and no bound or estimate is below the last of them.
+#pragma once
+#include "train/predict.h"
+#include "train/search_space.h"
+
+typedef struct SearchOptions {
+  const Cluster *cluster;
+  int ranks;
+  int top;
+  double room;     // bytes of memory that a rank may use; 0: what the cluster's device has
+  bool exhaustive; // compiles every plan whole
+  bool limits;     // finds out what limits each plan
+} SearchOptions;
+
+// recipe: as the user wrote it but for the searched keys; strings are borrowed. limit: the resource of which a tenth
+// more would shorten the step the most; resource "": not asked, or nothing does.
+typedef struct SearchPlan {
+  Recipe recipe;
+  double seconds, tokens_per_s, mfu, bytes;
+  Limit limit;
+} SearchPlan;
+
+typedef struct SearchCount {
+  int64_t judged;      // combinations that the judge was asked about
+  int64_t plans;       // that it allowed
+  int64_t too_large;   // that cannot fit, by a bound or an estimate
+  int64_t bounded;     // by the times of layers
+  int64_t layers;      // times of layers that were found for that
+  int64_t estimated;   // from few layers
+  int64_t compiled;    // whole
+  int64_t left;        // that might be faster and were not looked at, because the search has a most of its own
+  double seconds;      // of processor time
+} SearchCount;
+
+// What needs the least memory where nothing fits. ranks: the fewest of this cluster, doubling, that would do; 0: none.
+typedef struct SearchNearest { bool found; SearchPlan plan; char largest[32]; double largest_bytes; int ranks; } SearchNearest;
+
+typedef struct Search {
+  SearchPlan *plan; // (plans) the fastest first
+  int plans;
+  double room;
+  SearchCount count;
+  SearchNearest nearest; // found: nothing fits
+} Search;
+
+// config: of the recipe's model. PLAIT_INFEASIBLE: nothing fits, or the judge allows nothing; the sentence says what
+// is nearest, and *out is filled. PLAIT_BAD_INPUT: as space_create and predict. search_free in any case.
+int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOptions *options, Search *out,
+                 Error *error);
+void search_free(Search *search);
+
+// "mesh.dp=8 mesh.tp=1 parallel.zero=2": keys of the plan whose values differ from the recipe's; the caller frees it.
+char *search_differences(const Recipe *recipe, const Recipe *plan);

@@ -1,0 +1,267 @@
+// Lower bounds on plans.
+#include "train/search_bounds.h"
+#include "base/fault.h"
+#include "op/optimizer.h"
+#include "plan/kernel_time.h"
+#include "plan/machine.h"
+#include "plan/simulate.h"
+#include "recipe/setup.h"
+#include "schedule/schedule.h"
+#include <math.h>
+#include <string.h>
+
+void bounds_create(const Space *space, const Cluster *cluster, Bounds *b) {
+  const Recipe *r = &space->base;
+  *b = (Bounds){.space = space, .cluster = cluster, .unhosted = *cluster};
+  b->unhosted.device.host = 0;
+  b->flops =
+      model_config_flops_per_token(space->config, r->data.seq_len) * (double)r->batch.global * (double)r->data.seq_len;
+  b->rate = product_rate(&cluster->device, (Dtype)r->precision);
+  b->parameters = (double)space->config->facts.parameters;
+  b->multiplied = (double)space->config->facts.multiplied;
+  memset(b->bucket, -1, sizeof b->bucket);
+}
+
+void bounds_free(Bounds *b) {
+  vec_free(&b->layers);
+  vec_free(&b->flights);
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+static int experts_apart(const Bounds *b, const Recipe *r) {
+  return b->space->config->experts && (r->parallel.ep > 1 || r->layout.rows.row[LAYOUT_ROW_EXPERT].count > 0);
+}
+
+// States of the optimizer that every parameter has, at least.
+static int states_of(const Recipe *r) {
+  const OptimizerDef *o = op_def((Op)r->optimizer.name)->optimizer;
+  int n = 0;
+  while (o->state[n]) n++;
+  if (o->keeps) return 0;
+  return o->build ? 1 : n;
+}
+
+typedef struct ParameterBytes { double stored, gradient, copy; } ParameterBytes; // of one
+
+static ParameterBytes parameter_bytes(const Recipe *r) {
+  double wide = r->precision == DTYPE_F64 ? 8 : 4, narrow = (double)dtype_size((Dtype)r->precision);
+  bool applied = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD;
+  return (ParameterBytes){wide * (1 + states_of(r)),
+                          applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
+                          narrow < wide || r->parallel.zero ? narrow : 0};
+}
+
+static double state_bytes(const Bounds *b, const Recipe *r) {
+  double shards = (double)(r->parallel.shard_group ? r->parallel.shard_group : r->mesh.dp) * r->mesh.cp;
+  double parts = (double)r->mesh.pp * r->mesh.tp;
+  ParameterBytes p = parameter_bytes(r);
+  if (experts_apart(b, r)) parts *= (double)r->mesh.dp * r->mesh.cp, shards = 1;
+  ParallelOptions options = recipe_parallel(r); // rows of a Layout may store over data ranks
+  for (int row = 0; row < LAYOUT_ROWS; row++)
+    if (row != LAYOUT_ROW_BATCH && parallel_row_has(&options, (LayoutRow)row, "dp")) parts *= r->mesh.dp, shards = 1;
+  if (r->parallel.zero >= 1) p.stored /= shards;
+  if (r->parallel.zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) p.gradient /= shards;
+  if (r->parallel.zero >= 3 && r->parallel.reshard) p.copy /= shards;
+  return b->parameters / parts * (p.stored + p.gradient + p.copy);
+}
+
+static int counted_microbatches(const Recipe *r) {
+  int m = recipe_microbatches(r);
+  return m < 256 ? m : 256;
+}
+
+static int most_in_flight(const ScheduleGenerator *s, StageMap map, int stages, int microbatches, int coordinate) {
+  ActionList list = {0};
+  s->generate(map, stages, microbatches, coordinate, &list);
+  int now = 0, most = 1;
+  for (int i = 0; i < list.count; i++) {
+    now += (list.data[i].kind == ACTION_FORWARD) - (list.data[i].kind == ACTION_BACKWARD);
+    most = now > most ? now : most;
+  }
+  vec_free(&list);
+  return most;
+}
+
+// So many microbatches' activations of all layers does the rank with the most hold, at least: with n_c layers and i_c
+// passes in flight on coordinate c, max n_c·i_c ≥ L / Σ 1/i_c whatever the cut.
+static double flight_share(Bounds *b, const Recipe *r) {
+  const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
+  int pp = r->mesh.pp, v = recipe_virtual_stages(r), m = counted_microbatches(r);
+  if (pp == 1) return 1;
+  for (int i = 0; i < b->flights.count; i++) {
+    FlightMemo *f = &b->flights.data[i];
+    if (f->schedule == r->parallel.pipeline && f->pp == pp && f->stages == v && f->microbatches == m) return f->share;
+  }
+  double sum = 0;
+  for (int c = 0; c < pp && !s->streams; c++)
+    sum += 1.0 / most_in_flight(s, (StageMap){pp, s->folded}, pp * v, m, c);
+  double share = s->streams ? 1.0 / pp : 1.0 / sum / v;
+  vec_push(&b->flights, (FlightMemo){r->parallel.pipeline, pp, v, m, share});
+  return share;
+}
+
+// Time --------------------------------------------------------------------------------------------------------------
+
+// Microbatches of `micro` sequences that a data rank computes, on average.
+static double mean_microbatches(const Recipe *r) {
+  return (double)r->batch.global / recipe_data_ranks(r) / r->batch.micro;
+}
+
+static double collective(const Bounds *b, CollectiveKind kind, const GroupOnLinks *group, double bytes) {
+  return collective_seconds(b->cluster, kind, group, bytes).seconds;
+}
+
+// What gradients and parameters take on the links of data parallelism. 0 where more than the ZeRO table decides.
+static double data_seconds(const Bounds *b, const Recipe *r) {
+  double d = (double)r->mesh.dp * r->mesh.cp, m = floor(mean_microbatches(r));
+  if (d < 2 || r->parallel.shard_group || r->parallel.unsplit_tensors || b->space->config->experts ||
+      r->parallel.tensor != LAYOUT_TENSOR_1D || r->mesh.cp > 1 || m < 1)
+    return 0;
+  ParallelOptions o = recipe_parallel(r);
+  for (int row = 0; row < LAYOUT_ROWS; row++)
+    if (row != LAYOUT_ROW_BATCH && parallel_row_has(&o, (LayoutRow)row, "dp")) return 0;
+  GroupOnLinks group = machine_group(b->cluster, &o.mesh, 1u << mesh_axis(&o.mesh, "dp"), NULL, 0);
+  double n = b->multiplied / ((double)r->mesh.pp * r->mesh.tp);
+  ParameterBytes p = parameter_bytes(r);
+  int zero = r->parallel.zero;
+  double reduced = collective(b, COLLECTIVE_REDUCE_SCATTER, &group, n * p.gradient);
+  double gathered = zero ? collective(b, COLLECTIVE_ALL_GATHER, &group, n * p.copy) : 0;
+  if (zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) reduced *= m;
+  if (zero == 3 && r->parallel.reshard) gathered *= 2 * m;
+  return reduced + gathered;
+}
+
+static double together(const Recipe *r, double compute, double communication) {
+  bool beside = r->parallel.overlap && r->parallel.bucket_mb > 0;
+  double most = beside ? fmax(compute, communication) : compute + communication;
+  return FAULT(search_bound_is_no_bound, most, 3 * most);
+}
+
+PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
+  (void)c;
+  const ModelConfig *config = b->space->config;
+  double input = (double)r->batch.micro * r->data.seq_len * (double)config->embed * (double)dtype_size((Dtype)r->precision);
+  double kept = input / ((double)r->mesh.cp * r->mesh.tp) * (double)config->layers * flight_share(b, r);
+  double compute = b->rate > 0 ? b->flops / b->rate / recipe_rank_count(r) : 0;
+  return (PlanBound){together(r, compute, data_seconds(b, r)), state_bytes(b, r) + 0.9 * kept};
+}
+
+// Layers ------------------------------------------------------------------------------------------------------------
+
+// The plan with all that a layer's kernels do not see left out.
+static Candidate layer_key(const Bounds *b, const Candidate *c) {
+  static const char *const outside[] = {"zero", "hybrid", "pp", "gather", "gradients", "ownership", "buckets"};
+  const Space *s = b->space;
+  Candidate key = *c;
+  int dp = 0;
+  for (int k = 0; k < s->kinds; k++) {
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+      if (!strcmp(s->kind[k].name, outside[i])) key.feature[k] = -1, key.number[k] = 0;
+    if (key.feature[k] >= 0) {
+      const LayoutTraits *t = s->kind[k].feature[key.feature[k]].traits;
+      dp |= !strcmp(t->axis, "dp") || strstr(t->settings, "dp");
+    }
+  }
+  key.mesh[0] = 1;
+  if (!dp && !s->config->experts) key.mesh[1] = 1;
+  key.stages = 0;
+  key.bucket = s->base.parallel.bucket_mb;
+  return key;
+}
+
+static unsigned key_hash(const Candidate *key) {
+  const unsigned char *at = (const unsigned char *)key;
+  unsigned h = 2166136261u;
+  for (size_t i = 0; i < sizeof *key; i++) h = (h ^ at[i]) * 16777619u;
+  return h % LAYER_BUCKETS;
+}
+
+static void layer_recipe(const Bounds *b, const Candidate *key, Recipe *r) {
+  space_recipe(b->space, key, r);
+  r->parallel.zero = 0;
+  r->parallel.reshard = true;
+  r->parallel.shard_group = 0;
+  r->parallel.unsplit_tensors = false;
+  r->parallel.gather = GATHER_BLOCK;
+  r->parallel.accumulate = RECIPE_ACCUMULATE_REDUCED;
+  r->parallel.pipeline = SCHEDULE_1F1B;
+  r->parallel.stages_per_rank = 0;
+  r->parallel.layers.count = 0;
+  r->parallel.recompute_layers = 0;
+  if (r->optimizer.delay.count > 1) r->optimizer.delay.count = 1;
+  r->batch.global = 2 * r->batch.micro * recipe_data_ranks(r);
+}
+
+typedef struct OneMicrobatch { double forward, backward, kept; } OneMicrobatch;
+
+static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, OneMicrobatch *out) {
+  ModelConfig config = *b->space->config;
+  Error ignored = {0};
+  Job *job = NULL;
+  Simulation *s;
+  SimulateOptions options = {.cluster = &b->unhosted};
+  config.layers = layers;
+  *out = (OneMicrobatch){0};
+  if (setup_job(r, &config, &job, &ignored)) return false;
+  bool good = !simulate(job->train.program, &options, &s, &ignored);
+  for (int i = 0; good && i < s->spans.span.count; i++) {
+    const ScheduleSpan *span = &s->spans.span.data[i];
+    if (span->microbatch) continue;
+    if (span->kind == ACTION_FORWARD) out->forward += span->end - span->start;
+    else out->backward += span->end - span->start;
+  }
+  if (good) out->kept = (double)job->train.program[0]->memory.activations, simulation_free(s);
+  job_destroy(job);
+  return good;
+}
+
+static LayerCost measure_layer(const Bounds *b, const Candidate *key) {
+  Recipe r;
+  OneMicrobatch two, three;
+  int least = b->space->config->layers < 3 ? 1 : 2;
+  layer_recipe(b, key, &r);
+  if (!simulate_layers(b, &r, least, &two) || !simulate_layers(b, &r, least + 1, &three)) return (LayerCost){0};
+  LayerCost c = {true, three.forward - two.forward, three.backward - two.backward, 0, 0, fmax(0, three.kept - two.kept)};
+  c.rest_forward = fmax(0, two.forward - least * c.forward);
+  c.rest_backward = fmax(0, two.backward - least * c.backward);
+  return c;
+}
+
+static const LayerCost *layer_cost(Bounds *b, const Candidate *c) {
+  Candidate key;
+  memset(&key, 0, sizeof key);
+  key = layer_key(b, c);
+  unsigned h = key_hash(&key);
+  for (int i = b->bucket[h]; i >= 0; i = b->layers.data[i].next)
+    if (!memcmp(&b->layers.data[i].key, &key, sizeof key)) return &b->layers.data[i].cost;
+  LayerCost cost = measure_layer(b, &key);
+  LayerMemo memo = {.cost = cost, .next = b->bucket[h]};
+  memcpy(&memo.key, &key, sizeof key);
+  b->bucket[h] = b->layers.count;
+  vec_push(&b->layers, memo);
+  return &b->layers.data[b->layers.count - 1].cost;
+}
+
+// Models whose layers are not all alike are bounded by arithmetic alone.
+static bool layers_alike(const ModelConfig *c) {
+  for (int64_t l = 0; c->experts && l < c->layers; l++)
+    if (model_layer_has_experts(c, l) != model_layer_has_experts(c, 0)) return false;
+  return !c->window;
+}
+
+PlanBound bound_by_layers(Bounds *b, const Candidate *c, const Recipe *r) {
+  PlanBound bound = bound_by_arithmetic(b, c, r);
+  if (!layers_alike(b->space->config) || r->parallel.recompute_layers) return bound;
+  const LayerCost *cost = layer_cost(b, c);
+  if (!cost->known) return bound;
+  const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
+  double layers = (double)b->space->config->layers, pp = r->mesh.pp;
+  double forward = layers * cost->forward / pp, backward = layers * cost->backward / pp;
+  double rest = (cost->rest_forward + cost->rest_backward) / pp, filled = (pp - 1) / recipe_virtual_stages(r);
+  double ends = s->streams || s->folded ? 0 : filled * (forward + (s->splits ? 0.3 : 1) * backward);
+  double compute = mean_microbatches(r) * (forward + backward + rest) + ends;
+  bound.seconds = fmax(bound.seconds, together(r, compute, data_seconds(b, r)));
+  bound.bytes = fmax(bound.bytes, state_bytes(b, r) + 0.95 * cost->kept * layers * flight_share(b, r));
+  return bound;
+}

@@ -1,0 +1,263 @@
+// The search: bounds are bounds, estimates are near, given keys stay, and what it finds is what trying all finds.
+// PLAIT_SEARCH_SPACES: how many random spaces are searched and tried whole (16; 200 take some minutes).
+#include "plan/cluster.h"
+#include "base/philox.h"
+#include "train/search.h"
+#include "train/search_bounds.h"
+#include "train/search_extend.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+static int random_below(uint32_t *drawn, int n) {
+  uint32_t bits[4];
+  philox4x32((PhiloxKey){{7, 11}}, (*drawn)++, 0, 0, 0, bits);
+  return (int)(bits[0] % (uint32_t)n);
+}
+
+static void load_config(int layers, ModelConfig *config) {
+  char text[512];
+  Error error = {0};
+  snprintf(text, sizeof text,
+           "{\"model_type\": \"gpt2\", \"vocab_size\": 512, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": %d, "
+           "\"n_head\": 4, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0}",
+           layers);
+  if (model_config_parse(config, text, strlen(text), "config.json", &error)) fail_msg("%s", error.message);
+}
+
+static void load_recipe(const char *const *keys, int count, Recipe *r) {
+  static const char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 128}, run: {dir: /none}, "
+                             "precision: bf16, batch: {global: 16}}";
+  Error error = {0};
+  if (recipe_parse("test", text, sizeof text - 1, "/", count, (char **)keys, r, &error)) fail_msg("%s", error.message);
+}
+
+// One of the shipped clusters, with links and products of other speeds, so that other things limit.
+static Cluster *random_cluster(uint32_t *drawn) {
+  static const char *const names[] = {"h200-node", "pcie-10g", "h100-400g", "dgx-a100-superpod"};
+  char path[1024];
+  Error error = {0};
+  Cluster *c;
+  snprintf(path, sizeof path, "%s/clusters/%s.yaml", SOURCE_FOLDER, names[random_below(drawn, 4)]);
+  if (cluster_load(path, &c, &error)) fail_msg("%s", error.message);
+  for (int l = 0; l < c->levels; l++) c->level[l].bandwidth /= 1 << random_below(drawn, 6);
+  for (int d = 0; d < DTYPE_COUNT; d++) c->device.matrix[d] /= 1 << random_below(drawn, 6);
+  c->device.host /= 1 << random_below(drawn, 8);
+  return c;
+}
+
+// Some keys given, so that a space has tens of plans.
+static int random_keys(uint32_t *drawn, const char **keys) {
+  static const char *const some[][3] = {
+      {"parallel.recompute=none", "parallel.recompute=full", NULL},
+      {"parallel.pipeline=1f1b", "parallel.pipeline=gpipe", "parallel.pipeline=zb-h1"},
+      {"batch.micro=1", "batch.micro=2", "batch.micro=4"},
+      {"parallel.tensor=1d", "parallel.tensor=1d", NULL},
+      {"parallel.shard_group=0", "parallel.shard_group=0", NULL},
+      {"parallel.zero=0", "parallel.zero=1", NULL},
+      {"mesh.cp=1", "mesh.cp=1", "mesh.cp=1"},
+      {"parallel.overlap=false", "parallel.bucket_mb=0", "parallel.bucket_mb=1"}};
+  int n = 0;
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    const char *key = some[i][random_below(drawn, 3)];
+    if (key) keys[n++] = key;
+  }
+  return n;
+}
+
+typedef struct Case {
+  uint32_t drawn;
+  int ranks;
+  Recipe recipe;
+  ModelConfig config;
+  Cluster *cluster;
+} Case;
+
+static Case make_case(uint32_t number, int layers) {
+  const char *keys[16];
+  Case c = {.drawn = number * 1000};
+  c.ranks = 1 << random_below(&c.drawn, 4);
+  c.cluster = random_cluster(&c.drawn);
+  load_config(layers, &c.config);
+  load_recipe(keys, random_keys(&c.drawn, keys), &c.recipe);
+  return c;
+}
+
+static void free_case(Case *c) {
+  cluster_free(c->cluster);
+  model_config_free(&c->config);
+  recipe_free(&c->recipe);
+}
+
+// Bounds and estimates ------------------------------------------------------------------------------------------------
+
+typedef struct Judged {
+  Bounds bounds;
+  Extension extension;
+  const Case *of;
+  int seen, every, checked, wrong, extended;
+  double time_off, memory_off;
+} Judged;
+
+static int is_above(double bound, double value) { return bound > value * (1 + 1e-9); }
+
+static void compare(void *context, const Candidate *candidate, const Recipe *r) {
+  Judged *j = context;
+  if (j->seen++ % j->every) return;
+  PlanBound first = bound_by_arithmetic(&j->bounds, candidate, r), second = bound_by_layers(&j->bounds, candidate, r);
+  SimulateOptions options = {.cluster = j->of->cluster};
+  Prediction p;
+  Estimated e;
+  Error error = {0};
+  if (predict(r, &j->of->config, &options, &p, &error)) return;
+  double seconds = p.simulation->step;
+  if (is_above(first.seconds, seconds) || is_above(second.seconds, seconds) || is_above(first.bytes, p.bytes) ||
+      is_above(second.bytes, p.bytes)) {
+    char *text = search_differences(&j->of->recipe, r);
+    print_message("%s: bounds %.6g and %.6g s of %.6g, %.6g and %.6g MB of %.6g  WRONG\n", text, first.seconds,
+                  second.seconds, seconds, first.bytes / 1e6, second.bytes / 1e6, p.bytes / 1e6);
+    free(text);
+    j->wrong++;
+  }
+  if (!extension_estimate(&j->extension, r, &e, &error) && e.extended) {
+    double time = fabs(e.seconds / seconds - 1), memory = fabs(e.bytes / p.bytes - 1);
+    if (time > 0.02 || memory > 0.01) {
+      char *text = search_differences(&j->of->recipe, r);
+      print_message("%s: extended by %d layers a stage: time off by %.2f %%, memory by %.2f %%\n", text, e.extended,
+                    100 * time, 100 * memory);
+      free(text);
+    }
+    j->extended++;
+    j->time_off = fmax(j->time_off, time);
+    j->memory_off = fmax(j->memory_off, memory);
+  }
+  j->checked++;
+  prediction_free(&p);
+}
+
+static void bounds_are_below_and_estimates_near(void **state) {
+  int checked = 0, wrong = 0, extended = 0;
+  double time_off = 0, memory_off = 0;
+  for (uint32_t n = 0; n < 12; n++) {
+    Case c = make_case(n, 12);
+    Space space;
+    Error error = {0};
+    if (space_create(&c.recipe, &c.config, c.cluster, c.ranks, &space, &error)) fail_msg("%s", error.message);
+    Judged j = {.of = &c, .every = 7};
+    bounds_create(&space, c.cluster, &j.bounds);
+    extension_create(&space, c.cluster, &j.extension);
+    space_each(&space, compare, &j);
+    checked += j.checked, wrong += j.wrong, extended += j.extended;
+    time_off = fmax(time_off, j.time_off), memory_off = fmax(memory_off, j.memory_off);
+    bounds_free(&j.bounds);
+    extension_free(&j.extension);
+    space_free(&space);
+    free_case(&c);
+  }
+  print_message("%d plans; %d extended, time off by at most %.2f %%, memory by %.2f %%\n", checked, extended,
+                100 * time_off, 100 * memory_off);
+  assert_int_equal(wrong, 0);
+  assert_true(checked > 30 && extended > 10);
+  assert_true(time_off < 0.02);
+  assert_true(memory_off < 0.01);
+}
+
+// Searches ------------------------------------------------------------------------------------------------------------
+
+static void as_good_as_trying_all(void **state) {
+  const char *asked = getenv("PLAIT_SEARCH_SPACES");
+  int spaces = asked ? atoi(asked) : 16, wrong = 0;
+  double worst = 0;
+  int64_t plans = 0, compiled = 0;
+  for (int n = 0; n < spaces; n++) {
+    Case c = make_case((uint32_t)n + 100, 4);
+    SearchOptions options = {.cluster = c.cluster, .ranks = c.ranks, .top = 1};
+    Search found, all;
+    Error error = {0};
+    if (search_plans(&c.recipe, &c.config, &options, &found, &error)) fail_msg("%s", error.message);
+    options.exhaustive = true;
+    if (search_plans(&c.recipe, &c.config, &options, &all, &error)) fail_msg("%s", error.message);
+    double more = found.plan[0].seconds / all.plan[0].seconds - 1;
+    worst = fmax(worst, more);
+    plans += all.count.plans, compiled += found.count.compiled;
+    if (more > 0.005) {
+      char *a = search_differences(&c.recipe, &found.plan[0].recipe), *b = search_differences(&c.recipe, &all.plan[0].recipe);
+      print_message("space %d, %d ranks: found %s, %.2f %% slower than %s\n", n, c.ranks, a, 100 * more, b);
+      free(a), free(b);
+      wrong++;
+    }
+    search_free(&found);
+    search_free(&all);
+    free_case(&c);
+  }
+  print_message("%d spaces of %lld plans, of which the search compiled %lld: at most %.3f %% slower\n", spaces,
+                (long long)plans, (long long)compiled, 100 * worst);
+  assert_int_equal(wrong, 0);
+}
+
+typedef struct Given { const Recipe *asked; int seen, wrong; } Given;
+
+static void look_at_given(void *context, const Candidate *candidate, const Recipe *r) {
+  Given *g = context;
+  g->seen++;
+  for (int i = 0; i < recipe_key_count; i++) {
+    if (!recipe_is_given(g->asked, recipe_keys[i].path)) continue;
+    if (!recipe_value_equal(&recipe_keys[i], g->asked, r)) g->wrong++;
+  }
+}
+
+static void given_keys_stay(void **state) {
+  static const char *const keys[] = {"mesh.tp=2", "parallel.zero=1", "parallel.recompute=full", "batch.micro=2"};
+  Recipe recipe;
+  ModelConfig config;
+  Space space;
+  Error error = {0};
+  uint32_t drawn = 0;
+  Cluster *cluster = random_cluster(&drawn);
+  load_config(4, &config);
+  load_recipe(keys, 4, &recipe);
+  Given g = {.asked = &recipe};
+  if (space_create(&recipe, &config, cluster, 8, &space, &error)) fail_msg("%s", error.message);
+  space_each(&space, look_at_given, &g);
+  assert_true(g.seen > 5);
+  assert_int_equal(g.wrong, 0);
+  space_free(&space);
+  assert_int_equal(space_create(&recipe, &config, cluster, 9, &space, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "do not divide 9"));
+  cluster_free(cluster);
+  model_config_free(&config);
+  recipe_free(&recipe);
+}
+
+static void what_does_not_fit_is_said(void **state) {
+  uint32_t drawn = 0;
+  Recipe recipe;
+  ModelConfig config;
+  Search found;
+  Error error = {0};
+  Cluster *cluster = random_cluster(&drawn);
+  static const char *const keys[] = {"parallel.tensor=1d", "parallel.pipeline=1f1b", "batch.micro=1"};
+  load_config(4, &config);
+  load_recipe(keys, 3, &recipe);
+  SearchOptions options = {.cluster = cluster, .ranks = 1, .top = 1, .room = 30e6};
+  assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_INFEASIBLE);
+  print_message("%s\n", error.message);
+  assert_true(found.nearest.found && found.nearest.plan.bytes > options.room);
+  assert_non_null(strstr(error.message, "too much"));
+  assert_non_null(strstr(error.message, "ranks of this cluster would do"));
+  search_free(&found);
+  cluster_free(cluster);
+  model_config_free(&config);
+  recipe_free(&recipe);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bounds_are_below_and_estimates_near), cmocka_unit_test(as_good_as_trying_all),
+      cmocka_unit_test(given_keys_stay), cmocka_unit_test(what_does_not_fit_is_said)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
