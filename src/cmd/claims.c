@@ -85,10 +85,8 @@ static void print_claim(const Claim *claim, const Counted *counted, int columns)
   char *told = claim_claimed_text(claim), *numbers = claim_numbers_text(claim, counted->numbers, ""),
        *command = claim_command(claim);
   print_text("claim", claim->says, columns);
-  if (claim->numbers) {
-    print_text("its number", told, columns);
-    print_text("plait's", numbers, columns);
-  }
+  print_text("its number", told, columns);
+  print_text("plait's", numbers, columns);
   print_text("why", claim->why, columns);
   if (*command) printf("  %-*s%s\n", LABEL - 2, "command", command); // one line, to be copied
   free(told);
@@ -97,10 +95,10 @@ static void print_claim(const Claim *claim, const Counted *counted, int columns)
 }
 
 static void print_tally(const Counted *counted, const Operands *words) {
-  int tally[CLAIM_NEEDS_SIMULATE + 1] = {0};
+  int tally[CLAIM_CORRECTED + 1] = {0};
   for (int i = 0; i < claim_count; i++)
     if (is_chosen(&claims[i], words)) tally[counted[i].verdict]++;
-  for (int v = 0; v <= CLAIM_NEEDS_SIMULATE; v++)
+  for (int v = 0; v <= CLAIM_CORRECTED; v++)
     printf("%s%d %s", v ? ", " : "", tally[v], claim_verdict_text((ClaimVerdict)v));
   putchar('\n');
 }
@@ -118,7 +116,7 @@ static void print_docs_table(const Counted *counted) {
              c->topic);
     topic = c->topic;
     char *told = claim_claimed_text(c), *numbers = claim_numbers_text(c, counted[i].numbers, "");
-    printf("| `%s` | %s | %s | %s | %s | %s |\n", c->id, c->says, c->numbers ? told : "–", c->numbers ? numbers : "–",
+    printf("| `%s` | %s | %s | %s | %s | %s |\n", c->id, c->says, told, numbers,
            claim_verdict_text(counted[i].verdict), c->why);
     free(told);
     free(numbers);
@@ -155,8 +153,8 @@ static void print_docs(const Counted *counted) {
   wrap_text(
       stdout,
       "GB are 10⁹ bytes, Ψ are parameters. Numbers are of a rank, for a step; what a rank sends is counted as ring "
-      "algorithms send it, and it receives as much. Claims about the time of a step need a simulator, which plait "
-      "does not have yet (**not built**); these are listed, and nothing is said of them.",
+      "algorithms send it, and it receives as much. Claims about the time of a step are simulated "
+      "(docs/foresight.md says how far that is to be trusted).",
       0, 0, DOCS_COLUMNS);
   print_docs_table(counted);
   print_docs_commands();

@@ -4,6 +4,7 @@
 #include "cmd/options.h"
 #include "cmd/wrap.h"
 #include "train/advice.h"
+#include "train/predict.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -27,7 +28,8 @@ int cmd_compare(int argc, char **argv) {
   int64_t ranks = 0;
   bool quick = false;
   const Option options[] = {
-      {"cluster", OPTION_TEXT, &name, "NAME", "a shipped cluster (plait cluster lists them), or a file"},
+      {"cluster", OPTION_TEXT, &name, "NAME",
+       "a shipped cluster (plait cluster lists them), or a file; else run.cluster of the recipe"},
       {"ranks", OPTION_INTEGER, &ranks, "N", "ranks to compare on", .least = 1, .most = 1 << 20,
        .shown = "those of the recipe's mesh"},
       {.name = "quick",
@@ -52,13 +54,9 @@ int cmd_compare(int argc, char **argv) {
   Error error = {0};
   Cluster *cluster = NULL;
   Comparison comparison;
-  int code = PLAIT_OK;
-  if (!name) {
-    char names[256];
-    cluster_names(names, sizeof names);
-    code = error_set(&error, PLAIT_BAD_INPUT, "--cluster is missing: a file, or one of %s", names);
-  }
-  if (!code) code = cluster_load(name, &cluster, &error);
+  Recipe recipe = {0};
+  int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (!code) code = predict_cluster(&recipe, name, &cluster, &error);
   CompareOptions asked = {.path = operands.words[0],
                           .override_count = operands.count - 1,
                           .overrides = operands.words + 1,
@@ -70,5 +68,6 @@ int cmd_compare(int argc, char **argv) {
   if (!code) comparison_print(&comparison, stdout);
   if (!code) print_advice(&comparison);
   cluster_free(cluster);
+  recipe_free(&recipe);
   return code ? command_fail("compare", &error) : 0;
 }

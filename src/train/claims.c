@@ -105,7 +105,6 @@ int claims_count(Claims *compiled, const Claim *claim, double numbers[CLAIM_NUMB
   const ClaimRun *run[CLAIM_RUNS] = {0};
   int runs = run_count(claim), code = PLAIT_OK;
   memset(numbers, 0, sizeof(double) * CLAIM_NUMBERS);
-  if (!claim->numbers) return PLAIT_OK;
   for (int i = 0; i < runs && !code; i++) {
     char *words = xformat("%s%s%s", claim->common, *claim->runs[i] ? " " : "", claim->runs[i]);
     code = run_of(compiled, words, &run[i], error);
@@ -118,7 +117,6 @@ int claims_count(Claims *compiled, const Claim *claim, double numbers[CLAIM_NUMB
 // ---- verdicts -------------------------------------------------------------------------------------------------------
 
 ClaimVerdict claim_verdict(const Claim *claim, const double numbers[CLAIM_NUMBERS]) {
-  if (!claim->numbers) return CLAIM_NEEDS_SIMULATE;
   for (int i = 0; i < claim->numbers; i++) {
     double told = claim->claimed[i];
     double off = numbers[i] - told, slack = claim->within * fabs(told);
@@ -131,8 +129,7 @@ ClaimVerdict claim_verdict(const Claim *claim, const double numbers[CLAIM_NUMBER
 
 const char *claim_verdict_text(ClaimVerdict verdict) {
   static const char *const text[] = {[CLAIM_CONFIRMED] = "confirmed",
-                                     [CLAIM_CORRECTED] = "corrected",
-                                     [CLAIM_NEEDS_SIMULATE] = "needs plait simulate"};
+                                     [CLAIM_CORRECTED] = "corrected"};
   return text[verdict];
 }
 
@@ -178,7 +175,6 @@ static char *loop_words(const Claim *claim) {
 
 char *claim_command(const Claim *claim) {
   const char *tool = claim->tool ? claim->tool : "plan", *after = claim->after ? claim->after : "";
-  if (!claim->numbers) return xstrdup("");
   if (run_count(claim) == 1)
     return xformat("plait %s %s%s%s%s", tool, claim->common, *claim->runs[0] ? " " : "", claim->runs[0], after);
   char *words = loop_words(claim);

@@ -31,7 +31,6 @@ typedef enum ClaimRelation {
 typedef enum ClaimVerdict {
   CLAIM_CONFIRMED,
   CLAIM_CORRECTED,
-  CLAIM_NEEDS_SIMULATE, // nothing is computed: it is about the time of a step
 } ClaimVerdict;
 
 typedef struct Claim {
@@ -39,7 +38,7 @@ typedef struct Claim {
   const char *topic; // heading in docs/claims.md
   const char *says;  // what is told, in a sentence
   const char *unit;  // of the numbers: "GB"; "": none
-  int numbers;       // 0: it needs a simulator
+  int numbers;
   double claimed[CLAIM_NUMBERS];
   ClaimRelation relation;
   double within; // relative: how far a number may be off that was told with few digits, for a model of about a size

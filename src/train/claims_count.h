@@ -25,6 +25,10 @@ ClaimMeasure claim_flops;           // of a rank in a step
 ClaimMeasure claim_token_weight;    // of a token of the data rank that has the fewest, in a mean of the ranks' means,
                                     // in units of its weight in the mean of all
 
+// Simulated on run.cluster: claims_time.c.
+ClaimMeasure claim_step_seconds;
+ClaimMeasure claim_utilisation; // model FLOPs over the devices' rate of products, %
+
 // Replayed schedules, whose segments all take as long: claims_schedule.c.
 ClaimMeasure claim_bubble;   // the part of all ranks' time in which they wait
 ClaimMeasure claim_speed_up; // work of a step divided by its time: of a pipeline beside one device

@@ -141,7 +141,8 @@ static double together(const Recipe *r, double compute, double communication) {
 PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
   (void)c;
   const ModelConfig *config = b->space->config;
-  double input = (double)r->batch.micro * r->data.seq_len * (double)config->embed * (double)dtype_size((Dtype)r->precision);
+  double input =
+      (double)r->batch.micro * r->data.seq_len * (double)config->embed * (double)dtype_size((Dtype)r->precision);
   double kept = input / ((double)r->mesh.cp * r->mesh.tp) * (double)config->layers * flight_share(b, r);
   double compute = b->rate > 0 ? b->flops / b->rate / recipe_rank_count(r) : 0;
   return (PlanBound){together(r, compute, data_seconds(b, r)), state_bytes(b, r) + 0.9 * kept};
@@ -222,7 +223,8 @@ static LayerCost measure_layer(const Bounds *b, const Candidate *key) {
   int least = b->space->config->layers < 3 ? 1 : 2;
   layer_recipe(b, key, &r);
   if (!simulate_layers(b, &r, least, &two) || !simulate_layers(b, &r, least + 1, &three)) return (LayerCost){0};
-  LayerCost c = {true, three.forward - two.forward, three.backward - two.backward, 0, 0, fmax(0, three.kept - two.kept)};
+  LayerCost c = {true, three.forward - two.forward,   three.backward - two.backward, 0,
+                 0,    fmax(0, three.kept - two.kept)};
   c.rest_forward = fmax(0, two.forward - least * c.forward);
   c.rest_backward = fmax(0, two.backward - least * c.backward);
   return c;
