@@ -8,7 +8,8 @@
 enum { MOST_LISTED = 8 }; // values of an integer key that are offered
 
 static bool is_path(const RecipeKey *key) {
-  return key->kind == RECIPE_PATH || key->kind == RECIPE_WORD_OR_PATH || key->kind == RECIPE_NAME_OR_PATH || key->kind == RECIPE_CORPORA;
+  return key->kind == RECIPE_PATH || key->kind == RECIPE_WORD_OR_PATH || key->kind == RECIPE_NAME_OR_PATH ||
+         key->kind == RECIPE_CORPORA;
 }
 
 // Calls `each` with every value of a key that can be listed.

@@ -10,15 +10,13 @@ int cmd_plan(int argc, char **argv) {
   bool exact = false, search = false;
   SearchAsked asked = {.top = 10};
   const Option options[] = {
-      {.name = "bytes",
-       .kind = OPTION_FLAG,
-       .value = &exact,
-       .help = "print memory in bytes instead of kB, MB and GB"},
+      {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in bytes instead of kB, MB and GB"},
       {.name = "search",
        .kind = OPTION_FLAG,
        .value = &search,
-       .help = "find the fastest plans on a cluster: keys that the recipe gives stay as they are, and those that do not "
-               "change what is learned are chosen (key=null leaves one open, mesh=null all of a section)"},
+       .help =
+           "find the fastest plans on a cluster: keys that the recipe gives stay as they are, and those that do not "
+           "change what is learned are chosen (key=null leaves one open, mesh=null all of a section)"},
       {"cluster", OPTION_TEXT, &asked.cluster, "NAME",
        "with --search: a shipped cluster (plait cluster lists them), or a file", .shown = "run.cluster"},
       {"ranks", OPTION_TEXT, &asked.ranks, "N[:M]",

@@ -123,8 +123,8 @@ static int write_recipe(const Recipe *plan, const char *path, Error *error) {
   return file_commit(&file, error);
 }
 
-static int search_once(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, const SearchAsked *asked,
-                       double room, int ranks, Error *error) {
+static int search_once(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster,
+                       const SearchAsked *asked, double room, int ranks, Error *error) {
   SearchOptions options = {cluster, ranks, (int)asked->top, room, asked->exhaustive, true};
   Search search;
   int code = search_plans(recipe, config, &options, &search, error);

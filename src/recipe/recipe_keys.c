@@ -257,11 +257,12 @@ const RecipeKey recipe_keys[] = {
 #include "sharding/layout_rows.def"
 
     KEY("plan", RECIPE_CHOICE, plan, "fixed", .words = plan_words, .example = "fixed",
-        .doc = "`auto`: `plait train` first searches for the fastest plan on run.cluster, as `plait plan --search` does: "
-               "the keys of mesh, parallel and layout that the recipe does not give, and batch.micro, are chosen; none "
-               "of them changes what is learned. It prints what it chose and why, and the run's recipe.yaml keeps the "
-               "plan (with `plan: fixed`). The same command resumes on another number of ranks and plans anew. "
-               "`fixed`: the keys are as the recipe says."),
+        .doc =
+            "`auto`: `plait train` first searches for the fastest plan on run.cluster, as `plait plan --search` does: "
+            "the keys of mesh, parallel and layout that the recipe does not give, and batch.micro, are chosen; none "
+            "of them changes what is learned. It prints what it chose and why, and the run's recipe.yaml keeps the "
+            "plan (with `plan: fixed`). The same command resumes on another number of ranks and plans anew. "
+            "`fixed`: the keys are as the recipe says."),
     KEY("precision", RECIPE_CHOICE, precision, "fp32", .words = precision_words, .example = "fp32", .inference = true,
         .doc = "The number format of weights and activations. bf16 and fp16 keep fp32 master weights, moments "
                "and sums. fp16 is slow on CPUs, which convert it to fp32 for computing. `auto`: bf16 where this "

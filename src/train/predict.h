@@ -18,8 +18,8 @@ typedef struct Prediction {
 // The recipe as it is for a cluster: its device, and where the precision is auto, what that computes fast.
 void predict_adapt(Recipe *recipe, const Cluster *cluster);
 
-// The cluster to predict for: `name` (of an option --cluster), or run.cluster of the recipe where it is NULL. The caller
-// frees it. PLAIT_BAD_INPUT: neither is given, or as cluster_load.
+// The cluster to predict for: `name` (of an option --cluster), or run.cluster of the recipe where it is NULL. The
+// caller frees it. PLAIT_BAD_INPUT: neither is given, or as cluster_load.
 int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error);
 
 // Compiles and simulates. config: of the recipe's model. PLAIT_BAD_INPUT and PLAIT_INFEASIBLE as setup_job and

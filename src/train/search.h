@@ -38,7 +38,13 @@ typedef struct SearchCount {
 } SearchCount;
 
 // What needs the least memory where nothing fits. ranks: the fewest of this cluster, doubling, that would do; 0: none.
-typedef struct SearchNearest { bool found; SearchPlan plan; char largest[32]; double largest_bytes; int ranks; } SearchNearest;
+typedef struct SearchNearest {
+  bool found;
+  SearchPlan plan;
+  char largest[32];
+  double largest_bytes;
+  int ranks;
+} SearchNearest;
 
 typedef struct Search {
   SearchPlan *plan; // (plans) the fastest first

@@ -118,11 +118,12 @@ int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *
     all &= s->fixed_mesh[i];
   }
   if (all ? fixed != ranks : ranks % fixed)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%smesh: the axes that are given (pp %d × dp %d × cp %d × tp %d) have %d ranks, which %s %d; leave "
-                     "one of them out, as with %s=null, or search %d ranks",
-                     recipe_where(asked, "mesh.dp"), size[0], size[1], size[2], size[3], fixed,
-                     all ? "are not" : "do not divide", ranks, "mesh.dp", all ? fixed : ranks / fixed * fixed);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%smesh: the axes that are given (pp %d × dp %d × cp %d × tp %d) have %d ranks, which %s %d; leave "
+        "one of them out, as with %s=null, or search %d ranks",
+        recipe_where(asked, "mesh.dp"), size[0], size[1], size[2], size[3], fixed, all ? "are not" : "do not divide",
+        ranks, "mesh.dp", all ? fixed : ranks / fixed * fixed);
   s->fixed_micro = recipe_is_given(asked, "batch.micro");
   s->fixed_stages = recipe_is_given(asked, "parallel.stages_per_rank");
   s->fixed_bucket = recipe_is_given(asked, "parallel.bucket_mb");

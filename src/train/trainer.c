@@ -283,7 +283,9 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
   Recipe own = *recipe; // with the plan that auto is; all else is borrowed
   int code = launch_begin(&launch, error);
-  if (!code) code = launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
+  if (!code)
+    code =
+        launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
   if (!code) code = launch_agree(&launch, setup_launch(&launch, &own, error), error);
   if (!code) code = train_run_launched(&own, &launch, false, out, error);
   launch_end(&launch);

@@ -185,7 +185,8 @@ static void as_good_as_trying_all(void **state) {
     worst = fmax(worst, more);
     plans += all.count.plans, compiled += found.count.compiled;
     if (more > 0.005) {
-      char *a = search_differences(&c.recipe, &found.plan[0].recipe), *b = search_differences(&c.recipe, &all.plan[0].recipe);
+      char *a = search_differences(&c.recipe, &found.plan[0].recipe),
+           *b = search_differences(&c.recipe, &all.plan[0].recipe);
       print_message("space %d, %d ranks: found %s, %.2f %% slower than %s\n", n, c.ranks, a, 100 * more, b);
       free(a), free(b);
       wrong++;
