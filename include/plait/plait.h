@@ -39,4 +39,25 @@ int plait_plan(const char *recipe, int override_count, const char *const *overri
 // file is opened. What is printed is a recipe.
 int plait_recipe(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
+// A plan of a recipe on a cluster, as `plait simulate` predicts it.
+typedef struct PlaitPlan {
+  double step_seconds;
+  double tokens_per_second;
+  double mfu;          // of the rate of products of all devices, 0 … 1; NaN: not known
+  double memory_bytes; // of the rank that takes the most
+  double room_bytes;   // that a device has for it
+  char settings[512];  // of plait_search: "mesh.dp=8 parallel.zero=1", overrides that make it of the recipe; else ""
+} PlaitPlan;
+
+// Predicts a step of the recipe on a cluster: a shipped name or a file, NULL: run.cluster of the recipe. Also PLAIT_OK
+// where it does not fit (memory_bytes above room_bytes).
+int plait_predict(const char *recipe, int override_count, const char *const *overrides, const char *cluster,
+                  PlaitPlan *plan, PlaitError *error);
+
+// The fastest plans on so many ranks of a cluster, as `plait plan --search` finds them; keys that the recipe or an
+// override gives stay. Writes at most `most` of them (at least 1) to `plans`, the fastest first, and how many to
+// *count. PLAIT_INFEASIBLE: nothing fits; the sentence says what is nearest.
+int plait_search(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
+                 int most, PlaitPlan *plans, int *count, PlaitError *error);
+
 PLAIT_API_END

@@ -2,7 +2,11 @@
 #include "plait/plait.h"
 #include "train/train.h"
 #include "train/plan_print.h"
+#include "plan/cluster.h"
+#include "recipe/setup.h"
+#include "train/search.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *plait_version(void) { return PLAIT_VERSION; }
@@ -37,4 +41,63 @@ int plait_plan(const char *recipe, int override_count, const char *const *overri
 
 int plait_recipe(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error) {
   return use_recipe(print, recipe, override_count, overrides, out, error);
+}
+
+// Plans ---------------------------------------------------------------------------------------------------------------
+
+// A recipe, its model and its cluster.
+typedef struct Asked { Recipe recipe; ModelConfig config; Cluster *cluster; } Asked;
+
+static int ask(const char *path, int count, const char *const *overrides, const char *cluster, Asked *a, Error *error) {
+  *a = (Asked){.cluster = NULL};
+  int code = recipe_load(path, count, (char **)overrides, &a->recipe, error); // reads them only
+  if (!code) code = predict_cluster(&a->recipe, cluster, &a->cluster, error);
+  return code ? code : setup_model_config(&a->recipe, &a->config, error);
+}
+
+static void asked_free(Asked *a) {
+  model_config_free(&a->config);
+  cluster_free(a->cluster);
+  recipe_free(&a->recipe);
+}
+
+int plait_predict(const char *recipe, int override_count, const char *const *overrides, const char *cluster,
+                  PlaitPlan *plan, PlaitError *error) {
+  Asked a;
+  Error unread = {0};
+  if (!error) error = &unread;
+  Prediction p = {.job = NULL};
+  int code = ask(recipe, override_count, overrides, cluster, &a, error);
+  SimulateOptions options = {.cluster = a.cluster};
+  if (!code) code = predict(&a.recipe, &a.config, &options, &p, error);
+  if (!code) *plan = (PlaitPlan){p.simulation->step, p.tokens_per_s, p.mfu, p.bytes, p.room, ""};
+  prediction_free(&p);
+  asked_free(&a);
+  return code;
+}
+
+int plait_search(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
+                 int most, PlaitPlan *plans, int *count, PlaitError *error) {
+  Asked a;
+  Error unread = {0};
+  if (!error) error = &unread;
+  Search s = {0};
+  *count = 0;
+  if (ranks < 1 || most < 1)
+    return error_set(error, PLAIT_BAD_INPUT, "plait_search: ranks is %d and most is %d; both must be at least 1", ranks,
+                     most);
+  int code = ask(recipe, override_count, overrides, cluster, &a, error);
+  SearchOptions options = {.cluster = a.cluster, .ranks = ranks, .top = most};
+  if (!code) code = search_plans(&a.recipe, &a.config, &options, &s, error);
+  for (int i = 0; !code && i < s.plans; i++) {
+    const SearchPlan *p = &s.plan[i];
+    char *keys = search_differences(&a.recipe, &p->recipe);
+    plans[i] = (PlaitPlan){p->seconds, p->tokens_per_s, p->mfu, p->bytes, s.room, ""};
+    snprintf(plans[i].settings, sizeof plans[i].settings, "%s", keys);
+    free(keys);
+    *count = i + 1;
+  }
+  search_free(&s);
+  asked_free(&a);
+  return code;
 }

@@ -192,9 +192,8 @@ static bool is_open(const Searching *s, const Entry *e) {
 
 // The search has a most of its own: then what has an estimate is compiled, and the rest is left.
 static bool is_over(const Searching *s, const Entry *e) {
-  if (!s->fitting || s->options->exhaustive) return false;
   if (e->stage == STAGE_ARITHMETIC) return s->bounds.layers.count >= MOST_LAYER_TIMES;
-  return e->stage == STAGE_LAYERS && s->out->count.estimated >= MOST_ESTIMATED;
+  return e->stage == STAGE_LAYERS && s->fitting && s->out->count.estimated >= MOST_ESTIMATED;
 }
 
 static void run(Searching *s) {
@@ -274,12 +273,12 @@ static int say_nothing_fits(const Searching *s, Error *error) {
   char ranks[160], *differences = search_differences(s->space.asked, &n->plan.recipe);
   if (n->ranks) snprintf(ranks, sizeof ranks, "%d ranks of this cluster would do", n->ranks);
   else snprintf(ranks, sizeof ranks, "no number of ranks of this cluster would do with the keys that are given");
-  int code =
-      error_set(error, PLAIT_INFEASIBLE,
-                "nothing fits on %d ranks: the nearest plan (%s) takes %s of %s, %s too much, most of it %s (%s); %s",
-                s->options->ranks, *differences ? differences : "the recipe as it is", units_bytes(n->plan.bytes).s,
-                units_bytes(s->room).s, units_bytes(n->plan.bytes - s->room).s, n->largest,
-                units_bytes(n->largest_bytes).s, ranks);
+  int code = error_set(error, PLAIT_INFEASIBLE,
+                       "%s on %d ranks: the nearest plan (%s) takes %s of %s, %s too much, most of it %s (%s); %s",
+                       s->out->count.left ? "nothing that was looked at fits" : "nothing fits", s->options->ranks,
+                       *differences ? differences : "the recipe as it is",
+                       units_bytes(n->plan.bytes).s, units_bytes(s->room).s, units_bytes(n->plan.bytes - s->room).s,
+                       n->largest, units_bytes(n->largest_bytes).s, ranks);
   free(differences);
   return code;
 }

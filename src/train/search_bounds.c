@@ -132,6 +132,28 @@ static double data_seconds(const Bounds *b, const Recipe *r) {
   return reduced + gathered;
 }
 
+// What a layer's two sums over tp, forward and backward, take on its links: three of the four all_reduces, since the
+// first layer's last one has no reader. 0 where blocks are cut otherwise.
+static double tensor_seconds(const Bounds *b, const Recipe *r) {
+  const ModelConfig *c = b->space->config;
+  if (r->mesh.tp < 2 || r->parallel.tensor != LAYOUT_TENSOR_1D || c->experts) return 0;
+  ParallelOptions o = recipe_parallel(r);
+  if (!parallel_row_has(&o, LAYOUT_ROW_FFN, "tp") || !parallel_row_has(&o, LAYOUT_ROW_HEADS, "tp")) return 0;
+  GroupOnLinks group = machine_group(b->cluster, &o.mesh, 1u << mesh_axis(&o.mesh, "tp"), NULL, 0);
+  double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *
+                 (double)dtype_size((Dtype)r->precision);
+  return 3 * collective(b, COLLECTIVE_ALL_REDUCE, &group, bytes) * floor(mean_microbatches(r)) * (double)c->layers /
+         r->mesh.pp;
+}
+
+// The first microbatch goes through all stages before the last one works, and the last one's gradient comes back, in
+// microbatches' time of one coordinate. A third of a layer's FLOPs are forward.
+static double pipeline_fill(const Recipe *r) {
+  const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
+  double filled = (double)(r->mesh.pp - 1) / recipe_virtual_stages(r);
+  return s->streams || s->folded ? 0 : filled * (s->splits ? 0.5 : 1);
+}
+
 static double together(const Recipe *r, double compute, double communication) {
   bool beside = r->parallel.overlap && r->parallel.bucket_mb > 0;
   double most = beside ? fmax(compute, communication) : compute + communication;
@@ -145,7 +167,10 @@ PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
       (double)r->batch.micro * r->data.seq_len * (double)config->embed * (double)dtype_size((Dtype)r->precision);
   double kept = input / ((double)r->mesh.cp * r->mesh.tp) * (double)config->layers * flight_share(b, r);
   double compute = b->rate > 0 ? b->flops / b->rate / recipe_rank_count(r) : 0;
-  return (PlanBound){together(r, compute, data_seconds(b, r)), state_bytes(b, r) + 0.9 * kept};
+  double layers = (double)config->layers * (double)config->embed * (double)config->embed * 12 / b->multiplied;
+  compute *= 1 + fmin(1, layers) * pipeline_fill(r) / mean_microbatches(r);
+  return (PlanBound){fmax(together(r, compute, data_seconds(b, r)), data_seconds(b, r) + tensor_seconds(b, r)),
+                     state_bytes(b, r) + 0.9 * kept};
 }
 
 // Layers ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,55 @@
+#!/bin/bash
+# plait plan --search: a table, JSON, a recipe that is written, and one sentence where something is wrong.
+# PLAIT: the binary, SOURCE: the repository.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+cd "$work" || exit 1
+cat >r.yaml <<END
+model: {config: $SOURCE/models/gpt-tiny.json, init: random}
+data: {train: none, seq_len: 64}
+batch: {global: 8, micro: 2}
+parallel: {recompute: none, pipeline: 1f1b, zero: 1, tensor: 1d, shard_group: 0}
+run: {dir: run, cluster: h200-node}
+END
+search=("$PLAIT" plan r.yaml --search --ranks 4 --top 2)
+refused() { # WORDS… sentence: exit status 2 and this in one line
+  local sentence=${*: -1}
+  "${@:1:$#-1}" >out 2>err
+  [ $? = 2 ] || fail "${*:1:$#-1}: no exit status 2"
+  grep -qF -- "$sentence" err || fail "${*:1:$#-1}: $(cat err)"
+  [ "$(wc -l <err)" -le 2 ] || fail "${*:1:$#-1}: more than a sentence: $(cat err)"
+}
+
+"${search[@]}" --write best.yaml >table 2>err || fail "search: $(cat err)"
+grep -q '^4 ranks of H200' table || fail "no head: $(cat table)"
+[ "$(grep -cE '^ +[12] ' table)" = 2 ] || fail "not two plans: $(cat table)"
+grep -qE 'parallel.(zero|recompute|pipeline)=|batch.micro=' table && fail "a given key was changed: $(cat table)"
+[ "$(awk '/^mesh:/ {m = 1; n = 1; next} /^[a-z]/ {m = 0} m {n *= $2} END {print n}' best.yaml)" = 4 ] || fail "best.yaml has no mesh of 4 ranks"
+"$PLAIT" simulate best.yaml >simulated 2>err || fail "simulate best.yaml: $(cat err)"
+"${search[@]}" --json >json 2>err || fail "--json: $(cat err)"
+python3 - <<'END' || fail "--json: $(head -c 500 json)"
+import json
+found = json.load(open("json"))
+plans = found["plans"]
+assert found["ranks"] == 4 and len(plans) == 2 and plans[0]["step_seconds"] <= plans[1]["step_seconds"]
+assert found["search"]["plans"] >= found["search"]["compiled"] >= 2
+END
+"$PLAIT" plan r.yaml --search --ranks 1:4 >front 2>err || fail "a range: $(cat err)"
+grep -q 'device-hours' front || fail "no front: $(cat front)"
+
+refused "${search[@]}" --cluster h200-nod 'h200-node'
+refused "${search[@]}" run.cluster=null 'run.cluster'
+refused "${search[@]}" --memory lots '76GB'
+refused "$PLAIT" plan r.yaml --search --ranks 4: '64:512'
+refused "${search[@]}" mesh.tp=3 'do not divide 4'
+refused "$PLAIT" plan r.yaml --search --ranks 16 'devices'
+refused "${search[@]}" --memory 100kB --write kept.yaml 'too much'
+[ ! -e kept.yaml ] || fail "--write wrote a plan that does not fit"
+refused "$PLAIT" train r.yaml plan=auto run.cluster=null 'run.cluster is missing'
+exit $((failures > 0))
