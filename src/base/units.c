@@ -48,3 +48,10 @@ UnitText units_duration(double seconds) {
   else snprintf(text.s, sizeof text.s, "%lldd %02lldh", whole / 86400, whole / 3600 % 24);
   return text;
 }
+
+UnitText units_seconds(double seconds) {
+  static const char *const suffixes[] = {" ns", " us", " ms", " s"};
+  UnitText zero = {"0 s"};
+  if (seconds >= 0 && seconds < 0.5e-9) return zero;
+  return seconds > 0 && seconds < 59.95 ? scaled(1e9 * seconds, suffixes, 4) : units_duration(seconds);
+}

@@ -44,7 +44,7 @@ int cmd_compare(int argc, char **argv) {
       "(docs/foresight.md). The advice below the table says which widely told rules apply, and whether the table bears "
       "them out.\n"
       "Batch, precision, recomputation and schedule are the recipe's; with --ranks the global batch stays as it is.",
-      "  plait compare recipes/llama-7b.yaml --cluster dgx-a100-superpod\n"
+      "  plait compare recipes/7b.yaml --cluster dgx-a100-superpod\n"
       "  plait compare recipes/gpt-175b.yaml --cluster aws-p4d\n"
       "  plait compare recipes/demo.yaml --cluster pcie-10g --ranks 16 batch.global=256\n",
       .takes = TAKES_RECIPE};

@@ -63,7 +63,7 @@ static void print_count(const SearchCount *c) {
 static void print_plan(const Recipe *recipe, const SearchPlan *p, int at, double room) {
   char *differences = search_differences(recipe, &p->recipe), mfu[32] = "-";
   if (isfinite(p->mfu)) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * p->mfu);
-  printf("%4d %10s %9s %7s %10s %5.0f %%  %-28s %s\n", at, units_duration(p->seconds).s,
+  printf("%4d %10s %9s %7s %10s %5.0f %%  %-28s %s\n", at, units_seconds(p->seconds).s,
          units_count(p->tokens_per_s).s, mfu, units_bytes(p->bytes).s, 100 * p->bytes / room,
          p->limit.resource[0] ? p->limit.resource : "-", *differences ? differences : "the recipe as it is");
   free(differences);
@@ -161,7 +161,7 @@ static void print_front(const Recipe *recipe, const Front *front, int n) {
          "a step", "the run", "device-hours", "what differs from the recipe");
   for (int i = 0; i < n; i++) {
     char *differences = search_differences(recipe, &front[i].plan.recipe);
-    printf("%6d %10s %12s %14.4g  %s\n", front[i].ranks, units_duration(front[i].plan.seconds).s,
+    printf("%6d %10s %12s %14.4g  %s\n", front[i].ranks, units_seconds(front[i].plan.seconds).s,
            units_duration(front[i].plan.seconds * (double)recipe->schedule.steps).s, device_hours(&front[i]),
            differences);
     free(differences);

@@ -84,7 +84,7 @@ static void say_steps(const Comparison *c, const Strategy *list, int n, Advice *
     const char *join = said ? ", " : "";
     if (!comparison_has(c, list[i])) continue;
     said = 1;
-    say(a, "%s%s %s", join, strategy_names[list[i]], units_duration(row->number.step).s);
+    say(a, "%s%s %s", join, strategy_names[list[i]], units_seconds(row->number.step).s);
     if (!row->number.fits) say(a, " (%s over)", units_bytes(row->number.bytes - row->number.room).s);
   }
 }
@@ -111,11 +111,11 @@ static void judge(const Comparison *c, const Strategy *list, int n, Advice *a) {
   if (a->verdict == ADVICE_CONFIRMED && told == best)
     say(a, "; %s is the fastest that fits", strategy_names[best]);
   else if (a->verdict == ADVICE_CONFIRMED)
-    say(a, "; the fastest that fits, %s, takes %s", strategy_names[best], units_duration(b->step).s);
+    say(a, "; the fastest that fits, %s, takes %s", strategy_names[best], units_seconds(b->step).s);
   else if (told < 0)
-    say(a, "; none of these fits, %s does and takes %s", strategy_names[best], units_duration(b->step).s);
+    say(a, "; none of these fits, %s does and takes %s", strategy_names[best], units_seconds(b->step).s);
   else
-    say(a, "; but %s takes %s, %.0f %% less than %s", strategy_names[best], units_duration(b->step).s,
+    say(a, "; but %s takes %s, %.0f %% less than %s", strategy_names[best], units_seconds(b->step).s,
         100 * (1 - b->step / numbers(c, (Strategy)told)->step), strategy_names[told]);
 }
 
@@ -136,7 +136,7 @@ static void say_change_that_fits(const Comparison *c, Advice *a) {
       best = i;
   if (best >= 0)
     say(a, ". Without it, %s with %s fits and takes %s", strategy_names[best], c->row[best].change_settings,
-        units_duration(c->row[best].changed.step).s);
+        units_seconds(c->row[best].changed.step).s);
 }
 
 // What does not fit, of the row that needs the least memory, leaves the device once a step and comes back.
@@ -158,10 +158,10 @@ static void advise_offload(const Comparison *c, Advice *a) {
       units_bytes(2 * over).s);
   for (int i = 0; i < c->cluster->spaces; i++) {
     const SpaceFacts *s = &c->cluster->space[i];
-    say(a, "%s %s to the %s%s", i ? ", or" : ", which takes", units_duration(over / space_bandwidth(c, s) * 2).s,
+    say(a, "%s %s to the %s%s", i ? ", or" : ", which takes", units_seconds(over / space_bandwidth(c, s) * 2).s,
         s->name, over * c->size.node > s->memory ? " (which is too small for that)" : "");
   }
-  say(a, ", beside a step of %s", units_duration(n->step).s);
+  say(a, ", beside a step of %s", units_seconds(n->step).s);
   say_change_that_fits(c, a);
 }
 
@@ -170,7 +170,7 @@ static void advise_tiling(const Comparison *c, Advice *a) {
          "not built), they would all come and go once a microbatch at least",
       units_bytes(c->layer).s, units_bytes(room(c)).s, ceil(c->layer / room(c)));
   if (c->cluster->spaces)
-    say(a, ", %s from the %s", units_duration(c->layer / space_bandwidth(c, &c->cluster->space[0])).s,
+    say(a, ", %s from the %s", units_seconds(c->layer / space_bandwidth(c, &c->cluster->space[0])).s,
         c->cluster->space[0].name);
 }
 
@@ -181,7 +181,7 @@ static void advise_layer(const Comparison *c, Advice *a) {
       units_bytes(room(c)).s);
   if (with >= 0) {
     say(a, "; %s (tp %d) fits and takes %s", strategy_names[with], c->row[with].tp,
-        units_duration(numbers(c, (Strategy)with)->step).s);
+        units_seconds(numbers(c, (Strategy)with)->step).s);
     a->verdict = ADVICE_CONFIRMED;
   } else if (best >= 0) {
     say(a, "; no tp fits, but %s does", strategy_names[best]);
@@ -212,11 +212,11 @@ static void advise_alike(const Comparison *c, Advice *a) {
 static void advise_across(const Comparison *c, Advice *a) {
   const CompareNumbers *far = numbers(c, STRATEGY_TP_ACROSS), *near = numbers(c, STRATEGY_TP_NODE);
   say(a, "warning: tp %d over nodes waits for its collectives for %.0f %% of a step of %s",
-      c->row[STRATEGY_TP_ACROSS].tp, 100 * far->tp_exposed, units_duration(far->step).s);
+      c->row[STRATEGY_TP_ACROSS].tp, 100 * far->tp_exposed, units_seconds(far->step).s);
   a->verdict = ADVICE_CONFIRMED;
   if (!comparison_has(c, STRATEGY_TP_NODE)) return;
   say(a, ", tp %d in a node for %.0f %% of %s", c->row[STRATEGY_TP_NODE].tp, 100 * near->tp_exposed,
-      units_duration(near->step).s);
+      units_seconds(near->step).s);
   if (far->step <= near->step) a->verdict = ADVICE_CONTRADICTED;
 }
 
@@ -227,7 +227,7 @@ static void advise_pp_zero(const Comparison *c, Advice *a) {
       "on pp %d, ZeRO 2 sends %s a rank and step, ZeRO 1 %s (%.1f times as much); a step takes %s instead of %s, and "
       "a rank needs %s instead of %s",
       c->row[STRATEGY_PP_ZERO_2].pp, units_bytes(now).s, units_bytes(before).s, now / fmax(before, 1),
-      units_duration(two->step).s, units_duration(one->step).s, units_bytes(two->bytes).s, units_bytes(one->bytes).s);
+      units_seconds(two->step).s, units_seconds(one->step).s, units_bytes(two->bytes).s, units_bytes(one->bytes).s);
   a->verdict = now > 1.01 * before ? ADVICE_CONFIRMED : ADVICE_CONTRADICTED;
 }
 
@@ -236,7 +236,7 @@ static void advise(const Comparison *c, Advice *a) {
   switch (a->rule) {
   case ADVICE_PLAIN:
     say(a, "one device takes %s of %s, and %s for a step", units_bytes(one->bytes).s, units_bytes(one->room).s,
-        units_duration(one->step).s);
+        units_seconds(one->step).s);
     a->verdict = ADVICE_CONFIRMED;
     break;
   case ADVICE_DATA:

@@ -28,7 +28,7 @@ static void print_row(const Comparison *c, Strategy strategy, FILE *out) {
   if (!n->fits) snprintf(over, sizeof over, "+%s", units_bytes(n->bytes - n->room).s);
   if (row->pp > 1) snprintf(bubble, sizeof bubble, "%.1f %%", 100 * n->bubble);
   // `·` has two bytes
-  fprintf(out, "%*s %8s %8s %6s", 8 + 2, mesh, units_duration(n->step).s, units_count(n->tokens_per_s).s, bubble);
+  fprintf(out, "%*s %8s %8s %6s", 8 + 2, mesh, units_seconds(n->step).s, units_count(n->tokens_per_s).s, bubble);
   for (int i = 0; i < MEMORY_PARTS; i++) fprintf(out, " %8s", units_bytes(n->memory[i]).s);
   fprintf(out, " %8s %9s", units_bytes(n->bytes).s, over);
   for (int i = 0; i < c->cluster->levels; i++)
@@ -40,11 +40,11 @@ static void print_change(const CompareRow *row, FILE *out) {
   const CompareNumbers *was = &row->number, *n = &row->changed;
   if (!*row->change) fputs(was->fits ? "none of those tried" : "none of those tried saves memory", out);
   else if (was->fits)
-    fprintf(out, "%s: %s, %.1f %% less", row->change_settings, units_duration(n->step).s,
+    fprintf(out, "%s: %s, %.1f %% less", row->change_settings, units_seconds(n->step).s,
             100 * (1 - n->step / was->step));
   else if (n->fits)
     fprintf(out, "%s: fits, %s, a step takes %s", row->change_settings, units_bytes(n->bytes).s,
-            units_duration(n->step).s);
+            units_seconds(n->step).s);
   else
     fprintf(out, "%s: %s, still %s too much", row->change_settings, units_bytes(n->bytes).s,
             units_bytes(n->bytes - n->room).s);

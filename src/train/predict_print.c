@@ -8,7 +8,7 @@ static void print_head(const Prediction *p, const Cluster *cluster, FILE *out) {
   const Simulation *s = p->simulation;
   const Mesh *mesh = &p->job->options.parallel.mesh;
   fprintf(out, "%d ranks of %s (%s)\n", mesh->ranks, cluster->device.name, cluster->name);
-  fprintf(out, "  %-22s %s\n", "a step", units_duration(s->step).s);
+  fprintf(out, "  %-22s %s\n", "a step", units_seconds(s->step).s);
   fprintf(out, "  %-22s %s\n", "tokens/s", units_count(p->tokens_per_s).s);
   if (isfinite(p->mfu))
     fprintf(out, "  %-22s %.1f %% of the model's FLOPs at the data sheet's rate of products in %s\n", "MFU",
@@ -24,7 +24,7 @@ static void print_parts(const Simulation *s, FILE *out) {
   fprintf(out, "\nwhere the time of pipeline rank %d goes, which waits least\n", s->busiest);
   for (int i = 0; i < TIME_PARTS; i++)
     if (t->part[i] > 0)
-      fprintf(out, "  %-22s %10s %6.1f %%   %s\n", time_part_names[i], units_duration(t->part[i]).s,
+      fprintf(out, "  %-22s %10s %6.1f %%   %s\n", time_part_names[i], units_seconds(t->part[i]).s,
               100 * t->part[i] / s->step, time_part_meanings[i]);
 }
 
@@ -47,7 +47,7 @@ static void print_links(const Prediction *p, const Cluster *cluster, FILE *out) 
     axes_text(&p->job->options.parallel.mesh, l->axes, axes, sizeof axes);
     fprintf(out, "  %-*s %-14s %10s %10s %10s %8.0f\n", 14 + multibyte(axes), axes,
             l->level >= 0 && l->level < cluster->levels ? cluster->level[l->level].name : "-",
-            units_duration(l->exposed).s, units_duration(l->all).s, units_bytes(l->bytes).s, l->calls);
+            units_seconds(l->exposed).s, units_seconds(l->all).s, units_bytes(l->bytes).s, l->calls);
   }
 }
 
@@ -59,7 +59,7 @@ static void print_critical(const Prediction *p, FILE *out) {
   for (int i = 0; i < s->critical.count; i++) {
     const CriticalItem *item = &s->critical.data[i];
     axes_text(&p->job->options.parallel.mesh, item->axes, axes, sizeof axes);
-    fprintf(out, "  %-52s %10s %6.1f %% %8d calls%s%s\n", item->name, units_duration(item->seconds).s,
+    fprintf(out, "  %-52s %10s %6.1f %% %8d calls%s%s\n", item->name, units_seconds(item->seconds).s,
             100 * item->seconds / s->step, item->calls, *axes ? ", over " : "", axes);
   }
 }

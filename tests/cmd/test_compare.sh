@@ -56,7 +56,7 @@ refused() { # SENTENCE ARGUMENTS…
   got=$("$PLAIT" compare "$@" 2>&1 >/dev/null)
   [ $? -eq 2 ] && [[ $got == "plait compare: $sentence"* ]] || fail "$*: $got"$'\n'"    expected: $sentence"
 }
-refused '--cluster is missing: a file, or one of ' "$recipe"
+refused '--cluster is missing, and so is run.cluster in the recipe: a file, or one of ' "$recipe"
 refused 'nothing.yaml: ' nothing.yaml --cluster h200-node
 refused '"h200" is neither a file nor a cluster' "$recipe" --cluster h200
 refused '' "$recipe" --cluster h200-node --ranks 9

@@ -24,7 +24,9 @@
 //
 // The switch of a shared expert is moved, by a token, by the sum over all elements of the expert's last matrix of the
 // element times its gradient, times 1 − σ of the switch: 20 · 28 terms of random sign and of 0.2 of that gradient,
-// 0.2 · √560 · 0.5 ≈ 2.4, times a normed row of 0.7: 1.6 times that gradient in size.
+// 0.2 · √560 · 0.5 ≈ 2.4, times a normed row of 0.7: 1.6 times that gradient in size. The logit of an expert is moved
+//   in the same way by what its last matrix's gradient is made of, less what the others that were chosen move: of two,
+//   1 − p of the difference, which has √2 times the rounding.
 #include "compare.h"
 #include <float.h>
 #include <math.h>
@@ -37,6 +39,7 @@ const char *const parity_measure_names[MEASURES] = {"loss",       "norm",       
 #define CANCELS 0.2
 #define CANCELS_BY_HEAD (CANCELS * 1.4142135623730951)
 #define CANCELS_IN_SWITCH 1.6
+#define CANCELS_IN_ROUTER (CANCELS_IN_SWITCH * 1.4142135623730951)
 
 // Tensors -----------------------------------------------------------------------------------------------------------
 
@@ -94,6 +97,12 @@ static const NamedTensor *larger_beside(const ParityResult *r, ParityDump d, con
   if (at) {
     snprintf(other, sizeof other, "%.*sshared.down.weight", (int)(at - name), name);
     *share = CANCELS_IN_SWITCH;
+    return find(r, d, other);
+  }
+  at = strstr(name, "experts.router.weight");
+  if (at) {
+    snprintf(other, sizeof other, "%.*sexperts.down.weight", (int)(at - name), name);
+    *share = CANCELS_IN_ROUTER;
     return find(r, d, other);
   }
   at = strstr(name, "attention.");

@@ -1,5 +1,6 @@
 // Simulated steps: what a replay says where communication is free, and how they answer to faster and slower parts.
 #include "plan/simulate.h"
+#include "op/op.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
 #include "runtime/job.h"
@@ -257,7 +258,39 @@ static void slow_links_are_waited_for(void **state) {
   forget(&data);
 }
 
-// The norm over all stages ends with the last of them.
+// When collectives over the stages began on each of 4 coordinates.
+typedef struct Meetings {
+  const Program *program;
+  int count;
+  struct {
+    const char *name;
+    double begin[4];
+  } met[16];
+} Meetings;
+
+static int is_over_stages(const Program *p, const char *name) {
+  for (int i = 0; i < p->graph->node.count; i++) {
+    const Node *n = &p->graph->node.data[i];
+    if (!strcmp(n->name, name))
+      return op_def(n->op)->communicates && node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1;
+  }
+  return 0;
+}
+
+static void note_meeting(void *context, int coordinate, const char *name, const Action *action, double begin,
+                         double end, int in_flight) {
+  Meetings *m = context;
+  int i = 0;
+  if (in_flight || !is_over_stages(m->program, name)) return;
+  while (i < m->count && strcmp(m->met[i].name, name)) i++;
+  if (i == m->count) {
+    assert_true(m->count < 16);
+    m->met[m->count++].name = name;
+  }
+  m->met[i].begin[coordinate] = begin;
+}
+
+// The norm over all stages begins with the last of them, and ends for all at once.
 static void stages_wait_for_each_other(void **state) {
   Cluster cluster = machines(0);
   Case c = compiled("mesh.pp=4 parallel.pipeline=1f1b parallel.layers=[5,1,1,1]");
@@ -271,6 +304,15 @@ static void stages_wait_for_each_other(void **state) {
   }
   assert_true(s->step >= last);
   assert_true(s->critical.count > 0 && s->critical.data[0].seconds > 0);
+  Meetings meetings = {.program = c.job->train.program[0]};
+  SimulateOptions looking = {.cluster = &cluster, .see = note_meeting, .context = &meetings};
+  Simulation *seen;
+  Error unread = {0};
+  assert_int_equal(simulate(c.job->train.program, &looking, &seen, &unread), 0);
+  simulation_free(seen);
+  assert_true(meetings.count > 0);
+  for (int i = 0; i < meetings.count; i++)
+    for (int r = 1; r < 4; r++) assert_true(meetings.met[i].begin[r] == meetings.met[i].begin[0]);
   double path = 0;
   SimulateOptions all = {.cluster = &cluster, .critical = 10000};
   Simulation *whole;
