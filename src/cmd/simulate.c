@@ -16,14 +16,17 @@ typedef struct Asked {
 
 // "tile.k0=1.1x" changes a constant of the models, anything else the cluster.
 static int change(Cluster *cluster, Constants *constants, const char *what, Error *error) {
-  char name[64];
-  double factor;
-  char end = 0;
-  if (sscanf(what, "%63[^=]=%lfx%c", name, &factor, &end) == 2 && !constants_scale(constants, name, factor)) {
-    cluster->constants = constants;
-    return PLAIT_OK;
-  }
-  return cluster_change(cluster, what, error);
+  char name[64] = "";
+  double factor = 0;
+  int end = 0;
+  sscanf(what, "%63[^=]=%lfx%n", name, &factor, &end);
+  if (constant_by_name(name) < 0) return cluster_change(cluster, what, error);
+  if (!end || what[end] || !(factor > 0 && factor < 1e6))
+    return error_set(error, PLAIT_BAD_INPUT, "--what-if %s: %s is a constant; give a factor above 0, as in %s=1.1x",
+                     what, name, name);
+  constants_scale(constants, name, factor);
+  cluster->constants = constants;
+  return PLAIT_OK;
 }
 
 static void print_limits(const Prediction *p, const Cluster *cluster) {
