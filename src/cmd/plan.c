@@ -44,8 +44,12 @@ int cmd_plan(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
-  Recipe recipe;
-  int code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  Recipe recipe = {0};
+  const char *alone = search ? NULL
+                      : asked.cluster ? "cluster" : asked.ranks ? "ranks" : asked.memory ? "memory"
+                      : asked.write ? "write" : asked.exhaustive ? "exhaustive" : asked.json ? "json" : NULL;
+  int code = alone ? error_set(&error, PLAIT_BAD_INPUT, "--%s says how to search for plans; add --search", alone) : 0;
+  if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   ModelConfig config = {0};

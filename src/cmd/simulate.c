@@ -32,7 +32,8 @@ static int change(Cluster *cluster, Constants *constants, const char *what, Erro
 static void print_limits(const Prediction *p, const Cluster *cluster) {
   Limit limit[LIMITS_MOST];
   int n = predict_limits(p, cluster, limit);
-  printf("\nwhat a tenth more of each resource would save\n");
+  printf("\nwhat a tenth more of each resource would save%s\n",
+         cluster->measured.count ? " (links that were measured stay as they are)" : "");
   for (int i = 0; i < n; i++)
     if (limit[i].gain > 0.0005) printf("  %-44s %5.1f %%\n", limit[i].resource, 100 * limit[i].gain);
 }
@@ -52,7 +53,14 @@ static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Const
   Prediction prediction = {.job = NULL};
   SimulatedTimeline timeline = {.path = asked->timeline};
   Against against = {.path = NULL};
-  int code = asked->change ? change(cluster, constants, asked->change, error) : PLAIT_OK;
+  int measured = cluster->measured.count, code = PLAIT_OK;
+  if (asked->json && (asked->limits || asked->against))
+    code = error_set(error, PLAIT_BAD_INPUT, "--json has no %s yet; leave one of both out",
+                     asked->limits ? "--limits" : "--against");
+  if (!code && asked->change) code = change(cluster, constants, asked->change, error);
+  if (!code && measured && !cluster->measured.count)
+    fprintf(stderr, "note: with %s the cluster's %d measurements of collectives no longer count; formulas do\n",
+            asked->change, measured);
   if (!code && asked->timeline) code = simulated_timeline_begin(&timeline, error);
   if (!code && asked->against) code = against_read(asked->against, &against, error);
   if (!code) code = setup_model_config(recipe, &config, error);
@@ -63,7 +71,7 @@ static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Const
   if (!code && asked->against) code = against_check(&against, &prediction, error);
   if (!code && asked->json) code = prediction_json(&prediction, cluster, stdout, error);
   else if (!code) prediction_print(&prediction, cluster, stdout);
-  if (!code && asked->limits && !asked->json) print_limits(&prediction, cluster);
+  if (!code && asked->limits) print_limits(&prediction, cluster);
   if (!code && asked->timeline) code = simulated_timeline_end(&timeline, &prediction, error);
   if (!code && asked->against) against_print(&against, &prediction, stdout);
   against_free(&against);

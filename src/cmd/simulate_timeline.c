@@ -61,7 +61,7 @@ int simulated_timeline_end(SimulatedTimeline *t, const Prediction *p, Error *err
   } else if (!code) write_trace(t, p->simulation->coordinates, file.stream);
   if (!code) code = file_commit(&file, error);
   file_abandon(&file);
-  if (!code) printf("\n%s: what runs when\n", t->path);
+  if (!code) fprintf(stderr, "%s: what runs when\n", t->path);
   return code;
 }
 

@@ -3,12 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Wait { double resumed, time; int from; const char *name; uint32_t axes; } Wait;
+typedef struct Wait {
+  double resumed, time;
+  int from, number;
+  const char *name;
+  uint32_t axes;
+} Wait; // number: of all, in order
 typedef struct Interval { double from, to; } Interval;
 typedef struct Item { char name[96]; uint32_t axes; double seconds; int calls; } Item;
 
 struct Critical {
-  int coordinates, traced;
+  int coordinates, traced, waits;
   Vec(Wait) *wait;         // (coordinates) in order of time
   double *last;            // (coordinates) when it last did something
   Vec(Interval) *interval; // (coordinates) on the path, in order of time; those before `at` are behind the second run
@@ -41,8 +46,8 @@ void critical_free(Critical *k) {
 }
 
 void critical_waited(Critical *k, int c, double resumed, int from, double time, const Node *node, uint32_t axes) {
-  if (k->traced || resumed <= time) return;
-  vec_push(&k->wait[c], (Wait){resumed, time, from, node ? node->name : "message between stages", axes});
+  if (k->traced) return;
+  vec_push(&k->wait[c], (Wait){resumed, time, from, k->waits++, node ? node->name : "message between stages", axes});
 }
 
 void critical_name(const char *name, char *out, size_t size) {
@@ -92,15 +97,17 @@ void critical_trace(Critical *k, double step) {
   int c = 0;
   for (int i = 1; i < k->coordinates; i++)
     if (k->last[i] > k->last[c]) c = i;
+  int before = k->waits; // waits that end at one time are followed in the order in which they came about
   for (double now = step; now > 0;) {
     int i = k->wait[c].count - 1;
-    while (i >= 0 && k->wait[c].data[i].resumed > now) i--;
+    while (i >= 0 && (k->wait[c].data[i].resumed > now || k->wait[c].data[i].number >= before)) i--;
     double since = i < 0 ? 0 : k->wait[c].data[i].resumed;
     if (now > since) vec_push(&k->interval[c], (Interval){since, now});
     if (i < 0) break;
     const Wait *w = &k->wait[c].data[i];
-    add(k, w->name, w->axes, w->resumed - w->time);
+    if (w->resumed > w->time) add(k, w->name, w->axes, w->resumed - w->time);
     now = w->time;
+    before = w->number;
     c = w->from;
   }
   for (c = 0; c < k->coordinates; c++) reverse(k->interval[c].data, k->interval[c].count);

@@ -290,15 +290,15 @@ static double clock_send(void *context, int c, const Action *a, double *now) {
   return *free = start + seconds;
 }
 
-static void clock_waited(void *context, int c, const Action *a, int from, double since, double now) {
+static void clock_waited(void *context, int c, const Action *a, int from, double posted, double since, double now) {
   Simulator *s = context;
-  int level = 0;
-  double seconds = a ? message_seconds(s, from, c, a, &level) : 0, sent = fmax(since, now - seconds), at = since;
-  if (s->critical)
-    critical_waited(s->critical, c, now, from, now - seconds, NULL, 1u << mesh_pipeline(&s->program[0]->mesh));
-  advance(s, c, &at, sent, TIME_BUBBLE, NULL, NULL);
+  uint32_t axes = 1u << mesh_pipeline(&s->program[0]->mesh);
+  double at = since;
+  int level = s->rank[from].messages[c].level;
+  if (s->critical) critical_waited(s->critical, c, now, from, posted, NULL, axes);
+  advance(s, c, &at, fmax(since, posted), TIME_BUBBLE, NULL, NULL);
   if (!a) return;
-  link_time(&s->rank[c].time, 1u << mesh_pipeline(&s->program[0]->mesh), level, 1)->exposed += now - at;
+  link_time(&s->rank[c].time, axes, level, 1)->exposed += now - at; // with the time in which the link is another's
   advance(s, c, &at, now, TIME_TRANSFER, NULL, NULL);
 }
 

@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include <string.h>
 
-typedef struct Message { const Action *send; double arrives, received; } Message; // received < 0: not yet
+typedef struct Message { const Action *send; double posted, arrives, received; } Message; // received < 0: not yet
 typedef Vec(Message) Queue; // of one ordered pair of coordinates and one direction
 typedef struct Posted { int queue, index; } Posted;                          // where the message of a SEND is
 
@@ -38,10 +38,10 @@ static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
 }
 static int number(const Replay *r, const Action *a) { return a->step * r->s->microbatches + a->microbatch; }
 
-static void wait_until(Replay *r, int coordinate, const Action *a, int from, double time) {
+static void wait_until(Replay *r, int coordinate, const Action *a, int from, double posted, double time) {
   double *clock = &r->clock[coordinate];
   if (time <= *clock) return;
-  if (r->by->waited) r->by->waited(r->by->context, coordinate, a, from, *clock, time);
+  if (r->by->waited) r->by->waited(r->by->context, coordinate, a, from, posted, *clock, time);
   *clock = time;
 }
 
@@ -49,14 +49,14 @@ static int wait_received(Replay *r, int coordinate, int send) {
   Posted at = r->posted[coordinate][send];
   const Message *m = &r->queue[at.queue].data[at.index];
   if (FAULT(schedule_ignores_full_buffers, m->received < 0, 0)) return 0;
-  wait_until(r, coordinate, NULL, stage_coordinate(m->send->peer, r->s->map), m->received);
+  wait_until(r, coordinate, NULL, stage_coordinate(m->send->peer, r->s->map), m->received, m->received);
   return 1;
 }
 
 static int send(Replay *r, int coordinate, const Action *a) {
   int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->map), a->peer > a->stage);
-  double arrives = r->by->send(r->by->context, coordinate, a, &r->clock[coordinate]);
-  vec_push(&r->queue[q], (Message){a, arrives, -1});
+  double posted = r->clock[coordinate], arrives = r->by->send(r->by->context, coordinate, a, &r->clock[coordinate]);
+  vec_push(&r->queue[q], (Message){a, posted, arrives, -1});
   r->posted[coordinate][a - r->list[coordinate]->data] = (Posted){q, r->queue[q].count - 1};
   return 1;
 }
@@ -70,7 +70,7 @@ static int receive(Replay *r, int coordinate, const Action *a) {
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
-  wait_until(r, coordinate, a, stage_coordinate(a->peer, r->s->map), m->arrives);
+  wait_until(r, coordinate, a, stage_coordinate(a->peer, r->s->map), m->posted, m->arrives);
   m->received = r->clock[coordinate];
   return 1;
 }

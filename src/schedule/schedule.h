@@ -140,9 +140,10 @@ typedef struct ScheduleClock {
   int (*run)(void *context, int coordinate, const Action *action, double *now);
   // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived.
   double (*send)(void *context, int coordinate, const Action *action, double *now);
-  // A coordinate waited from `since` to `now`, for a RECV or for a buffer (action NULL) whose message coordinate `from`
-  // sent, or received. NULL: not told.
-  void (*waited)(void *context, int coordinate, const Action *action, int from, double since, double now);
+  // A coordinate waited from `since` to `now`, for a RECV, whose message coordinate `from` posted at `posted`, or for a
+  // buffer (action NULL), whose message `from` received then. NULL: not told.
+  void (*waited)(void *context, int coordinate, const Action *action, int from, double posted, double since,
+                 double now);
 } ScheduleClock;
 // schedule_replay by a clock, along `lists` (one per coordinate, such as those of the Programs, with bodies cut and
 // REDUCE put in; NULL: the schedule's own). `end` (coordinates; may be NULL) gets when each one ends.

@@ -130,7 +130,8 @@ static void expand(const char *text, const CompareSizes *s, const Recipe *r, cha
                                {"{replicas}", r ? r->mesh.dp / s->node : 0}};
   int product = 1; // of mesh.* so far
   size_t n = 0;
-  for (const char *at = text; *at && n + 16 < size;) {
+  for (const char *at = text; *at;) {
+    CHECK(n + 64 < size, "no room for the settings %s", text); // more than a key or a number takes
     const char *mesh = strncmp(at, "mesh.", 5) ? NULL : strchr(at, '=');
     if (mesh) n += (size_t)snprintf(out + n, size - n, "%.*s", (int)(mesh + 1 - at), at), at = mesh + 1;
     int value = *at >= '0' && *at <= '9' ? atoi(at) : 0, found = 0;
@@ -167,7 +168,7 @@ enum { MOST_WORDS = 64 };
 static int load(const Comparing *c, const char *settings, Recipe *recipe, Error *error) {
   int count = c->options->override_count, most = count + MOST_WORDS;
   char **words = xcalloc((size_t)most, sizeof *words), *text = xformat("%s %s", plain, settings), *rest = text;
-  memcpy(words, c->options->overrides, sizeof *words * (size_t)count);
+  if (count) memcpy(words, c->options->overrides, sizeof *words * (size_t)count);
   for (char *word; count < most && (word = strsep(&rest, " "));)
     if (*word) words[count++] = word;
   int code = recipe_load(c->options->path, count, words, recipe, error);
@@ -262,14 +263,14 @@ static void take_change(CompareRow *row, const char *name, const char *settings,
 static int helps(const CompareRow *row, const CompareNumbers *n) {
   const CompareNumbers *best = *row->change ? &row->changed : &row->number;
   if (row->number.fits) return n->fits && n->step < best->step * 0.999;
-  return n->bytes < best->bytes * 0.99;
+  return n->fits || n->bytes < best->bytes * 0.99;
 }
 
 static void find_change(const Comparing *c, const Recipe *recipe, CompareRow *row) {
   CompareSizes size = c->out->size;
   size.fits = row->number.fits;
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-    char name[64], settings[64], *all;
+    char name[64], settings[256], *all;
     Tried t;
     Error ignored = {0};
     if (!(changes[i].aim & (size.fits ? AIM_TIME : AIM_MEMORY)) || !changes[i].holds(recipe, &size)) continue;
@@ -325,23 +326,16 @@ static int depth_fits(const Comparing *c, const char *settings) {
   return fits;
 }
 
-// Of a row whose settings have {depth}: the least with which it fits, else the most. More never need more memory.
+// Of a row whose settings have {depth}: the least with which it fits, else the most.
 static void choose_depth(Comparing *c, Strategy strategy) {
   CompareRow *row = &c->out->row[strategy];
   CompareSizes *s = &c->out->size;
-  int ranks = strstr(traits[strategy].settings, "{inner}") ? s->ranks / s->inner : s->ranks, low = 0, count = 0;
-  int *depth = xcalloc((size_t)s->layers + 1, sizeof *depth);
-  for (int d = next_depth(s, ranks, 0); d; d = next_depth(s, ranks, d)) depth[count++] = d;
-  for (int high = count - 1; low < high;) {
-    int middle = (low + high) / 2;
-    s->depth = depth[middle];
+  int ranks = strstr(traits[strategy].settings, "{inner}") ? s->ranks / s->inner : s->ranks, fits = 0;
+  for (int d = next_depth(s, ranks, 0); d && !fits; d = next_depth(s, ranks, d)) {
+    s->depth = d;
     expand(traits[strategy].settings, s, NULL, row->settings, sizeof row->settings);
-    if (depth_fits(c, row->settings)) high = middle;
-    else low = middle + 1;
+    fits = depth_fits(c, row->settings);
   }
-  s->depth = depth[low];
-  expand(traits[strategy].settings, s, NULL, row->settings, sizeof row->settings);
-  free(depth);
 }
 
 static void compare_row(Comparing *c, Strategy strategy) {

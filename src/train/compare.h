@@ -52,7 +52,7 @@ typedef struct CompareRow {
   CompareNumbers number;
   Limit limit;        // gain 0: not asked for, or none
   char change[64];    // the smallest single change that helps; "": none of those that were tried, or not asked for
-  char change_settings[64];
+  char change_settings[256];
   CompareNumbers changed;
 } CompareRow;
 

@@ -148,10 +148,13 @@ static void estimate(Searching *s, Entry e, const Recipe *r) {
   Estimated estimated;
   Error ignored = {0};
   s->out->count.estimated++;
-  if (extension_estimate(&s->extension, r, &estimated, &ignored)) return;
+  e.stage = STAGE_ESTIMATED;
+  if (extension_estimate(&s->extension, r, &estimated, &ignored)) {
+    push(s, &e); // with its bound
+    return;
+  }
   e.seconds = fmax(e.seconds, estimated.seconds * (1 - estimate_slack));
   e.bytes = estimated.bytes;
-  e.stage = STAGE_ESTIMATED;
   if (estimated.bytes > s->room * (1 + estimate_slack)) too_large(s, &e);
   else s->fitting++, push(s, &e);
 }
@@ -193,7 +196,8 @@ static bool is_open(const Searching *s, const Entry *e) {
 // The search has a most of its own: then what has an estimate is compiled, and the rest is left.
 static bool is_over(const Searching *s, const Entry *e) {
   if (e->stage == STAGE_ARITHMETIC) return s->bounds.layers.count >= MOST_LAYER_TIMES;
-  return e->stage == STAGE_LAYERS && s->fitting && s->out->count.estimated >= MOST_ESTIMATED;
+  int most = s->fitting ? MOST_ESTIMATED : 4 * MOST_ESTIMATED; // where nothing fits yet, longer
+  return e->stage == STAGE_LAYERS && s->out->count.estimated >= most;
 }
 
 static void run(Searching *s) {
