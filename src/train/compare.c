@@ -131,7 +131,7 @@ static void expand(const char *text, const CompareSizes *s, const Recipe *r, cha
   int product = 1; // of mesh.* so far
   size_t n = 0;
   for (const char *at = text; *at;) {
-    CHECK(n + 64 < size, "no room for the settings %s", text); // more than a key or a number takes
+    CHECK(n + 32 < size, "no room for the settings %s", text); // more than a key or a number takes
     const char *mesh = strncmp(at, "mesh.", 5) ? NULL : strchr(at, '=');
     if (mesh) n += (size_t)snprintf(out + n, size - n, "%.*s", (int)(mesh + 1 - at), at), at = mesh + 1;
     int value = *at >= '0' && *at <= '9' ? atoi(at) : 0, found = 0;
