@@ -14,7 +14,9 @@ for page in step troubleshooting parallelism foresight; do
   [ "$(grep -c '^<!-- prints: ' "$folder/$page.md")" -ge 2 ] || fail "docs/$page.md has hardly any printed blocks"
 done
 
-grep -E '^(plait( [a-z]+)?|bash): ' "$SOURCE/docs/parallelism.md" && fail "a command of docs/parallelism.md is refused"
+for page in parallelism foresight; do
+  grep -E '^(plait( [a-z]+)?|bash|environment): ' "$SOURCE/docs/$page.md" && fail "a command of docs/$page.md is refused"
+done
 
 # a block that is out of date is noticed, and one that is not closed is an error
 printf '<!-- prints: echo now -->\n```\n$ echo now\nbefore\n```\n<!-- end -->\nafter\n' > "$folder/old.md"
