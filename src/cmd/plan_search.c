@@ -41,10 +41,10 @@ static int read_memory(const char *text, double *bytes, Error *error) {
   double value = strtod(text, &end);
   end += strspn(end, " ");
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (end > text && !strcmp(end, units[i].name) && isfinite(value) && value * units[i].factor >= 1e6)
+    if (end > text && !strcmp(end, units[i].name) && isfinite(value) && value * units[i].factor >= 1e3)
       return *bytes = value * units[i].factor, PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
-                   "--memory %s: give a size of at least 1 MB, in B, kB, MB, GB, TB or GiB, as in 76GB", text);
+                   "--memory %s: give a size of at least 1 kB, in B, kB, MB, GB, TB or GiB, as in 76GB", text);
 }
 
 // Text ----------------------------------------------------------------------------------------------------------------
