@@ -170,7 +170,7 @@ static void reference(const KernelCall *call) {
 }
 
 // Letters of the output that only one operand has are m or n, those of both or of none are the batch; all that is
-// summed is k. Of one operand it is no product, though its additions count as if it were.
+// summed is k. With one operand nothing is multiplied; its additions count as FLOPs of products all the same.
 static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const EinsumAttr *a = attr;
   int two = a->rank[1] > 0;

@@ -121,7 +121,7 @@ static int embedding_grad_accumulate(Node *node) {
   return 0;
 }
 
-// Rows of the table are read, added to and written; where there is no accumulator all of it is made zero before.
+// Rows of the table are read, added to and written; without an accumulator the whole table is set to zero first.
 static void embedding_grad_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const Operand *ids = &input[0], *dy = &input[1], *table = &output[0];
   double rows = rows_looked_up(table, ids) * (double)dtype_size(table->dtype);
