@@ -106,7 +106,8 @@ typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *er
 // Runs the function on `ranks` ranks and returns when all of them have returned. This is all that a program of
 // collectives needs; the next section is for programs that start their threads themselves.
 //
-// Started by hand, the ranks are threads of this process. Started by mpirun or srun, each process is one rank, and
+// Started by hand, the ranks are threads of this process. Started by a launcher (see plait_world_launched_create), each
+// process is one rank, and
 // `ranks` must be as many as were started (one process: its threads). 0 stands for as many as were started, which is 1
 // without a launcher. All ranks of a process get the same `argument`; threads that write to it must write to different
 // places.
@@ -114,9 +115,9 @@ typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *er
 // Returns 0, or the first failure: its code, and in `error` the sentence with the rank before it, as in "rank 2: the
 // disk is full". A rank that fails makes the world fail, so that no other rank waits for it; so does a rank that has
 // returned while another still waits for it. A rank that returns a code and no sentence has the world's (see
-// plait_comm_error). Where ranks are processes a failure ends all of them: the sentence is on stderr, and the call does
-// not return. PLAIT_BAD_INPUT: another number of processes, or a launcher without an MPI in plait. Under a launcher it
-// may be called once in a process, unless the program itself initialises MPI.
+// plait_comm_error). Where an MPI carries the ranks a failure ends all processes: the sentence is on stderr, and the
+// call does not return. PLAIT_BAD_INPUT: another number of processes, or a launcher whose ranks this plait cannot join.
+// An MPI is joined once in a process, unless the program itself initialises it; a second call then needs UCX in plait.
 int plait_world_run(int ranks, PlaitRankFunction function, void *argument, PlaitError *error);
 
 // World -------------------------------------------------------------------------------------------------------------
@@ -125,6 +126,25 @@ int plait_world_run(int ranks, PlaitRankFunction function, void *argument, Plait
 // A world in this process: each rank is a thread that the caller starts, and that calls plait_comm_world. Destroy it
 // after its communicators and streams.
 int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
+
+// The ranks that a launcher has started, one a process, whichever it is: mpirun, srun, torchrun, or shells in which
+// RANK, WORLD_SIZE and (for several machines) MASTER_ADDR and MASTER_PORT are set. MPI's world where an MPI finds the
+// ranks and plait was built with it, else one of plait_world_net_create. Called by all ranks, which wait for each
+// other; without a launcher there is one rank. PLAIT_BAD_INPUT: launchers that disagree, or a build without what is
+// needed.
+int plait_world_launched_create(PlaitWorld **world, PlaitError *error);
+
+// Rank `rank` of `ranks` processes, which meet at a TCP port of rank 0's machine (host NULL: 127.0.0.1; rank 0 takes
+// the next free port where it is taken) and then talk by UCX. `id` (may be NULL) tells runs apart that look at the same
+// port. Addresses of other machines only with PLAIT_INSECURE=1 in the environment: nothing is encrypted. Results are
+// the bits of a local world.
+//
+// Failures are errors: where a rank dies, every call of the others returns an error within 2 s, and where one is
+// silent, after 5 s; plait_comm_failed_rank has it. The communicators and the world can then be destroyed as always,
+// and a world of the ranks that are left can be made, at another port or with another id. PLAIT_BAD_INPUT in a build
+// without UCX.
+int plait_world_net_create(int rank, int ranks, const char *host, int port, const char *id, PlaitWorld **world,
+                           PlaitError *error);
 
 // The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the
 // program has done so (with MPI_THREAD_SERIALIZED or more; it then makes MPI calls of its own only while none of
@@ -161,6 +181,9 @@ int plait_comm_rank(const PlaitComm *comm);
 int plait_comm_size(const PlaitComm *comm);
 int plait_comm_world_rank(const PlaitComm *comm, int rank); // of a rank of the communicator
 const char *plait_comm_error(const PlaitComm *comm); // why the world failed, "" when it has not; the world's memory
+// The rank of the world that failed first: it has died, was silent, left too early or made a wrong call. -1: the world
+// has not failed, or no one rank is to blame (two whose calls do not fit each other).
+int plait_comm_failed_rank(const PlaitComm *comm);
 
 // Streams and events ------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // Half by hand: a graph of your own, placements on some of its tensors, and plait does the rest: it differentiates, has
 // the other placements follow, inserts the communication, and trains on a mesh of ranks. The numbers are one rank's.
+// Or without any placement: plait_graph_plan finds mesh and placements for the graph as it is.
 //
 //   PlaitGraph *g = plait_graph_create(64, PLAIT_FP32);                      // 64 samples a step
 //   PlaitTensor x = plait_graph_input(g, "x", 1, (int64_t[]){8});            // (64, 8)
@@ -174,6 +175,8 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   double momentum;       // of sgd and muon, 0 … 1; muon has its authors' 0.95 instead of 0
   double weight_decay;   // of parameters with at least two dims
   double clip;           // largest global norm of the gradient; 0: none
+  const struct PlaitGraphPlan *plan; // what plait_graph_plan found for this graph: it takes the place of mesh,
+                                     // microbatches, schedule and zero, and of plait_graph_shard. NULL: none
 } PlaitTrainingOptions;
 
 // Compiles the graph for the mesh, allocates, initialises; the graph may be destroyed. options may be NULL. With comm
@@ -216,6 +219,58 @@ int plait_training_write(PlaitTraining *training, const char *parameter, const v
 
 // Prints the compiled step of one rank: nodes with shapes and placements, collectives among them.
 void plait_training_print(const PlaitTraining *training, FILE *out);
+
+// Fully automatic: a plan ---------------------------------------------------------------------------------------------
+
+// Where to plan for. A cluster is described by a file (docs/clusters.md); none of its devices need be there.
+typedef struct PlaitPlanOptions {
+  const char
+      *cluster; // the name of a shipped cluster, as "h200-node", or a file; NULL: this machine, which is measured once
+  int ranks;           // 0: those of the mesh that is given; where none is, all devices of the cluster
+  double memory_bytes; // that a rank may take; 0: what a device of the cluster has
+  int exhaustive;      // 1: every plan there is is simulated, to check the search; small graphs only
+} PlaitPlanOptions;
+
+typedef struct PlaitPlacement { const char *parameter; int dim; const char *axis; } PlaitPlacement; // plait_graph_shard
+
+// A plan, to be read and to be run: PlaitTrainingOptions.plan.
+typedef struct PlaitGraphPlan {
+  const char *mesh;     // as in PlaitTrainingOptions: "pp=1 dp=2 tp=4"; likewise the next three
+  int microbatches;
+  const char *schedule;
+  int zero;
+  const PlaitPlacement *placement; // (placements) of parameters; all else follows from them
+  int placements;
+  double step_seconds;  // predicted
+  double memory_bytes;  // of the rank that takes the most
+  double room_bytes;    // that it may take
+  const char *limit;    // the resource of which a tenth more would shorten the step the most: "nvlink bandwidth"; NULL:
+                        // none would
+  int64_t plans;        // that there are without placements: meshes, microbatches, schedules, ZeRO stages
+  int64_t too_large;    // of these, that do not fit
+  int64_t simulated;    // plans that were compiled and simulated, with different placements
+  int64_t left;         // that might be faster and were not looked at: after 2500 simulations the search ends
+} PlaitGraphPlan;
+
+// The fastest plan for a graph that says nothing about ranks. The search tries meshes of "pp", "dp" and "tp", ZeRO
+// stages, microbatches, schedules and, over "tp", cuts of parameters; each plan is compiled as
+// plait_training_create would, and simulated on the cluster (docs/foresight.md). What does not fit is left out.
+//
+// Of `options`, which may be NULL, mesh, microbatches, schedule and zero stay as they are given (0 and NULL: open);
+// optimizer and precision count, comm and plan do not. Placements that the graph has stay too.
+//
+// PLAIT_BAD_INPUT: as plait_training_create; the cluster cannot be read, has fewer devices than there are ranks, or no
+// rate for the graph's dtype. PLAIT_INFEASIBLE: no mesh of so many ranks cuts the graph; or nothing fits, and the
+// sentence says what is nearest. The same call gives the same plan on every machine.
+int plait_graph_plan(const PlaitGraph *graph, const PlaitTrainingOptions *options,
+                     const PlaitPlanOptions *where, PlaitGraphPlan **plan, PlaitError *error);
+// What one plan would take: that of the options, with the placements of the graph. Also PLAIT_OK where it does not fit
+// (memory_bytes above room_bytes). where->ranks, if it is given, must be those of the mesh.
+int plait_graph_predict(const PlaitGraph *graph, const PlaitTrainingOptions *options,
+                        const PlaitPlanOptions *where, PlaitGraphPlan **plan, PlaitError *error);
+void plait_graph_plan_destroy(PlaitGraphPlan *plan); // with all that it points to; NULL is fine
+// Prints it on a few lines: what was chosen, what a step takes, what was tried.
+void plait_graph_plan_print(const PlaitGraphPlan *plan, FILE *out);
 
 // Files -------------------------------------------------------------------------------------------------------------
 

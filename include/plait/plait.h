@@ -60,4 +60,45 @@ int plait_predict(const char *recipe, int override_count, const char *const *ove
 int plait_search(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
                  int most, PlaitPlan *plans, int *count, PlaitError *error);
 
+// A strategy of parallelism for the recipe on a cluster: a row of `plait compare`.
+enum { PLAIT_LEVELS = 4 };
+typedef struct PlaitStrategy {
+  const char *name;     // "ZeRO 1"
+  const char *settings; // "mesh.dp=64 parallel.zero=1": keys that make it of the recipe
+  const char *why_not;  // why it cannot be; NULL: it can, and all that follows is known
+  int pp, dp, tp, zero;
+  double step_seconds, tokens_per_second;
+  double bubble;        // part of the step that pipeline ranks wait for each other, the mean
+  double exposed;       // part of the step that the busiest pipeline rank waits for communication
+  double memory_bytes;  // of the rank that takes the most, which has these parts:
+  double parameter_bytes, gradient_bytes, optimizer_bytes, activation_bytes; // the rest is workspace and buffers
+  double room_bytes;    // free memory of a device: the strategy fits if memory_bytes <= room_bytes
+  double sent_bytes[PLAIT_LEVELS]; // by a rank in a step, over each level of the cluster
+  const char *limit;    // the resource of which a tenth more would shorten the step the most, by limit_gain (0.03: 3%);
+  double limit_gain;    // NULL: none would, or not asked for
+  const char *change;   // settings of the smallest single change that helps; NULL: none does, or not asked for
+  double change_step_seconds, change_memory_bytes; // with it; seconds are 0 where it does not fit
+} PlaitStrategy;
+
+// A rule that is widely told, and what the rows say of it: verdict "open", "confirmed" or "contradicted".
+typedef struct PlaitAdvice { const char *name, *told, *verdict, *text; } PlaitAdvice;
+
+typedef struct PlaitComparison {
+  int ranks, ranks_in_node;
+  double parameters;               // of the model
+  int levels;
+  const char *level[PLAIT_LEVELS]; // (levels) names, from the inside out: "nvlink", "infiniband"
+  int strategies;
+  const PlaitStrategy *strategy;   // (strategies) in the order of `plait compare`; the last ones are not built
+  int advices;
+  const PlaitAdvice *advice;       // (advices)
+} PlaitComparison;
+
+// What `plait compare` prints. ranks: 0: the recipe's. quick: without limits, changes and the search's best plan, which
+// take most of the time.
+// A strategy that the recipe cannot use is a row with its reason, not an error. The caller destroys *comparison.
+int plait_compare(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
+                  int quick, PlaitComparison **comparison, PlaitError *error);
+void plait_comparison_destroy(PlaitComparison *comparison); // with all that it points to; NULL is fine
+
 PLAIT_API_END

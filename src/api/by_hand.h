@@ -1,5 +1,6 @@
 // Half by hand: what is behind a PlaitGraph and a PlaitTraining of plait/graph.h. by_hand*.c build the graph,
-// by_hand_training.c compiles it, by_hand_step.c runs it, by_hand_files.c reads and writes its parameters.
+// by_hand_options.c and by_hand_compile.c compile it, by_hand_step.c runs it, by_hand_files.c reads and writes its
+// parameters, by_hand_plan.c finds a plan for it.
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
@@ -48,12 +49,18 @@ struct PlaitGraph {
   Error error;     // the first
 };
 
-struct PlaitTraining {
+// A mesh whose names are the user's. It holds them itself, so it must not be moved.
+typedef struct ByHandMesh {
   Mesh mesh;
   char axis[MAX_AXES][BY_HAND_NAME];
+  int dp; // axis
+} ByHandMesh;
+
+struct PlaitTraining {
+  ByHandMesh at;
   Dtype storage;         // of inputs and parameters
   int64_t samples;
-  int inputs, dp;        // dp: axis
+  int inputs;
   ByHandInput input[BY_HAND_INPUTS];
   int labels;            // the input whose labels are counted, or -1
   int32_t *constant[BY_HAND_INPUTS]; // (inputs) for those that nobody gives: (samples, s)

@@ -33,7 +33,7 @@ static void copy_boxes(const CheckpointTensor *boxes, int count, const Variable 
 }
 
 static void copy_local(const PlaitTraining *t, const Variable *p, void *whole, int write) {
-  for (int i = 0; i < t->mesh.ranks; i++) {
+  for (int i = 0; i < t->at.mesh.ranks; i++) {
     const Rank *r = session_rank(t->session, i);
     if (!r) continue;
     CheckpointTensor *boxes;
@@ -116,7 +116,7 @@ static int write_checkpoint(Rank *r, const Files *f, Error *error) {
   code = agree(r->world, code, error);
   if (!code && first) {
     json_t *extra = json_pack("{s:s, s:I}", "made_by", "plait/graph.h", "seed", (json_int_t)f->t->seed);
-    code = checkpoint_finish(f->path, f->step, f->t->mesh.ranks, extra, error);
+    code = checkpoint_finish(f->path, f->step, f->t->at.mesh.ranks, extra, error);
     json_decref(extra);
   }
   if (code && first) checkpoint_abandon(f->path, f->step);
@@ -198,7 +198,7 @@ int plait_training_load(PlaitTraining *t, const char *path, PlaitError *error) {
 static CheckpointTensor *parameter_boxes(const PlaitTraining *t, int *count) {
   Vec(CheckpointTensor) all = {0};
   vec_reserve(&all, 1);
-  for (int i = 0; i < t->mesh.ranks; i++) {
+  for (int i = 0; i < t->at.mesh.ranks; i++) {
     const Rank *r = session_rank(t->session, i);
     if (!r) continue;
     CheckpointTensor *boxes;

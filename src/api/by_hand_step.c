@@ -37,7 +37,7 @@ static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INP
   if (t->labels < 0) return all;
   int64_t before =
       FAULT(labels_of_one_rank,
-            shares_rows_before(s->shares, s->shares->microbatches, 0, mesh_coordinate(&t->mesh, rank, t->dp)), 0);
+            shares_rows_before(s->shares, s->shares->microbatches, 0, mesh_coordinate(&t->at.mesh, rank, t->at.dp)), 0);
   StepInput *labels = &all.known[INPUT_STEP_TARGETS];
   *labels = own[t->labels];
   labels->base = (const char *)labels->base + before * labels->row;
@@ -109,8 +109,8 @@ int64_t plait_training_steps(const PlaitTraining *t) {
 
 // Of ranks that have the same samples, the first gives them.
 static int gives(const PlaitTraining *t, int rank) {
-  for (int a = 0; a < t->mesh.naxis; a++)
-    if (a != t->dp && a != mesh_pipeline(&t->mesh) && mesh_coordinate(&t->mesh, rank, a)) return 0;
+  for (int a = 0; a < t->at.mesh.naxis; a++)
+    if (a != t->at.dp && a != mesh_pipeline(&t->at.mesh) && mesh_coordinate(&t->at.mesh, rank, a)) return 0;
   return 1;
 }
 

@@ -42,7 +42,7 @@ int plait_world_run(int ranks, PlaitRankFunction function, void *argument, Plait
   Launch launch;
   Session *session = NULL;
   Task task = {function, argument};
-  int code = launch_begin(&launch, error);
+  int code = launch_begin(&launch, (LaunchWish){0}, error);
   if (code && !error->message[0]) snprintf(error->message, sizeof error->message, "the same failure as rank 0's");
   if (!code) code = choose(&launch, &ranks, error);
   if (!code) code = session_open(&(SessionOptions){.ranks = ranks, .comm = launch.comm}, &session, error);

@@ -184,6 +184,15 @@ void file_abandon(AtomicFile *file) {
   *file = (AtomicFile){0};
 }
 
+int file_check_writable(const char *path, Error *error) {
+  AtomicFile file = {0};
+  if (file_is_folder(path))
+    return error_set(error, PLAIT_BAD_INPUT, "%s: is a folder; give the name of a file in it", path);
+  int code = file_begin(&file, path, error);
+  file_abandon(&file);
+  return code;
+}
+
 int file_is_folder(const char *path) {
   struct stat st;
   return !stat(path, &st) && S_ISDIR(st.st_mode);

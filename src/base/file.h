@@ -26,6 +26,9 @@ typedef struct AtomicFile { FILE *stream; char *path, *temporary; } AtomicFile;
 int file_begin(AtomicFile *file, const char *path, Error *error);
 int file_commit(AtomicFile *file, Error *error);
 void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
+// Whether a file of that name could be written, before the work whose result it is to hold: PLAIT_BAD_INPUT for a
+// folder, else as file_begin. Leaves nothing behind.
+int file_check_writable(const char *path, Error *error);
 
 // PLAIT_FAILED and "PATH: cannot be written: WHY". `why` is an errno, 0 where it was lost. Where the file system is
 // full, or a quota is used up, the sentence says which one, how much is free, and that the file needs at least `bytes`

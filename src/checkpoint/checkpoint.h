@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/box.h"
 #include <jansson.h>
+#include <stdbool.h>
 
 // Memory that is not the host's: reads or writes the elements `part` (global indices, inside the piece) of a piece,
 // row-major and in its own dtype. `owner` and `id` are the piece's.
@@ -51,6 +52,8 @@ void checkpoint_tensor_from_whole(const CheckpointTensor *piece, const void *who
 int checkpoint_begin(const char *dir, int64_t step, Error *error); // creates DIR; clears every stale step-*.tmp
 int checkpoint_write_part(const char *dir, int64_t step, int part, const CheckpointTensor *tensors, int count,
                           Error *error); // from any thread or process; a full disk is PLAIT_FAILED
+// Whether that part lies there, whole and with its checksum. For who commits without asking the ranks that write.
+bool checkpoint_part_is_written(const char *dir, int64_t step, int part);
 // Verifies that the parts 0 … parts-1 are there and cover every tensor exactly once, writes the manifest and renames.
 // On an error step-N.tmp stays until checkpoint_abandon or the next begin. Replaces an older step-N.
 int checkpoint_finish(const char *dir, int64_t step, int parts, json_t *extra, Error *error);

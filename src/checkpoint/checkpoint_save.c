@@ -145,6 +145,16 @@ int checkpoint_write_part(const char *dir, int64_t step, int part, const Checkpo
   return code;
 }
 
+bool checkpoint_part_is_written(const char *dir, int64_t step, int part) {
+  char *folder = step_folder(dir, step, ".tmp"), *file = manifest_part_file(part),
+       *beside = xformat("%s/%s.checksum", folder, file);
+  bool is_written = file_exists(beside); // renamed to this name, after the part was
+  free(beside);
+  free(file);
+  free(folder);
+  return is_written;
+}
+
 // ---- the manifest ----
 
 static int add_box(json_t *tensors, const SafetensorsEntry *entry, const json_t *box, int part, Error *error) {

@@ -7,6 +7,7 @@
 #include "cmd/bench_comm.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "comm/comm.h"
 #include "comm/launcher.h"
 #include "runtime/session.h"
 #include <errno.h>
@@ -234,7 +235,7 @@ static int run_threads(const Plan *plan, Error *error) {
 static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
   PlaitComm *comm = NULL;
   int rank = plait_world_rank(world), code = plait_comm_world(world, rank, &comm, error);
-  if (!rank) print_head(plan, "mpi (processes), beside the plain MPI call");
+  if (!rank) print_head(plan, plan->plain ? "mpi (processes), beside the plain MPI call" : "net (processes)");
   if (!code) code = run_session(plan, comm, error);
   plait_comm_destroy(comm);
   plait_world_destroy(world); // ends the job with a sentence if a call has failed
@@ -246,13 +247,12 @@ static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
 static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, Error *error) {
   Launcher launcher = launcher_find();
   PlaitWorld *world = NULL;
-  int code, mpi = !strcmp(comm, "mpi") || (!strcmp(comm, "auto") && launcher.tasks > 1);
-  if (!mpi && strcmp(comm, "auto") && strcmp(comm, "local"))
-    return error_set(error, PLAIT_BAD_INPUT, "--comm must be auto, local or mpi, not \"%.40s\"", comm);
+  WorldKind kind = !strcmp(comm, "mpi") ? WORLD_MPI : !strcmp(comm, "net") ? WORLD_NET : WORLD_AUTO;
+  int code, processes = kind != WORLD_AUTO || (!strcmp(comm, "auto") && launcher.tasks > 1);
   plan->ranks = (int)ranks;
-  if (!mpi) return run_threads(plan, error);
-  if ((code = plait_world_mpi_create(&world, error))) {
-    if (launcher.rank > 0) error->message[0] = 0; // all say the same
+  if (!processes) return run_threads(plan, error);
+  if ((code = world_launched_create(kind, 0, &world, error))) {
+    if (launcher.mpi && launcher.rank > 0) error->message[0] = 0; // all say the same
     return code;
   }
   if (ranks_given && ranks != plait_world_size(world)) {
@@ -264,7 +264,7 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
     return PLAIT_BAD_INPUT;
   }
   plan->ranks = plait_world_size(world);
-  plan->plain = 1;
+  plan->plain = !strcmp(world_name(world), "mpi");
   return run_processes(plan, world, error);
 }
 
@@ -272,7 +272,7 @@ int cmd_bench(int argc, char **argv) {
   int64_t ranks = 2, repeat = 20;
   bool ranks_given = false;
   const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
-  static const char *const benchmarks[] = {"comm", NULL}, *const comms[] = {"auto", "local", "mpi", NULL};
+  static const char *const benchmarks[] = {"comm", NULL}, *const comms[] = {"auto", "local", "mpi", "net", NULL};
   const char *dtypes[PLAIT_DTYPE_COUNT + 1] = {NULL};
   for (int i = 0; i < (int)PLAIT_DTYPE_COUNT; i++) dtypes[i] = dtype_name((Dtype)i);
   const Option options[] = {
@@ -282,7 +282,7 @@ int cmd_bench(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &comm,
        .argument = "WORD",
-       .help = "local: threads; mpi: processes; auto: mpi under mpirun or srun, else local",
+       .help = "local: threads; mpi, net: processes; auto: what started processes can use, else local",
        .words = comms},
       {.name = "dtype",
        .kind = OPTION_TEXT,
@@ -309,7 +309,7 @@ int cmd_bench(int argc, char **argv) {
   };
   const CommandHelp help = {
       "bench", "[options] comm",
-      "Measures the collectives of plait/comm.h between threads (local) or processes (mpi). For processes it also "
+      "Measures the collectives of plait/comm.h between threads (local) or processes (mpi, net). With mpi it also "
       "measures the plain MPI call of the same name.\n"
       "It prints one line per collective and size: the bytes of one rank (all its parts), the microseconds of the "
       "slowest rank, and bytes per second. Ranks synchronize between samples; a sample of a short call is the "

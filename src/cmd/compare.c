@@ -26,7 +26,7 @@ static void print_advice(const Comparison *comparison) {
 int cmd_compare(int argc, char **argv) {
   const char *name = NULL;
   int64_t ranks = 0;
-  bool quick = false;
+  bool quick = false, json = false;
   const Option options[] = {
       {"cluster", OPTION_TEXT, &name, "NAME",
        "a shipped cluster (plait cluster lists them), or a file; else run.cluster of the recipe"},
@@ -35,7 +35,9 @@ int cmd_compare(int argc, char **argv) {
       {.name = "quick",
        .kind = OPTION_FLAG,
        .value = &quick,
-       .help = "without what limits each strategy and the changes that would help it, which take most of the time"}};
+       .help = "without what limits each strategy, the changes that would help it, and the search's best plan, which "
+               "take most of the time"},
+      {.name = "json", .kind = OPTION_FLAG, .value = &json, .help = "print the table and the advice as JSON"}};
   const CommandHelp help = {
       "compare", "[options] RECIPE [key=value …]",
       "Compares parallel strategies for a recipe on a cluster that need not be there, a line for each: memory by "
@@ -63,10 +65,11 @@ int cmd_compare(int argc, char **argv) {
                           .ranks = (int)ranks,
                           .cluster = cluster,
                           .limits = !quick,
-                          .changes = !quick};
+                          .changes = !quick,
+                          .search = !quick};
   if (!code) code = compare(&asked, &comparison, &error);
-  if (!code) comparison_print(&comparison, stdout);
-  if (!code) print_advice(&comparison);
+  if (!code && json) code = comparison_json(&comparison, stdout, &error);
+  else if (!code) comparison_print(&comparison, stdout), print_advice(&comparison);
   cluster_free(cluster);
   recipe_free(&recipe);
   return code ? command_fail("compare", &error) : 0;

@@ -9,6 +9,7 @@
 #include "cmd/options.h"
 #include "cmd/wrap.h"
 #include "comm/launcher.h"
+#include "comm/net.h"
 #include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -236,6 +237,18 @@ static void tell_mpi(void) {
          library ? "apt-get install openmpi-bin, or mpich" : missing_for_mpi());
 }
 
+static void tell_net(void) {
+  const char *version = net_version();
+  if (version) {
+    say(GOOD, "UCX", "%s (ranks as processes without MPI, run.comm: net)", version);
+    return;
+  }
+  say(MISSING, "UCX",
+      net_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
+  advice("running ranks as processes that torchrun, srun or a shell starts (run.comm: net)",
+         net_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
+}
+
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
@@ -285,6 +298,7 @@ int cmd_doctor(int argc, char **argv) {
   tell_gpus();
   puts("\nThis build of plait");
   tell_mpi();
+  tell_net();
   tell_build();
   puts("\nFor work on plait itself");
   tell_tools();

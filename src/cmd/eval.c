@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
+#include "recipe/setup.h"
 #include "cmd/options.h"
 #include "data/tokenizer.h"
 #include "infer/inference.h"
@@ -280,7 +281,7 @@ int cmd_eval(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   Launch launch;
-  int code = launch_begin(&launch, &error);
+  int code = launch_begin(&launch, setup_wish_of_keys(operands.count, operands.words), &error);
   signals_install(launch.rank ? NULL : "stopping after this batch; a second signal ends it at once");
   if (!code) code = prepare(&e, &operands, &launch, &error);
   if (!code) code = run(&e, &launch, &error);

@@ -25,9 +25,7 @@ static int explain_graph(const Recipe *recipe, const ModelConfig *config, const 
                          Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
-  int code = setup_compile_options(recipe, config, &options, error);
-  options.after = after;
-  if (!code) code = compile_graph(config, &options, &graph, error);
+  int code = setup_graph(recipe, config, after, &options, &graph, error);
   if (code) return code;
   printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. %s\n", after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp,
          recipe->mesh.tp,
@@ -43,9 +41,7 @@ static int explain_graph(const Recipe *recipe, const ModelConfig *config, const 
 static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, const char *names, Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
-  int code = setup_compile_options(recipe, config, &options, error);
-  options.after = "zero";
-  if (!code) code = compile_graph(config, &options, &graph, error);
+  int code = setup_graph(recipe, config, "zero", &options, &graph, error);
   if (!code && !explain_shards(graph, &options.parallel.mesh, names, stdout))
     code = nothing_matches("shards", names, "Variable", error);
   graph_destroy(graph);
@@ -56,9 +52,7 @@ static int explain_choices(const Recipe *recipe, const ModelConfig *config, Erro
   CompileOptions options;
   Graph *graph = NULL;
   ParallelOptions asked = recipe_parallel(recipe);
-  int code = setup_compile_options(recipe, config, &options, error);
-  options.after = "place";
-  if (!code) code = compile_graph(config, &options, &graph, error);
+  int code = setup_graph(recipe, config, "place", &options, &graph, error);
   if (!code) explain_algorithms(graph, &options.parallel.mesh, &asked, stdout);
   graph_destroy(graph);
   return code;
@@ -244,9 +238,7 @@ static void print_context_parts(const Mesh *mesh, int ranks) {
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
-  int code = setup_compile_options(recipe, config, &options, error);
-  options.after = "stage";
-  if (!code) code = compile_graph(config, &options, &graph, error);
+  int code = setup_graph(recipe, config, "stage", &options, &graph, error);
   if (code) return code;
   const Mesh *mesh = &options.parallel.mesh;
   printf("mesh  ");

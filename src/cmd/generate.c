@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
+#include "recipe/setup.h"
 #include "cmd/options.h"
 #include "data/tokenizer.h"
 #include "infer/generator.h"
@@ -255,7 +256,7 @@ int cmd_generate(int argc, char **argv) {
   Error error = {0};
   Launch launch;
   signals_install(NULL); // a token takes no time
-  int code = launch_begin(&launch, &error);
+  int code = launch_begin(&launch, setup_wish_of_keys(operands.count, operands.words), &error);
   g.out = launch.rank ? fopen("/dev/null", "w") : stdout;
   if (!code) code = generate(&g, &operands, &launch, &error);
   if (!code && signals_stop()) code = PLAIT_INTERRUPTED;

@@ -2,10 +2,19 @@
 #include "cmd/launched.h"
 #include "base/signals.h"
 #include "cmd/options.h"
+#include "comm/comm.h"
+#include "comm/launcher.h"
+#include "runtime/launch_notice.h"
+
+// Under plait launch the supervisor prints the sentence, with what it knows itself of the failure.
+static int fail(const char *name, const Error *error) {
+  int told = error->code != PLAIT_INTERRUPTED && launch_notice_failure(launcher_find().rank, error);
+  return told ? error_exit_status(error->code) : command_fail(name, error);
+}
 
 int command_end(const char *name, int code, Launch *launch, const Error *error) {
   int status = 0;
-  if (!launch->world || !*plait_comm_error(launch->comm)) status = code ? command_fail(name, error) : 0;
+  if (!launch->world || !world_will_end(launch->world)) status = code ? fail(name, error) : 0;
   launch_end(launch); // says itself why a world has failed
   return code == PLAIT_INTERRUPTED ? signals_exit_status() : status;
 }

@@ -54,10 +54,9 @@ static void print_count(const SearchCount *c) {
          "%lld compiled whole; %.3g s of processor time\n",
          (long long)c->plans, (long long)c->judged, (long long)c->too_large, (long long)c->bounded,
          (long long)c->estimated, (long long)c->compiled, c->seconds);
-  if (c->left)
-    printf("%lld plans whose bounds are below the last one printed were not looked at: the search ends after %lld "
-           "estimates\n",
-           (long long)c->left, (long long)c->estimated);
+  char *left = search_left(c);
+  if (left) printf("%s\n", left);
+  free(left);
 }
 
 static void print_plan(const Recipe *recipe, const SearchPlan *p, int at, double room) {
@@ -80,14 +79,19 @@ static void print_search(const Recipe *recipe, const Cluster *cluster, const Sea
 
 // JSON ----------------------------------------------------------------------------------------------------------------
 
-static json_t *plan_json(const Recipe *recipe, const SearchPlan *p) {
+json_t *plan_settings_json(const Recipe *recipe, const Recipe *plan) {
   json_t *settings = json_object();
   for (int i = 0; i < recipe_key_count; i++) {
-    if (recipe_value_equal(&recipe_keys[i], recipe, &p->recipe)) continue;
-    char *value = recipe_value_text(&p->recipe, recipe_keys[i].path);
+    if (recipe_value_equal(&recipe_keys[i], recipe, plan)) continue;
+    char *value = recipe_value_text(plan, recipe_keys[i].path);
     json_object_set_new(settings, recipe_keys[i].path, json_string(value));
     free(value);
   }
+  return settings;
+}
+
+static json_t *plan_json(const Recipe *recipe, const SearchPlan *p) {
+  json_t *settings = plan_settings_json(recipe, &p->recipe);
   return json_pack("{s:f, s:f, s:o, s:f, s:s, s:f, s:o}", "step_seconds", p->seconds, "tokens_per_second",
                    p->tokens_per_s, "mfu", isfinite(p->mfu) ? json_real(p->mfu) : json_null(), "memory_bytes", p->bytes,
                    "limit", p->limit.resource, "limit_gain", p->limit.gain, "settings", settings);
@@ -112,25 +116,25 @@ static void print_json(json_t *json) {
 
 // Runs ----------------------------------------------------------------------------------------------------------------
 
-static int write_recipe(const Recipe *plan, const char *path, Error *error) {
+int plan_write(const Recipe *plan, const char *by, const char *path, Error *error) {
   AtomicFile file;
   int code = file_begin(&file, path, error);
   if (code) return code;
-  fputs("# Written by plait plan --search: the recipe with the keys of the fastest plan, every default filled in, all "
-        "paths\n# absolute.\n",
-        file.stream);
+  fprintf(file.stream,
+          "# Written by plait %s: the recipe with the keys of the fastest plan, every default filled in, all paths\n"
+          "# absolute.\n", by);
   recipe_print(plan, file.stream);
   return file_commit(&file, error);
 }
 
 static int search_once(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster,
                        const SearchAsked *asked, double room, int ranks, Error *error) {
-  SearchOptions options = {cluster, ranks, (int)asked->top, room, asked->exhaustive, true};
+  SearchOptions options = {cluster, ranks, (int)asked->top, room, asked->exhaustive, true, stderr};
   Search search;
   int code = search_plans(recipe, config, &options, &search, error);
   if (!code && asked->json) print_json(search_json(recipe, &search, ranks));
   else if (!code) print_search(recipe, cluster, &search, ranks);
-  if (!code && asked->write) code = write_recipe(&search.plan[0].recipe, asked->write, error);
+  if (!code && asked->write) code = plan_write(&search.plan[0].recipe, "plan --search", asked->write, error);
   search_free(&search);
   return code;
 }
@@ -185,10 +189,13 @@ static int search_front(const Recipe *recipe, const ModelConfig *config, const C
   Front front[32];
   int n = 0, code = PLAIT_OK;
   for (int r = ranks.from; n < 32; r = r * 2 > ranks.to ? ranks.to : r * 2) {
-    SearchOptions options = {cluster, r, 1, room, asked->exhaustive, false};
+    SearchOptions options = {cluster, r, 1, room, asked->exhaustive, false, stderr};
     Search search;
     Error why = {0};
     code = search_plans(recipe, config, &options, &search, &why);
+    char *left = search_left(&search.count);
+    if (left) fprintf(stderr, "note: %d ranks: %s\n", r, left);
+    free(left);
     if (!code) front[n++] = (Front){r, search.plan[0]};
     else if (code != PLAIT_INFEASIBLE || (r == ranks.to && !n)) return search_free(&search), *error = why, code;
     search_free(&search);
@@ -197,15 +204,19 @@ static int search_front(const Recipe *recipe, const ModelConfig *config, const C
   n = front_of(front, n);
   if (asked->json) print_json(front_json(recipe, front, n));
   else print_front(recipe, front, n);
-  return asked->write ? write_recipe(&front[0].plan.recipe, asked->write, error) : PLAIT_OK;
+  return asked->write ? plan_write(&front[0].plan.recipe, "plan --search", asked->write, error) : PLAIT_OK;
 }
 
-int plan_search(const Recipe *recipe, const SearchAsked *asked, Error *error) {
+int plan_search(const Recipe *given, const SearchAsked *asked, Error *error) {
+  Recipe named = *given, *recipe = &named;
+  char *name = asked->cluster ? predict_cluster_name(asked->cluster) : NULL;
+  if (name) named.run.cluster = name;
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Ranks ranks;
   double room = 0;
   int code = predict_cluster(recipe, asked->cluster, &cluster, error);
+  if (!code && asked->write && file_check_writable(asked->write, error)) code = error_prefix(error, "--write");
   if (!code) code = read_ranks(asked->ranks, recipe, cluster, &ranks, error);
   if (!code) code = read_memory(asked->memory, &room, error);
   if (!code) code = setup_model_config(recipe, &config, error);
@@ -214,5 +225,6 @@ int plan_search(const Recipe *recipe, const SearchAsked *asked, Error *error) {
                                   : search_front(recipe, &config, cluster, asked, room, ranks, error);
   model_config_free(&config);
   cluster_free(cluster);
+  free(name);
   return code;
 }

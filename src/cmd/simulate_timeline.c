@@ -7,7 +7,8 @@
 int simulated_timeline_begin(SimulatedTimeline *t, Error *error) {
   const char *dot = strrchr(t->path, '.');
   t->svg = dot && !strcmp(dot, ".svg");
-  if (t->svg || (dot && !strcmp(dot, ".json"))) return PLAIT_OK;
+  if (t->svg || (dot && !strcmp(dot, ".json")))
+    return file_check_writable(t->path, error) ? error_prefix(error, "--timeline") : PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "--timeline %.200s: the name must end in .svg (a picture) or .json (a trace)", t->path);
 }
@@ -37,12 +38,12 @@ static void write_span(const SimulatedSpan *s, int i, FILE *out) {
         s->coordinate, 1e6 * s->end, s->name, s->coordinate, i);
 }
 
-static void write_trace(const SimulatedTimeline *t, int coordinates, FILE *out) {
+static void write_trace(const SimulatedTimeline *t, int coordinates, int all_ranks, FILE *out) {
   fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}", out);
   for (int c = 0; c < coordinates; c++)
     fprintf(out,
-            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"pp %d, simulated\"}}",
-            c, c);
+            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"%s %d, simulated\"}}",
+            c, all_ranks ? "rank" : "pp", c);
   for (int i = 0; i < t->span.count; i++) write_span(&t->span.data[i], i, out);
   fputs("\n]}\n", out);
 }
@@ -58,7 +59,7 @@ int simulated_timeline_end(SimulatedTimeline *t, const Prediction *p, Error *err
     TimelineText text = {p->job->options.parallel.pipeline.schedule->name, code ? 0 : timeline_bubble(s, &unit)};
     if (!code) timeline_svg(s, &p->simulation->spans, &text, file.stream);
     schedule_spans_free(&unit);
-  } else if (!code) write_trace(t, p->simulation->coordinates, file.stream);
+  } else if (!code) write_trace(t, p->simulation->ranks, p->simulation->all_ranks, file.stream);
   if (!code) code = file_commit(&file, error);
   file_abandon(&file);
   if (!code) fprintf(stderr, "%s: what runs when\n", t->path);

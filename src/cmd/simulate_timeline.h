@@ -14,7 +14,8 @@ typedef struct SimulatedTimeline {
   Vec(SimulatedSpan) span;
 } SimulatedTimeline;
 
-int simulated_timeline_begin(SimulatedTimeline *timeline, Error *error); // PLAIT_BAD_INPUT: neither .svg nor .json
+// PLAIT_BAD_INPUT: neither .svg nor .json; PLAIT_FAILED: a file that cannot be written.
+int simulated_timeline_begin(SimulatedTimeline *timeline, Error *error);
 SimulationSee simulated_timeline_see;                                    // context: the timeline
 int simulated_timeline_end(SimulatedTimeline *timeline, const Prediction *prediction, Error *error); // writes it
 void simulated_timeline_free(SimulatedTimeline *timeline);

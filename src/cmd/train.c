@@ -24,6 +24,17 @@ static void describe(char *text, size_t size) {
       stop, repeat, repeat);
 }
 
+// The recipe is read again when the ranks can agree on what is wrong with it.
+static LaunchWish wish(const Operands *operands) {
+  Error unread = {0};
+  Recipe recipe = {0};
+  LaunchWish wish = {0};
+  if (!recipe_load(operands->words[0], operands->count - 1, operands->words + 1, &recipe, &unread))
+    wish = setup_wish(&recipe);
+  recipe_free(&recipe);
+  return wish;
+}
+
 int cmd_train(int argc, char **argv) {
   bool force = false;
   const Option options[] = {{.name = "force",
@@ -48,7 +59,7 @@ int cmd_train(int argc, char **argv) {
   Error error = {0};
   Recipe recipe = {0};
   Launch launch;
-  int code = launch_begin(&launch, &error);
+  int code = launch_begin(&launch, wish(&operands), &error);
   if (!code)
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);

@@ -168,7 +168,7 @@ static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const cha
   describe_arguments(comm, call, index, arguments, sizeof arguments);
   snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text,
            arguments);
-  return comm_fail_world(comm->world, PLAIT_BAD_INPUT, message);
+  return comm_fail_world(comm->world, PLAIT_BAD_INPUT, comm->ranks[comm->rank], message);
 }
 
 static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEvent *event) {

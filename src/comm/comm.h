@@ -68,7 +68,8 @@ typedef struct CommBackend {
   int (*run)(PlaitComm *comm, const CommCall *call);
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
-  void (*end)(PlaitWorld *world, int status);  // optional: ends all processes, whatever state they are in
+  // Optional: ends all processes, whatever state they are in, for this reason.
+  void (*end)(PlaitWorld *world, int status, const char *message);
   void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received,
                     void *context); // optional, as world_heartbeat
 } CommBackend;
@@ -76,6 +77,8 @@ typedef struct CommBackend {
 // The common heads of every back end's own structs.
 struct PlaitWorld {
   const CommBackend *backend;
+  const char *name; // as run.comm calls it
+  int ends;         // when it has failed, plait_world_destroy says why and ends the process
   int ranks, local_ranks; // of all machines; of this one
   Abort abort;
   LastCall *last; // (ranks) of this process's ranks
@@ -103,14 +106,19 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 // made from it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
-// Fails the world with a sentence, unless it has failed already; returns the code.
-int comm_fail_world(PlaitWorld *world, int code, const char *message);
+// Fails the world with a sentence, unless it has failed already; returns the code. `rank` (of the world) is to blame;
+// -1: no one rank is.
+int comm_fail_world(PlaitWorld *world, int code, int rank, const char *message);
 // Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no
 // monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 
 // Runs an issued call in the back end, and keeps in mind that it is under way.
 int comm_run(PlaitComm *comm, const CommCall *call, int on_stream);
+
+const char *world_name(const PlaitWorld *world); // "local", "mpi" or "net"
+// Will plait_world_destroy end the process, as the world has failed?
+int world_will_end(const PlaitWorld *world);
 
 // What back ends call first and last.
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);

@@ -2,15 +2,20 @@
 #include "comm/launcher.h"
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-// SLURM_NTASKS is not among them: Slurm sets it in batch scripts too, where plait may be started once, by hand.
-static const struct { const char *tasks, *rank; } variables[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, // Open MPI's mpirun
-    {"PMI_SIZE", "PMI_RANK"},                         // Hydra of MPICH and Intel MPI; srun --mpi=pmi2
-    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},   // MVAPICH
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},         // srun
-    {NULL, "PMIX_RANK"},                              // whatever speaks PMIx
+// The first that is set counts: one that was started by another comes before it. SLURM_NTASKS is not among them: Slurm
+// sets it in batch scripts too, where plait may be started once, by hand.
+static const struct { const char *tasks, *rank, *local; int mpi; } variables[] = {
+    {"PLAIT_WORLD_SIZE", "PLAIT_RANK", "PLAIT_LOCAL_WORLD_SIZE", 0},                      // plait's own
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", 1},    // Open MPI's mpirun
+    {"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", 1},                                       // Hydra; srun --mpi=pmi2
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", 1},       // MVAPICH
+    {"WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", 0},                                        // torchrun, or by hand
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL, 1},                                    // srun
+    {NULL, "PMIX_RANK", NULL, 1},                                                         // whatever speaks PMIx
 };
+enum { LAUNCHERS = sizeof variables / sizeof *variables };
 
 static int number(const char *name, int otherwise) {
   const char *text = name ? getenv(name) : NULL;
@@ -19,12 +24,38 @@ static int number(const char *name, int otherwise) {
   return text && *text && !*end && value >= 0 && value < 1 << 24 ? (int)value : otherwise;
 }
 
+static Launcher read_row(size_t i) {
+  int tasks = number(variables[i].tasks, 0), rank = number(variables[i].rank, -1);
+  if (variables[i].tasks ? tasks <= 0 : rank < 0) return (Launcher){NULL, 0, -1, 0, 0};
+  if (tasks <= rank) tasks = rank + 1;
+  int one_node =
+      variables[i].tasks && !strncmp(variables[i].tasks, "SLURM", 5) && number("SLURM_STEP_NUM_NODES", 0) == 1;
+  return (Launcher){variables[i].tasks ? variables[i].tasks : variables[i].rank, tasks, rank,
+                    one_node ? tasks : number(variables[i].local, 0), variables[i].mpi};
+}
+
+// torchrun below srun or mpirun, one for each machine, has ranks of its own.
+static int is_torchrun(Launcher l) {
+  return l.variable && !strcmp(l.variable, "WORLD_SIZE") && getenv("TORCHELASTIC_RUN_ID");
+}
+
 Launcher launcher_find(void) {
-  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-    int tasks = number(variables[i].tasks, 0), rank = number(variables[i].rank, -1);
-    if (variables[i].tasks ? tasks <= 0 : rank < 0) continue;
-    return (Launcher){variables[i].tasks ? variables[i].tasks : variables[i].rank, tasks > rank ? tasks : rank + 1,
-                      rank};
+  Launcher first = {NULL, 0, -1, 0, 0};
+  for (size_t i = 0; i < LAUNCHERS; i++) {
+    Launcher l = read_row(i);
+    if (is_torchrun(l) && (!first.variable || strncmp(first.variable, "PLAIT", 5))) return l;
+    if (l.variable && !first.variable) first = l;
   }
-  return (Launcher){NULL, 0, -1};
+  return first;
+}
+
+int launcher_check(Error *error) {
+  Launcher found = launcher_find(), torch = {NULL, 0, -1, 0, 0};
+  for (size_t i = 0; i < LAUNCHERS; i++)
+    if (read_row(i).variable && !strcmp(read_row(i).variable, "WORLD_SIZE")) torch = read_row(i);
+  if (!torch.variable || !found.mpi || (torch.tasks == found.tasks && torch.rank == found.rank)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "two launchers disagree: %s says rank %d of %d, but RANK and WORLD_SIZE say rank %d of %d; unset "
+                   "those that are not meant",
+                   found.variable, found.rank, found.tasks, torch.rank, torch.tasks);
 }

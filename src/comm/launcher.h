@@ -1,12 +1,24 @@
-// What the environment says of mpirun or srun, without asking MPI.
+// What the environment says of the launcher that started this process, without asking anybody.
 #pragma once
+#include "base/error.h"
+#include "plait/comm.h"
 
 typedef struct Launcher {
   const char *variable; // that says so; NULL: started by hand
   int tasks, rank;      // tasks 0: there is a launcher that does not say how many; rank -1: not said
+  int local;            // tasks on this machine; 0: not said
+  int mpi;              // an MPI finds its ranks by this launcher
 } Launcher;
 
 Launcher launcher_find(void);
+// PLAIT_BAD_INPUT where RANK and WORLD_SIZE say something else than the launcher of an MPI.
+int launcher_check(Error *error);
+
+// How the ranks of this process's launcher make a world.
+typedef enum WorldKind { WORLD_AUTO, WORLD_MPI, WORLD_NET } WorldKind;
+// As plait_world_launched_create. AUTO: MPI's where an MPI knows the ranks, else net's. silence: see NetOptions; 0: the
+// usual.
+int world_launched_create(WorldKind kind, double silence, PlaitWorld **world, Error *error);
 
 // The MPI that this build has, as it calls itself; NULL: none.
 const char *launcher_mpi_version(char line[static 1 << 14]);

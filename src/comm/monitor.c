@@ -18,7 +18,7 @@ static int cores(void) {
 }
 
 void abort_init(Abort *abort, int ranks) {
-  *abort = (Abort){.spin = ranks <= cores() ? 500 : 0};
+  *abort = (Abort){.spin = ranks <= cores() ? 500 : 0, .rank = -1};
   pthread_mutex_init(&abort->lock, NULL);
 }
 
@@ -31,10 +31,13 @@ void waiter_sign(const Waiter *waiter) {
   atomic_store_explicit(waiter->alive, t.tv_sec * 1000000000ll + t.tv_nsec, memory_order_relaxed);
 }
 
-int abort_all(Abort *abort, int code, const char *message) {
+int abort_all(Abort *abort, int code, const char *message) { return abort_by(abort, code, -1, message); }
+
+int abort_by(Abort *abort, int code, int rank, const char *message) {
   pthread_mutex_lock(&abort->lock);
   if (!abort_code(abort)) {
     error_set(&abort->error, code, "%s", message);
+    abort->rank = rank;
     atomic_store_explicit(&abort->code, code, memory_order_release);
   }
   for (Monitor *monitor = abort->monitors; monitor; monitor = monitor->next) {

@@ -1,183 +1,168 @@
-// The MPI back end: ranks are processes that mpirun or srun has started. Any MPI-3.1.
-//
-// Elements travel by point-to-point messages straight between the callers' memory, in a pattern of our own
-// (mpi_collective.c, mpi_reduction.c): so reductions have the order and the bits of `local`, lists of buffers need no
-// copy, a mismatch is found, and a world that fails can end its calls. MPI_THREAD_SERIALIZED is asked for, not
-// MULTIPLE: it is everywhere, and the lock that it needs is held for tests and posts only, never while anything waits.
+// The MPI wire: ranks are processes that mpirun or srun has started. Any MPI-3.1. MPI_THREAD_SERIALIZED is asked for,
+// not MULTIPLE: it is everywhere, and the lock that it needs is held for tests and posts only, never while anything
+// waits.
 #ifdef PLAIT_MPI
-#include "base/thread.h"
 #include "comm/launcher.h"
-#include "comm/mpi_wire.h"
+#include "comm/process.h"
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// Communicators -----------------------------------------------------------------------------------------------------
+enum { FAILURE_SECONDS = 5 }; // that a failed rank waits for the one who knows why to end the job
 
-// With the lock.
-static PlaitComm *handle_create(MpiWorld *w, MPI_Comm mpi, uint64_t id, const int *ranks, int n) {
-  MpiComm *c = xcalloc(1, sizeof *c);
-  size_t count = (size_t)n;
-  int *list = xcalloc(count, sizeof *list);
-  memcpy(list, ranks, count * sizeof *list);
-  c->base = (PlaitComm){.backend = w->base.backend, .world = &w->base, .size = n, .ranks = list};
-  while (list[c->base.rank] != w->rank) c->base.rank++;
-  c->comm = mpi;
-  c->id = id;
-  c->next = w->handles;
-  w->handles = c;
-  c->queues = xcalloc(count, sizeof *c->queues);
-  for (int p = 0; p < n; p++) wire_message_queue_init(&c->queues[p], c, p);
-  c->left = xcalloc(count, sizeof *c->left);
-  c->sent = xcalloc(count, sizeof *c->sent);
-  c->got = xcalloc(count, sizeof *c->got);
-  c->inputs = xcalloc(count, sizeof *c->inputs);
-  Batch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
-  for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
-    batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
-  monitor_init(&c->turn, &w->base.abort);
-  return &c->base;
+typedef struct MpiWorld {
+  ProcessWorld base;
+  int initialised_here;
+  MPI_Comm everyone, control;
+  MPI_Request arrival; // of a notice
+  Notice incoming, outgoing;
+  Batch leaving;                 // of the outgoing notice
+  int notified, received_notice; // this rank has sent the others a notice of failure; it has received one
+  int *lengths;                  // (capacity) of the pieces of the message that is posted; their places
+  MPI_Aint *places;
+  size_t capacity;
+} MpiWorld;
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t) && sizeof(MPI_Comm) <= sizeof(uint64_t), "handles");
+
+// Messages ----------------------------------------------------------------------------------------------------------
+
+static MPI_Request request_get(const WireRequest *request) {
+  MPI_Request mpi;
+  memcpy(&mpi, &request->handle, sizeof mpi);
+  return mpi;
+}
+
+static WireContext context_of(MPI_Comm comm) {
+  WireContext context = {0};
+  memcpy(&context.handle, &comm, sizeof comm);
+  return context;
+}
+
+static MPI_Comm comm_of(const WireContext *context) {
+  MPI_Comm comm;
+  memcpy(&comm, &context->handle, sizeof comm);
+  return comm;
+}
+
+static int post_one(WireKind kind, const WirePeer *peer, void *data, int count, MPI_Datatype type,
+                    WireRequest *request) {
+  MPI_Comm comm = comm_of(&peer->context);
+  MPI_Request mpi = MPI_REQUEST_NULL;
+  int rank = peer->rank < 0 ? MPI_ANY_SOURCE : peer->rank, status;
+  if (kind == WIRE_RECEIVE) status = MPI_Irecv(data, count, type, rank, peer->tag, comm, &mpi);
+  else if (kind == WIRE_SEND) status = MPI_Isend(data, count, type, rank, peer->tag, comm, &mpi);
+  else status = MPI_Issend(data, count, type, rank, peer->tag, comm, &mpi);
+  *request = (WireRequest){.pending = mpi != MPI_REQUEST_NULL, .receives = kind == WIRE_RECEIVE};
+  memcpy(&request->handle, &mpi, sizeof mpi);
+  return status;
+}
+
+static void mpi_reserve(ProcessWorld *base, size_t pieces, size_t messages) {
+  MpiWorld *w = (MpiWorld *)base;
+  if (pieces <= w->capacity) return;
+  w->lengths = xrealloc(w->lengths, pieces * sizeof *w->lengths);
+  w->places = xrealloc(w->places, pieces * sizeof *w->places);
+  for (; w->capacity < pieces; w->capacity++) { // the pages are there from now on
+    w->lengths[w->capacity] = 0;
+    w->places[w->capacity] = 0;
+  }
+}
+
+// MPI packs several pieces by a datatype, which stays until the message is done.
+static int mpi_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const Piece *pieces, size_t n,
+                    WireRequest *request) {
+  MpiWorld *w = (MpiWorld *)base;
+  MPI_Datatype type;
+  if (n == 1) return post_one(kind, peer, pieces->data, (int)pieces->bytes, MPI_BYTE, request);
+  mpi_reserve(base, n, 1);
+  for (size_t i = 0; i < n; i++) {
+    w->lengths[i] = (int)pieces[i].bytes;
+    MPI_Get_address(pieces[i].data, &w->places[i]);
+  }
+  int status = MPI_Type_create_hindexed((int)n, w->lengths, w->places, MPI_BYTE, &type);
+  if (status != MPI_SUCCESS) return status;
+  status = MPI_Type_commit(&type);
+  if (status == MPI_SUCCESS) status = post_one(kind, peer, MPI_BOTTOM, 1, type, request);
+  MPI_Type_free(&type);
+  return status;
+}
+
+static int mpi_test(ProcessWorld *base, WireRequest *request, int *done) {
+  *done = 1;
+  if (!request->pending) return MPI_SUCCESS;
+  MPI_Request mpi = request_get(request);
+  int status = MPI_Test(&mpi, done, MPI_STATUS_IGNORE);
+  if (*done) *request = (WireRequest){0};
+  else memcpy(&request->handle, &mpi, sizeof mpi);
+  return status;
+}
+
+// Sends cannot be cancelled; MPI frees the request when it is done.
+static void mpi_forget(ProcessWorld *base, WireRequest *request) {
+  MPI_Request mpi = request_get(request);
+  if (request->receives) MPI_Cancel(&mpi);
+  MPI_Request_free(&mpi);
+  *request = (WireRequest){0};
+}
+
+// Contexts ----------------------------------------------------------------------------------------------------------
+
+static int mpi_context_create(ProcessWorld *base, const int *ranks, int n, uint64_t id, WireContext *context) {
+  MpiWorld *w = (MpiWorld *)base;
+  MPI_Group all, group;
+  MPI_Comm mpi = MPI_COMM_NULL;
+  int status = MPI_Comm_group(w->everyone, &all);
+  if (status == MPI_SUCCESS) status = MPI_Group_incl(all, n, ranks, &group);
+  if (status == MPI_SUCCESS) status = MPI_Comm_create_group(w->everyone, group, 0, &mpi);
+  if (status == MPI_SUCCESS) status = MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
+  if (status == MPI_SUCCESS) MPI_Group_free(&group), MPI_Group_free(&all);
+  *context = context_of(mpi);
+  return status;
 }
 
 // MPI_Comm_free is collective in the standard, but no MPI waits in it.
-static void mpi_comm_destroy(PlaitComm *base) {
-  MpiComm *c = (MpiComm *)base;
-  MpiWorld *w = (MpiWorld *)base->world;
-  wire_lock(w);
-  for (WireMessageQueue **link = &w->pending; *link;) { // with all sends copied, or a world that has failed
-    if (*link >= c->queues && *link < c->queues + base->size) *link = (*link)->next;
-    else link = &(*link)->next;
-  }
-  departure_send(c);
-  if (c->comm != w->everyone && !abort_code(&w->base.abort)) MPI_Comm_free(&c->comm);
-  wire_unlock(w);
-  for (int p = 0; p < base->size; p++) wire_message_queue_free(&c->queues[p]);
-  for (int i = 0; i < 2; i++) {
-    batch_free(&c->first[i]);
-    batch_free(&c->second[i]);
-    free(c->staging[i]);
-  }
-  batch_free(&c->headers);
-  monitor_destroy(&c->turn);
-  free(c->queues);
-  free(c->left);
-  free(c->sent);
-  free(c->got);
-  free(c->inputs);
-  free((int *)(uintptr_t)base->ranks);
-  free(c);
+static void mpi_context_free(ProcessWorld *base, WireContext *context) {
+  MPI_Comm mpi = comm_of(context);
+  MPI_Comm_free(&mpi);
 }
 
-static int mpi_comm_world(PlaitWorld *base, int rank, PlaitComm **comm, Error *error) {
+// Failures ----------------------------------------------------------------------------------------------------------
+
+static int mpi_explain(ProcessWorld *base, int status, char *text, size_t size) {
+  char words[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, words, &length);
+  snprintf(text, size, "%s", words);
+  return base->rank;
+}
+
+static void mpi_look(ProcessWorld *base) {
   MpiWorld *w = (MpiWorld *)base;
-  if (rank != w->rank)
-    return error_set(error, PLAIT_BAD_INPUT, "rank %d is another process: this one is rank %d", rank, w->rank);
-  if (w->taken++) return error_set(error, PLAIT_BAD_INPUT, "rank %d has its communicator of all ranks already", rank);
-  wire_lock(w);
-  *comm = handle_create(w, w->everyone, 0, w->ranks, base->ranks);
-  wire_unlock(w);
-  return PLAIT_OK;
+  int arrived = 0;
+  if (w->received_notice || w->notified) return;
+  if (MPI_Test(&w->arrival, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived) return;
+  w->received_notice = 1;
+  process_noticed(base, &w->incoming);
 }
 
-// With a message to or from a rank of the world, on the control communicator. That rank may have left only at the end.
-static int control(MpiWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
-  const Waiter waiter = {.alive = &w->base.last[w->rank].own_alive};
-  MPI_Request request;
-  Batch batch = {.requests = &request, .capacity = 1};
-  wire_lock(w);
-  int status = receive ? MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch))
-                       : MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, w->control, batch_add(&batch));
-  wire_unlock(w);
-  return status == MPI_SUCCESS ? wire_wait(w, &batch, (Awaited){NULL, NULL, tag == TAG_LEAVE ? -1 : peer, &waiter})
-                               : wire_failed(w, "creating a communicator", status);
+static void mpi_notify(ProcessWorld *base) {
+  MpiWorld *w = (MpiWorld *)base;
+  int gone = 0, status;
+  if (w->notified || w->received_notice || w->arrival == MPI_REQUEST_NULL) return;
+  w->notified = 1;
+  w->outgoing.code = abort_code(&base->base.abort);
+  w->outgoing.rank = base->base.abort.rank;
+  memcpy(w->outgoing.message, base->base.abort.error.message, sizeof w->outgoing.message);
+  for (int r = 0; r < base->base.ranks; r++)
+    if (r != base->rank)
+      control_post(base, WIRE_SEND, &w->outgoing, sizeof w->outgoing, r, TAG_NOTICE, batch_add(&w->leaving));
+  for (int i = 0; i < 1000 && !gone; i++)
+    gone = batch_test(base, &w->leaving, &status); // one that is stopped never takes it
 }
-
-static void print_list(const int *ranks, int n, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, "[");
-  for (int i = 0; i < n && used + 16 < size; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? " " : "", ranks[i]);
-  snprintf(text + used, size - used, "]");
-}
-
-static int lists_differ(MpiWorld *w, const int *mine, int n, int peer, const int *theirs, int count) {
-  char message[800], first[256], second[256];
-  print_list(mine, n, first, sizeof first);
-  print_list(theirs, count, second, sizeof second);
-  snprintf(message, sizeof message, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s",
-           w->rank, first, peer, second);
-  int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
-  wire_notify(w);
-  return code;
-}
-
-// The lowest of the ranks waits for the others' lists, compares them and answers all with the communicator's id.
-// Without this exchange a rank would wait inside MPI, with the lock, for one that comes late, and nothing else of it
-// would move.
-static int exchange_lists(MpiWorld *w, const int *ranks, int n, uint64_t *id) {
-  int low = ranks[0], most = w->base.ranks, code = PLAIT_OK;
-  int *list = xcalloc((size_t)most + 1, sizeof *list); // (1 + ranks): count, ranks, padding
-  for (int i = 1; i < n; i++) low = ranks[i] < low ? ranks[i] : low;
-  size_t bytes = ((size_t)most + 1) * sizeof *list;
-  if (w->rank != low) {
-    list[0] = n;
-    memcpy(list + 1, ranks, (size_t)n * sizeof *list);
-    code = control(w, list, bytes, low, TAG_CREATE, 0);
-    if (!code) code = control(w, id, sizeof *id, low, TAG_GO, 1);
-  }
-  for (int i = 0; i < n && !code && w->rank == low; i++) {
-    if (ranks[i] == low) continue;
-    code = control(w, list, bytes, ranks[i], TAG_CREATE, 1);
-    if (!code && (list[0] != n || memcmp(list + 1, ranks, (size_t)n * sizeof *list)))
-      code = lists_differ(w, ranks, n, ranks[i], list + 1, list[0] < most ? list[0] : most);
-  }
-  if (w->rank == low) *id = (uint64_t)low << 32 | ++w->created;
-  for (int i = 0; i < n && !code && w->rank == low; i++)
-    if (ranks[i] != low) code = control(w, id, sizeof *id, ranks[i], TAG_GO, 0);
-  free(list);
-  return code;
-}
-
-static int mpi_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **comm, Error *error) {
-  MpiWorld *w = (MpiWorld *)any->world;
-  MPI_Comm mpi = MPI_COMM_NULL;
-  MPI_Group all, group;
-  uint64_t id;
-  int code = exchange_lists(w, ranks, n, &id), status = MPI_SUCCESS;
-  if (!code) {
-    wire_lock(w);
-    status = MPI_Comm_group(w->everyone, &all);
-    if (status == MPI_SUCCESS) status = MPI_Group_incl(all, n, ranks, &group);
-    if (status == MPI_SUCCESS) status = MPI_Comm_create_group(w->everyone, group, 0, &mpi);
-    if (status == MPI_SUCCESS) status = MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
-    if (status == MPI_SUCCESS) MPI_Group_free(&group), MPI_Group_free(&all);
-    if (status == MPI_SUCCESS) *comm = handle_create(w, mpi, id, ranks, n);
-    wire_unlock(w);
-    if (status != MPI_SUCCESS) code = wire_failed(w, "creating a communicator", status);
-  }
-  return code ? error_set(error, code, "%s", plait_comm_error(any)) : PLAIT_OK;
-}
-
-// Calls -------------------------------------------------------------------------------------------------------------
-
-static void mpi_issue(PlaitComm *base, CommCall *call, PlaitEvent *sent) {
-  MpiComm *c = (MpiComm *)base;
-  if (call->kind == COMM_SEND || call->kind == COMM_RECV) wire_message_issue(c, call, sent);
-  else call->ticket = c->issued++;
-}
-
-static int mpi_run(PlaitComm *base, const CommCall *call) {
-  MpiComm *c = (MpiComm *)base;
-  if (call->kind == COMM_SEND) return wire_send(c, call);
-  if (call->kind == COMM_RECV) return wire_receive(c, call);
-  return wire_collective(c, call);
-}
-
-// World -------------------------------------------------------------------------------------------------------------
-
-static void mpi_aborted(PlaitWorld *base) { wire_notify((MpiWorld *)base); }
-static int mpi_own_rank(const PlaitWorld *base) { return ((const MpiWorld *)base)->rank; }
 
 // Should MPI wait for a rank that is gone the alarm ends this process, and its launcher the others.
 static _Noreturn void kill_job(int status) {
@@ -188,122 +173,52 @@ static _Noreturn void kill_job(int status) {
   _exit(status);
 }
 
-// From a watchdog's thread, while others of this process may be inside MPI.
-static void mpi_end(PlaitWorld *world, int status) {
-  wire_lock_within((MpiWorld *)world, 1000000000);
-  kill_job(status);
-}
+static void mpi_end(ProcessWorld *base, int status, const char *message) { kill_job(status); }
 
 // MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the
 // failure.
 static void end_job(MpiWorld *w) {
-  int code = abort_code(&w->base.abort);
+  int code = abort_code(&w->base.base.abort);
   fflush(stdout);
   if (w->received_notice) sleep(FAILURE_SECONDS); // whoever knew first says why and ends the job, this rank included
-  else fprintf(stderr, "plait: rank %d on %s: %s\n", w->rank, w->host, w->base.abort.error.message);
+  else fprintf(stderr, "plait: rank %d on %s: %s\n", w->base.rank, w->base.host, w->base.base.abort.error.message);
   kill_job(error_exit_status(code));
 }
 
-// Heartbeats ----------------------------------------------------------------------------------------------------------
+// World -------------------------------------------------------------------------------------------------------------
 
-// A thread that waits inside MPI may have the lock for ever; the others let go of it all the time, but come back at
-// once.
-static const long HEARTBEAT_LOCK_LIMIT = 250000000; // ns
-
-static void send_heartbeat(MpiWorld *w, const Heartbeat *mine, int to) {
-  int done = w->heartbeat_out[to] == MPI_REQUEST_NULL;
-  if (!done) MPI_Test(&w->heartbeat_out[to], &done, MPI_STATUS_IGNORE);
-  if (!done) return; // the one before has not gone yet: that rank does not receive
-  w->heartbeats[to] = *mine;
-  MPI_Isend(&w->heartbeats[to], sizeof w->heartbeats[to], MPI_BYTE, to, TAG_HEARTBEAT, w->control,
-            &w->heartbeat_out[to]);
-}
-
-// All that have come: who takes one at a time gets later and later with many ranks.
-static void receive_heartbeats(MpiWorld *w, HeartbeatReceived received, void *context) {
-  for (int arrived = 1; arrived;) {
-    if (w->heartbeat_in == MPI_REQUEST_NULL)
-      MPI_Irecv(&w->heartbeat, sizeof w->heartbeat, MPI_BYTE, MPI_ANY_SOURCE, TAG_HEARTBEAT, w->control,
-                &w->heartbeat_in);
-    if (MPI_Test(&w->heartbeat_in, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-    if (arrived) received(context, &w->heartbeat);
-  }
-}
-
-static void mpi_heartbeat(PlaitWorld *base, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
+static void mpi_world_destroy(ProcessWorld *base) {
   MpiWorld *w = (MpiWorld *)base;
-  if (!wire_lock_within(w, HEARTBEAT_LOCK_LIMIT)) return;
-  for (int r = 0; r < to && r < base->ranks && r < HEARTBEATS; r++)
-    if (r != w->rank) send_heartbeat(w, mine, r);
-  if (w->rank < to) receive_heartbeats(w, received, context);
-  wire_unlock(w);
-}
-
-// What is still under way when all ranks leave is of no use to anybody.
-static void forget_heartbeats(MpiWorld *w) {
-  MPI_Request *requests[HEARTBEATS + 1] = {&w->heartbeat_in};
-  for (int r = 0; r < HEARTBEATS; r++) requests[r + 1] = &w->heartbeat_out[r];
-  for (int i = 0; i < HEARTBEATS + 1; i++) {
-    int done = *requests[i] == MPI_REQUEST_NULL;
-    if (!done) MPI_Test(requests[i], &done, MPI_STATUS_IGNORE);
-    if (done) continue;
-    MPI_Cancel(requests[i]);
-    MPI_Request_free(requests[i]);
-  }
-}
-
-// Nobody leaves MPI while another may still fail: what ends a job does not always reach those that are leaving.
-static void leave_together(MpiWorld *w) {
-  int n = w->base.ranks, code = abort_code(&w->base.abort);
-  for (int step = 1; step < n && !code; step *= 2) {
-    char word = 0;
-    code = control(w, &word, 1, (w->rank + step) % n, TAG_LEAVE, 0);
-    if (!code) code = control(w, &word, 1, (w->rank - step + n) % n, TAG_LEAVE, 1);
-  }
-}
-
-static void mpi_world_destroy(PlaitWorld *base) {
-  MpiWorld *w = (MpiWorld *)base;
-  leave_together(w);
-  wire_lock(w);
-  w->stop = 1;
-  pthread_cond_signal(&w->work);
-  wire_unlock(w);
-  pthread_join(w->progress_thread, NULL);
-  if (abort_code(&base->abort)) end_job(w);
-  forget_heartbeats(w);
-  departures_forget(w);
+  if (abort_code(&base->base.abort)) end_job(w);
+  heartbeats_forget(base);
+  departures_forget(base);
   MPI_Cancel(&w->arrival);
   MPI_Wait(&w->arrival, MPI_STATUS_IGNORE);
   MPI_Comm_free(&w->everyone);
   MPI_Comm_free(&w->control);
   if (w->initialised_here) MPI_Finalize();
-  pthread_cond_destroy(&w->work);
-  pthread_mutex_destroy(&w->lock);
-  world_free(base);
+  process_world_free(base);
   batch_free(&w->leaving);
-  record_queue_free(&w->departures);
-  free(w->gone);
-  free(w->pieces.lengths);
-  free(w->pieces.places);
-  free(w->ranks);
+  free(w->lengths);
+  free(w->places);
   free(w);
 }
 
-static const CommBackend mpi_backend = {
+static const Wire mpi_wire = {
     .name = "mpi",
+    .ends = 1,
+    .post = mpi_post,
+    .test = mpi_test,
+    .forget = mpi_forget,
+    .reserve = mpi_reserve,
+    .context_create = mpi_context_create,
+    .context_free = mpi_context_free,
+    .explain = mpi_explain,
+    .notify = mpi_notify,
+    .look = mpi_look,
+    .leave = process_leave_together, // what ends a job does not always reach those that are leaving
     .world_destroy = mpi_world_destroy,
-    .comm_world = mpi_comm_world,
-    .comm_create = mpi_comm_create,
-    .comm_destroy = mpi_comm_destroy,
-    .reserve_messages = wire_message_reserve,
-    .reserve_collective = wire_reserve_collective,
-    .issue = mpi_issue,
-    .run = mpi_run,
-    .aborted = mpi_aborted,
-    .own_rank = mpi_own_rank,
     .end = mpi_end,
-    .heartbeat = mpi_heartbeat,
 };
 
 static int initialise(int *here, Error *error) {
@@ -354,7 +269,7 @@ static int local_ranks(void) {
 static void find_tickets(MpiWorld *w) {
   int *highest = NULL, found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &found);
-  w->tickets = (found ? *highest : 32767) / 2;
+  w->base.tickets = (found ? *highest : 32767) / 2;
 }
 
 static int start_world(MpiWorld *w) {
@@ -363,6 +278,8 @@ static int start_world(MpiWorld *w) {
   if (status != MPI_SUCCESS) return status;
   MPI_Comm_set_errhandler(w->everyone, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(w->control, MPI_ERRORS_RETURN);
+  w->base.everyone = context_of(w->everyone);
+  w->base.control = context_of(w->control);
   return MPI_Irecv(&w->incoming, sizeof w->incoming, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, w->control, &w->arrival);
 }
 
@@ -370,40 +287,31 @@ static int start_world(MpiWorld *w) {
 // process.
 static int refuse_world(MpiWorld *w, const char *why, Error *error) {
   char message[sizeof error->message];
-  snprintf(message, sizeof message, "rank %d on %s: %.800s", w->rank, w->host, why);
-  abort_all(&w->base.abort, PLAIT_FAILED, message);
-  if (w->arrival != MPI_REQUEST_NULL) wire_notify(w);
+  snprintf(message, sizeof message, "rank %d on %s: %.800s", w->base.rank, w->base.host, why);
+  abort_all(&w->base.base.abort, PLAIT_FAILED, message);
+  process_notify(&w->base);
   return error_set(error, PLAIT_FAILED, "%s", message);
 }
 
 int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
-  int here = 0, n = 0, code;
+  int here = 0, n = 0, rank = 0, code;
   *result = NULL;
   if ((code = initialise(&here, error))) return code;
   MPI_Comm_size(MPI_COMM_WORLD, &n);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if ((code = check_singletons(n, error))) {
     if (here) MPI_Finalize();
     return code;
   }
   MpiWorld *w = xcalloc(1, sizeof *w);
-  world_init(&w->base, &mpi_backend, n, local_ranks());
-  w->arrival = w->heartbeat_in = w->departure_in = MPI_REQUEST_NULL;
-  w->gone = xcalloc((size_t)n, 1);
-  for (int r = 0; r < HEARTBEATS; r++) w->heartbeat_out[r] = MPI_REQUEST_NULL;
-  MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
-  if (gethostname(w->host, sizeof w->host - 1)) strcpy(w->host, "unknown host");
+  process_world_init(&w->base, &mpi_wire, rank, n, local_ranks());
+  w->arrival = MPI_REQUEST_NULL;
   w->initialised_here = here;
-  w->spin = w->base.abort.spin;
-  w->ranks = xcalloc((size_t)n, sizeof *w->ranks);
-  for (int r = 0; r < n; r++) w->ranks[r] = r;
-  pthread_mutex_init(&w->lock, NULL);
-  pthread_cond_init(&w->work, NULL);
   find_tickets(w);
   if (start_world(w) != MPI_SUCCESS) return refuse_world(w, "MPI cannot duplicate its communicator", error);
   Error why = {0};
-  if (thread_start(&w->progress_thread, wire_progress, w, &why, "a communication thread"))
-    return refuse_world(w, why.message, error);
-  *result = &w->base;
+  if (process_world_start(&w->base, &why)) return refuse_world(w, why.message, error);
+  *result = &w->base.base;
   return PLAIT_OK;
 }
 #endif

@@ -30,6 +30,7 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
 
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
   *world = (PlaitWorld){.backend = backend,
+                        .name = backend->name,
                         .ranks = ranks,
                         .local_ranks = local_ranks,
                         .last = xcalloc((size_t)ranks, sizeof *world->last)};
@@ -48,7 +49,7 @@ void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, Heartbeat
 void world_end(PlaitWorld *world, int status, const char *message) {
   fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "",
           message); // a progress line may be open on the terminal
-  if (world->backend->end) world->backend->end(world, status);
+  if (world->backend->end) world->backend->end(world, status, message);
   _exit(status);
 }
 
@@ -59,16 +60,22 @@ void plait_world_destroy(PlaitWorld *world) {
 }
 int plait_world_size(const PlaitWorld *world) { return world->ranks; }
 int plait_world_local_size(const PlaitWorld *world) { return world->local_ranks; }
+const char *world_name(const PlaitWorld *world) { return world->name; }
+int world_will_end(const PlaitWorld *world) {
+  return world->ends && abort_code((Abort *)(uintptr_t)&world->abort);
+}
 int plait_world_rank(const PlaitWorld *world) {
   return world->backend->own_rank ? world->backend->own_rank(world) : -1;
 }
 
-int comm_fail_world(PlaitWorld *world, int code, const char *message) {
-  code = abort_all(&world->abort, code, message);
+int comm_fail_world(PlaitWorld *world, int code, int rank, const char *message) {
+  code = abort_by(&world->abort, code, rank, message);
   if (world->backend->aborted) world->backend->aborted(world);
   return code;
 }
-void plait_world_abort(PlaitWorld *world, const char *message) { comm_fail_world(world, PLAIT_FAILED, message); }
+void plait_world_abort(PlaitWorld *world, const char *message) {
+  comm_fail_world(world, PLAIT_FAILED, plait_world_rank(world), message);
+}
 
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
   char message[512], text[160];
@@ -81,7 +88,7 @@ int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
            call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
            (unsigned long long)call->ticket + 1,
            call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
-  return comm_fail_world(comm->world, PLAIT_FAILED, message);
+  return comm_fail_world(comm->world, PLAIT_FAILED, rank, message);
 }
 
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
@@ -132,6 +139,10 @@ int plait_comm_size(const PlaitComm *comm) { return comm->size; }
 int plait_comm_world_rank(const PlaitComm *comm, int rank) { return comm->ranks[rank]; }
 const char *plait_comm_error(const PlaitComm *comm) {
   return abort_code(&comm->world->abort) ? comm->world->abort.error.message : "";
+}
+
+int plait_comm_failed_rank(const PlaitComm *comm) {
+  return abort_code(&comm->world->abort) ? comm->world->abort.rank : -1;
 }
 
 int plait_event_wait(PlaitEvent event) {

@@ -11,6 +11,7 @@
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
+#include <stdbool.h>
 #include <string.h>
 
 // Of the larger side: what a gather makes, what a scatter takes.
@@ -38,20 +39,30 @@ static int reads(const Node *n, int tensor) {
   return 0;
 }
 
-// A member may wait for a later one when nothing in between reads its result or writes the Variable that it reads.
-static int can_wait(const Graph *g, int id, int until) {
-  const Node *n = &g->node.data[id];
+// How far each node may wait, as far as anybody has looked: `clear` is the node before which nothing stands in its way,
+// 0 where nobody has; blocked: that node itself does. Buckets of many members ask again and again, a little further.
+typedef struct Waiting { int clear; bool blocked; } Waiting;
+
+static bool blocks(const Graph *g, const Node *n, const Node *m) {
   int variable = graph_tensor(g, n->input[0])->variable, result = graph_tensor(g, n->output[0])->variable;
-  for (int i = id + 1; i < until; i++) {
-    const Node *m = &g->node.data[i];
-    if (m->region != n->region) continue;
-    if (reads(m, n->output[0])) return 0;
-    for (int k = 0; k < m->noutput; k++) {
-      int v = graph_tensor(g, m->output[k])->variable;
-      if (v >= 0 && (v == variable || v == result)) return 0;
-    }
+  if (m->region != n->region) return false;
+  if (reads(m, n->output[0])) return true;
+  for (int k = 0; k < m->noutput; k++) {
+    int v = graph_tensor(g, m->output[k])->variable;
+    if (v >= 0 && (v == variable || v == result)) return true;
   }
-  return 1;
+  return false;
+}
+
+// A member may wait for a later one when nothing in between reads its result or writes the Variable that it reads.
+static int can_wait(const Graph *g, Waiting *waiting, int id, int until) {
+  Waiting *w = &waiting[id];
+  if (!w->clear) w->clear = id + 1;
+  while (!w->blocked && w->clear < until) {
+    if (blocks(g, &g->node.data[id], &g->node.data[w->clear])) w->blocked = true;
+    else w->clear++;
+  }
+  return w->clear >= until;
 }
 
 // A later member may come forward to an earlier one when its input is there already.
@@ -105,13 +116,13 @@ static int ready_at(const Graph *g, const Mesh *mesh, int id, const int *last) {
 
 // Puts node `id`, which is alike, into `b` when it fits; the bucket stands at its first member's place or moves to its
 // last's.
-static int join(const Graph *g, Bucket *b, int id, int64_t bytes, int64_t limit) {
+static int join(const Graph *g, Waiting *waiting, Bucket *b, int id, int64_t bytes, int64_t limit) {
   if (b->bytes + bytes > limit || b->free != is_free(g, id)) return 0;
   if (b->free) {
     if (id < b->place) b->place = id;
   } else if (!can_advance(g, id, b->place)) {
     for (int i = 0; i < b->member.count; i++)
-      if (!can_wait(g, b->member.data[i], id)) return 0;
+      if (!can_wait(g, waiting, b->member.data[i], id)) return 0;
     b->place = id;
   }
   b->bytes += bytes;
@@ -178,6 +189,7 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
   BucketList buckets = {0};
   int *bucket_at = xcalloc((size_t)g->node.count, sizeof(int)),
       *is_member = xcalloc((size_t)g->node.count, sizeof(int));
+  Waiting *waiting = xcalloc((size_t)g->node.count, sizeof *waiting);
   Vec(Candidate) candidate = {0};
   int *last = last_writers(g);
   for (int i = 0; i < g->node.count; i++) {
@@ -194,7 +206,7 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
     // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member.
     for (int b = buckets.count - 1; b >= 0 && !joined; b--) {
       if (!alike(g, &g->node.data[buckets.data[b].member.data[0]], n)) continue;
-      joined = join(g, &buckets.data[b], id, bytes, bucket_bytes);
+      joined = join(g, waiting, &buckets.data[b], id, bytes, bucket_bytes);
       if (is_early && buckets.data[b].free) break;
     }
     if (joined) continue;
@@ -204,6 +216,7 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
   }
   vec_free(&candidate);
   free(last);
+  free(waiting);
   for (int b = 0; b < buckets.count; b++) bucket_at[buckets.data[b].place] = b + 1;
   join_neighbours(g, bucket_bytes, is_member, bucket_at, &buckets);
   Graph *h = graph_copy(g);

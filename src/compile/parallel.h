@@ -102,10 +102,11 @@ typedef struct ParallelProblem {
   const char *also;   // another key that could be changed instead; NULL: none
   int64_t nearest[2]; // valid values of `key`, the nearest below and above; 0: none, or not a number
   char text[600];     // one sentence: what it is, what is allowed, the nearest valid value
+  int unread;         // by parallel_check: nobody asked, so that nearest values are not looked for
 } ParallelProblem;
 
-// PLAIT_OK, or PLAIT_INFEASIBLE and the first problem. Takes a few microseconds: planners ask it about every
-// configuration that they try.
+// PLAIT_OK, or PLAIT_INFEASIBLE and the first problem. problem NULL: only the verdict is wanted, which takes a few
+// microseconds: planners ask about every configuration that they try.
 int parallel_check(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
 
 // What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become

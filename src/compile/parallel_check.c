@@ -187,14 +187,13 @@ static int check_data(const Question *q) {
                parallel_context(q->o, q->w) != ALGORITHM_ULYSSES; // whose ranks have one piece each
   int whole = q->w->seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
   char list[64], other[64], text[64];
-  row_text(q, LAYOUT_ROW_BATCH, list);
   for (int i = 1; i < batch->count; i++)
     if (word_order(q, batch->axis[i]) < word_order(q, batch->axis[i - 1]))
       return refuse(
           q, "layout.batch",
           "layout.batch is %s, but ranks read their samples in the order of the mesh; take its axes in the order dp, "
           "cp, %stp",
-          list, q->o->tensor == LAYOUT_TENSOR_1D ? "" : "tp_depth, tp_row, ");
+          row_text(q, LAYOUT_ROW_BATCH, list), q->o->tensor == LAYOUT_TENSOR_1D ? "" : "tp_depth, tp_row, ");
   int samples = data_ranks(q), inside = parallel_row_ranks(q->o, LAYOUT_ROW_INTERIOR);
   if (samples % inside) {
     LayoutTable own = layout_of_tensor(q->o->tensor);
@@ -497,6 +496,7 @@ static int check_tensor_sizes(const Question *q) {
   char text[64], grid[80], list[64];
   int wrong = 0, tp = parallel_tp_ranks(q->o);
   if (q->o->tensor == LAYOUT_TENSOR_1D || tp == 1 || sizes_fit(q->o, q->w)) return PLAIT_OK;
+  if (q->problem->unread) return PLAIT_INFEASIBLE; // whichever axis is to blame: check_weights sees it too
   while (row_divides(q, wrong)) wrong++;
   LayoutRow row = weight_rows[wrong].row;
   parallel_nearest_tp(q->o, sizes_fit, q->w, q->problem, text);
@@ -521,6 +521,7 @@ static int check_weights(const Question *q) {
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
     if (axis_fits(q, axis->name, axis_size(q->o, axis->name))) continue;
+    if (q->problem->unread) return PLAIT_INFEASIBLE;
     int below = fitting(q, axis, -1, 0), above = fitting(q, axis, 1, 8 * axis->size);
     if (!below && !above) continue;
     char cut[300], keys[160], text[64];
@@ -555,7 +556,9 @@ int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem 
       check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
       check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context,
       check_delay,       check_experts};
-  *problem = (ParallelProblem){.key = NULL};
+  ParallelProblem unread = {.unread = 1};
+  if (problem) *problem = (ParallelProblem){.key = NULL};
+  else problem = &unread;
   ParallelOptions without = *o; // rows as experts leave them
   without.layout = parallel_expert_rows(o);
   o = &without;

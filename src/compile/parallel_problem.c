@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 int parallel_refuse(ParallelProblem *problem, const char *key, const char *format, ...) {
+  problem->key = key;
+  if (problem->unread) return PLAIT_INFEASIBLE;
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(problem->text, sizeof problem->text, format, arguments);
   va_end(arguments);
-  problem->key = key;
   return PLAIT_INFEASIBLE;
 }
 

@@ -91,6 +91,7 @@ static int fits_with(const ParallelOptions *o, int tp, SizesFit fits, const void
 const char *parallel_nearest_tp(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem,
                                 char text[64]) {
   int tp = parallel_tp_ranks(o), below = tp - 1, above = tp + 1, most = 8 * tp;
+  if (problem->unread) return "";
   while (below > 0 && !fits_with(o, below, fits, context)) below--;
   while (above < most && !fits_with(o, above, fits, context)) above++;
   return parallel_nearest(problem, below, above < most ? above : 0, text);

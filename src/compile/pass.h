@@ -2,6 +2,7 @@
 // graph_verify holds.
 #pragma once
 #include "device/device.h"
+#include "op/work.h"
 #include "compile/parallel.h"
 
 // What the BEGIN and END regions of a training step do.
@@ -29,6 +30,9 @@ typedef struct UpdateOptions {
 // What backward computes again: nothing, what is cheap beside products and attention, or all of a block.
 typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL } RecomputeMode;
 
+// Seconds of one call of an op in a dtype on the device of `machine`.
+typedef double WorkSeconds(const void *machine, Dtype dtype, const OpWork *work);
+
 typedef struct CompileOptions {
   int mode;              // ModelMode
   const Device *device;  // passes read its description only
@@ -47,6 +51,8 @@ typedef struct CompileOptions {
   RecomputeMode recompute;
   int recompute_layers;  // blocks of each stage that recompute; 0: all
   UpdateOptions update;  // MODEL_TRAIN; samples, sequences, seq, one_microbatch, streams and at_once are filled in
+  WorkSeconds *seconds;  // by these layers are cut into stages; NULL: by FLOPs
+  const void *machine;   // for them; must outlive the compile
   uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
   const char *after;     // stop after this pass, for `plait explain`; NULL: all
 } CompileOptions;

@@ -9,44 +9,54 @@
 
 // ---- the cut -------------------------------------------------------------------------------------------------------
 
-// On one rank that has everything whole.
-static OpWork node_work(const Graph *g, const Node *n) {
+// Of a tensor as one data rank has it, where nothing else cuts it; activations in the dtype of the model's products.
+static void whole_operand(const Tensor *x, const CompileOptions *o, Operand *operand) {
+  int ranks = parallel_data_ranks(&o->parallel);
+  operand->dtype = x->dtype == DTYPE_F32 ? o->precision : x->dtype;
+  operand->rank = x->shape.rank;
+  for (int d = 0; d < x->shape.rank; d++) {
+    int64_t size = x->shape.size[d];
+    if (x->shape.dim[d] == DIM_BATCH) size = (size + ranks - 1) / ranks;
+    operand->size[d] = size, operand->map[d] = index_whole(size);
+  }
+  if (!tensor_is_compact(x)) return;
+  operand->size[0] = tensor_most_rows(x, operand->size);
+  operand->size[1] = operand->size[2] = 1;
+}
+
+static OpWork node_work(const Graph *g, const Node *n, const CompileOptions *o) {
   Arena scratch = {0};
   Operand *operand = arena_array(&scratch, Operand, n->ninput + n->noutput);
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-    if (t < 0) continue;
-    const Tensor *x = graph_tensor(g, t);
-    operand[k].dtype = x->dtype;
-    operand[k].rank = x->shape.rank;
-    for (int d = 0; d < x->shape.rank; d++)
-      operand[k].size[d] = x->shape.size[d], operand[k].map[d] = index_whole(x->shape.size[d]);
-    if (!tensor_is_compact(x)) continue;
-    operand[k].size[0] = tensor_most_rows(x, x->shape.size);
-    operand[k].size[1] = operand[k].size[2] = 1;
+    if (t >= 0) whole_operand(graph_tensor(g, t), o, &operand[k]);
   }
   OpWork work = op_work(op_def(n->op), operand, n->ninput, operand + n->ninput, n->noutput, n->attr);
   arena_free(&scratch);
   return work;
 }
 
-// sum[l]: FLOPs of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
-static double *sums_of_costs(const Graph *g, Arena *scratch) {
-  double *sum = arena_array(scratch, double, g->layers + 2);
+static double node_cost(const Graph *g, const Node *n, const CompileOptions *o) {
+  OpWork work = node_work(g, n, o);
+  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->machine, o->precision, &work) : work.matrix;
+}
+
+// sum[l]: the cost of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
+static double *sums_of_costs(const Graph *g, const CompileOptions *o, Arena *scratch) {
+  double *sum = arena_array(scratch, double, g->layers + 2), before = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO) continue;
-    int after = n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1;
-    double flops = node_work(g, n).matrix;
-    for (int l = after; l <= g->layers + 1; l++) sum[l] += flops;
+    sum[n->layer < 0 ? 0 : n->layer >= g->layers ? g->layers + 1 : n->layer + 1] += node_cost(g, n, o);
   }
+  for (int l = 0; l <= g->layers + 1; l++) before = sum[l] += before;
   return sum;
 }
 
-static void cut_by_cost(Graph *g, StageMap map) {
+static void cut_by_cost(Graph *g, const CompileOptions *o) {
   Arena scratch = {0};
-  const double *sum = sums_of_costs(g, &scratch);
-  cut_layers(sum, g->layers, g->stages, map, g->cut);
+  const double *sum = sums_of_costs(g, o, &scratch);
+  cut_layers(sum, g->layers, g->stages, mesh_stage_map(&o->parallel.mesh), g->cut);
   arena_free(&scratch);
 }
 
@@ -190,7 +200,7 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
     for (int s = 0; s < stages; s++) g->cut[s + 1] = g->cut[s] + layers[s];
     CHECK(g->cut[stages] == g->layers, "%d layers of %d in stages", g->cut[stages], g->layers);
   } else {
-    cut_by_cost(g, mesh_stage_map(&o->parallel.mesh));
+    cut_by_cost(g, o);
   }
   int code = o->mode == MODEL_TRAIN && o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once
                  ? check_delays(g, o, error)

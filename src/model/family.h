@@ -6,6 +6,7 @@
 #pragma once
 #include "model/build.h"
 #include "model/config_reader.h"
+#include "model/example.h"
 
 struct Family {
   const char *model_type;     // of its config.json
@@ -16,5 +17,9 @@ struct Family {
   void (*build)(ModelBuild *m, ModelOutputs *outputs);
   const char *names;          // which tensor of a Hugging Face folder is which Variable: checkpoint/huggingface_views.h
   const char *prefix;         // with which these names begin, and which folders of the bare model leave out
+  // Of a family that stands for a common shape (model/example.h): a config.json, as a format of vocabulary, positions,
+  // width, layers, heads, heads of keys and values, inner width, in this order. NULL: it does not.
+  const char *example;
+  int example_shape;          // ModelExample
   const char *const *buffers; // ends of names of tensors that are not parameters, up to NULL
 };

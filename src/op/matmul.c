@@ -151,7 +151,7 @@ static void work_of(const Operand *input, const Operand *output, const void *att
   double m = (double)p.rows, n = (double)p.columns, k = (double)p.depth;
   work->matrix = 2.0 * m * n * k;
   work->vector = a->accumulate || a->bias ? m * n : 0;
-  work->product[work->products++] = (OpProduct){m, n, k, 1};
+  work->product[work->products++] = (OpProduct){m, n, k, 1, a->kind};
 }
 
 const OpDef op_def_matmul = {

@@ -3,8 +3,8 @@
 #pragma once
 #include <stdint.h>
 
-// c products (m, k) · (k, n): 2·c·m·n·k FLOPs.
-typedef struct OpProduct { double m, n, k, c; } OpProduct;
+// c products (m, k) · (k, n): 2·c·m·n·k FLOPs. kind: how the operands lie, a MatmulKind, for ops that have one.
+typedef struct OpProduct { double m, n, k, c; int kind; } OpProduct;
 enum { MAX_PRODUCTS = 4 };
 
 // Attention: `pairs` of a query and a key that it sees, of all heads, of `width` elements each; `length`: keys of a

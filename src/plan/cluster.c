@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "plan/cluster_find.h"
 #include "plan/cluster_keys.h"
+#include "plan/kernel_table.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static int set_default(ClusterReader *reader, const ClusterKey *key, void *at) {
 
 static int read_key(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node, void *at) {
   const char *whole = key_path(reader, path, key->name);
-  if (key->kind == CLUSTER_TABLE) return PLAIT_OK; // when the devices are known
+  if (key->kind == CLUSTER_TABLE || key->kind == CLUSTER_KERNELS) return PLAIT_OK; // when the devices are known
   if (key->kind == CLUSTER_LIST) return read_list(reader, key, node);
   void *field = (char *)at + key->offset;
   if (key->kind == CLUSTER_MAP) return read_section(reader, cluster_key_child(key), whole, node, field);
@@ -125,7 +126,8 @@ static int read_section(ClusterReader *reader, ClusterSection section, const cha
     const ClusterKey *key = &cluster_keys[i];
     if (key->section != section) continue;
     if (!key->fallback && !given[i]) code = missing_key(reader, key, path, node);
-    numbers |= given[i] && (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR || key->kind == CLUSTER_TABLE);
+    numbers |= given[i] && (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR || key->kind == CLUSTER_TABLE ||
+                           key->kind == CLUSTER_KERNELS);
     if (section == CLUSTER_TOP && numbers && !strcmp(key->name, "source") && !given[i])
       code = missing_key(reader, key, path, node); // source is the last of them
   }
@@ -187,30 +189,32 @@ int cluster_check(const Cluster *c, const char *name, Error *error) {
   return code ? code : check_islands(c, name, error);
 }
 
-static int read_measured(ClusterReader *reader, const YamlNode *root) {
+// The lines of a table of measurements, here or in a file beside this one. When the devices are known.
+typedef int LinesParser(Cluster *cluster, const char *name, int first_line, const char *text, Error *error);
+static int read_lines(ClusterReader *reader, const YamlNode *root, const char *key, LinesParser *parse) {
   const YamlNode *node = NULL;
   for (int i = 0; i < root->count; i++)
-    if (!strcmp(root->keys[i]->text, "measured") && !yaml_is_null(root->items[i])) node = root->items[i];
+    if (!strcmp(root->keys[i]->text, key) && !yaml_is_null(root->items[i])) node = root->items[i];
   if (!node) return PLAIT_OK;
   if (node->kind != YAML_SCALAR || !*node->text)
     return error_set(reader->error, PLAIT_BAD_INPUT,
-                     "%s: measured must be the path of a CSV file, or its lines, not %s", cluster_place(reader, node),
+                     "%s: %s must be the path of a CSV file, or its lines, not %s", cluster_place(reader, node), key,
                      cluster_shown(reader, node));
   if (strchr(node->text, '\n')) // after `measured: |`
-    return cluster_measured_parse(reader->cluster, reader->name, node->line + 1, node->text, reader->error);
+    return parse(reader->cluster, reader->name, node->line + 1, node->text, reader->error);
   const char *slash = strrchr(reader->name, '/');
   int folder = slash && node->text[0] != '/' ? (int)(slash - reader->name) + 1 : 0;
   const char *path = arena_format(&reader->arena, "%.*s%s", folder, reader->name, node->text);
   char *text;
   size_t size;
   if (file_is_folder(path))
-    return error_set(reader->error, PLAIT_BAD_INPUT, "%s: measured: %s is a folder; it must be a CSV file",
-                     cluster_place(reader, node), path);
+    return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s: %s is a folder; it must be a CSV file",
+                     cluster_place(reader, node), key, path);
   int code = file_read(path, MEASURED_BYTES, &text, &size, reader->error);
-  if (code < 0) return error_prefix(reader->error, "%s: measured", cluster_place(reader, node));
+  if (code < 0) return error_prefix(reader->error, "%s: %s", cluster_place(reader, node), key);
   if (strlen(text) != size)
     code = error_set(reader->error, PLAIT_BAD_INPUT, "%s: text with a NUL character is not allowed", path);
-  if (!code) code = cluster_measured_parse(reader->cluster, path, 1, text, reader->error);
+  if (!code) code = parse(reader->cluster, path, 1, text, reader->error);
   free(text);
   return code;
 }
@@ -228,7 +232,9 @@ static int parse(const char *text, size_t size, const char *path, Cluster **out,
     if (cluster_keys[i].section == CLUSTER_SOFTWARE) code = set_default(&reader, &cluster_keys[i], &cluster->software);
   if (!code) code = read_section(&reader, CLUSTER_TOP, "", root, cluster);
   if (!code) code = cluster_check(cluster, path, error);
-  if (!code) code = read_measured(&reader, root);
+  if (!code) code = read_lines(&reader, root, "measured", cluster_measured_parse);
+  if (!code) code = read_lines(&reader, root, "kernels", kernel_lines_parse);
+  if (!code) cluster->table = kernel_table_create(cluster);
   arena_free(&reader.arena);
   if (code) cluster_free(cluster), cluster = NULL;
   *out = cluster;
@@ -257,6 +263,8 @@ int cluster_load(const char *name, Cluster **out, Error *error) {
 void cluster_free(Cluster *cluster) {
   if (!cluster) return;
   vec_free(&cluster->measured);
+  vec_free(&cluster->kernel);
+  kernel_table_free(cluster->table);
   vec_free(&cluster->island);
   arena_free(&cluster->arena);
   free(cluster);

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/error.h"
 #include "plan/facts.h"
+#include <stdbool.h>
 #include <stdio.h>
 
 // A path, or the name of a shipped one ("dgx-a100-superpod"; $PLAIT_CLUSTERS, beside the binary, or installed).
@@ -21,6 +22,7 @@ int cluster_write(const Cluster *cluster, const char *source, const char *path, 
 // The section's source says what was changed. Measured collectives go when a link or the base changes, since they are
 // of the old ones. PLAIT_BAD_INPUT with the nearest key; the cluster is as before then.
 int cluster_change(Cluster *cluster, const char *change, Error *error);
+bool cluster_can_change(Cluster *cluster, const char *key); // is it a key of cluster_change?
 
 // PLAIT_BAD_INPUT and a sentence where a run cannot be on the cluster: more ranks than devices; a dtype for which a
 // device has no rate of products, with those that it has.

@@ -171,6 +171,16 @@ int cluster_change(Cluster *cluster, const char *text, Error *error) {
   return code;
 }
 
+bool cluster_can_change(Cluster *cluster, const char *key) {
+  ClusterReader reader = {.cluster = cluster};
+  Targets targets = list_targets(&reader);
+  bool found = false;
+  for (int i = 0; i < targets.count && !found; i++) found = !strcmp(targets.data[i].path, key);
+  vec_free(&targets);
+  arena_free(&reader.arena);
+  return found;
+}
+
 // --- what runs ask ---------------------------------------------------------------------------------------------------
 
 int cluster_check_ranks(const Cluster *cluster, int64_t ranks, Error *error) {
@@ -191,7 +201,8 @@ static int check_device_dtype(const Cluster *cluster, const DeviceFacts *device,
   Dtype near = dtype == DTYPE_BF16 ? DTYPE_F16 : dtype == DTYPE_F16 ? DTYPE_BF16 : DTYPE_F32;
   if (!(device->matrix[near] > 0)) near = DTYPE_F32;
   return error_set(error, PLAIT_BAD_INPUT, "%s: %s has no rate of products in %s; it has %s; the nearest is %s",
-                   cluster->path, device->name, dtype_name(dtype), list, dtype_name(near));
+                   cluster->path ? cluster->path : cluster->name, device->name, dtype_name(dtype), list,
+                   dtype_name(near));
 }
 
 int cluster_check_dtype(const Cluster *cluster, Dtype dtype, Error *error) {

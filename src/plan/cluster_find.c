@@ -1,9 +1,10 @@
-// Cluster files by name: in $PLAIT_CLUSTERS, in the repository that the binary was built in, beside an installed
-// binary, or where plait was configured to be installed.
+// Cluster files by name: in $PLAIT_CLUSTERS, in the repository that the binary or an example was built in, beside an
+// installed binary, or where plait was configured to be installed.
 #include "plan/cluster_find.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "plan/cluster.h"
+#include "plan/cluster_machine.h"
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void program_folder(char *out, size_t size) {
 // The folders that have cluster files, at most FOLDERS: that of the user, and the first of plait's own that is there.
 // The caller frees them.
 static int folders(char *out[FOLDERS]) {
-  static const char *const beside[] = {"clusters", "../clusters", "../share/plait/clusters"};
+  static const char *const beside[] = {"clusters", "../clusters", "../share/plait/clusters", "../../clusters"};
   int count = 0;
   const char *own = getenv("PLAIT_CLUSTERS");
   if (own && *own) out[count++] = xstrdup(own);
@@ -102,6 +103,13 @@ static int not_found(const char *name, Error *error) {
 
 int cluster_find(const char *name, char **path, Error *error) {
   *path = NULL;
+  if (!strcmp(name, "probe")) {
+    *path = cluster_machine_path();
+    if (*path && file_exists(*path)) return PLAIT_OK;
+    free(*path);
+    *path = NULL;
+    return error_set(error, PLAIT_BAD_INPUT, "this machine has not been measured yet; run plait probe");
+  }
   if (file_is_folder(name) && strchr(name, '/'))
     return error_set(error, PLAIT_BAD_INPUT, "%s is a folder; a cluster is a YAML file", name);
   if (file_exists(name) && !file_is_folder(name)) return *path = xstrdup(name), PLAIT_OK;

@@ -34,13 +34,16 @@ const char *const *cluster_key_words(const ClusterKey *key) {
   static const char *const level_kinds[] = {"switch", "ring", "mesh", "bus", NULL};
   static const char *const spaces[] = {"host", "disk", NULL};
   static const char *const attention[] = {"flash", "materialised", "cudnn", NULL};
+  static const char *const backends[] = {"cuda", "cpu", NULL};
   static const char *const truth[] = {"false", "true", NULL};
   _Static_assert(sizeof level_kinds / sizeof *level_kinds == LEVEL_KINDS + 1, "a word for each kind of level");
   _Static_assert(sizeof attention / sizeof *attention == ATTENTION_KINDS + 1, "a word for each kind of attention");
+  _Static_assert(sizeof backends / sizeof *backends == DEVICE_BACKENDS + 1, "a word for each backend");
   switch (key->kind) {
   case CLUSTER_LEVEL_KIND: return level_kinds;
   case CLUSTER_SPACE_NAME: return spaces;
   case CLUSTER_ATTENTION: return attention;
+  case CLUSTER_BACKEND: return backends;
   case CLUSTER_BOOL: return truth;
   default: return NULL;
   }
@@ -77,9 +80,11 @@ void cluster_key_allowed(const ClusterKey *key, char *out, size_t size) {
   case CLUSTER_RATES: snprintf(out, size, "a map from dtypes to numbers %s, as in {fp32: 19.5e12}", range); break;
   case CLUSTER_MAP: snprintf(out, size, "a map of keys"); break;
   case CLUSTER_LIST: snprintf(out, size, "a list of at most %.0f maps of keys", key->most); break;
+  case CLUSTER_KERNELS:
   case CLUSTER_TABLE: snprintf(out, size, "the path of a CSV file, or its lines"); break;
   case CLUSTER_SPACE_NAME:
   case CLUSTER_BOOL:
+  case CLUSTER_BACKEND:
   case CLUSTER_LEVEL_KIND:
   case CLUSTER_ATTENTION: snprintf(out, size, "%s", words); break;
   }

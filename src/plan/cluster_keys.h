@@ -21,9 +21,11 @@ typedef enum ClusterKind {
   CLUSTER_BOOL,       // int
   CLUSTER_LEVEL_KIND, // LevelKind
   CLUSTER_ATTENTION,  // AttentionKind
+  CLUSTER_BACKEND,    // DeviceBackend
   CLUSTER_MAP,        // a section
   CLUSTER_LIST,       // sections
   CLUSTER_TABLE,      // Vec(MeasuredCollective)
+  CLUSTER_KERNELS,    // Vec(MeasuredKernel)
 } ClusterKind;
 
 typedef struct ClusterKey {

@@ -130,7 +130,7 @@ static int set_pair(ClusterReader *reader, const ClusterKey *key, const char *pa
 
 bool cluster_is_level_name(const char *text) {
   static const char *const others[] = {"device", "software", "name",   "source", "base",    "spread",
-                                       "levels", "spaces",   "islands", "measured", "host", "disk"};
+                                       "levels", "spaces",   "islands", "measured", "kernels", "host", "disk"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (!strcmp(text, others[i])) return false;
   return *text >= 'a' && *text <= 'z' && strlen(text) <= 32 &&
@@ -180,9 +180,11 @@ int cluster_set_value(ClusterReader *reader, const ClusterKey *key, const char *
   case CLUSTER_RATES: return set_rates(reader, key, path, node, field);
   case CLUSTER_LEVEL_KIND: return *(LevelKind *)field = (LevelKind)word, PLAIT_OK;
   case CLUSTER_BOOL:
+  case CLUSTER_BACKEND:
   case CLUSTER_ATTENTION: return *(int *)field = word, PLAIT_OK;
   case CLUSTER_MAP:
   case CLUSTER_LIST:
+  case CLUSTER_KERNELS:
   case CLUSTER_TABLE: break;
   }
   return wrong(reader, key, path, node);

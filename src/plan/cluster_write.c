@@ -1,6 +1,7 @@
 // Cluster files from facts, by the table of keys.
 #include "base/file.h"
 #include "plan/cluster_keys.h"
+#include "plan/kernel_table.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,9 +49,11 @@ static void write_scalar(const Writer *writer, const ClusterKey *key, const void
   case CLUSTER_RATES: write_rates(field, out); break;
   case CLUSTER_LEVEL_KIND:
   case CLUSTER_BOOL:
+  case CLUSTER_BACKEND:
   case CLUSTER_ATTENTION: fputs(cluster_key_words(key)[*(const int *)field], out); break;
   case CLUSTER_MAP:
   case CLUSTER_LIST:
+  case CLUSTER_KERNELS:
   case CLUSTER_TABLE: break;
   }
 }
@@ -67,6 +70,14 @@ static void write_measured(const Cluster *cluster, FILE *out) {
   }
 }
 
+static void write_kernels(const Cluster *cluster, FILE *out) {
+  fputs(" |\n  " KERNEL_COLUMNS "\n", out);
+  for (int i = 0; i < cluster->kernel.count; i++) {
+    fputs("  ", out);
+    kernel_line_print(&cluster->kernel.data[i], out);
+  }
+}
+
 // What the file need not say: lists without items, and what has no source because nobody gave it.
 static bool is_absent(const Writer *writer, const ClusterKey *key) {
   static const double zero;
@@ -74,11 +85,12 @@ static bool is_absent(const Writer *writer, const ClusterKey *key) {
   if (key->section != CLUSTER_TOP) return false;
   if (key->kind == CLUSTER_LIST) return cluster_list_count(c, key) == 0;
   if (key->kind == CLUSTER_TABLE) return c->measured.count == 0;
+  if (key->kind == CLUSTER_KERNELS) return c->kernel.count == 0;
   bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1;
   if (key->offset == offsetof(Cluster, software)) return plain && !c->software.source;
   bool nothing = !memcmp(&c->spread, &zero, sizeof c->spread) && c->base[0] < 0;
   if (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR) return nothing && !c->source;
-  return !strcmp(key->name, "source") && nothing && !c->source && !c->measured.count;
+  return !strcmp(key->name, "source") && nothing && !c->source && !c->measured.count && !c->kernel.count;
 }
 
 static void write_key(const Writer *writer, const ClusterKey *key, const void *at, int indent) {
@@ -86,6 +98,8 @@ static void write_key(const Writer *writer, const ClusterKey *key, const void *a
   fprintf(writer->out, "%s:", key->name);
   if (key->kind == CLUSTER_TABLE) {
     write_measured(writer->cluster, writer->out);
+  } else if (key->kind == CLUSTER_KERNELS) {
+    write_kernels(writer->cluster, writer->out);
   } else if (key->kind == CLUSTER_MAP) {
     fputc('\n', writer->out);
     write_section(writer, cluster_key_child(key), field, indent + 2, false);

@@ -3,14 +3,19 @@
 #pragma once
 #include "base/arena.h"
 #include "base/dtype.h"
+#include "base/fault.h"
 #include "base/vec.h"
 #include "plan/constants.h"
 #include <stdint.h>
+
+// plait's devices. Of a CPU the units are cores, and the ranks of a machine share them and its memory.
+typedef enum DeviceBackend { DEVICE_BACKEND_CUDA, DEVICE_BACKEND_CPU, DEVICE_BACKENDS } DeviceBackend;
 
 // A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
 // that the power limit leaves in a run of minutes. A rate of 0: not given.
 typedef struct DeviceFacts {
   const char *name;            // "A100-SXM4-80GB"
+  int backend;                 // DeviceBackend: which of plait's devices Programs are compiled for
   double matrix[DTYPE_COUNT];  // FLOP/s of products, dense
   double vector[DTYPE_COUNT];  // FLOP/s of everything else
   double sustained;            // 0 … 1
@@ -23,6 +28,7 @@ typedef struct DeviceFacts {
   double reserved;             // bytes of memory that a run cannot have: context, libraries, communicators
   double launch;               // seconds that a kernel takes on the device beside its work
   double host;                 // seconds that the host takes to launch a kernel
+  double helping;              // of a CPU: what a thread of another rank adds that helps, over one of the rank's own
   const char *source;          // of the numbers above; NULL: none is known
 } DeviceFacts;
 
@@ -73,6 +79,21 @@ typedef struct SoftwareFacts {
 // A row of measured collectives: so many ranks on so many nodes moved so many bytes each.
 typedef struct MeasuredCollective { const char *kind; int ranks, nodes; double bytes, seconds; } MeasuredCollective;
 
+// A kernel as a probe measured it: one call of an op on a rank of so many threads, while `active` threads of the
+// machine (its own among them) compute. Of what it works on: what OpWork says, as plan/kernel_table.h compares calls.
+enum { KERNEL_FEATURES = 4 };
+typedef struct MeasuredKernel {
+  const char *op;
+  Dtype dtype;             // that it computes in
+  int threads, active;
+  int kind;                // of a product: how its operands lie; else what distinguishes calls that cost otherwise
+  double size[KERNEL_FEATURES];
+  double flops, bytes;     // of one call
+  double seconds;
+  int calls;               // by a probe, so far: how many were measured
+} MeasuredKernel;
+typedef struct KernelTable KernelTable; // plan/kernel_table.h
+
 typedef struct Cluster {
   Arena arena;
   const char *name, *path;
@@ -87,9 +108,19 @@ typedef struct Cluster {
                   // 0: collective.base of constants.def
   const Constants *constants;   // of the models; NULL: the defaults
   Vec(MeasuredCollective) measured;
+  Vec(MeasuredKernel) kernel;   // of a CPU, by a probe
+  KernelTable *table;           // of these; NULL: there are none
   Vec(IslandFacts) island;
   const char *source;           // of spread, base and measured
 } Cluster;
+
+// Of a device by its number.
+static inline const DeviceFacts *cluster_device(const Cluster *c, int number) {
+  for (int i = 0; i < FAULT(islands_are_like_the_rest, c->island.count, 0); i++)
+    if (number >= c->island.data[i].first && number < c->island.data[i].first + c->island.data[i].count)
+      return &c->island.data[i].device;
+  return &c->device;
+}
 
 // Devices of the whole cluster; 0 levels: one.
 static inline int64_t cluster_devices(const Cluster *c) {

@@ -66,44 +66,79 @@ static int reaches_farther(const Cluster *c, const GroupOnLinks *a, const GroupO
   return 0;
 }
 
-// All groups are the first one, moved: their members lie as far from their lowest.
-GroupOnLinks machine_group(const Cluster *c, const Mesh *mesh, uint32_t axes, const StageSet *coordinates,
-                           int coordinate) {
-  int *offset = xcalloc((size_t)mesh->ranks, sizeof *offset), *leader = xcalloc((size_t)mesh->ranks, sizeof *leader),
-      *member = xcalloc((size_t)mesh->ranks, sizeof *member);
-  int n = mesh_group(mesh, 0, axes, coordinates, offset), pp = mesh_pipeline(mesh), crosses = pp >= 0 && axes >> pp & 1;
-  memset(leader, -1, sizeof *leader * (size_t)mesh->ranks);
+// All groups of a mesh over the same axes.
+typedef struct Groups {
+  int size;
+  int *offset; // (size) all groups are the first one, moved: how far their members lie from their lowest
+  int *leader; // (ranks) the lowest rank of the group that a rank is in; -1: none
+  int *member; // (size) room for one group
+} Groups;
+
+static Groups groups_make(const Mesh *mesh, uint32_t axes, const StageSet *coordinates) {
+  size_t ranks = (size_t)mesh->ranks;
+  Groups g = {0, xcalloc(ranks, sizeof(int)), xcalloc(ranks, sizeof(int)), xcalloc(ranks, sizeof(int))};
+  g.size = mesh_group(mesh, 0, axes, coordinates, g.offset);
+  memset(g.leader, -1, sizeof *g.leader * ranks);
   for (int r = 0; r < mesh->ranks; r++) { // r: rank with coordinate 0 on all of the axes
     if (mesh_index(mesh, r, axes)) continue;
-    for (int i = 0; i < n; i++) leader[r + offset[i]] = r;
+    for (int i = 0; i < g.size; i++) g.leader[r + g.offset[i]] = r;
   }
+  return g;
+}
+
+static void groups_free(Groups *g) {
+  free(g->offset);
+  free(g->leader);
+  free(g->member);
+}
+
+static GroupOnLinks group_at(const Cluster *c, const Mesh *mesh, Groups *g, int leader) {
+  for (int i = 0; i < g->size; i++) g->member[i] = leader + g->offset[i];
+  return links_of(c, g->member, g->size, g->leader, mesh->ranks);
+}
+
+GroupOnLinks machine_group(const Cluster *c, const Mesh *mesh, uint32_t axes, const StageSet *coordinates,
+                           int coordinate) {
+  Groups g = groups_make(mesh, axes, coordinates);
+  int pp = mesh_pipeline(mesh), crosses = pp >= 0 && axes >> pp & 1;
   GroupOnLinks worst = {.ranks = 0};
   for (int r = 0; r < mesh->ranks; r++) {
     if (mesh_index(mesh, r, axes) || (!crosses && mesh_pipeline_coordinate(mesh, r) != coordinate)) continue;
-    for (int i = 0; i < n; i++) member[i] = r + offset[i];
-    GroupOnLinks group = links_of(c, member, n, leader, mesh->ranks);
+    GroupOnLinks group = group_at(c, mesh, &g, r);
     if (!worst.ranks || reaches_farther(c, &group, &worst)) worst = group;
   }
-  free(offset);
-  free(leader);
-  free(member);
+  groups_free(&g);
   return worst;
 }
 
-MessagesOnLinks machine_messages(const Cluster *c, const Mesh *mesh, int from, int to) {
+GroupOnLinks machine_group_of(const Cluster *c, const Mesh *mesh, uint32_t axes, const StageSet *coordinates,
+                              int rank) {
+  Groups g = groups_make(mesh, axes, coordinates);
+  GroupOnLinks group = {.ranks = 1};
+  if (g.leader[rank] >= 0) group = group_at(c, mesh, &g, g.leader[rank]);
+  groups_free(&g);
+  return group;
+}
+
+// The counterpart of a rank on another pipeline coordinate.
+static int counterpart(const Mesh *mesh, int rank, int from, int to) {
+  int stride = 1; // between ranks that differ by one on the pipeline axis
+  for (int a = mesh->naxis - 1; a > mesh_pipeline(mesh); a--) stride *= mesh->axis[a].size;
+  return rank + (to - from) * stride;
+}
+
+MessagesOnLinks machine_messages(const Cluster *c, const Mesh *mesh, int from, int to, int rank) {
   MessagesOnLinks m = {.level = -1, .sharing = 1};
-  int pp = mesh_pipeline(mesh);
   int *ranks = xcalloc((size_t)mesh->ranks, sizeof *ranks);
-  int64_t stride = 1; // between ranks that differ by one on the pipeline axis
-  for (int a = mesh->naxis - 1; a > pp; a--) stride *= mesh->axis[a].size;
   for (int r = 0; r < mesh->ranks; r++) {
-    if (mesh_pipeline_coordinate(mesh, r) != from) continue;
-    int level = machine_level(c, r, (int)(r + (to - from) * stride));
+    if (mesh_pipeline_coordinate(mesh, r) != from || (rank >= 0 && r != rank)) continue;
+    int level = machine_level(c, r, counterpart(mesh, r, from, to));
     if (level > m.level) m.level = level;
   }
   for (int r = 0; r < mesh->ranks && m.level >= 0; r++) { // the port that most of them leave by
     if (mesh_pipeline_coordinate(mesh, r) != from) continue;
     int64_t devices = devices_of_port(c, m.level);
+    if (rank >= 0 && r / devices != rank / devices) continue;
     int here = ++ranks[r / devices];
     if (here > m.sharing) m.sharing = here;
   }

@@ -9,11 +9,14 @@
 // others like it communicate as well.
 GroupOnLinks machine_group(const Cluster *cluster, const Mesh *mesh, uint32_t axes, const StageSet *coordinates,
                            int coordinate);
+// That of one rank.
+GroupOnLinks machine_group_of(const Cluster *cluster, const Mesh *mesh, uint32_t axes, const StageSet *coordinates,
+                              int rank);
 
 // A message from each rank of one pipeline coordinate to its counterpart on another one: the outermost level that any
-// of them crosses, and how many messages go through one port of it at once.
+// of them crosses, and how many messages go through one port of it at once. rank: only its own message (-1: all).
 typedef struct MessagesOnLinks { int level, sharing; } MessagesOnLinks;
-MessagesOnLinks machine_messages(const Cluster *cluster, const Mesh *mesh, int from, int to);
+MessagesOnLinks machine_messages(const Cluster *cluster, const Mesh *mesh, int from, int to, int rank);
 
 // The outermost level that two devices do not share: 0 inside of the innermost. -1: they are one.
 int machine_level(const Cluster *cluster, int a, int b);

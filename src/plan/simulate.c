@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "op/op.h"
 #include "plan/critical.h"
+#include "plan/meeting.h"
 #include "program/traffic.h"
 #include <math.h>
 #include <string.h>
@@ -23,8 +24,10 @@ const char *const time_part_meanings[TIME_PARTS] = {
 typedef struct Flight {
   const Cost *cost;        // NULL: none
   const Node *node;
-  int step, resolved;
-  double issued, start, end; // once it is resolved
+  int number, resolved;    // number: as Meeting's
+  double issued, ready;    // ready: when those before it are done; INFINITY: not known yet
+  double start, end;       // once it is resolved
+  int last;                // rank that came last
 } Flight;
 
 // Communication streams of a rank, as the executor has them: one for collectives, one for sums over the stages of a
@@ -33,11 +36,15 @@ enum { STREAM_COLLECTIVES, STREAM_SUMS, STREAMS };
 typedef struct Stream {
   Vec(Flight *) flight; // in the order of issue; those before `next` are resolved
   int next;
-  double free;
+  double free, busy;    // until its last collective; until that beside which kernels are slower
+  int waits_next;       // of those that wait for the same meeting: the next one, as Meeting.waiting
 } Stream;
+
+typedef struct Interval { double begin, end; } Interval;
 
 typedef struct SimulatedRank {
   const Program *program;
+  int rank, coordinate;    // of the mesh (-1: all of the coordinate); on the pipeline
   Costs *costs;
   const Action *action;    // under way, at instruction `at`
   int at, due;             // due: next instruction whose collectives have been waited for
@@ -46,24 +53,27 @@ typedef struct SimulatedRank {
   Flight **flight;         // (bodies) of each instruction; END's are of `instances` steps
   double *link;            // (coordinates, 2) when the link to another coordinate is free, by direction
   MessagesOnLinks *messages; // (coordinates) to another one; sharing 0: not looked for yet
+  Vec(Interval) on_link[MAX_LEVELS]; // what it sends: collectives and messages that the level bounds
+  int *first;              // (groups of the Costs) with all ranks: 1 + the first rank of its own; 0: not looked for yet
   RankTime time;
 } SimulatedRank;
 
-// A collective across stages: who has come to it.
-typedef struct Meeting { int node, step, arrived, of; double latest, end; int last; const Cost *cost; } Meeting;
-
 typedef struct Simulator {
   const SimulateOptions *options;
-  Program *const *program;
   int coordinates, instances;
+  int ranks, stride;       // simulated: one a coordinate, or all of the mesh; between neighbouring coordinates
   SimulatedRank *rank;
-  Vec(Meeting) meeting;
+  Meetings meetings;
+  Vec(int) ready;          // streams that a meeting no longer holds: rank · STREAMS + stream
   Critical *critical;      // NULL: not looked for
+  Cores *cores;            // where all ranks are on one machine whose kernels were measured; else NULL
 } Simulator;
 
 // Time --------------------------------------------------------------------------------------------------------------
 
-// The device of a coordinate is at `to`: what it did, or waited for, since `*now`.
+// c in all that follows: a simulated rank.
+
+// Its device is at `to`: what it did, or waited for, since `*now`.
 static void advance(Simulator *s, int c, double *now, double to, TimePart part, const Node *node, const Cost *cost) {
   if (to <= *now) return;
   s->rank[c].time.part[part] += to - *now;
@@ -90,46 +100,132 @@ static void see(const Simulator *s, int c, const char *name, const Action *a, do
   if (s->options->see) s->options->see(s->options->context, c, name, a, begin, end, flies);
 }
 
-// Collectives -------------------------------------------------------------------------------------------------------
-
-static Meeting *meeting_of(Simulator *s, const Node *n, int step, const Cost *cost) {
-  for (int i = s->meeting.count - 1; i >= 0; i--)
-    if (s->meeting.data[i].node == n->id && s->meeting.data[i].step == step) return &s->meeting.data[i];
-  vec_push(&s->meeting, (Meeting){.node = n->id, .step = step, .of = cost->crossing, .cost = cost});
-  return &s->meeting.data[s->meeting.count - 1];
+static CallStream stream_of(const SimulatedRank *r, const Node *n) {
+  return n->region == REGION_END && r->program->schedule->streams ? CALL_SUMS : CALL_IN_FLIGHT;
 }
 
-static void arrive(Meeting *m, int coordinate, double time) {
-  if (!m->arrived++ || time >= m->latest) m->latest = time, m->last = coordinate;
-  m->end = m->latest + m->cost->seconds;
+static void tell(const Simulator *s, int c, CallKind kind, CallStream stream, const Node *n, const Action *a,
+                 const Cost *cost) {
+  if (!s->options->issue) return;
+  Call call = {.kind = kind, .stream = stream, .node = n, .microbatch = a->microbatch};
+  if (kind == CALL_COLLECTIVE) call.bytes = llround(cost->whole);
+  s->options->issue(s->options->context, c, &call);
+}
+
+static void tell_message(const Simulator *s, int c, CallKind kind, const Action *a) {
+  const Program *p = s->rank[c].program;
+  if (!s->options->issue) return;
+  Call call = {.kind = kind, .tensor = a->tensor, .microbatch = a->microbatch,
+               .peer = stage_coordinate(a->peer, p->schedule->map),
+               .direction = kind == CALL_SEND ? a->peer > a->stage : a->stage > a->peer,
+               .bytes = llround(transfer_bytes(p, a)),
+               .offset = program_slot_offset(p, a->tensor, a->step * p->schedule->microbatches + a->microbatch)};
+  s->options->issue(s->options->context, c, &call);
+}
+
+// A transfer of so long over a level.
+static void put_on_link(Simulator *s, int c, int level, double begin, double end) {
+  if (level >= 0 && end > begin) vec_push(&s->rank[c].on_link[level], (Interval){begin, end});
+}
+
+static int by_begin(const void *a, const void *b) {
+  const Interval *x = a, *y = b;
+  return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+// See RankTime.met.
+static double met_on_links(SimulatedRank *r) {
+  double met = 0;
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    double until = -INFINITY;
+    Interval *on = r->on_link[l].data;
+    if (r->on_link[l].count) qsort(on, (size_t)r->on_link[l].count, sizeof *on, by_begin);
+    for (int i = 0; i < r->on_link[l].count; i++) {
+      met += fmax(0, fmin(until, on[i].end) - on[i].begin);
+      until = fmax(until, on[i].end);
+    }
+    vec_free(&r->on_link[l]);
+  }
+  return met;
+}
+
+// Collectives -------------------------------------------------------------------------------------------------------
+
+// How many simulated ranks wait for each other in a collective; 0: nobody does, since all ranks of a coordinate are
+// one.
+static int meets(const Simulator *s, const Cost *cost) {
+  return s->options->all_ranks ? FAULT(simulated_ranks_do_not_meet, cost->ranks, cost->crossing) : cost->crossing;
+}
+
+// What its meetings are found by: with all ranks the first rank of its group.
+static int group_of(Simulator *s, int c, const Cost *cost) {
+  SimulatedRank *r = &s->rank[c];
+  if (!s->options->all_ranks) return 0;
+  int *first = &r->first[cost->group];
+  if (!*first) {
+    const CostGroup *group = &r->costs->group.data[cost->group];
+    int *ranks = xcalloc((size_t)s->ranks, sizeof *ranks);
+    mesh_group(&r->program->mesh, r->rank, group->axes, &group->coordinates, ranks);
+    *first = 1 + ranks[0];
+    free(ranks);
+  }
+  return *first - 1;
+}
+
+static int number_of(const SimulatedRank *r, const Action *a, const Node *n) {
+  return n->region == REGION_MICRO ? a->step * r->program->schedule->microbatches + a->microbatch : a->step;
+}
+
+static Meeting *meeting_of(Simulator *s, int c, const Node *n, int number, const Cost *cost) {
+  return meeting_find(&s->meetings, group_of(s, c, cost), n->id, number, meets(s, cost));
+}
+
+static void arrive(Simulator *s, Meeting *m, int c, double time) {
+  if (!meeting_arrive(m, c, time)) return;
+  for (int i = m->waiting; i; i = s->rank[(i - 1) / STREAMS].stream[(i - 1) % STREAMS].waits_next)
+    vec_push(&s->ready, i - 1);
+  m->waiting = 0;
+}
+
+// 1: it is known when the flight begins; 0: others have not come yet.
+static int begin(Simulator *s, int c, int stream, Flight *f) {
+  Meeting *m = meeting_of(s, c, f->node, f->number, f->cost);
+  if (!isfinite(f->ready)) {
+    f->ready = fmax(f->issued, s->rank[c].stream[stream].free);
+    arrive(s, m, c, f->ready);
+    if (m->arrived < m->of) s->rank[c].stream[stream].waits_next = m->waiting, m->waiting = 1 + c * STREAMS + stream;
+  }
+  if (m->arrived < m->of) return 0;
+  f->start = m->latest;
+  f->last = m->last;
+  meeting_leave(&s->meetings, group_of(s, c, f->cost), m);
+  return 1;
 }
 
 // Flights of a stream take place one after the other, in the order of issue.
-static void resolve(Simulator *s, int c, Stream *stream) {
+static void resolve(Simulator *s, int c, int i) {
+  Stream *stream = &s->rank[c].stream[i];
   while (stream->next < stream->flight.count) {
     Flight *f = stream->flight.data[stream->next];
-    double start = fmax(f->issued, stream->free);
-    if (f->cost->crossing) {
-      Meeting *m = meeting_of(s, f->node, f->step, f->cost);
-      if (!isfinite(f->start)) arrive(m, c, f->start = start);
-      if (m->arrived < m->of) return;
-      f->start = m->latest;
-      f->end = m->end;
-    } else {
-      f->start = start;
-      f->end = start + f->cost->seconds;
-    }
+    if (!meets(s, f->cost)) f->start = f->ready = fmax(f->issued, stream->free);
+    else if (!begin(s, c, i, f)) return;
+    f->end = f->start + f->cost->seconds;
     f->resolved = 1;
     stream->free = f->end;
+    if (!f->cost->crossing) stream->busy = f->end; // those over stages are short, and begin when others say
     stream->next++;
     see(s, c, f->node->name, s->rank[c].action, f->start, f->end, 1);
+    put_on_link(s, c, f->cost->level, f->start, f->end);
   }
   stream->flight.count = stream->next = 0;
 }
 
-static void resolve_all(Simulator *s) {
-  for (int c = 0; c < s->coordinates; c++)
-    for (int i = 0; i < STREAMS; i++) resolve(s, c, &s->rank[c].stream[i]);
+// Streams whose ranks may be waiting for something else go on.
+static void resolve_ready(Simulator *s) {
+  while (s->ready.count) {
+    int i = s->ready.data[--s->ready.count];
+    resolve(s, i / STREAMS, i % STREAMS);
+  }
 }
 
 static int body_index(const Program *p, const Action *a) {
@@ -146,87 +242,127 @@ static Flight *flight_of(const Simulator *s, int c, const Action *a, int instruc
 static void issue(Simulator *s, int c, const Action *a, int instruction, const Node *n, const Cost *cost, double now) {
   SimulatedRank *r = &s->rank[c];
   Flight *f = flight_of(s, c, a, instruction);
-  *f = (Flight){.cost = cost, .node = n, .step = a->step, .issued = now, .start = INFINITY};
-  Stream *stream =
-      &r->stream[n->region == REGION_END && r->program->schedule->streams ? STREAM_SUMS : STREAM_COLLECTIVES];
-  vec_push(&stream->flight, f);
+  *f = (Flight){.cost = cost, .node = n, .number = number_of(r, a, n), .issued = now, .ready = INFINITY};
+  int stream = stream_of(r, n) == CALL_SUMS ? STREAM_SUMS : STREAM_COLLECTIVES;
+  vec_push(&r->stream[stream].flight, f);
   note_call(s, c, cost);
+  tell(s, c, CALL_COLLECTIVE, stream_of(r, n), n, a, cost);
   resolve(s, c, stream);
+  resolve_ready(s);
 }
 
-// 1: the flight has landed, or there was none; 0: other stages are not there yet.
-static int land(Simulator *s, int c, Flight *f, double *now) {
+// Until the collective is done. For ranks of other stages the device is idle; of its own coordinate's collectives, for
+// those that come later than itself.
+static void wait_for_flight(Simulator *s, int c, const Flight *f, double *now) {
+  const Cost *cost = f->cost;
+  double before = *now;
+  if (s->critical && meets(s, cost) && f->end > *now && (cost->crossing || f->start > f->ready))
+    critical_waited(s->critical, c, f->end, f->last, f->start, f->node, cost->axes);
+  if (!cost->crossing) advance(s, c, now, fmin(f->ready, f->end), TIME_COLLECTIVE, f->node, cost);
+  double exposed = *now - before;
+  if (meets(s, cost)) advance(s, c, now, f->start, TIME_IDLE, f->node, cost);
+  if (f->end > *now) exposed += f->end - *now;
+  if (exposed > 0) link_time(&s->rank[c].time, cost->axes, cost->level, 0)->exposed += exposed;
+  advance(s, c, now, f->end, TIME_COLLECTIVE, f->node, cost);
+}
+
+// 1: the flight has landed, or there was none; 0: other ranks are not there yet.
+static int land(Simulator *s, int c, const Action *a, Flight *f, double *now) {
   if (!f->cost) return 1;
-  if (!f->resolved) resolve_all(s);
   if (!f->resolved) return 0;
-  if (FAULT(simulated_overlap_is_free, 1, 0)) {
-    double seen = f->cost->crossing ? fmax(*now, f->start) : *now; // until then for other stages
-    if (s->critical && f->cost->crossing && f->end > *now) {
-      const Meeting *m = meeting_of(s, f->node, f->step, f->cost);
-      critical_waited(s->critical, c, f->end, m->last, m->latest, f->node, f->cost->axes);
-    }
-    advance(s, c, now, seen, TIME_IDLE, f->node, f->cost);
-    if (f->end > *now) link_time(&s->rank[c].time, f->cost->axes, f->cost->level, 0)->exposed += f->end - *now;
-    advance(s, c, now, f->end, TIME_COLLECTIVE, f->node, f->cost);
-  }
+  if (FAULT(simulated_overlap_is_free, 1, 0)) wait_for_flight(s, c, f, now);
   f->cost = NULL;
+  tell(s, c, CALL_LANDED, CALL_ALONE, f->node, a, NULL);
   return 1;
 }
 
 // A collective that nothing else goes on beside.
 static int meet(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
-  if (cost->crossing) {
-    Meeting *m = meeting_of(s, n, a->step, cost);
-    if (r->due >= 0) arrive(m, c, *now), r->due = -1; // once
+  if (meets(s, cost)) {
+    Meeting *m = meeting_of(s, c, n, number_of(r, a, n), cost);
+    if (r->due >= 0) { // once
+      arrive(s, m, c, *now);
+      r->due = -1;
+      resolve_ready(s);
+    }
     if (m->arrived < m->of) return 0;
-    if (s->critical && m->last != c) critical_waited(s->critical, c, m->end, m->last, m->latest, n, cost->axes);
+    double end = m->latest + cost->seconds;
+    if (s->critical && m->last != c && m->latest > *now)
+      critical_waited(s->critical, c, end, m->last, m->latest, n, cost->axes);
     advance(s, c, now, FAULT(simulated_stages_do_not_wait, m->latest, *now), TIME_IDLE, n, cost);
+    meeting_leave(&s->meetings, group_of(s, c, cost), m);
   }
   note_call(s, c, cost);
+  tell(s, c, CALL_COLLECTIVE, CALL_ALONE, n, a, cost);
   link_time(&r->time, cost->axes, cost->level, 0)->exposed += cost->seconds;
   see(s, c, n->name, a, *now, *now + cost->seconds, 0);
+  put_on_link(s, c, cost->level, *now, *now + cost->seconds);
   advance(s, c, now, *now + cost->seconds, TIME_COLLECTIVE, n, cost);
   return 1;
 }
 
 // Kernels -----------------------------------------------------------------------------------------------------------
 
-// Beside a collective in flight a kernel is slower, as long as that takes.
+// When the collectives in flight have landed.
+static double busy_until(const SimulatedRank *r) {
+  return fmax(r->stream[STREAM_COLLECTIVES].busy, r->stream[STREAM_SUMS].busy);
+}
+
+// Beside a collective in flight a kernel is slower, as long as that takes; sums over stages aside, which are short.
 static double kernel_end(const SimulatedRank *r, const Cost *cost, double now) {
-  double busy = fmax(r->stream[STREAM_COLLECTIVES].free, r->stream[STREAM_SUMS].free), beside = cost->beside;
+  double busy = busy_until(r), beside = cost->beside;
   if (busy <= now || beside <= cost->seconds) return now + cost->seconds;
   if (now + beside <= busy) return now + beside;
   return busy + (1 - (busy - now) / beside) * cost->seconds;
 }
 
-static void run_kernel(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
+// Not before others have come to a collective of the coordinate that is in flight. They do: the Programs of a
+// coordinate are the same, so they need nothing for it that this rank does later.
+static int beside_is_known(const Simulator *s, int c) {
+  for (int i = 0; i < STREAMS; i++) {
+    const Stream *stream = &s->rank[c].stream[i];
+    if (stream->next < stream->flight.count && !stream->flight.data[stream->next]->cost->crossing) return 0;
+  }
+  return 1;
+}
+
+// 1: done; 0: on shared cores, it goes on while time passes for all.
+static int run_kernel(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
-  r->host += s->options->cluster->device.host;
-  advance(s, c, now, r->host, TIME_HOST, n, NULL);
-  double end = kernel_end(r, cost, *now);
+  double end = *now;
+  if (s->cores) {
+    if (!cores_run(s->cores, c, &cost->core, busy_until(r), &end)) return 0;
+  } else {
+    r->host += r->costs->host * cost->launches;
+    advance(s, c, now, r->host, TIME_HOST, n, NULL);
+    end = kernel_end(r, cost, *now);
+  }
   see(s, c, n->name, a, *now, end, 0);
   advance(s, c, now, end, n->region == REGION_MICRO ? TIME_COMPUTE : TIME_OPTIMIZER, n, NULL);
   r->time.flops += cost->flops;
+  return 1;
 }
 
 // Bodies ------------------------------------------------------------------------------------------------------------
 
 // What an instruction needs of collectives that started before it in its body.
 static int wait_due(Simulator *s, int c, const Action *a, const Cost *cost, int instruction, double *now) {
-  for (int i = cost[instruction].due; i; i = cost[i - 1].next_due)
-    if (!land(s, c, flight_of(s, c, a, i - 1), now)) return 0;
+  for (int i = FAULT(simulated_wait_left_out, cost[instruction].due, 0); i; i = cost[i - 1].next_due)
+    if (!land(s, c, a, flight_of(s, c, a, i - 1), now)) return 0;
   return 1;
 }
 
 static int run_instruction(Simulator *s, int c, const Action *a, const Body *body, const Cost *cost, int i,
                            double *now) {
   const Node *n = &s->rank[c].program->graph->node.data[body->instruction[i].node];
-  if (!cost[i].ranks) return run_kernel(s, c, a, n, &cost[i], now), 1;
+  if (cost[i].left) return 1;
+  if (!cost[i].ranks) return beside_is_known(s, c) && run_kernel(s, c, a, n, &cost[i], now);
   if (cost[i].ranks == 1) return 1;
   Flight *f = flight_of(s, c, a, i);
-  if (f->cost) return land(s, c, f, now); // that a REDUCE has started
-  if (body->instruction[i].wait) return issue(s, c, a, i, n, &cost[i], *now), 1;
+  if (f->cost) return land(s, c, a, f, now); // that a REDUCE has started
+  if (body->instruction[i].wait || FAULT(simulated_end_overlaps, 0, n->region == REGION_END))
+    return issue(s, c, a, i, n, &cost[i], *now), 1;
   return meet(s, c, a, n, &cost[i], now);
 }
 
@@ -254,7 +390,8 @@ static void run_reduce(Simulator *s, int c, const Action *a, double now) {
   int i = 0;
   while (i < body->count && body->instruction[i].node != a->node) i++;
   CHECK(i < body->count, "REDUCE of a node that END lacks");
-  if (cost[i].ranks > 1) issue(s, c, a, i, &s->rank[c].program->graph->node.data[a->node], &cost[i], now);
+  if (cost[i].ranks > 1 && !cost[i].left)
+    issue(s, c, a, i, &s->rank[c].program->graph->node.data[a->node], &cost[i], now);
 }
 
 // The clock ---------------------------------------------------------------------------------------------------------
@@ -268,10 +405,12 @@ static int clock_run(void *context, int c, const Action *a, double *now) {
   return r->at != at || r->due != due ? 2 : 0; // where it went on, others may
 }
 
+// to: a coordinate.
 static double message_seconds(const Simulator *s, int from, int to, const Action *a, int *level) {
-  const Program *p = s->program[from];
-  MessagesOnLinks *m = &s->rank[from].messages[to];
-  if (!m->sharing) *m = machine_messages(s->options->cluster, &p->mesh, from, to);
+  const SimulatedRank *r = &s->rank[from];
+  const Program *p = r->program;
+  MessagesOnLinks *m = &r->messages[to];
+  if (!m->sharing) *m = machine_messages(s->options->cluster, &p->mesh, r->coordinate, to, r->rank);
   *level = m->level;
   return FAULT(simulated_messages_are_free,
                transfer_seconds(s->options->cluster, m->level, m->sharing, transfer_bytes(p, a)), 0);
@@ -282,19 +421,24 @@ static double clock_send(void *context, int c, const Action *a, double *now) {
   int to = stage_coordinate(a->peer, s->rank[c].program->schedule->map), level;
   double seconds = message_seconds(s, c, to, a, &level), *free = &s->rank[c].link[to * 2 + (a->peer > a->stage)];
   double start = fmax(*now, *free);
-  LinkTime *link = link_time(&s->rank[c].time, 1u << mesh_pipeline(&s->program[0]->mesh), level, 1);
+  LinkTime *link = link_time(&s->rank[c].time, 1u << mesh_pipeline(&s->rank[c].program->mesh), level, 1);
   link->all += seconds;
-  link->bytes += transfer_bytes(s->program[c], a);
+  link->bytes += transfer_bytes(s->rank[c].program, a);
   link->calls++;
-  see(s, c, graph_tensor(s->program[c]->graph, a->tensor)->name, a, start, start + seconds, 1);
-  return *free = start + seconds;
+  see(s, c, graph_tensor(s->rank[c].program->graph, a->tensor)->name, a, start, start + seconds, 1);
+  put_on_link(s, c, level, start, start + seconds);
+  tell_message(s, c, CALL_SEND, a);
+  *free = start + seconds;
+  return FAULT(simulated_pipeline_has_no_bubble, *free, 0);
 }
+
+static void clock_received(void *context, int c, const Action *a) { tell_message(context, c, CALL_RECV, a); }
 
 static void clock_waited(void *context, int c, const Action *a, int from, double posted, double since, double now) {
   Simulator *s = context;
-  uint32_t axes = 1u << mesh_pipeline(&s->program[0]->mesh);
+  uint32_t axes = 1u << mesh_pipeline(&s->rank[c].program->mesh);
   double at = since;
-  int level = s->rank[from].messages[c].level;
+  int level = s->rank[from].messages[s->rank[c].coordinate].level;
   if (s->critical) critical_waited(s->critical, c, now, from, posted, NULL, axes);
   advance(s, c, &at, fmax(since, posted), TIME_BUBBLE, NULL, NULL);
   if (!a) return;
@@ -302,14 +446,20 @@ static void clock_waited(void *context, int c, const Action *a, int from, double
   advance(s, c, &at, now, TIME_TRANSFER, NULL, NULL);
 }
 
+static int clock_pass(void *context) {
+  Simulator *s = context;
+  return s->cores ? cores_pass(s->cores) : 0;
+}
+
 // A run -------------------------------------------------------------------------------------------------------------
 
-static void make_rank(Simulator *s, int c, Costs *costs, Arena *arena) {
+static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena *arena) {
   SimulatedRank *r = &s->rank[c];
-  const Program *p = s->program[c];
   int bodies = 2 + p->graph->stages * PHASE_COUNT;
   r->program = p;
   r->costs = costs;
+  r->rank = s->options->all_ranks ? c : -1;
+  r->coordinate = p->coordinate;
   r->flight = arena_array(arena, Flight *, bodies);
   r->flight[0] = arena_array(arena, Flight, p->begin.count + 1);
   r->flight[1] = arena_array(arena, Flight, p->end.count * s->instances + 1);
@@ -318,32 +468,53 @@ static void make_rank(Simulator *s, int c, Costs *costs, Arena *arena) {
       r->flight[2 + stage * PHASE_COUNT + phase] = arena_array(arena, Flight, p->micro[stage][phase].count + 1);
   r->link = arena_array(arena, double, s->coordinates * 2);
   r->messages = arena_array(arena, MessagesOnLinks, s->coordinates);
+  r->first = arena_array(arena, int, costs->group.count + 1);
 }
 
-// Of so many steps (1 unless the schedule streams): when each coordinate ended, and what it did.
-static int run(Program *const *programs, Costs *const *costs, const SimulateOptions *o, int steps, Critical *critical,
-               RankTime *time, ScheduleSpans *spans, double *total, Error *error) {
+static void make(Simulator *s, Program *const *programs, const RankCosts *costs, const SimulateOptions *o,
+                 Arena *arena) {
+  s->options = o;
+  s->coordinates = programs[0]->schedule->map.coordinates;
+  s->ranks = costs->ranks;
+  s->stride = costs->stride;
+  s->rank = arena_array(arena, SimulatedRank, s->ranks);
+  meetings_make(&s->meetings, s->ranks);
+  for (int c = 0; c < s->ranks; c++)
+    make_rank(s, c, programs[c / s->stride % s->coordinates], costs->of_rank[c], arena);
+}
+
+// Of so many steps (1 unless the schedule streams): when each rank ended, and what it did.
+static int run(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, int steps,
+               Critical *critical, RankTime *time, ScheduleSpans *spans, double *total, Error *error) {
   const Program *p = programs[0];
   Arena arena = {0};
-  int n = p->schedule->map.coordinates;
   Schedule *stream = p->schedule->streams ? schedule_repeat(p->schedule, steps) : NULL;
-  Simulator s = {.options = o, .program = programs, .coordinates = n, .instances = stream ? steps : 1,
-                 .critical = critical};
-  const ActionList **lists = arena_array(&arena, const ActionList *, n);
-  double *end = arena_array(&arena, double, n);
-  s.rank = arena_array(&arena, SimulatedRank, n);
-  for (int c = 0; c < n; c++) make_rank(&s, c, costs[c], &arena), lists[c] = &programs[c]->actions;
-  ScheduleClock clock = {&s, clock_run, clock_send, clock_waited};
+  Simulator s = {.instances = stream ? steps : 1, .critical = critical};
+  make(&s, programs, costs, o, &arena);
+  const ActionList **lists = arena_array(&arena, const ActionList *, s.coordinates);
+  double *end = arena_array(&arena, double, s.ranks);
+  for (int c = 0; c < s.coordinates; c++) lists[c] = &programs[c]->actions;
+  ScheduleClock clock = {&s, s.ranks, s.stride, clock_run, clock_send, clock_waited, clock_received,
+                         clock_pass};
+  CoresOptions cores = {.coordinates = s.ranks,
+                        .ranks = p->mesh.ranks / s.ranks,
+                        .threads = p->threads,
+                        .helpers = p->helpers,
+                        .cores = (int)cluster_devices(o->cluster)};
+  if (o->cluster->table) s.cores = cores_create(&cores);
   int code = stream ? schedule_replay_by(stream, p->segments, NULL, &clock, spans, end, error)
                     : schedule_replay_by(p->schedule, p->segments, lists, &clock, spans, end, error);
   *total = 0;
-  for (int c = 0; c < n; c++) *total = fmax(*total, end[c]);
-  for (int c = 0; c < n; c++) {
+  for (int c = 0; c < s.ranks; c++) *total = fmax(*total, end[c]);
+  for (int c = 0; c < s.ranks; c++) {
     if (!code) advance(&s, c, &end[c], *total, TIME_IDLE, NULL, NULL);
+    s.rank[c].time.met = met_on_links(&s.rank[c]);
     time[c] = s.rank[c].time;
     for (int i = 0; i < STREAMS; i++) vec_free(&s.rank[c].stream[i].flight);
   }
-  vec_free(&s.meeting);
+  vec_free(&s.ready);
+  meetings_free(&s.meetings);
+  cores_free(s.cores);
   if (stream) schedule_free(stream);
   arena_free(&arena);
   return code;
@@ -358,6 +529,7 @@ static void free_times(RankTime *time, int n) {
 static void subtract(RankTime *more, const RankTime *less, int steps) {
   for (int i = 0; i < TIME_PARTS; i++) more->part[i] = (more->part[i] - less->part[i]) / steps;
   more->flops = (more->flops - less->flops) / steps;
+  more->met = fmax(0, more->met - less->met) / steps;
   for (int i = 0; i < more->link.count; i++) {
     LinkTime *l = &more->link.data[i], none = {0};
     const LinkTime *m = &none;
@@ -371,14 +543,14 @@ static void subtract(RankTime *more, const RankTime *less, int steps) {
 }
 
 // A schedule that never drains: what a further step costs, once the pipeline is full.
-static int run_stream(Program *const *programs, Costs *const *costs, const SimulateOptions *o, Simulation *out,
+static int run_stream(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, Simulation *out,
                       Error *error) {
   enum { FURTHER = 4 };
-  int n = out->coordinates, first = programs[0]->schedule->steps + 1;
+  int n = out->ranks, first = programs[0]->schedule->steps + 1;
   RankTime *less = xcalloc((size_t)n, sizeof *less);
   double before = 0, total = 0;
   SimulateOptions silent = *o;
-  silent.see = NULL;
+  silent.see = NULL, silent.issue = NULL;
   int code = run(programs, costs, &silent, first, NULL, less, NULL, &before, error);
   if (!code) code = run(programs, costs, o, first + FURTHER, NULL, out->rank, &out->spans, &total, error);
   for (int c = 0; c < n && !code; c++) subtract(&out->rank[c], &less[c], FURTHER);
@@ -387,18 +559,18 @@ static int run_stream(Program *const *programs, Costs *const *costs, const Simul
   return code;
 }
 
-static int run_step(Program *const *programs, Costs *const *costs, const SimulateOptions *o, Simulation *out,
+static int run_step(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, Simulation *out,
                     Error *error) {
-  Critical *critical = o->critical ? critical_create(out->coordinates) : NULL;
+  Critical *critical = o->critical ? critical_create(out->ranks) : NULL;
   int code = run(programs, costs, o, 1, critical, out->rank, &out->spans, &out->step, error);
   if (!code && critical) { // once more: now it is known which times count
-    RankTime *again = xcalloc((size_t)out->coordinates, sizeof *again);
+    RankTime *again = xcalloc((size_t)out->ranks, sizeof *again);
     SimulateOptions silent = *o;
     double total;
-    silent.see = NULL;
+    silent.see = NULL, silent.issue = NULL;
     critical_trace(critical, out->step);
     code = run(programs, costs, &silent, 1, critical, again, NULL, &total, error);
-    free_times(again, out->coordinates);
+    free_times(again, out->ranks);
     critical_items(critical, o->critical, out);
   }
   critical_free(critical);
@@ -410,28 +582,43 @@ static double worked(const RankTime *t) {
 }
 
 int simulate(Program *const *programs, const SimulateOptions *o, Simulation **out, Error *error) {
-  int n = programs[0]->schedule->map.coordinates, code = PLAIT_OK;
-  Costs **costs = xcalloc((size_t)n, sizeof *costs);
+  RankCosts costs;
+  int code = rank_costs_create(programs, o->cluster, o->all_ranks, &costs, error);
+  if (code) return code;
   Simulation *s = xcalloc(1, sizeof *s);
-  s->coordinates = n;
-  s->rank = xcalloc((size_t)n, sizeof *s->rank);
-  for (int c = 0; c < n && !code; c++) code = costs_create(programs[c], o->cluster, &costs[c], error);
-  if (!code)
-    code = programs[0]->schedule->streams ? run_stream(programs, costs, o, s, error)
-                                          : run_step(programs, costs, o, s, error);
-  for (int c = 0; c < n; c++) {
-    costs_free(costs[c]);
+  s->ranks = costs.ranks;
+  s->all_ranks = o->all_ranks;
+  s->rank = xcalloc((size_t)s->ranks, sizeof *s->rank);
+  code = programs[0]->schedule->streams ? run_stream(programs, &costs, o, s, error)
+                                        : run_step(programs, &costs, o, s, error);
+  for (int c = 0; c < s->ranks; c++)
     if (worked(&s->rank[c]) > worked(&s->rank[s->busiest])) s->busiest = c;
-  }
-  free(costs);
+  for (int c = 0; c < s->ranks; c++)
+    if (costs.of_rank[c]->guessed) s->guessed = costs.of_rank[c]->guessed;
+  rank_costs_free(&costs);
   if (code) simulation_free(s);
   else *out = s;
   return code;
 }
 
+int simulate_steps(Program *const *programs, const SimulateOptions *o, int steps, Error *error) {
+  RankCosts costs;
+  int streams = programs[0]->schedule->streams,
+      code = rank_costs_create(programs, o->cluster, o->all_ranks, &costs, error);
+  double total;
+  if (code) return code;
+  for (int i = 0; i < (streams ? 1 : steps) && !code; i++) {
+    RankTime *time = xcalloc((size_t)costs.ranks, sizeof *time);
+    code = run(programs, &costs, o, streams ? steps : 1, NULL, time, NULL, &total, error);
+    free_times(time, costs.ranks);
+  }
+  rank_costs_free(&costs);
+  return code;
+}
+
 void simulation_free(Simulation *s) {
   if (!s) return;
-  free_times(s->rank, s->coordinates);
+  free_times(s->rank, s->ranks);
   vec_free(&s->critical);
   schedule_spans_free(&s->spans);
   arena_free(&s->arena);

@@ -24,6 +24,17 @@ OpWork program_work(const Program *p, const Node *n, int microbatch) {
   return work;
 }
 
+void program_operand_bytes(const Program *p, const Node *n, int microbatch, double *bytes) {
+  Arena scratch = {0};
+  Operand *x = operands(p, n, microbatch, &scratch);
+  rows_balance(p, n, microbatch, x);
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int present = (k < n->ninput ? n->input[k] : n->output[k - n->ninput]) >= 0;
+    bytes[k] = present ? (double)operand_elements(&x[k]) * (double)dtype_size(x[k].dtype) : 0;
+  }
+  arena_free(&scratch);
+}
+
 // On a microbatch, or -1: in BEGIN and END; so many times.
 static void add_body(const Program *p, const Body *b, int microbatch, double times, ProgramCost *cost) {
   for (int i = 0; i < b->count; i++) {

@@ -5,6 +5,8 @@
 // What a call of the node costs on the first rank, on a microbatch (-1: in BEGIN and END); compact tensors as if all
 // experts had as many rows.
 OpWork program_work(const Program *p, const Node *n, int microbatch);
+// Bytes of its operands in this call: inputs, then outputs; 0 of those that are absent.
+void program_operand_bytes(const Program *p, const Node *n, int microbatch, double *bytes);
 
 // Of kernels, collectives left out: FLOPs (those of products and attention; others hardly count), bytes of operands
 // that are read and written, and calls. Of reference kernels none of these, but their FLOPs or elements, whatever is

@@ -198,14 +198,14 @@ static int64_t pack(const Program *p, Life *life, int n) {
   return end;
 }
 
-// Of a tensor of END: the first instruction that it is an operand of.
-static int first_use(const Program *p, int tensor) {
-  for (int i = 0; i < p->end.count; i++) {
+// (tensors) the first instruction of END that gives it; 0 where none does. The caller frees it.
+static int *first_uses(const Program *p) {
+  int *first = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *first);
+  for (int i = p->end.count - 1; i >= 0; i--) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
-    for (int k = 0; k < n->noutput; k++)
-      if (n->output[k] == tensor) return i;
+    for (int k = 0; k < n->noutput; k++) first[n->output[k]] = i;
   }
-  return 0;
+  return first;
 }
 
 // Results of REDUCE outlive the body during which they are made, in a stream what END's second half reads of its first:
@@ -223,16 +223,18 @@ void memory_place_reduced(Program *p) {
                (Life){.tensor = n->output[k], .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, n->output[k]))});
     }
   }
+  int *first = first_uses(p);
   for (int i = 0; i < p->end.count; i++) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
     for (int k = 0; k < n->ninput + n->noutput; k++) {
-      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], first = t < 0 ? 0 : first_use(p, t);
-      if (t < 0 || p->place[t].area != AREA_WORK || first >= p->end_cut || instruction_end(&p->end, i) < p->end_cut)
+      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      if (t < 0 || p->place[t].area != AREA_WORK || first[t] >= p->end_cut || instruction_end(&p->end, i) < p->end_cut)
         continue;
       p->place[t].area = AREA_COMM;
       vec_push(&life, (Life){.tensor = t, .bytes = memory_tensor_bytes(p, graph_tensor(p->graph, t))});
     }
   }
+  free(first);
   p->comm_bytes = pack(p, life.data, life.count) * p->sums_under_way;
   for (int i = 0; i < life.count; i++) p->place[life.data[i].tensor].offset = life.data[i].offset;
   vec_free(&life);

@@ -124,7 +124,8 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
                    ? PLAIT_OK
                    : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
     if (code) return code;
-    int64_t scratch = scratch_of(p, n, &kernel, o->threads), rounded = round_up(scratch, o->device->space.alignment);
+    int64_t scratch = scratch_of(p, n, &kernel, o->threads + o->helpers),
+            rounded = round_up(scratch, o->device->space.alignment);
     body->instruction[body->count++] = (Instruction){.node = n->id, .scratch = scratch};
     if (rounded > p->scratch_bytes) p->scratch_bytes = rounded;
   }
@@ -147,6 +148,8 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->device = o->device;
   p->mesh = *mesh;
   p->coordinate = o->coordinate;
+  p->threads = o->threads;
+  p->helpers = o->helpers;
   p->chaos = o->chaos;
   p->shares = o->shares;
   StageMap map = mesh_stage_map(mesh);
@@ -207,6 +210,12 @@ int64_t program_variable_offset(const Program *p, int variable, int copy, Turn t
 }
 
 int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->staging_bytes + p->comm_bytes; }
+int64_t program_slot_offset(const Program *p, int tensor, int number) {
+  const Place *place = &p->place[tensor];
+  if (place->area != AREA_SLOT && place->area != AREA_STAGING) return -1;
+  const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
+  return ring->offset + number % ring->count * ring->bytes + place->offset;
+}
 int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
 int64_t program_input_offset(const Program *p) { return program_scratch_offset(p) + p->scratch_bytes; }
 

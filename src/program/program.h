@@ -77,6 +77,7 @@ struct Program {
   const Device *device; // whose description the memory plan and the choice of kernels follow
   Mesh mesh;
   int coordinate;     // on the pp axis
+  int threads, helpers; // of a rank; of other ranks that may help it
   const Shares *shares; // borrowed
   uint64_t chaos;     // above 0: see runtime/chaos.h
   Schedule *schedule; // all coordinates' lists
@@ -113,7 +114,7 @@ typedef struct ProgramOptions {
   const Program *like; // that of another coordinate, else with the same options: schedule and segments are
                               // borrowed from it, and not walked again; must outlive this one. NULL: none
   const Device *device;   // see Program
-  int threads;            // of a rank: kernels need scratch for each
+  int threads, helpers;   // of a rank, and of others that may help it: kernels need scratch for each
   int overlap; // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
                // flight until their first reader
   uint64_t chaos;         // above 0: seed of runtime/chaos.h, for tests; buffers are then packed in a random order
@@ -138,6 +139,9 @@ int64_t program_work_offset(const Program *p);
 // Where a Variable (copy -1) or one of its Copies lies, bytes into State's memory.
 int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn);
 int64_t program_scratch_offset(const Program *p);
+// Of a tensor in a slot or staging buffer, for microbatch `number` (through all steps of a stream): bytes into a rank's
+// working memory. -1: it lies elsewhere.
+int64_t program_slot_offset(const Program *p, int tensor, int number);
 int64_t program_input_offset(const Program *p);
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);

@@ -18,13 +18,20 @@ typedef enum RecipeRecompute {
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
-typedef enum RecipeComm { RECIPE_COMM_AUTO, RECIPE_COMM_LOCAL, RECIPE_COMM_MPI, RECIPE_COMM_NCCL } RecipeComm;
+typedef enum RecipeComm {
+  RECIPE_COMM_AUTO,
+  RECIPE_COMM_LOCAL,
+  RECIPE_COMM_MPI,
+  RECIPE_COMM_NET,
+  RECIPE_COMM_NCCL
+} RecipeComm;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
 
 enum { RECIPE_PRECISION_AUTO = -1 }; // in a recipe that is not checked yet
 
+typedef enum RecipeAsync { RECIPE_ASYNC_AUTO, RECIPE_ASYNC_ON, RECIPE_ASYNC_OFF } RecipeAsync;
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
 
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
@@ -116,6 +123,7 @@ typedef struct Recipe {
     int64_t every; // steps; 0: only at the end
     int keep;      // 0: all
     bool best;     // keeps the one of the lowest held-out loss as well
+    int async;     // RecipeAsync
     char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
   } checkpoint;
   struct {
@@ -127,6 +135,7 @@ typedef struct Recipe {
     char *dir; // absolute
     int64_t seed;
     int comm;     // RecipeComm
+    double silence; // seconds after which a rank of net that says nothing counts as dead
     int backend;  // RecipeBackend
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
     int threads;  // of all ranks on this machine together; 0: auto
@@ -142,6 +151,8 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
+  const struct Cluster *cluster; // by whose seconds layers are cut into stages; borrowed. NULL: by those of
+                                 // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
   const char *place;  // of a key that is not given: "recipe.yaml: "
@@ -187,6 +198,10 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
 // parallel.stages_per_rank, or what auto means: the fewest that the schedule runs, without a pipeline 1.
 int recipe_virtual_stages(const Recipe *recipe);
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
+// Are ranks processes for sure?
+static inline bool recipe_has_processes(const Recipe *r) {
+  return r->run.comm == RECIPE_COMM_MPI || r->run.comm == RECIPE_COMM_NET;
+}
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 int recipe_data_ranks(const Recipe *r); // over which the Layout cuts the batch
 int recipe_microbatches(const Recipe *r);
@@ -196,8 +211,9 @@ bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences o
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 ParallelOptions recipe_parallel(const Recipe *recipe);
-// What it must fit. Without a config (NULL) the model is left open. The texts are in `texts`.
-typedef struct WorkloadTexts { char model[512], family[64]; Delay delay; } WorkloadTexts;
+// What it must fit. Without a config (NULL) the model is left open.
+// The texts are in `texts`, which may be used again: config says of which model they are, NULL: of none yet.
+typedef struct WorkloadTexts { const ModelConfig *config; char model[512], family[64]; Delay delay; } WorkloadTexts;
 Delay recipe_delay(const Recipe *recipe);
 Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
 // parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.

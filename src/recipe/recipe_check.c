@@ -61,7 +61,7 @@ static int check_mesh(Recipe *r, Error *error) {
       return error_set(error, PLAIT_BAD_INPUT,
                        "%smesh: pp %d × dp %d × cp %d × tp %d is more than %d ranks, the most that run.comm %s "
                        "allows; make an axis smaller", recipe_where(r, "mesh.dp"), r->mesh.pp, r->mesh.dp, r->mesh.cp,
-                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto or mpi");
+                       r->mesh.tp, most, r->run.comm == RECIPE_COMM_LOCAL ? "local" : "auto, mpi or net");
   }
   return PLAIT_OK;
 }

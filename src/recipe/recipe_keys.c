@@ -11,6 +11,10 @@
 
 static const RecipeWord init_words[] = {{"random", 0, false}, {0}};
 static const RecipeWord resume_words[] = {{"auto", 0, false}, {"never", 0, false}, {0}};
+static const RecipeWord async_words[] = {
+    {"auto", RECIPE_ASYNC_AUTO, false}, {"on", RECIPE_ASYNC_ON, false},   {"off", RECIPE_ASYNC_OFF, false},
+    {"true", RECIPE_ASYNC_ON, false},   {"false", RECIPE_ASYNC_OFF, false}, {0},
+};
 static const RecipeWord recompute_words[] = {
     {"none", RECIPE_RECOMPUTE_NONE, false},
     {"selective", RECIPE_RECOMPUTE_SELECTIVE, false},
@@ -64,10 +68,12 @@ static const RecipeWord schedule_words[] = {
 };
 static const RecipeWord comm_words[] = {
     {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, false},
-    {"nccl", RECIPE_COMM_NCCL, true},  {0},
+    {"net", RECIPE_COMM_NET, false},   {"nccl", RECIPE_COMM_NCCL, true},   {0},
 };
-static const RecipeWord backend_words[] = {
-    {"auto", RECIPE_BACKEND_AUTO, false}, {"cpu", RECIPE_BACKEND_CPU, false}, {"cuda", RECIPE_BACKEND_CUDA, true}, {0}};
+static const RecipeWord backend_words[] = {{"auto", RECIPE_BACKEND_AUTO, false},
+                                           {"cpu", RECIPE_BACKEND_CPU, false},
+                                           {"cuda", RECIPE_BACKEND_CUDA, false},
+                                           {0}};
 
 static const RecipeWord layout_words[] = {
     {"auto", RECIPE_LAYOUT_AUTO, false},
@@ -364,6 +370,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "Saves a checkpoint whenever the held-out loss is the lowest so far, and keeps the best one in "
                "addition to the newest. `RUN/checkpoints/best` is a link to it; `plait eval`, `generate` and "
                "`export` accept it."),
+    KEY("checkpoint.async", RECIPE_CHOICE, checkpoint.async, "auto", .words = async_words, .example = "auto",
+        .doc = "Checkpoints are written while the next steps run; the files are the same. `on`: each rank keeps memory "
+               "for a copy of what it writes, which `plait plan` shows. `off`: steps wait until the files are written. "
+               "`auto`: on where that memory is there. The checkpoint that ends a run is always waited for. `true` and "
+               "`false` mean `on` and `off`."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
         .doc = "`auto`: resume from the newest valid checkpoint in run.dir, if there is one. `never`: start from "
@@ -397,14 +408,23 @@ const RecipeKey recipe_keys[] = {
         .doc = "Seed of the initial weights, the data order and dropout. Every mesh gets the same bits from it."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
         .doc = "How ranks communicate. `local`: they are threads of this process. `mpi`: they are processes, "
-               "started by `mpirun` or `srun`. `auto`: `mpi` if one of these has started more than one process, "
-               "else `local`."),
+               "started by `mpirun` or `srun`. `net`: they are processes that any launcher has started, and talk by "
+               "UCX, without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
+               "launcher has started several otherwise, else `local`."),
+    KEY("run.silence", RECIPE_REAL, run.silence, "5", .least = 0.2, .most = 1e6,
+        .doc =
+            "With `run.comm: net`: how many seconds a rank may say nothing before it counts as dead. Its process, not "
+            "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
-        .doc = "Compute backend."),
+        .doc =
+            "What computes: `cpu`, or with `auto` whatever this build has. `cuda` is a GPU that plait knows by its "
+            "description only: plan, simulate, compare, explain and recipe take it, and commands that run refuse it."),
     KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
         .doc = "The cluster that `plait simulate` and `plait plan --search` predict for where `--cluster` is missing, "
                "and that `plan: auto` plans for: the name of one that comes with plait (`plait cluster` lists them), "
-               "or a file (docs/clusters.md). A run on this machine is the same with any of them."),
+               "a file (docs/clusters.md), or `probe`, this machine as `plait probe` measures it, which is the "
+               "default. Layers are cut into pipeline stages by its seconds; but for that a run on "
+               "this machine is the same with any of them."),
     KEY("run.threads", RECIPE_INT, run.threads, "auto", .least = 1, .most = 4096, .has_auto = true, .automatic = 0,
         .example = "auto", .inference = true,
         .doc = "Threads of all ranks on this machine together; each rank has at least one. auto: as many as this "

@@ -6,9 +6,9 @@
 
 LayoutWords recipe_layout_row(const Recipe *r, LayoutRow row) {
   if (r->layout.rows.row[row].count >= 0) return r->layout.rows.row[row];
-  if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return layout_shipped(LAYOUT_SHIPPED_SEQUENCE).row[row];
-  if (r->parallel.tensor != LAYOUT_TENSOR_1D) return layout_of_tensor((LayoutTensorKind)r->parallel.tensor).row[row];
-  return layout_shipped(r->layout.name ? (LayoutShipped)(r->layout.name - 1) : LAYOUT_SHIPPED_TENSOR).row[row];
+  if (row == LAYOUT_ROW_SEQ && r->parallel.sequence) return layout_shipped_row(LAYOUT_SHIPPED_SEQUENCE, row);
+  if (r->parallel.tensor != LAYOUT_TENSOR_1D) return layout_tensor_row((LayoutTensorKind)r->parallel.tensor, row);
+  return layout_shipped_row(r->layout.name ? (LayoutShipped)(r->layout.name - 1) : LAYOUT_SHIPPED_TENSOR, row);
 }
 
 int recipe_virtual_stages(const Recipe *r) {
@@ -77,10 +77,14 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
                 .skips = r->run.non_finite == RECIPE_SKIP,
                 .trials = r->run.noise_scale > 0,
                 .delay = &texts->delay};
-  texts->delay = recipe_delay(r);
+  texts->delay.count = r->optimizer.delay.count;
+  memcpy(texts->delay.of, r->optimizer.delay.items, sizeof(int) * (size_t)texts->delay.count);
   if (!c) return w;
-  snprintf(texts->model, sizeof texts->model, "the model of %.400s", c->path);
-  snprintf(texts->family, sizeof texts->family, "the %s model", model_family_name(c->family));
+  if (texts->config != c) { // a planner asks for one model again and again
+    snprintf(texts->model, sizeof texts->model, "the model of %.400s", c->path);
+    snprintf(texts->family, sizeof texts->family, "the %s model", model_family_name(c->family));
+    texts->config = c;
+  }
   w.model = texts->model;
   w.family = texts->family;
   w.layers = c->layers;
@@ -91,7 +95,7 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
 
 int recipe_check_parallel(const Recipe *r, const ModelConfig *config, Error *error) {
   ParallelOptions options = recipe_parallel(r);
-  WorkloadTexts texts;
+  WorkloadTexts texts = {.config = NULL};
   Workload workload = recipe_workload(r, config, &texts);
   ParallelProblem problem;
   if (!parallel_check(&options, &workload, &problem)) return PLAIT_OK;

@@ -103,7 +103,10 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
   case RECIPE_CHOICE:
     for (const RecipeWord *word = key->words; word->name; word++)
-      if (word->value == *(const int *)field) fputs(word->name, out);
+      if (word->value == *(const int *)field) {
+        fputs(word->name, out);
+        break; // others of the same value are only read
+      }
     break;
   case RECIPE_MB: print_mb(key, *(const int *)field, out); break;
   case RECIPE_WORD_OR_PATH:

@@ -3,6 +3,8 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
+#include "plan/cluster.h"
+#include "plan/kernel_time.h"
 #include "recipe/recipe_device.h"
 #include "recipe/recipe_keys.h"
 #include "runtime/chaos.h"
@@ -16,7 +18,7 @@ static int setup_threads(const Recipe *recipe) {
 
 int setup_helpers(const Recipe *recipe, int threads) {
   int ranks = recipe_rank_count(recipe);
-  if (!recipe->run.work_stealing || ranks == 1 || recipe->run.comm == RECIPE_COMM_MPI ||
+  if (!recipe->run.work_stealing || ranks == 1 || recipe_has_processes(recipe) ||
       threads * ranks > cores_available())
     return 0;
   return threads < TEAM_MOST_HELPERS ? threads : TEAM_MOST_HELPERS;
@@ -113,7 +115,7 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 // How attention crosses cp, and whether plait chose it.
 static void describe_context(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
   ParallelOptions options = recipe_parallel(r);
-  WorkloadTexts texts;
+  WorkloadTexts texts = {.config = NULL};
   Workload workload = recipe_workload(r, config, &texts);
   AlgorithmName taken = parallel_context(&options, &workload);
   text[0] = 0;
@@ -192,7 +194,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   if (!code) code = check_experts(recipe, config, error);
   if (code) return code;
   ParallelOptions parallel = recipe_parallel(recipe);
-  WorkloadTexts texts;
+  WorkloadTexts texts = {.config = NULL};
   Workload workload = recipe_workload(recipe, config, &texts);
   const Device *device;
   if ((code = recipe_device(recipe, &device, error))) return code;
@@ -213,6 +215,36 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   return PLAIT_OK;
 }
 
+// Layers are cut by seconds where a cluster is named and something is left to cut. *loaded: the caller frees it after
+// the compile; may be NULL. A cluster without a rate for the dtype is left to whoever needs its times.
+static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Error *error) {
+  const Cluster *cluster = r->cluster;
+  *loaded = NULL;
+  if (o->parallel.pipeline.stages == 1 || o->parallel.pipeline.cut_given) return PLAIT_OK;
+  if (!cluster && r->run.cluster) {
+    int code = cluster_load(r->run.cluster, loaded, error);
+    if (code) return error_prefix(error, "%srun.cluster", recipe_where(r, "run.cluster"));
+    cluster = *loaded;
+  }
+  if (!cluster || !(product_rate(&cluster->device, o->precision) > 0)) return PLAIT_OK;
+  o->seconds = cluster_work_seconds;
+  o->machine = cluster;
+  return PLAIT_OK;
+}
+
+int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
+                Graph **graph, Error *error) {
+  Cluster *loaded = NULL;
+  int code = setup_compile_options(recipe, config, options, error);
+  options->after = after;
+  if (!code) code = use_seconds(recipe, options, &loaded, error);
+  if (!code) code = compile_graph(config, options, graph, error);
+  options->seconds = NULL;
+  options->machine = NULL;
+  cluster_free(loaded);
+  return code;
+}
+
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
   return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
@@ -226,13 +258,18 @@ int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mod
                     .seed = (uint64_t)recipe->run.seed,
                     .check = recipe->run.desync_check,
                     .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
+  Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, &options, error);
+  if (!code) code = use_seconds(recipe, &options, &loaded, error);
   if (code) return code;
   options.mode = mode;
   if (mode == MODEL_GENERATE)
     compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
                       options.micro); // a token of each sequence: one microbatch
-  return job_create(config, &options, &run, job, error);
+  code = job_create(config, &options, &run, job, error);
+  if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
+  cluster_free(loaded);
+  return code;
 }
 
 WatchdogLimits setup_watchdog(const Recipe *r) {
@@ -244,10 +281,28 @@ WatchdogLimits setup_watchdog(const Recipe *r) {
                                       [ACTIVITY_CHECKPOINT] = r->watchdog.checkpoint}};
 }
 
-int setup_launch(Launch *launch, const Recipe *r, Error *error) {
+static LaunchComm launch_comm(const Recipe *r) {
   static const LaunchComm comm[] = {
-      [RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI};
+      [RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI,
+      [RECIPE_COMM_NET] = LAUNCH_NET};
+  return comm[r->run.comm];
+}
+
+int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
-  return launch_choose(launch, comm[r->run.comm], recipe_rank_count(r), mesh, error);
+  int code = recipe_check_runs(r, error);
+  return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);
+}
+
+LaunchWish setup_wish(const Recipe *r) { return (LaunchWish){launch_comm(r), r->run.silence}; }
+
+LaunchWish setup_wish_of_keys(int count, char **keys) {
+  static const struct { const char *key; LaunchComm comm; } words[] = {
+      {"run.comm=mpi", LAUNCH_MPI}, {"run.comm=net", LAUNCH_NET}, {"run.comm=local", LAUNCH_LOCAL}};
+  LaunchWish wish = {0};
+  for (int k = 0; k < count; k++)
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+      if (!strcmp(keys[k], words[i].key)) wish.comm = words[i].comm;
+  return wish;
 }

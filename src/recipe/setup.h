@@ -28,19 +28,30 @@ void setup_describe(const Recipe *recipe, const ModelConfig *config, char *text,
 // Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
 // Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
 // alone or with the model's config cannot be.
+// Nothing is known of seconds here, so that layers would be cut by FLOPs; setup_graph and setup_job know.
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error);
 
+// The graph of a training run after a pass (compile/passes.def). Where a cluster is named (Recipe.cluster,
+// run.cluster), layers are cut into stages by seconds on its device, for everybody who compiles this run alike.
+// *options: what it was compiled by. The caller frees *graph. PLAIT_BAD_INPUT also for a cluster that cannot be read.
+int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
+                Graph **graph, Error *error);
+
 // Compiles everything of a training run: device by run.backend, with an evaluation graph of batch.global samples when
-// data.valid is given, for ranks that are threads of this process. Touches no data and allocates no memory of ranks.
-// The caller frees *job (job_destroy).
+// data.valid is given, for ranks that are threads of this process. Cuts stages as setup_graph does. Touches no data and
+// allocates no memory of ranks. The caller frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
 // The same for any mode, with so many threads a rank, and helpers.
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error);
 
 WatchdogLimits setup_watchdog(const Recipe *recipe);
-// launch_choose, by run.comm and the mesh.
+// launch_choose, by run.comm and the mesh. Every command that runs a recipe comes here first: PLAIT_BAD_INPUT where
+// run.backend cannot be run.
 int setup_launch(Launch *launch, const Recipe *recipe, Error *error);
+// What launch_begin should know of a recipe, or of the keys that are given on the command line.
+LaunchWish setup_wish(const Recipe *recipe);
+LaunchWish setup_wish_of_keys(int count, char **keys);
 
 // The loader of data.train, or of what is evaluated on (one pass, in order) when `validation`. `sources` has room for
 // as many items as that list has, and must live until loader_open has returned. Data ranks and batch sizes are for

@@ -1,7 +1,8 @@
 // Desync check: hashes of what a rank issued and holds, compared with those of its peers.
 #include "runtime/agreement.h"
 #include "base/fault.h"
-#include "base/philox.h"
+#include "base/hash.h"
+#include "program/calls.h"
 #include "runtime/bind.h"
 #include "runtime/observer.h"
 #include <stdlib.h>
@@ -27,11 +28,6 @@ struct Agreement {
 };
 enum { HASH_AT_ONCE = 1 << 15 };
 
-static uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t x = (a ^ b) * 0x9e3779b97f4a7c15;
-  return (x ^ x >> 29) * 0xbf58476d1ce4e5b9 + (x >> 32) + 1;
-}
-
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
 static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
@@ -41,7 +37,8 @@ static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *p
   ShardBoxes b = {.shard = shard_of(mesh, placement, &v->shape, rank)};
   uint64_t part = 1;
   while (shard_next(&b))
-    for (int d = 0; d < v->shape.rank; d++) part = mix(mix(part, (uint64_t)b.box.local[d]), (uint64_t)b.box.offset[d]);
+    for (int d = 0; d < v->shape.rank; d++)
+      part = hash_mix(hash_mix(part, (uint64_t)b.box.local[d]), (uint64_t)b.box.offset[d]);
   return part | 1;
 }
 
@@ -88,14 +85,16 @@ void agreement_destroy(Agreement *a) {
 }
 
 static void note(Log *log, Entry e) {
-  log->chain = mix(log->chain, e.hash);
+  log->chain = hash_mix(log->chain, e.hash);
   vec_push(&log->entry, e);
 }
 
 static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t elements) {
   Entry e = {.microbatch = n->region == REGION_MICRO ? microbatch : -1};
   snprintf(e.what, sizeof e.what, "%s of %s", op_def(n->op)->name, n->name);
-  e.hash = mix(mix(philox_name(e.what), (uint64_t)(e.microbatch + 1)), (uint64_t)elements);
+  Call call = {.node = n, .microbatch = e.microbatch};
+  call.bytes = elements * (int64_t)dtype_size(graph_tensor(a->p->graph, n->input[0])->dtype);
+  e.hash = call_hash(a->p, &call);
   note(&a->log[group_find(&a->group, a->p->graph, &a->p->mesh, n)], e);
 }
 
@@ -106,7 +105,8 @@ static int transfer_log(const Agreement *a, int direction, int peer, int send) {
 static void note_transfer(Agreement *a, const Action *action, int direction, int peer) {
   Entry e = {.microbatch = action->microbatch};
   snprintf(e.what, sizeof e.what, "transfer of %s", graph_tensor(a->p->graph, action->tensor)->name);
-  e.hash = mix(philox_name(e.what), (uint64_t)action->microbatch);
+  Call call = {.kind = CALL_SEND, .tensor = action->tensor, .microbatch = action->microbatch}; // the same on both sides
+  e.hash = call_hash(a->p, &call);
   note(&a->log[transfer_log(a, direction, peer, action->kind == ACTION_SEND)], e);
 }
 
@@ -229,11 +229,11 @@ static uint64_t hash_bytes(const char *data, size_t bytes) {
   uint64_t h = bytes, word;
   for (; bytes >= 8; data += 8, bytes -= 8) {
     memcpy(&word, data, 8);
-    h = mix(h, word);
+    h = hash_mix(h, word);
   }
   word = 0;
   memcpy(&word, data, bytes);
-  return mix(h, word);
+  return hash_mix(h, word);
 }
 
 // Of what exists globally: padding may hold anything. Ranks that hold the same box go through the same pieces.
@@ -244,7 +244,7 @@ static uint64_t hash_item(const Agreement *a, const Item *item) {
     BoxPieces pieces = {.whole = b.box, .most = HASH_AT_ONCE};
     while (box_next_piece(&pieces)) {
       state_read(a->state, item->variable, item->copy, &pieces.piece, a->piece);
-      h = mix(h, hash_bytes(a->piece, (size_t)box_elements(&pieces.piece) * size));
+      h = hash_mix(h, hash_bytes(a->piece, (size_t)box_elements(&pieces.piece) * size));
     }
   }
   return h;

@@ -70,10 +70,7 @@ char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   case AREA_INPUT:
     return (char *)(uintptr_t)input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
   case AREA_SLOT:
-  case AREA_STAGING: {
-    const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
-    return b->state->work + ring->offset + (microbatch + b->base) % ring->count * ring->bytes + place->offset;
-  }
+  case AREA_STAGING: return b->state->work + program_slot_offset(p, tensor, microbatch + b->base);
   case AREA_COMM:
     return b->state->work + p->slot_bytes + p->staging_bytes +
            FAULT(sums_of_steps_are_one, turn.step, 0) % p->sums_under_way * (p->comm_bytes / p->sums_under_way) +

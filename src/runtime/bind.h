@@ -40,6 +40,7 @@ typedef struct Bound {
   Piece *piece;
   PlaitBuffer *buffer; // (pieces, or with gathers_rows pieces · ranks) scratch for the call, which a stream reads until
                        // it is done
+  int64_t called;         // bytes of the whole tensor (program/traffic.h) that the last call was of
   int until;              // of a collective in flight: see Instruction.wait
   int due, next_due; // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
   Flight *flight;         // of a collective: one, or of END in a stream Program.sums_under_way, taken in turn by step

@@ -16,14 +16,18 @@ static int64_t piece_elements(const Binding *binding, const Bound *b, const Piec
   return p->block < p->blocks / bound * rows ? p->count : 0;
 }
 
-// The buffers as they are bound now, without empty ones; returns how many.
+// The buffers as they are bound now, without empty ones; returns how many. A gather, scatter or exchange has a part of
+// each rank in a buffer.
 static size_t find_buffers(const Binding *binding, Bound *b) {
   const Device *device = binding->queue->device;
+  const OpDef *d = op_def(b->node->op);
+  int64_t parts = d->gathers || d->scatters || d->exchanges ? plait_comm_size(b->comm) : 1;
   size_t n = 0;
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
     int64_t count = piece_elements(binding, b, p);
     if (!count) continue;
+    b->called += count * parts * (int64_t)dtype_size(b->input[p->input].dtype);
     b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
                                    device_host_pointer(device, (char *)b->output[p->output].data + p->recv),
                                    (size_t)count, p->send_stride, p->recv_stride};
@@ -51,6 +55,7 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
       char *part = device_host_pointer(device, (char *)whole->data + at * size),
            *mine = device_host_pointer(device, own->data);
       at += FAULT(gathered_rows_have_holes, count, (size_t)(share * binding->program->shares->bound) * row);
+      b->called += (int64_t)(count * size);
       if (!count) continue;
       if (gathers && r == me) memcpy(part, mine, count * size);
       *buffer = (PlaitBuffer){part, gathers ? part : mine, count};
@@ -65,7 +70,7 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
 // rank after the other, whose rows these are. Pieces of a row follow each other.
 static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   const Device *device = binding->queue->device;
-  int ranks = plait_comm_size(b->comm), code = 0;
+  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), code = 0;
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   int64_t size = (int64_t)dtype_size(b->input[0].dtype);
   PlaitBuffer *buffer = b->buffer;
@@ -89,6 +94,7 @@ static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream 
                                   (size_t)p->count, gathers ? p->send_stride : 0, gathers ? 0 : p->recv_stride};
       }
       at += FAULT(exchanged_rows_have_holes, rows, share * binding->program->shares->bound);
+      if (gathers ? r == me : 1) b->called += rows * of_row * piece->count * size * (gathers ? ranks : 1);
       if (!rows) continue;
       if (gathers) code = plait_scatter(b->comm, list, (size_t)(buffer - list), dtype, r, stream, done);
       else code = plait_gather(b->comm, list, (size_t)(buffer - list), dtype, r, stream, done);
@@ -127,6 +133,7 @@ static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, 
 
 int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   if (done) *done = (PlaitEvent){0};
+  b->called = 0;
   const OpDef *d = op_def(b->node->op);
   if (d->moves_rows) return exchange_rows(binding, b, stream, done);
   if (b->rows && b->gathers_rows)

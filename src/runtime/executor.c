@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "comm/comm.h"
+#include "program/calls.h"
 #include "runtime/chaos.h"
 #include "runtime/collective.h"
 #include "runtime/fault_collective.h"
@@ -169,16 +170,23 @@ static Flight *flight_of(const Executor *e, const Bound *b) {
   return &b->flight[b->node->region == REGION_END ? e->binding.turn.step % e->program->sums_under_way : 0];
 }
 
-// On the communication stream: until wait_collective.
-static int start_collective(Executor *e, Bound *b) {
+static CallStream stream_of(const Executor *e, const Bound *b) {
+  return b->node->region == REGION_END && e->sums ? CALL_SUMS : CALL_IN_FLIGHT;
+}
+
+// On the communication stream: until wait_collective. action: the REDUCE that starts it, or NULL.
+static int start_collective(Executor *e, Bound *b, const Action *action) {
   int code = finish_kernels(e);
   if (code) return code;
   Flight *flight = flight_of(e, b);
   flight->started = 1;
   flight->issued = clock_seconds();
   announce_collective(e, b);
-  PlaitStream *stream = b->node->region == REGION_END && e->sums ? e->sums : e->stream;
-  return collective_call(&e->binding, b, stream, &flight->done) ? comm_failed(e, b) : PLAIT_OK;
+  CallStream stream = stream_of(e, b);
+  code = collective_call(&e->binding, b, stream == CALL_SUMS ? e->sums : e->stream, &flight->done);
+  OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called,
+          .stream = stream, .action = action);
+  return code ? comm_failed(e, b) : PLAIT_OK;
 }
 
 static int wait_collective(Executor *e, Bound *b) {
@@ -187,7 +195,7 @@ static int wait_collective(Executor *e, Bound *b) {
   int code = plait_event_wait(flight->done);
   e->comm_seconds += clock_seconds() - start;
   flight->started = 0;
-  OBSERVE(e, LANDED, .node = b->node, .issued = flight->issued);
+  OBSERVE(e, LANDED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .issued = flight->issued);
   if (code) return comm_failed(e, b);
   return b->masks ? count_rows(e, b) : PLAIT_OK;
 }
@@ -203,13 +211,14 @@ static int run_collective(Executor *e, Bound *b) {
     return PLAIT_OK;
   }
   if (flight_of(e, b)->started) return wait_collective(e, b);
-  if (b->until && !e->synchronous) return start_collective(e, b);
+  if (b->until && !e->synchronous) return start_collective(e, b, NULL);
   announce_collective(e, b);
   int code = finish_kernels(e);
   if (code) return code;
   double start = clock_seconds();
   code = collective_call(&e->binding, b, NULL, NULL);
   e->comm_seconds += clock_seconds() - start;
+  OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called);
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
 
@@ -253,6 +262,11 @@ static void run_kernel(Executor *e, Bound *b) {
   device_run(e->queue, &b->kernel, &b->call);
 }
 
+static void announce_left(const Executor *e, const Bound *b, const Action *action) {
+  OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .left_to_owner = 1,
+          .stream = action || (b->until && !e->synchronous) ? stream_of(e, b) : CALL_ALONE, .action = action);
+}
+
 // Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
 static void leave_to_owner(const Executor *e, const Bound *b) {
   for (int k = 0; k < b->node->noutput; k++)
@@ -265,6 +279,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   int code = PLAIT_OK;
   point_operands(e, b, microbatch);
   OBSERVE(e, INSTRUCTION, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner);
+  if (b->left_to_owner && b->communicates) announce_left(e, b, NULL);
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
   else run_kernel(e, b);
@@ -300,9 +315,10 @@ static int run_reduce(Executor *e, const Action *a) {
   while (i < end->count && end->bound[i].node->id != a->node) i++;
   CHECK(i < end->count, "REDUCE of a node that END lacks");
   Bound *b = &end->bound[i];
+  if (b->left_to_owner) announce_left(e, b, a);
   if (b->left_to_owner || fault_drops(&e->program->mesh, b->node, b->piece[0].count)) return PLAIT_OK;
   point_operands(e, b, 0);
-  return start_collective(e, b);
+  return start_collective(e, b, a);
 }
 
 // In a stream the same SEND is run again from another buffer before the message from the first has been received.
@@ -313,12 +329,13 @@ static PlaitEvent *sent(const Executor *e, int action, int buffer) {
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
   UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
-  char *data =
-      device_host_pointer(e->queue->device, binding_address(&e->binding, a->tensor, a->microbatch, e->binding.turn));
+  char *address = binding_address(&e->binding, a->tensor, a->microbatch, e->binding.turn),
+       *data = device_host_pointer(e->queue->device, address);
   PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->map),
       direction = send ? a->peer > a->stage : a->stage > a->peer;
-  OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction);
+  OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction,
+          .bytes = (int64_t)(buffer.count * dtype_size(t->dtype)), .offset = address - e->binding.state->work);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
   if (send) {

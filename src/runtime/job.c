@@ -16,7 +16,8 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
                         .coordinate = i,
                         .like = i ? c->program[0] : NULL,
                         .device = j->options.device,
-                        .threads = j->run.threads + j->run.helpers,
+                        .threads = j->run.threads,
+                        .helpers = j->run.helpers,
                         .overlap = j->options.parallel.overlap.on,
                         .chaos = j->options.chaos};
     code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);

@@ -1,14 +1,15 @@
-// Finds and joins the world that mpirun or srun has made; agreements of its ranks.
+// Finds and joins the world that a launcher has made; agreements of its ranks.
 #include "runtime/launch.h"
 #include "base/cores.h"
+#include "comm/comm.h"
 #include "comm/launcher.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int join(Launch *l, Error *error) {
-  int code = plait_world_mpi_create(&l->world, error);
+static int join(Launch *l, WorldKind kind, double silence, Error *error) {
+  int code = world_launched_create(kind, silence, &l->world, error);
   if (code) return code;
   l->rank = plait_world_rank(l->world);
   l->ranks = plait_world_size(l->world);
@@ -16,17 +17,22 @@ static int join(Launch *l, Error *error) {
   return plait_comm_world(l->world, l->rank, &l->comm, error);
 }
 
-int launch_begin(Launch *l, Error *error) {
+static WorldKind kind_of(LaunchComm comm) {
+  return comm == LAUNCH_MPI ? WORLD_MPI : comm == LAUNCH_NET ? WORLD_NET : WORLD_AUTO;
+}
+
+// One task has a world only where MPI may know more of it than its variables say.
+int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   Launcher launcher = launcher_find();
+  char version[1 << 14];
   *l = (Launch){.ranks = 1};
-#ifndef PLAIT_MPI
-  if (launcher.tasks <= 1) return PLAIT_OK;
-#endif
   if (!launcher.variable) return PLAIT_OK;
-  int code = join(l, error);
+  if (launcher.tasks <= 1 && (!launcher.mpi || wish.comm == LAUNCH_NET || !launcher_mpi_version(version)))
+    return PLAIT_OK;
+  int code = join(l, kind_of(wish.comm), wish.silence, error);
   if (!code || l->world) return code;
   error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
-  if (launcher.rank > 0 && code == PLAIT_BAD_INPUT) error->message[0] = 0; // all say the same
+  if (launcher.mpi && launcher.rank > 0 && code == PLAIT_BAD_INPUT) error->message[0] = 0; // all say the same
   return code;
 }
 
@@ -42,8 +48,12 @@ void launch_end(Launch *l) {
 
 int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, Error *error) {
   int code = PLAIT_OK;
-  if (comm == LAUNCH_MPI && !l->world) code = join(l, error);
-  if (code) return error_prefix(error, "run.comm: mpi");
+  const char *name = comm == LAUNCH_MPI ? "mpi" : comm == LAUNCH_NET ? "net" : NULL;
+  if (name && !l->world) code = join(l, kind_of(comm), 0, error);
+  if (code) return strncmp(error->message, "run.comm", 8) ? error_prefix(error, "run.comm: %s", name) : code;
+  if (name && strcmp(name, world_name(l->world)))
+    return error_set(error, PLAIT_BAD_INPUT, "run.comm: %s, but these processes are ranks of %s", name,
+                     world_name(l->world));
   if (comm == LAUNCH_LOCAL && l->ranks > 1)
     return error_set(error, PLAIT_BAD_INPUT,
                      "run.comm: local makes ranks threads of one process, but %d processes were started, each of which "

@@ -1,4 +1,4 @@
-// How a run was started: by hand (its ranks are threads), or once per rank by mpirun or srun (they are processes).
+// How a run was started: by hand (its ranks are threads), or once per rank by a launcher (they are processes).
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
@@ -10,15 +10,22 @@ typedef struct Launch {
   int rank, ranks;   // 0 of 1 where world is NULL
 } Launch;
 
-// Joins the world that a launcher has made, if there is one. PLAIT_BAD_INPUT where its tasks are no MPI world to us.
-int launch_begin(Launch *launch, Error *error);
-typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI } LaunchComm; // run.comm
+typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI, LAUNCH_NET } LaunchComm; // run.comm
+// What is known of the run before its recipe is read together; zeroed: nothing.
+typedef struct LaunchWish {
+  LaunchComm comm;
+  double silence; // run.silence; 0: the usual
+} LaunchWish;
+
+// Joins the world that a launcher has made, if there is one. PLAIT_BAD_INPUT where its tasks are no world to us.
+int launch_begin(Launch *launch, LaunchWish wish, Error *error);
 enum { LAUNCH_MOST_THREADS = 1024 }; // ranks that one process carries as threads
 
 // What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many
 // as there are ranks. `mesh` is for messages: "pp 2 × dp 1 × cp 1 × tp 2".
 int launch_choose(Launch *launch, LaunchComm comm, int64_t ranks, const char *mesh, Error *error);
-// Leaves MPI. When the world has failed this does not return: see plait_world_destroy. NULL and zeroed are fine.
+// Leaves the world. Where it is MPI's and has failed this does not return: see plait_world_destroy. NULL and zeroed are
+// fine.
 void launch_end(Launch *launch);
 
 // Makes every rank return the same outcome: the code of the lowest rank that failed. Its sentence goes to rank 0; the

@@ -15,6 +15,7 @@ typedef enum ObserverEvent {
   OBSERVE_INSTRUCTION,   // an instruction begins
   OBSERVE_KERNEL,        // its kernel is about to run, with its scratch memory
   OBSERVE_COLLECTIVE,    // its collective is about to be issued
+  OBSERVE_ISSUED,        // it has been, or was left to its owner
   OBSERVE_INSTRUCTION_END, // it has been put into the queue, or is a collective that is done or in flight
   OBSERVE_LANDED,        // a collective that was in flight has been waited for
   OBSERVE_TRANSFER,      // a SEND or RECV is about to be issued
@@ -24,12 +25,15 @@ typedef enum ObserverEvent {
 typedef struct Observation {
   ObserverEvent event;
   int microbatch;
-  const Action *action;      // ACTION, ACTION_END, TRANSFER
+  const Action *action;      // ACTION, ACTION_END, TRANSFER; ISSUED by a REDUCE
   const WalkBuffer *buffer;  // ENTER
   int peer, direction;       // TRANSFER: the coordinate of the other rank; 1 towards later stages
   const Node *node;          // from INSTRUCTION to LANDED
-  int left_to_owner;         // INSTRUCTION, INSTRUCTION_END: another rank owns what it works on, this one leaves it out
+  int left_to_owner; // INSTRUCTION, INSTRUCTION_END, ISSUED: another rank owns what it works on, this one leaves it out
   int64_t elements;          // COLLECTIVE
+  int64_t bytes;             // ISSUED: of the whole tensor (program/traffic.h); TRANSFER: of the message
+  int64_t offset;            // TRANSFER: of the message's buffer, into the rank's working memory
+  int stream;                // ISSUED: a CallStream (program/calls.h)
   const Operand *input, *output; // INSTRUCTION_END: (ninput), (node->noutput)
   const int *tensor;             // (ninput) the inputs' tensors; -1: absent
   int ninput;

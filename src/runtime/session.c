@@ -50,7 +50,7 @@ static void fail(Worker *w) {
   if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 &&
       !names_rank(w->error.message))
     error_prefix(&w->error, "rank %d", w->rank->rank);
-  plait_world_abort(s->world, w->error.message);
+  comm_fail_world(s->world, PLAIT_FAILED, w->rank->rank, w->error.message);
 }
 
 // Tasks ---------------------------------------------------------------------------------------------------------------

@@ -16,81 +16,94 @@ typedef struct Replay {
   ScheduleSpans *spans;
   ReplayWatcher watch;  // may be NULL
   void *watching;
-  Walk **walk;      // (coordinates)
-  double *clock;    // (coordinates)
-  double *start;    // (coordinates) when the action under way began
-  const Action **begun; // (coordinates) that action, where its clock waits; else NULL
-  Posted **posted;  // (coordinates, actions)
-  Queue *queue;     // (coordinates, coordinates, 2)
+  int ranks, stride; // as the clock's: one rank a coordinate, and 1, where that has none
+  Walk **walk;      // (ranks)
+  double *clock;    // (ranks)
+  double *start;    // (ranks) when the action under way began
+  const Action **begun; // (ranks) that action, where its clock waits; else NULL
+  Posted **posted;  // (ranks, actions)
+  Queue *queue;     // (ranks, coordinates, 2)
   int *received;    // as queue: messages taken
-  char *ran;        // (stages, PHASE_COUNT, microbatches of all steps)
-  int *summed;      // (steps) coordinates whose part of a sum over the stages is there
-  int moved;        // since all coordinates were looked at, one whose clock waits went on first
+  char *ran;        // (pipelines, stages, PHASE_COUNT, microbatches of all steps)
+  int *summed;      // (pipelines, steps) coordinates whose part of a sum over the stages is there
+  int moved;        // since all ranks were looked at, one whose clock waits went on first
   Error *error;
 } Replay;
-typedef struct Walker { Replay *r; int coordinate; } Walker;
+typedef struct Walker { Replay *r; int rank; } Walker;
 
-static int queue_of(const Replay *r, int from, int to, int forward) {
-  return (from * r->s->map.coordinates + to) * 2 + forward;
+static int coordinate_of(const Replay *r, int rank) { return rank / r->stride % r->s->map.coordinates; }
+// The rank of the same pipeline that runs a stage.
+static int rank_of_stage(const Replay *r, int rank, int stage) {
+  return rank + (stage_coordinate(stage, r->s->map) - coordinate_of(r, rank)) * r->stride;
 }
-static char *ran(const Replay *r, int stage, Phase phase, int microbatch) {
-  return &r->ran[(stage * PHASE_COUNT + (int)phase) * r->s->microbatches * r->s->steps + microbatch];
+static int pipeline_of(const Replay *r, int rank) {
+  return rank / (r->stride * r->s->map.coordinates) * r->stride + rank % r->stride;
+}
+static int queue_of(const Replay *r, int from, int to, int forward) {
+  return (from * r->s->map.coordinates + coordinate_of(r, to)) * 2 + forward;
+}
+static char *ran(const Replay *r, int rank, int stage, Phase phase, int microbatch) {
+  return &r->ran[((pipeline_of(r, rank) * r->s->stages + stage) * PHASE_COUNT + (int)phase) * r->s->microbatches *
+                     r->s->steps +
+                 microbatch];
 }
 static int number(const Replay *r, const Action *a) { return a->step * r->s->microbatches + a->microbatch; }
 
-static void wait_until(Replay *r, int coordinate, const Action *a, int from, double posted, double time) {
-  double *clock = &r->clock[coordinate];
+static void wait_until(Replay *r, int rank, const Action *a, int from, double posted, double time) {
+  double *clock = &r->clock[rank];
   if (time <= *clock) return;
-  if (r->by->waited) r->by->waited(r->by->context, coordinate, a, from, posted, *clock, time);
+  if (r->by->waited) r->by->waited(r->by->context, rank, a, from, posted, *clock, time);
   *clock = time;
 }
 
-static int wait_received(Replay *r, int coordinate, int send) {
-  Posted at = r->posted[coordinate][send];
+static int wait_received(Replay *r, int rank, int send) {
+  Posted at = r->posted[rank][send];
   const Message *m = &r->queue[at.queue].data[at.index];
   if (FAULT(schedule_ignores_full_buffers, m->received < 0, 0)) return 0;
-  wait_until(r, coordinate, NULL, stage_coordinate(m->send->peer, r->s->map), m->received, m->received);
+  wait_until(r, rank, NULL, rank_of_stage(r, rank, m->send->peer), m->received, m->received);
   return 1;
 }
 
-static int send(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, coordinate, stage_coordinate(a->peer, r->s->map), a->peer > a->stage);
-  double posted = r->clock[coordinate], arrives = r->by->send(r->by->context, coordinate, a, &r->clock[coordinate]);
+static int send(Replay *r, int rank, const Action *a) {
+  int q = queue_of(r, rank, rank_of_stage(r, rank, a->peer), a->peer > a->stage);
+  double posted = r->clock[rank], arrives = r->by->send(r->by->context, rank, a, &r->clock[rank]);
   vec_push(&r->queue[q], (Message){a, posted, arrives, -1});
-  r->posted[coordinate][a - r->list[coordinate]->data] = (Posted){q, r->queue[q].count - 1};
+  r->posted[rank][a - r->list[coordinate_of(r, rank)]->data] = (Posted){q, r->queue[q].count - 1};
   return 1;
 }
 
 // 1 when the message was there, 0 when not, an error when another one came first.
-static int receive(Replay *r, int coordinate, const Action *a) {
-  int q = queue_of(r, stage_coordinate(a->peer, r->s->map), coordinate, a->stage > a->peer);
+static int receive(Replay *r, int rank, const Action *a) {
+  int from = rank_of_stage(r, rank, a->peer), q = queue_of(r, from, rank, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
   Message *m = &r->queue[q].data[r->received[q]++];
   if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || number(r, m->send) != number(r, a), 0))
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
-  wait_until(r, coordinate, a, stage_coordinate(a->peer, r->s->map), m->posted, m->arrives);
-  m->received = r->clock[coordinate];
+  wait_until(r, rank, a, from, m->posted, m->arrives);
+  m->received = r->clock[rank];
+  if (r->by->received) r->by->received(r->by->context, rank, a);
   return 1;
 }
 
 // A segment runs once, after the phase of its stage that comes before it, and after those of the same coordinate that
 // leave it something in memory.
-static int check_segment(Replay *r, int coordinate, const Action *a) {
+static int check_segment(Replay *r, int rank, const Action *a) {
   Phase phase = action_phase(a);
   const Segment *segment = &r->segments->micro[a->stage][phase];
   int microbatch = number(r, a);
-  if ((*ran(r, a->stage, phase, microbatch))++)
+  if ((*ran(r, rank, a->stage, phase, microbatch))++)
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s twice on microbatch %d", a->stage,
                      phase_name(phase), a->microbatch);
   Phase before = phase > PHASE_FORWARD ? (Phase)(phase - 1) : phase;
-  if (FAULT(schedule_weights_before_gradient, 1, phase != PHASE_WEIGHT) && !*ran(r, a->stage, before, microbatch))
+  if (FAULT(schedule_weights_before_gradient, 1, phase != PHASE_WEIGHT) && !*ran(r, rank, a->stage, before, microbatch))
     return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d runs %s on microbatch %d before %s", a->stage,
                      phase_name(phase), a->microbatch, phase_name(before));
   for (int i = 0; i < segment->receive.count; i++) {
     const Crossing *c = &segment->receive.data[i];
-    if (stage_coordinate(c->stage, r->s->map) == coordinate && !*ran(r, c->stage, c->phase, microbatch))
+    if (stage_coordinate(c->stage, r->s->map) == coordinate_of(r, rank) &&
+        !*ran(r, rank, c->stage, c->phase, microbatch))
       return error_set(r->error, PLAIT_INFEASIBLE,
                        "schedule: stage %d runs %s on microbatch %d before stage %d has run %s, on the same rank",
                        a->stage, phase_name(phase), a->microbatch, c->stage, phase_name(c->phase));
@@ -98,65 +111,67 @@ static int check_segment(Replay *r, int coordinate, const Action *a) {
   return 1;
 }
 
-static void add_span(Replay *r, int coordinate, const Action *a, double start) {
-  double end = r->clock[coordinate];
+static void add_span(Replay *r, int rank, const Action *a, double start) {
+  double end = r->clock[rank];
   if (!r->spans) return;
-  vec_push(&r->spans->span, (ScheduleSpan){coordinate, a->stage, a->microbatch, a->step, a->kind, start, end});
+  vec_push(&r->spans->span, (ScheduleSpan){rank, a->stage, a->microbatch, a->step, a->kind, start, end});
   r->spans->busy += end - start;
   if (end > r->spans->total) r->spans->total = end;
 }
 
 // A body that is cut (Action.from) is checked with its first part. A clock that waits asks again, so what is checked
 // and counted once comes with the first call.
-static int run(Replay *r, int coordinate, const Action *a) {
-  int begins = r->begun[coordinate] != a;
-  r->begun[coordinate] = a;
-  if (begins) r->start[coordinate] = r->clock[coordinate];
-  int code = begins && action_runs_body(a) && !a->from ? check_segment(r, coordinate, a) : 1;
-  if (code > 0) code = r->by->run(r->by->context, coordinate, a, &r->clock[coordinate]);
+static int run(Replay *r, int rank, const Action *a) {
+  int begins = r->begun[rank] != a;
+  r->begun[rank] = a;
+  if (begins) r->start[rank] = r->clock[rank];
+  int code = begins && action_runs_body(a) && !a->from ? check_segment(r, rank, a) : 1;
+  if (code > 0) code = r->by->run(r->by->context, rank, a, &r->clock[rank]);
   if (code == 2) code = 0, r->moved = FAULT(replay_stops_at_the_first_wait, 1, 0);
-  if (code > 0 && action_runs_body(a)) add_span(r, coordinate, a, r->start[coordinate]);
-  if (code > 0) r->begun[coordinate] = NULL;
+  if (code > 0 && action_runs_body(a)) add_span(r, rank, a, r->start[rank]);
+  if (code > 0) r->begun[rank] = NULL;
   return code;
 }
 
 // In a stream a step's sums over the stages start behind its last backward on each, and END waits for all of them.
-static int sum_over_stages(Replay *r, int coordinate, const Action *a) {
-  if (a->kind == ACTION_END && r->summed[a->step] < r->s->map.coordinates) return 0;
-  int code = run(r, coordinate, a);
-  if (code > 0 && a->kind == ACTION_SUMS) r->summed[a->step]++;
+static int sum_over_stages(Replay *r, int rank, const Action *a) {
+  int *summed = &r->summed[pipeline_of(r, rank) * r->s->steps + a->step];
+  if (a->kind == ACTION_END && *summed < r->s->map.coordinates) return 0;
+  int code = run(r, rank, a);
+  if (code > 0 && a->kind == ACTION_SUMS) ++*summed;
   return code;
 }
 
 static int step_done(const Walker *w, const WalkStep *step) {
   const Action *a = step->action;
-  if (step->kind == WALK_WAIT) return wait_received(w->r, w->coordinate, step->send);
+  if (step->kind == WALK_WAIT) return wait_received(w->r, w->rank, step->send);
   if (step->kind != WALK_RUN) return 1;
   if (w->r->s->streams && (a->kind == ACTION_SUMS || a->kind == ACTION_END))
-    return sum_over_stages(w->r, w->coordinate, a);
-  if (a->kind == ACTION_SEND) return send(w->r, w->coordinate, a);
-  if (a->kind == ACTION_RECV) return receive(w->r, w->coordinate, a);
-  return run(w->r, w->coordinate, a);
+    return sum_over_stages(w->r, w->rank, a);
+  if (a->kind == ACTION_SEND) return send(w->r, w->rank, a);
+  if (a->kind == ACTION_RECV) return receive(w->r, w->rank, a);
+  return run(w->r, w->rank, a);
 }
 
 static int visit(void *context, const WalkStep *step) {
   const Walker *w = context;
-  const double *clock = &w->r->clock[w->coordinate], before = *clock;
+  const double *clock = &w->r->clock[w->rank], before = *clock;
   int code = step_done(w, step);
-  if (code > 0 && w->r->watch) w->r->watch(w->r->watching, w->coordinate, step, before, *clock);
+  if (code > 0 && w->r->watch) w->r->watch(w->r->watching, w->rank, step, before, *clock);
   return code;
 }
 
 static int run_all(Replay *r) {
   for (int progress = 1; progress;) {
     progress = r->moved = 0;
-    for (int c = 0; c < r->s->map.coordinates; c++) {
-      Walker walker = {r, c};
+    for (int k = 0; k < r->ranks; k++) {
+      Walker walker = {r, k};
       int code;
-      while ((code = walk_step(r->walk[c], visit, &walker)) > 0) progress = 1;
+      while ((code = walk_step(r->walk[k], visit, &walker)) > 0) progress = 1;
       if (code < 0) return code;
     }
     progress |= r->moved;
+    if (!progress && r->by->pass) progress = r->by->pass(r->by->context);
   }
   return PLAIT_OK;
 }
@@ -182,7 +197,7 @@ static int describe_stop(void *context, const WalkStep *step) {
 // Whoever has not come to the end of its list stands at a step that never can be done.
 static int check_deadlock(const Replay *r) {
   int code = PLAIT_OK;
-  for (int c = 0; c < r->s->map.coordinates && code >= 0; c++) code = walk_step(r->walk[c], describe_stop, r->error);
+  for (int k = 0; k < r->ranks && code >= 0; k++) code = walk_step(r->walk[k], describe_stop, r->error);
   return code < 0 ? code : PLAIT_OK;
 }
 
@@ -191,7 +206,7 @@ static int has_phase(const Replay *r, int phase) {
   for (int t = 0; t < r->s->stages; t++) {
     if (r->segments->micro[t][phase].node.count) return 1;
     for (int m = 0; m < r->s->microbatches * r->s->steps; m++)
-      if (*ran(r, t, (Phase)phase, m)) return 1;
+      if (*ran(r, 0, t, (Phase)phase, m)) return 1; // all pipelines run the same lists
   }
   return phase == PHASE_FORWARD;
 }
@@ -200,14 +215,14 @@ static int has_phase(const Replay *r, int phase) {
 static int check_whole(const Replay *r) {
   const Schedule *s = r->s;
   int n = s->map.coordinates;
-  for (int q = 0; q < n * n * 2; q++)
+  for (int q = 0; q < r->ranks * n * 2; q++)
     if (FAULT(schedule_forgets_a_message, r->queue[q].count > r->received[q], 0))
       return error_set(r->error, PLAIT_INFEASIBLE, "schedule: a message from pipeline rank %d to %d is never received",
-                       q / 2 / n, q / 2 % n);
+                       coordinate_of(r, q / 2 / n), q / 2 % n);
   for (int phase = 0; phase < PHASE_COUNT; phase++)
     for (int t = 0, stages = has_phase(r, phase) ? s->stages : 0; t < stages; t++)
       for (int m = 0; m < s->microbatches * s->steps; m++)
-        if (FAULT(schedule_forgets_weights, 1, phase != PHASE_WEIGHT) && !*ran(r, t, (Phase)phase, m))
+        if (FAULT(schedule_forgets_weights, 1, phase != PHASE_WEIGHT) && !*ran(r, 0, t, (Phase)phase, m))
           return error_set(r->error, PLAIT_INFEASIBLE, "schedule: stage %d never runs %s on microbatch %d", t,
                            phase_name((Phase)phase), m);
   return PLAIT_OK;
@@ -220,11 +235,10 @@ static int by_coordinate(const void *a, const void *b) {
 }
 
 static void replay_free(Replay *r) {
-  int n = r->s->map.coordinates;
-  for (int q = 0; q < n * n * 2; q++) vec_free(&r->queue[q]);
-  for (int c = 0; c < n; c++) {
-    walk_destroy(r->walk[c]);
-    free(r->posted[c]);
+  for (int q = 0; q < r->ranks * r->s->map.coordinates * 2; q++) vec_free(&r->queue[q]);
+  for (int k = 0; k < r->ranks; k++) {
+    walk_destroy(r->walk[k]);
+    free(r->posted[k]);
   }
   free(r->walk);
   free(r->posted);
@@ -243,23 +257,26 @@ static int replay(Replay r, const ActionList *const *lists, double *end, Error *
   const Schedule *s = r.s;
   const Segments *segments = r.segments;
   ScheduleSpans *spans = r.spans;
-  size_t n = (size_t)s->map.coordinates;
+  r.ranks = r.by->ranks ? r.by->ranks : s->map.coordinates;
+  r.stride = r.by->stride ? r.by->stride : 1;
+  size_t coordinates = (size_t)s->map.coordinates, n = (size_t)r.ranks, pipelines = n / coordinates;
   r.error = error;
-  r.list = xcalloc(n, sizeof *r.list);
+  r.list = xcalloc(coordinates, sizeof *r.list);
   r.clock = xcalloc(n, sizeof *r.clock);
   r.start = xcalloc(n, sizeof *r.start);
   r.begun = xcalloc(n, sizeof *r.begun);
-  r.queue = xcalloc(n * n * 2, sizeof *r.queue);
-  r.received = xcalloc(n * n * 2, sizeof *r.received);
-  r.ran = xcalloc((size_t)s->stages * PHASE_COUNT * (size_t)(s->microbatches * s->steps), 1);
-  r.summed = xcalloc((size_t)s->steps, sizeof *r.summed);
+  r.queue = xcalloc(n * coordinates * 2, sizeof *r.queue);
+  r.received = xcalloc(n * coordinates * 2, sizeof *r.received);
+  r.ran = xcalloc(pipelines * (size_t)s->stages * PHASE_COUNT * (size_t)(s->microbatches * s->steps), 1);
+  r.summed = xcalloc(pipelines * (size_t)s->steps, sizeof *r.summed);
   r.walk = xcalloc(n, sizeof *r.walk);
   r.posted = xcalloc(n, sizeof *r.posted);
-  for (int c = 0; c < s->map.coordinates; c++) {
-    r.list[c] = lists ? lists[c] : &s->list[c];
-    WalkPlan plan = schedule_walk(s, segments, r.list[c]);
-    r.walk[c] = walk_create(&plan);
-    r.posted[c] = xcalloc((size_t)r.list[c]->count, sizeof *r.posted[c]);
+  for (int c = 0; c < s->map.coordinates; c++) r.list[c] = lists ? lists[c] : &s->list[c];
+  for (int k = 0; k < r.ranks; k++) {
+    const ActionList *list = r.list[coordinate_of(&r, k)];
+    WalkPlan plan = schedule_walk(s, segments, list);
+    r.walk[k] = walk_create(&plan);
+    r.posted[k] = xcalloc((size_t)list->count, sizeof *r.posted[k]);
   }
   if (spans) *spans = (ScheduleSpans){0};
   int code = run_all(&r);

@@ -133,8 +133,13 @@ void schedule_spans_free(ScheduleSpans *spans);
 
 // Keeps the time of a replay in which actions cost what its owner says: segments, BEGIN, END, SUMS and REDUCE, and
 // messages on their way. Waiting is the replay's and the walk's: for messages, buffers and sums over the stages.
+//
+// Several pipelines can be walked at once, each by ranks of its own: rank r is at coordinate r / stride mod
+// coordinates, and its pipeline are the ranks that differ from it by multiples of stride in this alone. The functions
+// are given ranks then where they speak of coordinates.
 typedef struct ScheduleClock {
   void *context;
+  int ranks, stride; // 0: one pipeline, whose ranks are its coordinates
   // An action of a coordinate, which is free from `*now` on, and again at `*now`. 1: done; 0: it waits for another one
   // and comes again; 2: the same, but others that waited for it may go on; negative: an error, which ends the replay.
   int (*run)(void *context, int coordinate, const Action *action, double *now);
@@ -144,9 +149,15 @@ typedef struct ScheduleClock {
   // buffer (action NULL), whose message `from` received then. NULL: not told.
   void (*waited)(void *context, int coordinate, const Action *action, int from, double posted, double since,
                  double now);
+  // A coordinate has the message of a RECV. NULL: not told.
+  void (*received)(void *context, int coordinate, const Action *action);
+  // No coordinate can go on by itself: time passes for what is under way on all of them. 1: something has ended, and
+  // its coordinate may go on; 0: nothing was under way. NULL: actions of different coordinates do not share anything.
+  int (*pass)(void *context);
 } ScheduleClock;
 // schedule_replay by a clock, along `lists` (one per coordinate, such as those of the Programs, with bodies cut and
-// REDUCE put in; NULL: the schedule's own). `end` (coordinates; may be NULL) gets when each one ends.
+// REDUCE put in; NULL: the schedule's own). `end` (coordinates, or the clock's ranks; may be NULL) gets when each one
+// ends.
 int schedule_replay_by(const Schedule *s, const Segments *segments, const ActionList *const *lists,
                        const ScheduleClock *clock, ScheduleSpans *spans, double *end, Error *error);
 

@@ -110,26 +110,32 @@ static LayoutWords words_of(const char *text) {
   return words;
 }
 
-static LayoutTable table_of(const char *const *row) {
-  LayoutTable table;
-  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = words_of(row[r]);
-  return table;
-}
-
-LayoutTable layout_shipped(LayoutShipped name) {
+LayoutWords layout_shipped_row(LayoutShipped name, LayoutRow row) {
   static const char *const rows[][LAYOUT_ROWS] = {
 #define LAYOUT_SHIPPED(id, name, meaning, ...) {__VA_ARGS__},
 #include "sharding/layout_rows.def"
   };
-  return table_of(rows[name]);
+  return words_of(rows[name][row]);
 }
 
-LayoutTable layout_of_tensor(LayoutTensorKind kind) {
+LayoutWords layout_tensor_row(LayoutTensorKind kind, LayoutRow row) {
   static const char *const rows[][LAYOUT_ROWS] = {
 #define LAYOUT_TENSOR(id, name, meaning, ...) {__VA_ARGS__},
 #include "sharding/layout_rows.def"
   };
-  return table_of(rows[kind]);
+  return words_of(rows[kind][row]);
+}
+
+LayoutTable layout_shipped(LayoutShipped name) {
+  LayoutTable table;
+  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = layout_shipped_row(name, (LayoutRow)r);
+  return table;
+}
+
+LayoutTable layout_of_tensor(LayoutTensorKind kind) {
+  LayoutTable table;
+  for (int r = 0; r < LAYOUT_ROWS; r++) table.row[r] = layout_tensor_row(kind, (LayoutRow)r);
+  return table;
 }
 
 static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {

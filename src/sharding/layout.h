@@ -59,6 +59,8 @@ typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
 
 LayoutTable layout_shipped(LayoutShipped name);
 LayoutTable layout_of_tensor(LayoutTensorKind kind); // of 2-D, 2.5-D and 3-D tensors
+LayoutWords layout_shipped_row(LayoutShipped name, LayoutRow row); // one row of these
+LayoutWords layout_tensor_row(LayoutTensorKind kind, LayoutRow row);
 // A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
 // the row `heads` cuts the query heads of a group. Axes for context in the row `seq` cut the data as well, the
 // outermost of their parts in zigzag.

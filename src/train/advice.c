@@ -2,6 +2,7 @@
 #include "train/advice.h"
 #include "base/fault.h"
 #include "base/units.h"
+#include "plan/devices.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ static const double fast_link = 100e9, fast_network = 12.5e9; // bytes/s
 
 static const CompareNumbers *numbers(const Comparison *c, Strategy s) { return &c->row[s].number; }
 static int fits(const Comparison *c, Strategy s) { return comparison_has(c, s) && numbers(c, s)->fits; }
-static double room(const Comparison *c) { return c->cluster->device.memory - c->cluster->device.reserved; }
+static double room(const Comparison *c) { return devices_room(c->cluster, c->size.ranks, NULL, 0); }
 
 static int links_are_fast(const Comparison *c) {
   const LevelFacts *l = &c->cluster->level[0];

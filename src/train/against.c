@@ -113,7 +113,7 @@ void against_see(void *context, int coordinate, const char *name, const Action *
 
 // What of the trace is one step on a rank of each pipeline coordinate.
 static double measured_share(const Against *a, const Prediction *p) {
-  return p->simulation->coordinates / (a->steps * a->ranks);
+  return p->simulation->ranks / (a->steps * a->ranks);
 }
 static double simulated_share(const Against *a) { return 1.0 / (a->simulated_steps > 0 ? a->simulated_steps : 1); }
 
@@ -175,7 +175,7 @@ void against_print(Against *a, const Prediction *p, FILE *out) {
   static const char *const heads[GROUPS] = {"kernels", "communication, measured with waiting for the others",
                                             "in flight, measured until it was waited for"};
   double m = measured_share(a, p), s = simulated_share(a);
-  int coordinates = p->simulation->coordinates;
+  int coordinates = p->simulation->ranks;
   if (a->op.count) qsort(a->op.data, (size_t)a->op.count, sizeof *a->op.data, by_measured);
   fprintf(out, "\nbeside %s, %.4g step%s of %d rank%s: a step%s\n", a->path, a->steps, a->steps > 1 ? "s" : "",
           a->ranks, a->ranks > 1 ? "s" : "",
@@ -194,4 +194,21 @@ void against_print(Against *a, const Prediction *p, FILE *out) {
     if (measured > 0 || simulated > 0) print_line("together", 0, measured, simulated, out), fputc('\n', out);
   }
   print_line("the step", 0, a->step_seconds / (a->steps * a->ranks), p->simulation->step, out);
+}
+
+json_t *against_json(Against *a, const Prediction *p) {
+  static const char *const groups[GROUPS] = {"kernel", "communication", "in flight"};
+  double m = measured_share(a, p), s = simulated_share(a);
+  json_t *ops = json_array();
+  if (a->op.count) qsort(a->op.data, (size_t)a->op.count, sizeof *a->op.data, by_measured);
+  for (int i = 0; i < a->op.count; i++) {
+    const AgainstOp *op = &a->op.data[i];
+    json_array_append_new(ops, json_pack("{s:s, s:s, s:f, s:f, s:f}", "name", op->name, "group", groups[group_of(op)],
+                                         "calls", op->runs > 0 ? op->runs * m : op->simulated_runs * s,
+                                         "measured_seconds", op->measured * m, "simulated_seconds",
+                                         op->simulated * s));
+  }
+  return json_pack("{s:s, s:f, s:i, s:{s:f, s:f}, s:o}", "path", a->path, "steps", a->steps, "ranks", a->ranks, "step",
+                   "measured_seconds", a->step_seconds / (a->steps * a->ranks), "simulated_seconds",
+                   p->simulation->step, "ops", ops);
 }

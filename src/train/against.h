@@ -30,3 +30,6 @@ SimulationSee against_see; // context: an Against
 int against_check(const Against *against, const Prediction *prediction, Error *error);
 // Seconds of a step on a rank of each pipeline coordinate, together; the longest measured first.
 void against_print(Against *against, const Prediction *prediction, FILE *out);
+// The same as an object: path, steps, ranks, step (measured_seconds, simulated_seconds), and ops, each with its name,
+// group (kernel, communication, in flight), calls and both seconds. The caller releases it.
+struct json_t *against_json(Against *against, const Prediction *prediction);

@@ -2,6 +2,7 @@
 #include "train/auto_plan.h"
 #include "base/units.h"
 #include "plan/cluster.h"
+#include "recipe/recipe_device.h"
 #include "recipe/setup.h"
 #include "train/search.h"
 #include <math.h>
@@ -16,17 +17,16 @@ static void say(const Recipe *recipe, const Search *s, const Cluster *cluster, i
   if (p->limit.resource[0]) fprintf(out, "; what limits it first is %s", p->limit.resource);
   if (s->plans > 1)
     fprintf(out, "; the next takes %.1f %% longer", 100 * (s->plan[1].seconds / p->seconds - 1));
-  fputc('\n', out);
+  char *left = search_left(&s->count);
+  fprintf(out, "%s%s\n", left ? "; " : "", left ? left : "");
+  free(left);
   free(keys);
 }
 
 int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
   if (recipe->plan != RECIPE_PLAN_AUTO) return PLAIT_OK;
-  if (!recipe->run.cluster)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%splan is auto, but run.cluster is missing, so that there is nothing to plan for; give it, as in "
-                     "run.cluster=h200-node, or take plan: fixed",
-                     recipe_where(recipe, "plan"));
+  int refused = recipe_check_runs(recipe, error); // before a search that may be long
+  if (refused) return refused;
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Search search = {0};
@@ -34,7 +34,8 @@ int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
   if (!code) code = setup_model_config(recipe, &config, error);
   if (!ranks && recipe_rank_count(recipe) > 1) ranks = recipe_rank_count(recipe);
   if (!code && !ranks) ranks = (int)cluster_devices(cluster);
-  SearchOptions options = {.cluster = cluster, .ranks = ranks, .top = 2, .limits = true};
+  SearchOptions options = {
+      .cluster = cluster, .ranks = ranks, .top = 2, .limits = true, .progress = out ? stderr : NULL};
   if (!code) code = search_plans(recipe, &config, &options, &search, error);
   if (!code) {
     if (out) say(recipe, &search, cluster, ranks, out);

@@ -6,5 +6,5 @@
 // Where the recipe says plan: auto, replaces its open keys by those of the fastest plan for run.cluster, says to `out`
 // (NULL: nobody) what was chosen and why, and makes it plan: fixed, so that the run's recipe.yaml keeps the plan.
 // ranks: of the launcher's world; 0: the recipe's mesh where it has more than one rank, else as many as the cluster has
-// devices. PLAIT_BAD_INPUT: run.cluster is missing; PLAIT_INFEASIBLE: as search_plans.
+// devices. PLAIT_BAD_INPUT: as predict_cluster; PLAIT_INFEASIBLE: as search_plans.
 int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error);

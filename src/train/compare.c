@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "program/program.h"
 #include "recipe/setup.h"
+#include "train/search.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,10 +165,10 @@ static void tried_free(Tried *t) {
 
 enum { MOST_WORDS = 64 };
 
-// The user's keys, then `plain`, then the settings. Words lie in `text`.
-static int load(const Comparing *c, const char *settings, Recipe *recipe, Error *error) {
+// The user's keys, then `first`, then the settings. Words lie in `text`.
+static int load_after(const Comparing *c, const char *first, const char *settings, Recipe *recipe, Error *error) {
   int count = c->options->override_count, most = count + MOST_WORDS;
-  char **words = xcalloc((size_t)most, sizeof *words), *text = xformat("%s %s", plain, settings), *rest = text;
+  char **words = xcalloc((size_t)most, sizeof *words), *text = xformat("%s %s", first, settings), *rest = text;
   if (count) memcpy(words, c->options->overrides, sizeof *words * (size_t)count);
   for (char *word; count < most && (word = strsep(&rest, " "));)
     if (*word) words[count++] = word;
@@ -175,6 +176,10 @@ static int load(const Comparing *c, const char *settings, Recipe *recipe, Error 
   free(text);
   free(words);
   return code;
+}
+
+static int load(const Comparing *c, const char *settings, Recipe *recipe, Error *error) {
+  return load_after(c, plain, settings, recipe, error);
 }
 
 // Without `time` it is compiled, and not simulated.
@@ -219,8 +224,8 @@ static CompareNumbers numbers_of(const Prediction *p) {
   const RankTime *busiest = &s->rank[s->busiest];
   n.step = s->step;
   n.tokens_per_s = p->tokens_per_s;
-  for (int c = 0; c < s->coordinates; c++)
-    n.bubble += (s->rank[c].part[TIME_BUBBLE] + s->rank[c].part[TIME_IDLE]) / s->step / s->coordinates;
+  for (int c = 0; c < s->ranks; c++)
+    n.bubble += (s->rank[c].part[TIME_BUBBLE] + s->rank[c].part[TIME_IDLE]) / s->step / s->ranks;
   n.exposed = (busiest->part[TIME_COLLECTIVE] + busiest->part[TIME_TRANSFER]) / s->step;
   for (int i = 0; i < busiest->link.count; i++) {
     const LinkTime *l = &busiest->link.data[i];
@@ -338,14 +343,48 @@ static void choose_depth(Comparing *c, Strategy strategy) {
   }
 }
 
+// What strategies change is open: "mesh.pp=null …".
+static char *open_keys(void) {
+  char *open = xstrdup(""), *text = xstrdup(plain), *rest = text;
+  for (char *word; (word = strsep(&rest, " "));) {
+    char *longer = xformat("%s%.*s=null ", open, (int)strcspn(word, "="), word);
+    free(open);
+    open = longer;
+  }
+  free(text);
+  return open;
+}
+
+// The settings of the fastest plan that the search finds; 0 where nothing fits, and why stands in the row.
+static int search_settings(const Comparing *c, CompareRow *row) {
+  Recipe recipe = {0};
+  Search search = {0};
+  Error error = {0};
+  SearchOptions options = {.cluster = c->options->cluster, .ranks = c->out->size.ranks, .top = 1};
+  char *open = open_keys(), *settings = NULL;
+  int code = load_after(c, open, "", &recipe, &error);
+  if (!code) code = search_plans(&recipe, &c->config, &options, &search, &error);
+  if (code) say_why(error.message, c->options->path, row);
+  else settings = search_differences(&recipe, &search.plan[0].recipe);
+  if (!code && (size_t)snprintf(row->settings, sizeof row->settings, "%s", settings) >= sizeof row->settings)
+    snprintf(row->why, sizeof row->why, "its settings are too long for the table"), code = PLAIT_FAILED;
+  free(settings);
+  free(open);
+  search_free(&search);
+  recipe_free(&recipe);
+  return !code;
+}
+
 static void compare_row(Comparing *c, Strategy strategy) {
   CompareRow *row = &c->out->row[strategy];
   const char *lacks = need_lacks(traits[strategy].need, &c->out->size);
   Recipe recipe;
   Error ignored = {0};
   snprintf(row->why, sizeof row->why, "%s", lacks);
-  if (*lacks || !*traits[strategy].settings) return;
-  if (strstr(traits[strategy].settings, "{depth}")) choose_depth(c, strategy);
+  if (*lacks || (strategy == STRATEGY_SEARCH && !c->options->search)) return;
+  if (strategy == STRATEGY_SEARCH) {
+    if (!search_settings(c, row)) return;
+  } else if (strstr(traits[strategy].settings, "{depth}")) choose_depth(c, strategy);
   else expand(traits[strategy].settings, &c->out->size, NULL, row->settings, sizeof row->settings);
   if (!fill_row(c, row) || !c->options->changes || load(c, row->settings, &recipe, &ignored)) return;
   find_change(c, &recipe, row);

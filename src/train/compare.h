@@ -63,6 +63,7 @@ typedef struct CompareOptions {
   int ranks;              // 0: the recipe's
   const Cluster *cluster;
   bool limits, changes;   // look for CompareRow.limit and .change
+  bool search;            // fill in the row of the search's best
 } CompareOptions;
 
 typedef struct Comparison {
@@ -80,6 +81,9 @@ int compare(const CompareOptions *options, Comparison *out, Error *error);
 
 // The table, as many rows as strategies. At most 120 columns.
 void comparison_print(const Comparison *comparison, FILE *out);
+
+// The same as one JSON object, with the advice (train/advice.h).
+int comparison_json(const Comparison *comparison, FILE *out, Error *error);
 
 int comparison_has(const Comparison *comparison, Strategy strategy); // it was simulated
 // The fastest of all ranks that fits; -1: none does.

@@ -1,5 +1,6 @@
 // A comparison as text.
 #include "base/units.h"
+#include "plan/devices.h"
 #include "train/compare.h"
 #include <string.h>
 
@@ -70,7 +71,7 @@ void comparison_print(const Comparison *c, FILE *out) {
   const CompareSizes *s = &c->size;
   fprintf(out, "%d rank%s of %s (%s), %d in a node; a model of %s parameters\n", s->ranks, s->ranks > 1 ? "s" : "",
           c->cluster->device.name, c->cluster->name, s->node, units_count(c->parameters).s);
-  double room = c->cluster->device.memory - c->cluster->device.reserved;
+  double room = devices_room(c->cluster, s->ranks, NULL, 0);
   fprintf(out, "memory of the rank that needs the most, of %s; by link: bytes that a rank sends in a step\n\n",
           units_bytes(room).s);
   print_header(c, out);

@@ -43,6 +43,11 @@ __attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t ste
   return error_set(error, PLAIT_FAILED, "step %lld: %s; %s", (long long)step, first, text);
 }
 
+int non_finite_needs_files(const Recovery *v, const Rank *r, const StepResult *s) {
+  if (!s->skipped || non_finite_is_scaling(v, r, s)) return 0;
+  return v->recipe->run.non_finite != RECIPE_SKIP || v->in_a_row + 1 == NON_FINITE_IN_A_ROW;
+}
+
 int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error) {
   *to = -1;
   v->rolled_back = 0;

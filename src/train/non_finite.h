@@ -24,6 +24,9 @@ typedef struct Recovery {
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s);
 // "step 12: layer 3, matmul …, rank 1 (…): infinite; skipped".
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size);
+// Whether non_finite_recover may read the newest checkpoint, or end the run: one that is being written must be there
+// first. The same on all ranks.
+int non_finite_needs_files(const Recovery *v, const Rank *r, const StepResult *s);
 // Acts on a skipped step; collective. *to: the checkpoint's step whose weights were loaded, -1: none were. Fails where
 // the run is to stop, with one sentence.
 int non_finite_recover(Recovery *v, Rank *r, int64_t step, const StepResult *s, int64_t *to, Error *error);

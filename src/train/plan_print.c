@@ -6,6 +6,7 @@
 #include "program/cost.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
+#include "runtime/staging.h"
 #include "train/precision.h"
 #include "train/routers.h"
 #include <stdlib.h>
@@ -55,6 +56,7 @@ typedef enum Row {
   ROW_ARENA,
   ROW_LOADER,
   ROW_EXECUTORS,
+  ROW_COPY,
   ROW_TOTAL,
   ROW_COUNT
 } Row;
@@ -72,10 +74,31 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_ARENA] = "arena (2 MiB pages)",
                                                  [ROW_LOADER] = "loader",
                                                  [ROW_EXECUTORS] = "bound instructions",
+                                                 [ROW_COPY] = "checkpoint copy",
                                                  [ROW_TOTAL] = "total"};
 
-// All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates.
-static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
+bool plan_copies_state(const Recipe *r) {
+  bool any = (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) || r->checkpoint.best;
+  return any && r->checkpoint.async != RECIPE_ASYNC_OFF;
+}
+
+// Of the rank of a pipeline coordinate that writes the most; *sum: of all its ranks.
+static int64_t copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum) {
+  const Mesh *mesh = &job->options.parallel.mesh;
+  int64_t most = 0;
+  *sum = 0;
+  for (int rank = 0; rank < mesh->ranks && plan_copies_state(recipe); rank++) {
+    if (mesh_pipeline_coordinate(mesh, rank) != coordinate) continue;
+    int64_t bytes = staging_bytes(job_program(job, coordinate), rank);
+    *sum += bytes;
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+
+// All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates. Returns
+// the bytes of all its ranks, of which some may write less to checkpoints than the row says.
+static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
   const Program *p = plan->job->train.program[coordinate];
   const MemoryPlan *m = &p->memory;
   row[ROW_PARAMETERS] = m->parameters;
@@ -92,7 +115,11 @@ static void fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]
   for (int i = 0; i < ROW_ROUNDING; i++) row[ROW_ROUNDING] -= row[i];
   row[ROW_LOADER] = plan->loader;
   row[ROW_EXECUTORS] = rank_bound_bytes(plan->job, coordinate);
-  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS];
+  int64_t sum;
+  row[ROW_COPY] = copy_bytes(plan->recipe, plan->job, coordinate, &sum);
+  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS] + row[ROW_COPY];
+  int ranks = plan->job->options.parallel.mesh.ranks / plan->recipe->mesh.pp;
+  return (row[ROW_TOTAL] - row[ROW_COPY]) * ranks + sum;
 }
 
 int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
@@ -100,6 +127,13 @@ int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const J
   int64_t row[ROW_COUNT];
   fill_column(&plan, coordinate, row);
   return row[ROW_TOTAL];
+}
+
+int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
+  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
+  int64_t row[ROW_COUNT], bytes = 0;
+  for (int c = 0; c < recipe->mesh.pp; c++) bytes += fill_column(&plan, c, row);
+  return bytes;
 }
 
 int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
@@ -150,12 +184,20 @@ static void print_busiest(const Plan *plan) {
             units_bytes((double)m->communication).s);
 }
 
+static void print_copy(const Plan *plan) {
+  if (plan_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
+    fprintf(plan->out,
+            "  checkpoint copy: of the rank that writes the most; where memory does not suffice, checkpoint.async "
+            "auto leaves it out\n");
+}
+
 static int64_t print_memory(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, columns = pp < MAX_COLUMNS ? pp : MAX_COLUMNS;
   int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), sum[ROW_COUNT] = {0};
+  int64_t all = 0;
   int largest = 0;
   for (int c = 0; c < pp; c++) {
-    fill_column(plan, c, column[c]);
+    all += fill_column(plan, c, column[c]);
     for (int r = 0; r < ROW_COUNT; r++) sum[r] += column[c][r];
     if (column[c][ROW_TOTAL] > column[largest][ROW_TOTAL]) largest = c;
   }
@@ -164,7 +206,8 @@ static int64_t print_memory(const Plan *plan) {
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
-    if ((r == ROW_EVALUATION || r == ROW_VERSIONS) && !sum[r]) continue; // training's memory is enough; none are kept
+    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY) && !sum[r])
+      continue; // training's memory is enough; none are kept; none is made
     fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);
@@ -174,8 +217,9 @@ static int64_t print_memory(const Plan *plan) {
             units_bytes((double)column[largest][ROW_TOTAL]).s);
   print_busiest(plan);
   print_owned(plan);
+  print_copy(plan);
   free(column);
-  return sum[ROW_TOTAL] * (plan->job->options.parallel.mesh.ranks / pp);
+  return all;
 }
 
 // ---- the rest ------------------------------------------------------------------------------------------------------
@@ -196,7 +240,7 @@ static void print_head(const Plan *plan) {
           r->mesh.cp, r->mesh.tp, job->options.parallel.mesh.ranks, job->options.parallel.mesh.ranks > 1 ? "s" : "",
           job->run.threads, job->run.threads > 1 ? "s" : "", job->run.helpers ? ", with work stealing" : "");
   char parallel[256], lend[512];
-  if (setup_describe_lend(r, job->run.threads, r->run.comm == RECIPE_COMM_MPI, lend, sizeof lend))
+  if (setup_describe_lend(r, job->run.threads, recipe_has_processes(r), lend, sizeof lend))
     fputs(lend, plan->out);
   setup_describe(r, plan->config, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
@@ -244,6 +288,7 @@ static void print_reference(const Plan *plan) {
 static void print_stages(const Plan *plan) {
   const Graph *g = plan->job->train.graph;
   int pp = plan->recipe->mesh.pp, busiest = 0;
+  bool seconds = plan->recipe->run.cluster && !plan->recipe->parallel.layers.count;
   double sum = 0, most = 0;
   if (g->stages == 1) return;
   for (int c = 0; c < pp; c++) {
@@ -253,10 +298,11 @@ static void print_stages(const Plan *plan) {
   }
   fprintf(plan->out, "stages    ");
   for (int s = 0; s < g->stages; s++) fprintf(plan->out, " %d", g->cut[s + 1] - g->cut[s]);
-  fprintf(plan->out, " layers%s; by FLOPs the busiest pipeline rank has %.2f times the mean (pp %d)\n",
+  fprintf(plan->out, " layers%s%s%s; by FLOPs the busiest pipeline rank has %.2f times the mean (pp %d)\n",
           g->stages == pp                           ? ""
           : plan->job->options.parallel.mesh.folded ? ", over the pipeline ranks there and back"
                                                     : ", over the pipeline ranks in turn",
+          seconds ? ", cut by the seconds of " : "", seconds ? plan->recipe->run.cluster : "",
           sum > 0 ? most * pp / sum : 1, busiest);
 }
 
@@ -308,9 +354,11 @@ static void print_flops(const Plan *plan) {
 // How long it takes on this machine, or on machines like it where ranks are processes.
 static void print_time(const Plan *plan) {
   const Recipe *r = plan->recipe;
-  int processes = r->run.comm == RECIPE_COMM_MPI;
+  int processes = recipe_has_processes(r);
   int64_t steps = r->schedule.steps;
   Estimate e;
+  if (!plan->job->options.device->implementation)
+    fprintf(plan->out, "\ntime\n  plait simulate predicts it for %s, on a cluster\n", plan->job->options.device->name);
   if (!estimate_run(r, plan->job, processes, steps, &e)) return;
   fprintf(plan->out, "\ntime, about\n  %-22s %12s   %s tokens/s%s\n", "per step", units_duration(e.step_seconds).s,
           units_count(e.tokens_per_s).s,

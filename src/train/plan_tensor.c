@@ -50,7 +50,7 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
 // What stands in the way of a kind, without the advice behind it; "" where it can be.
 static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
   ParallelOptions options = recipe_parallel(recipe);
-  WorkloadTexts texts;
+  WorkloadTexts texts = {.config = NULL};
   Workload workload = recipe_workload(recipe, config, &texts);
   ParallelProblem problem = {0};
   if (parallel_check(&options, &workload, &problem)) snprintf(text, size, "%s", problem.text);

@@ -1,27 +1,39 @@
 // A prediction as text.
 #include "train/predict.h"
 #include "base/units.h"
+#include "plan/devices.h"
 #include <jansson.h>
 #include <math.h>
 
 static void print_head(const Prediction *p, const Cluster *cluster, FILE *out) {
   const Simulation *s = p->simulation;
   const Mesh *mesh = &p->job->options.parallel.mesh;
-  fprintf(out, "%d ranks of %s (%s)\n", mesh->ranks, cluster->device.name, cluster->name);
+  char devices[256];
+  devices_text(cluster, mesh->ranks, devices, sizeof devices);
+  fprintf(out, "%s (%s)\n", devices, cluster->name);
   fprintf(out, "  %-22s %s\n", "a step", units_seconds(s->step).s);
   fprintf(out, "  %-22s %s\n", "tokens/s", units_count(p->tokens_per_s).s);
   if (isfinite(p->mfu))
-    fprintf(out, "  %-22s %.1f %% of the model's FLOPs at the data sheet's rate of products in %s\n", "MFU",
-            100 * p->mfu, dtype_name((Dtype)p->recipe.precision));
+    fprintf(out, "  %-22s %.1f %% of the model's FLOPs at the %s rate of products in %s\n", "MFU", 100 * p->mfu,
+            cluster->device.backend == DEVICE_BACKEND_CPU ? "measured" : "data sheet's",
+            dtype_name((Dtype)p->recipe.precision));
   fprintf(out, "  %-22s %s, %lld steps\n", "the run", units_duration(p->run_seconds).s,
           (long long)p->recipe.schedule.steps);
   fprintf(out, "  %-22s %s of %s%s\n", "memory", units_bytes(p->bytes).s, units_bytes(p->room).s,
           p->bytes > p->room ? ": does not fit" : "");
 }
 
+// Of the rank with the most: what sharing of links would add at most, about (docs/foresight.md, "Transfers that meet").
+static double most_met(const Simulation *s) {
+  double met = 0;
+  for (int r = 0; r < s->ranks; r++) met = fmax(met, s->rank[r].met);
+  return met;
+}
+
 static void print_parts(const Simulation *s, FILE *out) {
   const RankTime *t = &s->rank[s->busiest];
-  fprintf(out, "\nwhere the time of pipeline rank %d goes, which waits least\n", s->busiest);
+  fprintf(out, "\nwhere the time of %s %d goes, which waits least\n",
+          s->all_ranks ? "rank" : "pipeline rank", s->busiest);
   for (int i = 0; i < TIME_PARTS; i++)
     if (t->part[i] > 0)
       fprintf(out, "  %-22s %10s %6.1f %%   %s\n", time_part_names[i], units_seconds(t->part[i]).s,
@@ -49,6 +61,10 @@ static void print_links(const Prediction *p, const Cluster *cluster, FILE *out) 
             l->level >= 0 && l->level < cluster->levels ? cluster->level[l->level].name : "-",
             units_seconds(l->exposed).s, units_seconds(l->all).s, units_bytes(l->bytes).s, l->calls);
   }
+  double met = most_met(s);
+  if (met > 0.001 * s->step)
+    fprintf(out, "  a rank's transfers meet on a link for %s (%.1f %%) at most, as if each had it alone\n",
+            units_seconds(met).s, 100 * met / s->step);
 }
 
 static void print_critical(const Prediction *p, FILE *out) {
@@ -69,6 +85,11 @@ void prediction_print(const Prediction *p, const Cluster *cluster, FILE *out) {
   print_parts(p->simulation, out);
   print_links(p, cluster, out);
   print_critical(p, out);
+  if (p->simulation->guessed)
+    fprintf(out,
+            "\nnote: %s was never measured on this machine in this precision, so its time is estimated from other ops; "
+            "plait probe --for RECIPE measures it\n",
+            p->simulation->guessed);
 }
 
 static json_t *parts_json(const RankTime *t) {
@@ -104,16 +125,20 @@ static json_t *critical_json(const Prediction *p) {
   return items;
 }
 
-int prediction_json(const Prediction *p, const Cluster *cluster, FILE *out, Error *error) {
+json_t *prediction_json(const Prediction *p, const Cluster *cluster) {
   const Simulation *s = p->simulation;
   const RankTime *t = &s->rank[s->busiest];
-  json_t *object = json_pack(
-      "{s:s, s:i, s:f, s:f, s:o, s:f, s:f, s:f, s:i, s:o, s:o, s:o}", "cluster", cluster->name, "ranks",
-      p->job->options.parallel.mesh.ranks, "step_seconds", s->step, "tokens_per_s", p->tokens_per_s, "mfu",
-      isfinite(p->mfu) ? json_real(p->mfu) : json_null(), "run_seconds", p->run_seconds, "memory_bytes", p->bytes,
-      "room_bytes", p->room, "busiest", s->busiest, "parts", parts_json(t), "links", links_json(p, cluster, t),
-      "critical", critical_json(p));
-  int failed = !object || json_dumpf(object, out, JSON_INDENT(2)) || fputs("\n", out) == EOF;
-  json_decref(object);
-  return failed ? error_set(error, PLAIT_FAILED, "the prediction cannot be written as JSON") : PLAIT_OK;
+  return json_pack("{s:s, s:i, s:f, s:f, s:o, s:f, s:f, s:f, s:f, s:i, s:o, s:o, s:o}", "cluster", cluster->name,
+                   "ranks", p->job->options.parallel.mesh.ranks, "step_seconds", s->step, "tokens_per_s",
+                   p->tokens_per_s, "mfu", isfinite(p->mfu) ? json_real(p->mfu) : json_null(), "run_seconds",
+                   p->run_seconds, "memory_bytes", p->bytes, "room_bytes", p->room, "met_seconds", most_met(s),
+                   "busiest", s->busiest, "parts", parts_json(t), "links", links_json(p, cluster, t), "critical",
+                   critical_json(p));
+}
+
+json_t *limits_json(const Limit *limit, int count) {
+  json_t *list = json_array();
+  for (int i = 0; i < count; i++)
+    json_array_append_new(list, json_pack("{s:s, s:f}", "resource", limit[i].resource, "gain", limit[i].gain));
+  return list;
 }

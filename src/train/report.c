@@ -1,5 +1,6 @@
 // Writes what a run prints for people and records in metrics.jsonl.
 #include "train/trainer.h"
+#include "runtime/launch_notice.h"
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "recipe/setup.h"
@@ -11,7 +12,9 @@
 
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
-  int64_t bytes = plan_most_bytes(r, &t->config, t->job);
+  Recipe planned = *r; // shares the arena
+  if (!t->saves_later) planned.checkpoint.async = RECIPE_ASYNC_OFF;
+  int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);
   char active[48] = "";
@@ -37,6 +40,9 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
+  if (plan_copies_state(r) && !t->saves_later)
+    fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
+                    "steps wait until checkpoints are written\n");
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
 }
@@ -120,6 +126,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   routers_read(&t->routers, r->state);
   if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
   int code = write_metrics(t, r, &p, s, error);
+  if (step == t->first_step + 1) launch_notice_step(step);
   progress_step(&t->progress, &p);
   char text[640];
   if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);

@@ -28,7 +28,7 @@ void save_extra_free(SaveExtra *extra) {
   *extra = (SaveExtra){0};
 }
 
-static json_t *as_json(const SaveExtra *e) {
+json_t *save_extra_json(const SaveExtra *e) {
   json_t *o = json_pack("{s:I, s:f, s:s, s:s}", "step", (json_int_t)e->step, "tokens", e->tokens, "recipe", e->recipe,
                         "config", e->config);
   CHECK(o);
@@ -38,6 +38,12 @@ static json_t *as_json(const SaveExtra *e) {
   if (e->began_at) json_object_set(o, "began_at", e->began_at);
   if (e->text) json_object_update(o, e->text);
   return o;
+}
+
+int save_commit(const SaveCommit *c, Error *error) {
+  int code = checkpoint_finish(c->dir, c->step, c->parts, c->extra, error);
+  if (!code && c->is_best) code = checkpoint_mark_best(c->dir, c->step, error);
+  return code ? code : checkpoint_prune(c->dir, c->step, c->keep, error);
 }
 
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
@@ -51,11 +57,10 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
   if (!code) code = rank_barrier(r, error);
   if (r->rank != 0) return code ? code : rank_barrier(r, error);
   if (!code) {
-    json_t *object = as_json(extra);
-    code = checkpoint_finish(dir, extra->step, r->job->options.parallel.mesh.ranks, object, error);
+    json_t *object = save_extra_json(extra);
+    SaveCommit commit = {dir, extra->step, r->job->options.parallel.mesh.ranks, keep, extra->is_best, object};
+    code = save_commit(&commit, error);
     json_decref(object);
-    if (!code && extra->is_best) code = checkpoint_mark_best(dir, extra->step, error);
-    if (!code) code = checkpoint_prune(dir, extra->step, keep, error);
   }
   return code ? code : rank_barrier(r, error);
 }

@@ -25,6 +25,17 @@ void save_extra_free(SaveExtra *extra);
 // when all have returned, checkpoint_abandon tidies up.
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error);
 
+// What rank 0 does when all parts have been written: manifest, rename, DIR/best, and older ones are deleted.
+typedef struct SaveCommit {
+  const char *dir;
+  int64_t step;
+  int parts, keep;
+  bool is_best;
+  json_t *extra;
+} SaveCommit;
+int save_commit(const SaveCommit *commit, Error *error);
+json_t *save_extra_json(const SaveExtra *extra); // the caller's; shares objects with `extra`
+
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
 // After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they

@@ -1,24 +1,27 @@
 // The search: a queue of plans, the one with the least bound first.
 #include "train/search.h"
 #include "base/units.h"
+#include "plan/devices.h"
 #include "recipe/setup.h"
 #include "train/search_bounds.h"
 #include "train/search_extend.h"
+#include "train/search_progress.h"
+#include "train/search_queue.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-typedef enum Stage { STAGE_ARITHMETIC, STAGE_LAYERS, STAGE_ESTIMATED, STAGE_BESIDE } Stage;
+typedef enum Stage { STAGE_ARITHMETIC, STAGE_LAYERS, STAGE_ESTIMATED, STAGE_NEIGHBOURS } Stage;
 
-typedef struct Entry {
-  double seconds, bytes;
-  int stage, tie; // of equal times, the plan that was found first
-  Candidate candidate;
-} Entry;
+// Plans whose bounds are off alike: schedule, ZeRO stage, tensor layout, whether there is a pipeline or a context.
+enum { PLAN_KINDS = SCHEDULES * 4 * LAYOUT_TENSORS * 4 };
 
 // An estimate may be this much too slow, and is taken to be that much faster.
 static const double estimate_slack = 0.02;
-enum { MOST_ESTIMATED = 150, MOST_LAYER_TIMES = 600 };
+enum { MOST_ESTIMATED = 100, MOST_LAYER_TIMES = 600 };
+
+// beside: it is a neighbour of one of the best.
+typedef struct FoundPlan { Candidate candidate; bool beside; } FoundPlan;
 
 typedef struct Searching {
   const SearchOptions *options;
@@ -26,40 +29,42 @@ typedef struct Searching {
   Bounds bounds;
   Extension extension;
   double room;
-  Vec(Entry) heap; // the least first
+  PlanQueue queue;
+  Vec(FoundPlan) plans;  // by QueuedPlan.plan
+  Vec(QueuedPlan) left;  // that were not looked at
   Vec(Candidate) beside; // that were tried beside good plans
-  int found, fitting;   // plans so far; of the estimated ones, those that fit
-  Entry smallest; // of all: the least memory by arithmetic, among those too large
+  int fitting;           // of the estimated ones, those that fit
+  double doubt[PLAN_KINDS]; // 0: none; see doubt_of
+  SearchProgress progress;
+  QueuedPlan smallest; // of all: the least memory by arithmetic, among those too large
   bool any;
   Search *out;
 } Searching;
 
-// The queue ---------------------------------------------------------------------------------------------------------
+// The order of plans ------------------------------------------------------------------------------------------------
 
-static bool is_before(const Entry *a, const Entry *b) {
-  return a->seconds != b->seconds ? a->seconds < b->seconds : a->tie < b->tie;
+static int kind_of(const Recipe *r) {
+  int kind = r->mesh.pp > 1 ? r->parallel.pipeline : 0;
+  kind = kind * 4 + r->parallel.zero;
+  kind = kind * LAYOUT_TENSORS + r->parallel.tensor;
+  return kind * 4 + 2 * (r->mesh.pp > 1) + (r->mesh.cp > 1);
 }
 
-static void push(Searching *s, const Entry *e) {
-  vec_push(&s->heap, *e);
-  Entry *heap = s->heap.data;
-  for (int i = s->heap.count - 1; i && is_before(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2) {
-    Entry t = heap[i];
-    heap[i] = heap[(i - 1) / 2], heap[(i - 1) / 2] = t;
-  }
+// A search that may not look at everything should not spend its estimates on plans of one kind, whose bounds are all
+// far too low, as when they hold much that a bound does not know. So what an estimate finds too slow or too large makes
+// its kind wait. That changes the order alone: what is left out is decided by bounds.
+static double doubt_of(const Searching *s, const QueuedPlan *e, const Recipe *r) {
+  return e->stage == STAGE_ESTIMATED || e->stage == STAGE_NEIGHBOURS ? 0 : s->doubt[kind_of(r)];
 }
 
-static Entry pop(Searching *s) {
-  Entry *heap = s->heap.data, first = heap[0];
-  int n = --s->heap.count;
-  heap[0] = heap[n];
-  for (int i = 0, child; (child = 2 * i + 1) < n; i = child) {
-    if (child + 1 < n && is_before(&heap[child + 1], &heap[child])) child++;
-    if (!is_before(&heap[child], &heap[i])) break;
-    Entry t = heap[i];
-    heap[i] = heap[child], heap[child] = t;
-  }
-  return first;
+static void doubt(Searching *s, const Recipe *r, double slower, bool fits) {
+  double *d = &s->doubt[kind_of(r)], more = fmax(sqrt(fmax(1, slower)), fits ? 1 : 1.3);
+  *d = fmin(100, (1 + *d) * more - 1);
+}
+
+static void queue(Searching *s, QueuedPlan e, const Recipe *r) {
+  e.doubt = doubt_of(s, &e, r);
+  queue_push(&s->queue, e);
 }
 
 // Results -----------------------------------------------------------------------------------------------------------
@@ -83,6 +88,7 @@ static Recipe plan_recipe(const Searching *s, const Recipe *r) {
   Recipe plan = *r;
   const Recipe *asked = s->space.asked;
   plan.run.backend = asked->run.backend;
+  plan.cluster = asked->cluster;
   plan.precision = asked->precision;
   plan.loss_scale = asked->loss_scale;
   plan.data = asked->data;
@@ -107,7 +113,7 @@ static int compile_whole(Searching *s, const Recipe *r, SearchPlan *plan, Predic
 
 // Stages ------------------------------------------------------------------------------------------------------------
 
-static void too_large(Searching *s, const Entry *e) {
+static void too_large(Searching *s, const QueuedPlan *e) {
   s->out->count.too_large++;
   if (!s->any || e->bytes < s->smallest.bytes) s->smallest = *e;
   s->any = true;
@@ -116,14 +122,16 @@ static void too_large(Searching *s, const Entry *e) {
 static void add(void *context, const Candidate *c, const Recipe *r) {
   Searching *s = context;
   PlanBound bound = bound_by_arithmetic(&s->bounds, c, r);
-  Entry e = {.seconds = bound.seconds, .bytes = bound.bytes, .tie = s->found++, .candidate = *c};
+  QueuedPlan e = {.seconds = bound.seconds, .bytes = bound.bytes, .plan = s->plans.count};
   s->out->count.plans++;
+  vec_push(&s->plans, (FoundPlan){*c, false});
   if (s->options->exhaustive) {
     e.stage = STAGE_ESTIMATED;
     e.seconds = 0;
-    push(s, &e);
+    queue_add(&s->queue, e);
   } else if (bound.bytes > s->room) too_large(s, &e);
-  else if (bound.seconds < worst(s)) push(s, &e);
+  else if (bound.seconds < worst(s)) e.doubt = doubt_of(s, &e, r), queue_add(&s->queue, e);
+  if (!(s->plans.count % 1024)) search_progress(&s->progress, s->out, false);
 }
 
 static void add_beside(void *context, const Candidate *c, const Recipe *r) {
@@ -132,34 +140,37 @@ static void add_beside(void *context, const Candidate *c, const Recipe *r) {
     if (!memcmp(&s->beside.data[i], c, sizeof *c)) return;
   vec_push(&s->beside, *c);
   add(s, c, r);
+  s->plans.data[s->plans.count - 1].beside = true;
 }
 
-static void bound_again(Searching *s, Entry e, const Recipe *r) {
-  PlanBound bound = bound_by_layers(&s->bounds, &e.candidate, r);
+static void bound_again(Searching *s, QueuedPlan e, const Recipe *r) {
+  PlanBound bound = bound_by_layers(&s->bounds, &s->plans.data[e.plan].candidate, r);
   s->out->count.bounded++;
   e.seconds = bound.seconds;
   e.bytes = bound.bytes;
   e.stage = STAGE_LAYERS;
   if (bound.bytes > s->room) too_large(s, &e);
-  else push(s, &e);
+  else queue(s, e, r);
 }
 
-static void estimate(Searching *s, Entry e, const Recipe *r) {
+static void estimate(Searching *s, QueuedPlan e, const Recipe *r) {
   Estimated estimated;
   Error ignored = {0};
   s->out->count.estimated++;
   e.stage = STAGE_ESTIMATED;
   if (extension_estimate(&s->extension, r, &estimated, &ignored)) {
-    push(s, &e); // with its bound
+    queue(s, e, r); // with its bound
     return;
   }
+  bool fits = estimated.bytes <= s->room * (1 + estimate_slack);
+  doubt(s, r, estimated.seconds / e.seconds, fits);
   e.seconds = fmax(e.seconds, estimated.seconds * (1 - estimate_slack));
   e.bytes = estimated.bytes;
-  if (estimated.bytes > s->room * (1 + estimate_slack)) too_large(s, &e);
-  else s->fitting++, push(s, &e);
+  if (!fits) too_large(s, &e);
+  else s->fitting++, queue(s, e, r);
 }
 
-static void finish(Searching *s, Entry e, const Recipe *r) {
+static void finish(Searching *s, QueuedPlan e, const Recipe *r) {
   SearchPlan plan;
   Prediction p;
   Error ignored = {0};
@@ -169,32 +180,39 @@ static void finish(Searching *s, Entry e, const Recipe *r) {
   else if (plan.seconds < worst(s)) {
     find_limit(s, &p, &plan);
     keep(s, &plan);
-    e.stage = STAGE_BESIDE;
+    e.stage = STAGE_NEIGHBOURS;
     e.seconds = plan.seconds;
-    push(s, &e); // its neighbours, when it turns out to be one of the best
+    queue(s, e, r); // its neighbours, when it turns out to be one of the best
   }
   prediction_free(&p);
 }
 
-static void step(Searching *s) {
-  Entry e = pop(s);
+static void step(Searching *s, QueuedPlan e) {
   Recipe r;
-  space_recipe(&s->space, &e.candidate, &r);
+  Candidate c = s->plans.data[e.plan].candidate; // a copy: more plans may come
+  space_recipe(&s->space, &c, &r);
+  if (1 + doubt_of(s, &e, &r) > (1 + e.doubt) * 1.001) { // its kind has come into doubt since
+    queue(s, e, &r);
+    return;
+  }
   switch ((Stage)e.stage) {
   case STAGE_ARITHMETIC: bound_again(s, e, &r); break;
   case STAGE_LAYERS: estimate(s, e, &r); break;
   case STAGE_ESTIMATED: finish(s, e, &r); break;
-  case STAGE_BESIDE: space_beside(&s->space, &e.candidate, add_beside, s); break;
+  case STAGE_NEIGHBOURS: s->out->count.judged += space_beside(&s->space, &c, add_beside, s); break;
   }
+  search_progress(&s->progress, s->out, false);
 }
 
 // Whether a plan may still be one of the best; of those that are, their neighbours may.
-static bool is_open(const Searching *s, const Entry *e) {
-  return e->stage == STAGE_BESIDE ? e->seconds <= worst(s) : e->seconds < worst(s);
+static bool is_open(const Searching *s, const QueuedPlan *e) {
+  return e->stage == STAGE_NEIGHBOURS ? e->seconds <= worst(s) : e->seconds < worst(s);
 }
 
-// The search has a most of its own: then what has an estimate is compiled, and the rest is left.
-static bool is_over(const Searching *s, const Entry *e) {
+// The search has a most of its own: then what has an estimate is compiled, neighbours of the best are looked at, and
+// the rest is left.
+static bool is_over(const Searching *s, const QueuedPlan *e) {
+  if (s->plans.data[e->plan].beside) return false;
   if (e->stage == STAGE_ARITHMETIC) return s->bounds.layers.count >= MOST_LAYER_TIMES;
   int most = s->fitting ? MOST_ESTIMATED : 4 * MOST_ESTIMATED; // where nothing fits yet, longer
   return e->stage == STAGE_LAYERS && s->out->count.estimated >= most;
@@ -202,27 +220,25 @@ static bool is_over(const Searching *s, const Entry *e) {
 
 static void run(Searching *s) {
   s->out->count.judged = space_each(&s->space, add, s);
-  while (s->heap.count && is_open(s, &s->heap.data[0])) {
-    if (is_over(s, &s->heap.data[0])) s->out->count.left++, pop(s);
-    else step(s);
+  while (s->queue.heap.count) {
+    QueuedPlan e = queue_pop(&s->queue);
+    if (!is_open(s, &e)) continue;
+    if (is_over(s, &e)) vec_push(&s->left, e);
+    else step(s, e);
   }
+  for (int i = 0; i < s->left.count; i++) s->out->count.left += is_open(s, &s->left.data[i]);
+  vec_free(&s->left);
+  s->out->count.layers = s->bounds.layers.count;
+  search_progress(&s->progress, s->out, true);
+}
+
+static void free_plans(Searching *s) {
+  queue_free(&s->queue);
+  vec_free(&s->plans);
+  vec_free(&s->beside);
 }
 
 // Nothing fits ------------------------------------------------------------------------------------------------------
-
-static void largest_category(const Job *job, SearchNearest *n) {
-  const MemoryPlan *most = NULL;
-  for (int c = 0; c < job_pipeline_ranks(job); c++)
-    if (!most || job->train.program[c]->memory.total > most->total) most = &job->train.program[c]->memory;
-  const struct { const char *name; int64_t bytes; } parts[] = {
-      {"parameters", most->parameters},   {"gradients", most->gradients}, {"optimizer state", most->optimizer},
-      {"activations", most->activations}, {"workspace", most->workspace}, {"communication", most->communication}};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    if ((double)parts[i].bytes > n->largest_bytes) {
-      n->largest_bytes = (double)parts[i].bytes;
-      snprintf(n->largest, sizeof n->largest, "%s", parts[i].name);
-    }
-}
 
 static void find_nearest(Searching *s) {
   SearchNearest *n = &s->out->nearest;
@@ -230,10 +246,10 @@ static void find_nearest(Searching *s) {
   Prediction p;
   Error ignored = {0};
   if (!s->any) return;
-  space_recipe(&s->space, &s->smallest.candidate, &r);
+  space_recipe(&s->space, &s->plans.data[s->smallest.plan].candidate, &r);
   if (compile_whole(s, &r, &n->plan, &p, &ignored)) return;
   n->found = true;
-  largest_category(p.job, n);
+  nearest_read(p.job, &n->by);
   prediction_free(&p);
 }
 
@@ -259,8 +275,7 @@ static int ranks_that_do(const Searching *s) {
       extension_free(&inner.extension);
       space_free(&inner.space);
     }
-    vec_free(&inner.heap);
-    vec_free(&inner.beside);
+    free_plans(&inner);
     free(found.plan);
     if (fits) return more.ranks;
   }
@@ -274,15 +289,10 @@ static int say_nothing_fits(const Searching *s, Error *error) {
                      "no plan for %d ranks: of %lld combinations of what is left open none is possible with the keys "
                      "that the recipe gives; leave more of them open, as with mesh.dp=null",
                      s->options->ranks, (long long)s->out->count.judged);
-  char ranks[160], *differences = search_differences(s->space.asked, &n->plan.recipe);
-  if (n->ranks) snprintf(ranks, sizeof ranks, "%d ranks of this cluster would do", n->ranks);
-  else snprintf(ranks, sizeof ranks, "no number of ranks of this cluster would do with the keys that are given");
-  int code = error_set(error, PLAIT_INFEASIBLE,
-                       "%s on %d ranks: the nearest plan (%s) takes %s of %s, %s too much, most of it %s (%s); %s",
-                       s->out->count.left ? "nothing that was looked at fits" : "nothing fits", s->options->ranks,
-                       *differences ? differences : "the recipe as it is",
-                       units_bytes(n->plan.bytes).s, units_bytes(s->room).s, units_bytes(n->plan.bytes - s->room).s,
-                       n->largest, units_bytes(n->largest_bytes).s, ranks);
+  char *differences = search_differences(s->space.asked, &n->plan.recipe);
+  NothingFits where = {s->options->ranks, !s->out->count.left, *differences ? differences : "the recipe as it is",
+                       "the keys that are given", s->room};
+  int code = nearest_say(&n->by, &where, error);
   free(differences);
   return code;
 }
@@ -300,10 +310,10 @@ static int check(const Recipe *r, const Searching *s, Error *error) {
 int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOptions *options, Search *out,
                  Error *error) {
   clock_t begin = clock();
-  const DeviceFacts *device = &options->cluster->device;
-  double room = options->room > 0 ? options->room : device->memory - device->reserved;
+  double room = options->room > 0 ? options->room : devices_room(options->cluster, options->ranks, NULL, 0);
   *out = (Search){.plan = xcalloc((size_t)options->top + 1, sizeof(SearchPlan)), .room = room};
   Searching s = {.options = options, .room = room, .out = out};
+  search_progress_begin(&s.progress, options->progress);
   int code = check(recipe, &s, error);
   if (!code) code = space_create(recipe, config, options->cluster, options->ranks, &s.space, error);
   if (code) return code;
@@ -312,22 +322,29 @@ int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOp
   run(&s);
   if (!out->plans) {
     find_nearest(&s);
-    if (out->nearest.found) out->nearest.ranks = ranks_that_do(&s);
+    if (out->nearest.found) out->nearest.by.ranks = ranks_that_do(&s);
     code = say_nothing_fits(&s, error);
   }
-  out->count.layers = s.bounds.layers.count;
   out->count.seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
   bounds_free(&s.bounds);
   extension_free(&s.extension);
   space_free(&s.space);
-  vec_free(&s.heap);
-  vec_free(&s.beside);
+  free_plans(&s);
   return code;
 }
 
 void search_free(Search *s) {
   free(s->plan);
   *s = (Search){0};
+}
+
+char *search_left(const SearchCount *c) {
+  if (!c->left) return NULL;
+  return xformat(
+      "the search stopped early: %lld plans that might be faster than the last one shown were not looked at, "
+      "since it takes at most %d times of layers (here %lld) and %d estimates (%lld); with more keys given, "
+      "as mesh.tp=8, fewer plans are left",
+      (long long)c->left, MOST_LAYER_TIMES, (long long)c->layers, MOST_ESTIMATED, (long long)c->estimated);
 }
 
 char *search_differences(const Recipe *recipe, const Recipe *plan) {

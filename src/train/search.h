@@ -1,11 +1,13 @@
 // The search for the fastest plans of a recipe on a cluster: best first, over lower bounds.
 //
-// Every plan of the space (search_space.h) goes through four stages, and the one with the least number is always the
-// next: a bound by arithmetic, a bound by the times of layers, an estimate from few layers, and the prediction of the
-// whole plan by the real passes. Only predictions are results. A plan that does not fit leaves at the first stage that
-// says so. The search ends when `top` plans are predicted and no bound or estimate is below the last of them.
+// Every plan of the space (search_space.h) goes through four stages, and the one with the least number is the next, but
+// for kinds of plans whose estimates were far from their bounds, which wait: a bound by arithmetic, a bound by the
+// times of layers, an estimate from few layers, and the prediction of the whole plan by the real passes. Only
+// predictions are results. A plan that does not fit leaves at the first stage that says so. The search ends when `top`
+// plans are predicted and no bound or estimate is below the last of them.
 #pragma once
 #include "train/predict.h"
+#include "train/search_nearest.h"
 #include "train/search_space.h"
 
 typedef struct SearchOptions {
@@ -15,6 +17,7 @@ typedef struct SearchOptions {
   double room;     // bytes of memory that a rank may use; 0: what the cluster's device has
   bool exhaustive; // compiles every plan whole
   bool limits;     // finds out what limits each plan
+  FILE *progress;  // where a search of more than two seconds says how far it is; NULL: nowhere
 } SearchOptions;
 
 // recipe: as the user wrote it but for the searched keys; strings are borrowed. limit: the resource of which a tenth
@@ -37,13 +40,10 @@ typedef struct SearchCount {
   double seconds;      // of processor time
 } SearchCount;
 
-// What needs the least memory where nothing fits. ranks: the fewest of this cluster, doubling, that would do; 0: none.
-typedef struct SearchNearest {
+typedef struct SearchNearest { // what needs the least memory where nothing fits
   bool found;
   SearchPlan plan;
-  char largest[32];
-  double largest_bytes;
-  int ranks;
+  Nearest by;
 } SearchNearest;
 
 typedef struct Search {
@@ -59,6 +59,9 @@ typedef struct Search {
 int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOptions *options, Search *out,
                  Error *error);
 void search_free(Search *search);
+
+// A sentence where the search has come to its most and left plans out; else NULL. The caller frees it.
+char *search_left(const SearchCount *count);
 
 // "mesh.dp=8 mesh.tp=1 parallel.zero=2": keys of the plan whose values differ from the recipe's; the caller frees it.
 char *search_differences(const Recipe *recipe, const Recipe *plan);

@@ -7,16 +7,19 @@
 #include "plan/simulate.h"
 #include "recipe/setup.h"
 #include "schedule/schedule.h"
+#include "plan/devices.h"
 #include <math.h>
 #include <string.h>
 
 void bounds_create(const Space *space, const Cluster *cluster, Bounds *b) {
   const Recipe *r = &space->base;
   *b = (Bounds){.space = space, .cluster = cluster, .unhosted = *cluster};
+  b->unhosted.device = *devices_fastest(cluster, (Dtype)r->precision); // of several kinds: nothing is faster
+  b->unhosted.island.count = 0;
   b->unhosted.device.host = 0;
   b->flops =
       model_config_flops_per_token(space->config, r->data.seq_len) * (double)r->batch.global * (double)r->data.seq_len;
-  b->rate = product_rate(&cluster->device, (Dtype)r->precision);
+  b->rate = product_rate(&b->unhosted.device, (Dtype)r->precision);
   b->parameters = (double)space->config->facts.parameters;
   b->multiplied = (double)space->config->facts.multiplied;
   memset(b->bucket, -1, sizeof b->bucket);
@@ -25,6 +28,7 @@ void bounds_create(const Space *space, const Cluster *cluster, Bounds *b) {
 void bounds_free(Bounds *b) {
   vec_free(&b->layers);
   vec_free(&b->flights);
+  vec_free(&b->groups);
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------
@@ -52,23 +56,33 @@ static ParameterBytes parameter_bytes(const Recipe *r) {
                           narrow < wide || r->parallel.zero ? narrow : 0};
 }
 
+// Whether the Layout itself cuts weights over data ranks, beside what ZeRO does. Rows of samples are no weights'.
+static bool stores_over_data(const Recipe *r) {
+  for (int row = 0; row < LAYOUT_ROWS; row++) {
+    if (row == LAYOUT_ROW_BATCH || row == LAYOUT_ROW_INTERIOR) continue;
+    LayoutWords words = recipe_layout_row(r, (LayoutRow)row);
+    for (int i = 0; i < words.count; i++)
+      if (!strcmp(words.axis[i], "dp")) return true;
+  }
+  return false;
+}
+
 static double state_bytes(const Bounds *b, const Recipe *r) {
   double shards = (double)(r->parallel.shard_group ? r->parallel.shard_group : r->mesh.dp) * r->mesh.cp;
   double parts = (double)r->mesh.pp * r->mesh.tp;
   ParameterBytes p = parameter_bytes(r);
   if (experts_apart(b, r)) parts *= (double)r->mesh.dp * r->mesh.cp, shards = 1;
-  ParallelOptions options = recipe_parallel(r); // rows of a Layout may store over data ranks
-  for (int row = 0; row < LAYOUT_ROWS; row++)
-    if (row != LAYOUT_ROW_BATCH && parallel_row_has(&options, (LayoutRow)row, "dp")) parts *= r->mesh.dp, shards = 1;
+  if (stores_over_data(r)) parts *= r->mesh.dp, shards = 1;
   if (r->parallel.zero >= 1) p.stored /= shards;
   if (r->parallel.zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) p.gradient /= shards;
   if (r->parallel.zero >= 3 && r->parallel.reshard) p.copy /= shards;
   return b->parameters / parts * (p.stored + p.gradient + p.copy);
 }
 
+// With more, as many are in flight. Some schedules take multiples of the pipeline ranks only, and then so is this.
 static int counted_microbatches(const Recipe *r) {
-  int m = recipe_microbatches(r);
-  return m < 256 ? m : 256;
+  int m = recipe_microbatches(r), most = (256 + r->mesh.pp - 1) / r->mesh.pp * r->mesh.pp;
+  return m < most ? m : most;
 }
 
 static int most_in_flight(const ScheduleGenerator *s, StageMap map, int stages, int microbatches, int coordinate) {
@@ -101,6 +115,11 @@ static double flight_share(Bounds *b, const Recipe *r) {
   return share;
 }
 
+// The part of batch.micro that a microbatch has: all, but where a data rank has fewer sequences in all.
+static double part_of_micro(const Recipe *r) {
+  return fmin(1, (double)r->batch.global / recipe_data_ranks(r) / r->batch.micro);
+}
+
 // Time --------------------------------------------------------------------------------------------------------------
 
 // Microbatches of `micro` sequences that a data rank computes, on average.
@@ -108,20 +127,36 @@ static double mean_microbatches(const Recipe *r) {
   return (double)r->batch.global / recipe_data_ranks(r) / r->batch.micro;
 }
 
+// Of the ranks of an axis, or of two. Found once for every mesh, of which a search has thousands of plans.
+static GroupOnLinks group_over(Bounds *b, const Recipe *r, const char *axis, const char *other) {
+  const int mesh[SPACE_MESH] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
+  Mesh m = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, mesh);
+  uint32_t axes = 1u << mesh_axis(&m, axis) | (other ? 1u << mesh_axis(&m, other) : 0);
+  for (int i = b->groups.count - 1; i >= 0; i--) {
+    const GroupMemo *g = &b->groups.data[i];
+    if (g->axes == axes && !memcmp(g->mesh, mesh, sizeof mesh)) return g->group;
+  }
+  GroupMemo memo = {.axes = axes, .group = machine_group(b->cluster, &m, axes, NULL, 0)};
+  memcpy(memo.mesh, mesh, sizeof mesh);
+  vec_push(&b->groups, memo);
+  return memo.group;
+}
+
 static double collective(const Bounds *b, CollectiveKind kind, const GroupOnLinks *group, double bytes) {
   return collective_seconds(b->cluster, kind, group, bytes).seconds;
 }
 
+// What the table counts and a step need not spend: gathers that forward and backward share at a pipeline's turn, heads
+// that are read once, groups over dp and cp whose sums are joined. Simulated steps went down to 0.91 of the table.
+static const double least_share = 0.85;
+
 // What gradients and parameters take on the links of data parallelism. 0 where more than the ZeRO table decides.
-static double data_seconds(const Bounds *b, const Recipe *r) {
+static double data_seconds(Bounds *b, const Recipe *r) {
   double d = (double)r->mesh.dp * r->mesh.cp, m = floor(mean_microbatches(r));
-  if (d < 2 || r->parallel.shard_group || r->parallel.unsplit_tensors || b->space->config->experts ||
-      r->parallel.tensor != LAYOUT_TENSOR_1D || r->mesh.cp > 1 || m < 1)
+  if (d < 2 || r->parallel.shard_group || r->parallel.unsplit_tensors || b->space->config->experts || m < 1)
     return 0;
-  ParallelOptions o = recipe_parallel(r);
-  for (int row = 0; row < LAYOUT_ROWS; row++)
-    if (row != LAYOUT_ROW_BATCH && parallel_row_has(&o, (LayoutRow)row, "dp")) return 0;
-  GroupOnLinks group = machine_group(b->cluster, &o.mesh, 1u << mesh_axis(&o.mesh, "dp"), NULL, 0);
+  if (stores_over_data(r)) return 0;
+  GroupOnLinks group = group_over(b, r, "dp", r->mesh.cp > 1 ? "cp" : NULL);
   double n = b->multiplied / ((double)r->mesh.pp * r->mesh.tp);
   ParameterBytes p = parameter_bytes(r);
   int zero = r->parallel.zero;
@@ -129,17 +164,17 @@ static double data_seconds(const Bounds *b, const Recipe *r) {
   double gathered = zero ? collective(b, COLLECTIVE_ALL_GATHER, &group, n * p.copy) : 0;
   if (zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) reduced *= m;
   if (zero == 3 && r->parallel.reshard) gathered *= 2 * m;
-  return reduced + gathered;
+  return (reduced + gathered) * (r->mesh.cp > 1 || zero == 3 ? least_share : 1);
 }
 
 // What a layer's two sums over tp, forward and backward, take on its links: three of the four all_reduces, since the
 // first layer's last one has no reader. 0 where blocks are cut otherwise.
-static double tensor_seconds(const Bounds *b, const Recipe *r) {
+static double tensor_seconds(Bounds *b, const Recipe *r) {
   const ModelConfig *c = b->space->config;
   if (r->mesh.tp < 2 || r->parallel.tensor != LAYOUT_TENSOR_1D || c->experts) return 0;
   ParallelOptions o = recipe_parallel(r);
   if (!parallel_row_has(&o, LAYOUT_ROW_FFN, "tp") || !parallel_row_has(&o, LAYOUT_ROW_HEADS, "tp")) return 0;
-  GroupOnLinks group = machine_group(b->cluster, &o.mesh, 1u << mesh_axis(&o.mesh, "tp"), NULL, 0);
+  GroupOnLinks group = group_over(b, r, "tp", NULL);
   double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *
                  (double)dtype_size((Dtype)r->precision);
   return 3 * collective(b, COLLECTIVE_ALL_REDUCE, &group, bytes) * floor(mean_microbatches(r)) * (double)c->layers /
@@ -163,13 +198,15 @@ static double together(const Recipe *r, double compute, double communication) {
 PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
   (void)c;
   const ModelConfig *config = b->space->config;
-  double input =
-      (double)r->batch.micro * r->data.seq_len * (double)config->embed * (double)dtype_size((Dtype)r->precision);
+  double input = part_of_micro(r) * (double)r->batch.micro * r->data.seq_len * (double)config->embed *
+                 (double)dtype_size((Dtype)r->precision);
   double kept = input / ((double)r->mesh.cp * r->mesh.tp) * (double)config->layers * flight_share(b, r);
-  double compute = b->rate > 0 ? b->flops / b->rate / recipe_rank_count(r) : 0;
+  double compute = b->rate > 0 ? b->flops / b->rate / devices_at_once(b->cluster, recipe_rank_count(r)) : 0;
   double layers = (double)config->layers * (double)config->embed * (double)config->embed * 12 / b->multiplied;
-  compute *= 1 + fmin(1, layers) * pipeline_fill(r) / mean_microbatches(r);
-  return (PlanBound){fmax(together(r, compute, data_seconds(b, r)), data_seconds(b, r) + tensor_seconds(b, r)),
+  if (!devices_share_cores(b->cluster)) // else ranks that wait help those that compute
+    compute *= 1 + fmin(1, layers) * pipeline_fill(r) / fmax(1, mean_microbatches(r));
+  double data = data_seconds(b, r);
+  return (PlanBound){fmax(together(r, compute, data), data + tensor_seconds(b, r)),
                      state_bytes(b, r) + 0.9 * kept};
 }
 
@@ -219,16 +256,17 @@ static void layer_recipe(const Bounds *b, const Candidate *key, Recipe *r) {
   r->batch.global = 2 * r->batch.micro * recipe_data_ranks(r);
 }
 
-typedef struct OneMicrobatch { double forward, backward, kept; } OneMicrobatch;
+// Of the first microbatch: seconds forward and backward, bytes that are kept for backward.
+typedef struct LayersTime { double forward, backward, kept; } LayersTime;
 
-static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, OneMicrobatch *out) {
+static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, LayersTime *out) {
   ModelConfig config = *b->space->config;
   Error ignored = {0};
   Job *job = NULL;
   Simulation *s;
   SimulateOptions options = {.cluster = &b->unhosted};
   config.layers = layers;
-  *out = (OneMicrobatch){0};
+  *out = (LayersTime){0};
   if (setup_job(r, &config, &job, &ignored)) return false;
   bool good = !simulate(job->train.program, &options, &s, &ignored);
   for (int i = 0; good && i < s->spans.span.count; i++) {
@@ -244,14 +282,14 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, OneMic
 
 static LayerCost measure_layer(const Bounds *b, const Candidate *key) {
   Recipe r;
-  OneMicrobatch two, three;
+  LayersTime few, more; // models that differ by one layer
   int least = b->space->config->layers < 3 ? 1 : 2;
   layer_recipe(b, key, &r);
-  if (!simulate_layers(b, &r, least, &two) || !simulate_layers(b, &r, least + 1, &three)) return (LayerCost){0};
-  LayerCost c = {true, three.forward - two.forward,   three.backward - two.backward, 0,
-                 0,    fmax(0, three.kept - two.kept)};
-  c.rest_forward = fmax(0, two.forward - least * c.forward);
-  c.rest_backward = fmax(0, two.backward - least * c.backward);
+  if (!simulate_layers(b, &r, least, &few) || !simulate_layers(b, &r, least + 1, &more)) return (LayerCost){0};
+  LayerCost c = {true, more.forward - few.forward,   more.backward - few.backward, 0,
+                 0,    fmax(0, more.kept - few.kept)};
+  c.rest_forward = fmax(0, few.forward - least * c.forward);
+  c.rest_backward = fmax(0, few.backward - least * c.backward);
   return c;
 }
 
@@ -277,6 +315,10 @@ static bool layers_alike(const ModelConfig *c) {
   return !c->window;
 }
 
+// Between layers of 2-D and 3-D tensors some blocks are moved that a stage's first layer does not: a difference of
+// models has a little more of them.
+static const double blocks_share = 0.95;
+
 PlanBound bound_by_layers(Bounds *b, const Candidate *c, const Recipe *r) {
   PlanBound bound = bound_by_arithmetic(b, c, r);
   if (!layers_alike(b->space->config) || r->parallel.recompute_layers) return bound;
@@ -287,8 +329,11 @@ PlanBound bound_by_layers(Bounds *b, const Candidate *c, const Recipe *r) {
   double forward = layers * cost->forward / pp, backward = layers * cost->backward / pp;
   double rest = (cost->rest_forward + cost->rest_backward) / pp, filled = (pp - 1) / recipe_virtual_stages(r);
   double ends = s->streams || s->folded ? 0 : filled * (forward + (s->splits ? 0.3 : 1) * backward);
-  double compute = mean_microbatches(r) * (forward + backward + rest) + ends;
-  bound.seconds = fmax(bound.seconds, together(r, compute, data_seconds(b, r)));
-  bound.bytes = fmax(bound.bytes, state_bytes(b, r) + 0.95 * cost->kept * layers * flight_share(b, r));
+  double compute = mean_microbatches(r) * (forward + backward + rest) + part_of_micro(r) * ends;
+  if (r->parallel.tensor != LAYOUT_TENSOR_1D) compute *= blocks_share;
+  if (!devices_share_cores(b->cluster)) // else what a layer takes depends on who else computes
+    bound.seconds = fmax(bound.seconds, together(r, compute, data_seconds(b, r)));
+  bound.bytes =
+      fmax(bound.bytes, state_bytes(b, r) + 0.95 * part_of_micro(r) * cost->kept * layers * flight_share(b, r));
   return bound;
 }

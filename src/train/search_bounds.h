@@ -1,6 +1,7 @@
 // Lower bounds on the time and the memory of a plan, without compiling it: first by arithmetic alone, then with the
 // simulated times of a layer, of which many plans share one. No bound is above what the simulator says.
 #pragma once
+#include "plan/collective_time.h"
 #include "train/search_space.h"
 
 // Of a layer and of the rest of the model (embedding, head), on one rank, for one microbatch.
@@ -12,6 +13,7 @@ typedef struct LayerCost {
 
 typedef struct LayerMemo { Candidate key; LayerCost cost; int next; } LayerMemo;
 typedef struct FlightMemo { int schedule, pp, stages, microbatches; double share; } FlightMemo;
+typedef struct GroupMemo { int mesh[SPACE_MESH]; uint32_t axes; GroupOnLinks group; } GroupMemo;
 enum { LAYER_BUCKETS = 4096 };
 
 typedef struct Bounds {
@@ -24,6 +26,7 @@ typedef struct Bounds {
   int bucket[LAYER_BUCKETS]; // index into layers; -1: none
   Vec(LayerMemo) layers;
   Vec(FlightMemo) flights;
+  Vec(GroupMemo) groups;
 } Bounds;
 
 typedef struct PlanBound { double seconds, bytes; } PlanBound; // of a step; of the rank that needs the most

@@ -13,19 +13,19 @@ void extension_create(const Space *space, const Cluster *cluster, Extension *e) 
 
 void extension_free(Extension *e) { vec_free(&e->cuts); }
 
-// The layers of each stage, as the pass cuts the whole model. Plans with as many stages have one cut.
+// The layers of each stage, as the pass cuts the whole model. Plans with as many stages and as large microbatches have
+// one cut.
 static int cut_of(Extension *e, const Recipe *r, CutMemo *out, Error *error) {
   int v = recipe_virtual_stages(r), folded = schedules[r->parallel.pipeline].folded;
   for (int i = 0; i < e->cuts.count; i++) {
     const CutMemo *c = &e->cuts.data[i];
-    if (c->pp == r->mesh.pp && c->stages == v && c->folded == folded) return *out = *c, PLAIT_OK;
+    if (c->pp == r->mesh.pp && c->stages == v && c->folded == folded && c->micro == r->batch.micro)
+      return *out = *c, PLAIT_OK;
   }
-  *out = (CutMemo){.pp = r->mesh.pp, .stages = v, .folded = folded, .count = r->mesh.pp * v};
+  *out = (CutMemo){.pp = r->mesh.pp, .stages = v, .folded = folded, .micro = r->batch.micro, .count = r->mesh.pp * v};
   CompileOptions options;
   Graph *g = NULL;
-  int code = setup_compile_options(r, e->space->config, &options, error);
-  options.after = "stage";
-  if (!code) code = compile_graph(e->space->config, &options, &g, error);
+  int code = setup_graph(r, e->space->config, "stage", &options, &g, error);
   if (code) return code;
   for (int s = 0; s < out->count; s++) out->layers[s] = g->cut[s + 1] - g->cut[s];
   graph_destroy(g);
@@ -89,13 +89,13 @@ int extension_estimate(Extension *e, const Recipe *r, Estimated *out, Error *err
   CutMemo cut;
   int spare = layers_to_spare(e, r, &cut, error), code;
   double *bytes = xcalloc(2 * (size_t)r->mesh.pp, sizeof *bytes), *more = bytes + r->mesh.pp;
-  Estimated two, three;
+  Estimated less, one_more; // layers
   if (!spare) code = compile_some(e, r, e->space->config->layers, out, bytes, error);
   else {
-    code = compile_less(e, r, &cut, spare, &two, bytes, error);
-    if (!code) code = compile_less(e, r, &cut, spare - 1, &three, more, error);
+    code = compile_less(e, r, &cut, spare, &less, bytes, error);
+    if (!code) code = compile_less(e, r, &cut, spare - 1, &one_more, more, error);
     if (!code) {
-      *out = (Estimated){.seconds = two.seconds + spare * (three.seconds - two.seconds), .extended = spare};
+      *out = (Estimated){.seconds = less.seconds + spare * (one_more.seconds - less.seconds), .extended = spare};
       for (int c = 0; c < r->mesh.pp; c++) out->bytes = fmax(out->bytes, bytes[c] + spare * (more[c] - bytes[c]));
     }
   }

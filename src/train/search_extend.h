@@ -3,7 +3,7 @@
 #pragma once
 #include "train/search_space.h"
 
-typedef struct CutMemo { int pp, stages, folded, count; int layers[64]; } CutMemo;
+typedef struct CutMemo { int pp, stages, folded, micro, count; int layers[64]; } CutMemo;
 
 typedef struct Extension {
   const Space *space;

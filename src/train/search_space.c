@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "schedule/schedule.h"
 #include "train/predict.h"
+#include "train/search_mesh.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static bool read_feature(const LayoutTraits *t, SpaceFeature *f) {
     s->key = recipe_key_find(at);
     if (!s->key || s->key->kind == RECIPE_LATER || !read_value(s, equals + 1)) return false;
     if (s->key->kind == RECIPE_INT && !strcmp(t->condition, "> 1") && !strcmp(t->key, at))
-      f->number = f->settings, f->of_ranks = equals[1] == '{';
+      f->number = f->settings, f->divides_ranks = equals[1] == '{';
     f->settings++;
     at = next;
   }
@@ -139,8 +140,8 @@ void space_free(Space *s) { arena_free(&s->arena); }
 
 // Plans -------------------------------------------------------------------------------------------------------------
 
-void space_recipe(const Space *s, const Candidate *c, Recipe *r) {
-  *r = s->base;
+// r: a copy of the base.
+static void set_plan(const Space *s, const Candidate *c, Recipe *r) {
   r->mesh.pp = c->mesh[0], r->mesh.dp = c->mesh[1], r->mesh.cp = c->mesh[2], r->mesh.tp = c->mesh[3];
   r->batch.micro = c->micro;
   r->parallel.stages_per_rank = c->stages;
@@ -153,6 +154,27 @@ void space_recipe(const Space *s, const Candidate *c, Recipe *r) {
   }
 }
 
+void space_recipe(const Space *s, const Candidate *c, Recipe *r) {
+  *r = s->base;
+  set_plan(s, c, r);
+}
+
+static void restore_setting(const Recipe *base, Recipe *r, const SpaceSetting *s) {
+  const void *from = (const char *)base + s->key->offset;
+  void *to = (char *)r + s->key->offset;
+  if (s->key->kind == RECIPE_AXIS_LIST) *(LayoutWords *)to = *(const LayoutWords *)from;
+  else if (s->key->kind == RECIPE_BOOL) *(bool *)to = *(const bool *)from;
+  else *(int *)to = *(const int *)from;
+}
+
+// The opposite of set_plan but for what every plan sets: a Recipe is too large to be copied for each of millions.
+static void unset_plan(const Space *s, const Candidate *c, Recipe *r) {
+  for (int k = 0; k < s->kinds; k++) {
+    const SpaceFeature *f = c->feature[k] < 0 ? NULL : &s->kind[k].feature[c->feature[k]];
+    for (int i = 0; f && i < f->settings; i++) restore_setting(&s->base, r, &f->setting[i]);
+  }
+}
+
 const SpaceFeature *space_feature(const Space *s, const Candidate *c, const char *kind, int *number) {
   for (int k = 0; k < s->kinds; k++)
     if (!strcmp(s->kind[k].name, kind) && c->feature[k] >= 0)
@@ -160,12 +182,10 @@ const SpaceFeature *space_feature(const Space *s, const Candidate *c, const char
   return NULL;
 }
 
-bool space_allows(const Space *s, const Recipe *r) {
+bool space_allows(const Space *s, const Recipe *r, WorkloadTexts *texts) {
   ParallelOptions options = recipe_parallel(r);
-  WorkloadTexts texts;
-  Workload workload = recipe_workload(r, s->config, &texts);
-  ParallelProblem problem;
-  return !parallel_check(&options, &workload, &problem);
+  Workload workload = recipe_workload(r, s->config, texts);
+  return !parallel_check(&options, &workload, NULL);
 }
 
 static int axis_of(const Candidate *c, const char *axis) {
@@ -180,15 +200,26 @@ typedef struct Enumeration {
   SpaceSee *see;
   void *context;
   int64_t judged;
+  WorkloadTexts texts;
+  Recipe recipe; // the base, and while a plan is judged that
 } Enumeration;
 
+// Half the microbatch holds all sequences of a data rank already, and makes the same plan.
+static bool is_twin(const Space *s, const Recipe *r) {
+  return !s->fixed_micro && r->batch.micro > 1 &&
+         (int64_t)r->batch.micro / 2 * recipe_data_ranks(r) >= r->batch.global;
+}
+
 static void judge(Enumeration *e) {
-  Recipe r;
-  space_recipe(e->space, &e->at, &r);
-  int stages = r.parallel.stages_per_rank;
-  if (!e->space->fixed_stages && stages && stages == schedules[r.parallel.pipeline].least_stages) return; // as auto
-  e->judged++;
-  if (space_allows(e->space, &r)) e->see(e->context, &e->at, &r);
+  Recipe *r = &e->recipe;
+  set_plan(e->space, &e->at, r);
+  int stages = r->parallel.stages_per_rank;
+  bool as_auto = stages && stages == schedules[r->parallel.pipeline].least_stages;
+  if (e->space->fixed_stages || !as_auto) {
+    e->judged++;
+    if (space_allows(e->space, r, &e->texts) && !is_twin(e->space, r)) e->see(e->context, &e->at, r);
+  }
+  unset_plan(e->space, &e->at, r);
 }
 
 // The kind's feature f with each of its numbers; `then` for each.
@@ -196,12 +227,12 @@ static void with_feature(Enumeration *e, int kind, int f, void (*then)(Enumerati
   const SpaceFeature *feature = &e->space->kind[kind].feature[f];
   int size = axis_of(&e->at, feature->traits->axis);
   if (size < 2) return;
-  int of = feature->of_ranks ? e->at.mesh[1] * e->at.mesh[2] * e->at.mesh[3] : size;
+  int of = feature->divides_ranks ? e->at.mesh[1] * e->at.mesh[2] * e->at.mesh[3] : size;
   e->at.feature[kind] = (signed char)f;
   if (feature->number < 0) then(e, kind);
   for (int n = 2; feature->number >= 0 && n <= of; n++) {
     e->at.number[kind] = n;
-    if (of % n == 0 && (feature->of_ranks || n < of)) then(e, kind);
+    if (of % n == 0 && (feature->divides_ranks || n < of)) then(e, kind);
   }
   e->at.feature[kind] = -1;
   e->at.number[kind] = 0;
@@ -241,26 +272,26 @@ static void each_micro(Enumeration *e) {
   for (e->at.micro = 1; e->at.micro <= most || (e->at.micro == 1 && !s->fixed_micro); e->at.micro *= 2) each_stages(e);
 }
 
-static void each_mesh(Enumeration *e, int axis, int left) {
-  static const int order[SPACE_MESH] = {0, 3, 2, 1}; // pp, tp, cp, and what is left is dp
+static const int mesh_order[SPACE_MESH] = {0, 3, 2, 1}; // pp, tp, cp, and what is left is dp
+
+static void at_mesh(void *enumeration, const int *size) {
+  Enumeration *e = enumeration;
+  for (int i = 0; i < SPACE_MESH; i++) e->at.mesh[mesh_order[i]] = size[i];
+  each_micro(e);
+}
+
+static void each_mesh(Enumeration *e) {
   const Space *s = e->space;
   const int given[SPACE_MESH] = {s->base.mesh.pp, s->base.mesh.dp, s->base.mesh.cp, s->base.mesh.tp};
-  if (axis == SPACE_MESH) {
-    if (left == 1) each_micro(e);
-    return;
-  }
-  int a = order[axis];
-  for (int n = 1; n <= left; n++) {
-    if (left % n || (s->fixed_mesh[a] && n != given[a])) continue;
-    if (a == 0 && n > s->config->layers) break;
-    if (a == 1 && n != left) continue;
-    e->at.mesh[a] = n;
-    each_mesh(e, axis + 1, left / n);
-  }
+  SearchAxis axis[SPACE_MESH] = {{.fixed = 0}};
+  for (int i = 0; i < SPACE_MESH; i++)
+    if (s->fixed_mesh[mesh_order[i]]) axis[i].fixed = given[mesh_order[i]];
+  axis[0].most = s->config->layers < 1 << 20 ? (int)s->config->layers : 1 << 20;
+  search_meshes(s->ranks, SPACE_MESH, axis, at_mesh, e);
 }
 
 static Enumeration enumeration(const Space *s, SpaceSee *see, void *context) {
-  Enumeration e = {.space = s, .see = see, .context = context};
+  Enumeration e = {.space = s, .see = see, .context = context, .recipe = s->base};
   memset(e.at.feature, -1, sizeof e.at.feature);
   e.at.bucket = s->base.parallel.bucket_mb;
   return e;
@@ -268,7 +299,7 @@ static Enumeration enumeration(const Space *s, SpaceSee *see, void *context) {
 
 int64_t space_each(const Space *s, SpaceSee *see, void *context) {
   Enumeration e = enumeration(s, see, context);
-  each_mesh(&e, 0, s->ranks);
+  each_mesh(&e);
   return e.judged;
 }
 
@@ -277,7 +308,7 @@ static void judge_kind(Enumeration *e, int kind) {
   judge(e);
 }
 
-void space_beside(const Space *s, const Candidate *c, SpaceSee *see, void *context) {
+int64_t space_beside(const Space *s, const Candidate *c, SpaceSee *see, void *context) {
   static const int buckets[] = {25, 100, 400};
   Enumeration e = enumeration(s, see, context);
   e.at = *c;
@@ -291,4 +322,5 @@ void space_beside(const Space *s, const Candidate *c, SpaceSee *see, void *conte
     e.at.bucket = buckets[i];
     if (buckets[i] != c->bucket) judge(&e);
   }
+  return e.judged;
 }

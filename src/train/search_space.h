@@ -19,7 +19,7 @@ typedef struct SpaceFeature {
   SpaceSetting setting[SPACE_SETTINGS];
   int settings;
   int number;    // the setting whose value is free: any divisor of the axis ("parallel.shard_group > 1"); -1: none
-  bool of_ranks; // … of dp · cp · tp
+  bool divides_ranks; // … of dp · cp · tp, and not of the axis
 } SpaceFeature;
 
 // Features of which a plan has at most one. first: every plan is tried with each of them; else only the best plans are.
@@ -57,12 +57,13 @@ typedef void SpaceSee(void *context, const Candidate *candidate, const Recipe *r
 // Calls `see` with every plan that the judge allows, with features of the kinds that are `first`. Returns how many
 // were judged.
 int64_t space_each(const Space *space, SpaceSee *see, void *context);
-// The plans beside one: with another feature of one of the other kinds, or another bucket.
-void space_beside(const Space *space, const Candidate *candidate, SpaceSee *see, void *context);
+// The plans beside one: with another feature of one of the other kinds, or another bucket. Returns how
+// many were judged.
+int64_t space_beside(const Space *space, const Candidate *candidate, SpaceSee *see, void *context);
 
 // The recipe of a plan: a copy of the base with its settings; borrows from it.
 void space_recipe(const Space *space, const Candidate *candidate, Recipe *out);
-// Whether setup_compile_options would take it.
-bool space_allows(const Space *space, const Recipe *recipe);
+// Whether setup_compile_options would take it. texts: zeroed before the first call (recipe_workload).
+bool space_allows(const Space *space, const Recipe *recipe, WorkloadTexts *texts);
 // Of a plan's kind by name; NULL: none.
 const SpaceFeature *space_feature(const Space *space, const Candidate *candidate, const char *kind, int *number);

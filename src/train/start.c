@@ -27,20 +27,33 @@ static int check_data(Trainer *t, Error *error) {
   return code ? code : setup_check_data(t->recipe, &t->config, &t->split, error);
 }
 
-// Resident memory that the ranks will take, against what the machine has: the system would end the process without a
-// word.
-static int check_memory(const Trainer *t, Error *error) {
-  int pp = t->recipe->mesh.pp;
-  int64_t bytes = 0;
+// Resident memory that the ranks of this machine will take.
+static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
+  int64_t bytes = plan_all_bytes(recipe, &t->config, t->job);
+  return is_process(t) ? bytes / t->launch->ranks * plait_world_local_size(t->launch->world) : bytes;
+}
+
+// Against what the machine has: the system would end the process without a word.
+static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) {
+  int64_t bytes = bytes_here(t, recipe);
   MemoryAvailable have = memory_usage_available_in("");
-  for (int c = 0; c < pp; c++)
-    bytes += plan_rank_bytes(t->recipe, &t->config, t->job, c) * (t->job->options.parallel.mesh.ranks / pp);
-  if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
   if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
   return error_set(
       error, PLAIT_NO_MEMORY,
       "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
       units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
+}
+
+// checkpoint.async: auto is on where all machines have the memory for it.
+static int check_memory(Trainer *t, Error *error) {
+  Recipe without = *t->recipe; // shares the arena
+  Error ignored = {0};
+  without.checkpoint.async = RECIPE_ASYNC_OFF;
+  t->saves_later = plan_copies_state(t->recipe) && !t->measures;
+  if (t->measures) return compare_memory(t, &without, error);
+  if (!t->saves_later || t->recipe->checkpoint.async == RECIPE_ASYNC_ON) return compare_memory(t, t->recipe, error);
+  t->saves_later = !launch_agree(t->launch, compare_memory(t, t->recipe, &ignored), &ignored);
+  return t->saves_later ? PLAIT_OK : compare_memory(t, &without, error);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
@@ -176,8 +189,8 @@ int trainer_prepare(Trainer *t, Error *error) {
     code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads),
                          &t->job, error);
   if (!code) code = check_data(t, error);
-  if (!code) code = check_memory(t, error);
   code = launch_agree(t->launch, code, error);
+  if (!code) code = launch_agree(t->launch, check_memory(t, error), error);
   if (!code) code = open_folder(t, error);
   if (!code && t->resume && (code = save_compare(t->job, t->resume, error)))
     code = save_explain(recipe, t->resume, error);

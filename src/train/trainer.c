@@ -1,6 +1,7 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
 #include "train/auto_plan.h"
 #include "train/trainer.h"
+#include "base/fault.h"
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
@@ -9,6 +10,7 @@
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
+#include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>
 #include <math.h>
@@ -68,7 +70,40 @@ static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *er
   return code;
 }
 
-static int save(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *error) {
+// Rank 0, when a checkpoint lies there.
+static int tell_saved(Trainer *t, int64_t step, Error *error) {
+  t->saving = 0;
+  trainer_report_save(t, step);
+  return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
+}
+
+// Waits for the checkpoint that is being written, if any.
+static int settle(Trainer *t, Rank *r, SaveLater *later, int64_t step, Error *error) {
+  int64_t saved = 0, written = r->rank ? 0 : t->saving;
+  double seconds = 0, begin = trace_begin(r->trace);
+  int code = later ? save_later_settle(later, &saved, &seconds, error) : PLAIT_OK;
+  if (seconds > 0) trace_end(r->trace, begin, "wait for a checkpoint", NULL, "checkpoint", -1, -1);
+  if (code || !saved) return code;
+  code = tell_saved(t, saved, error);
+  if (seconds >= 0.1) // what a person would notice
+    progress_note(&t->progress, "step %lld: waited %.1f s until the checkpoint of step %lld was written",
+                  (long long)step, seconds, (long long)written);
+  return code;
+}
+
+// Behind each step, by each rank alone.
+static int look_at_writing(Trainer *t, SaveLater *later, Error *error) {
+  int64_t saved = 0;
+  int code = later ? save_later_look(later, &saved, error) : PLAIT_OK;
+  return code || !saved ? code : tell_saved(t, saved, error);
+}
+
+// `later`, where not NULL, may write it while the next steps run; more: there are some.
+static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, bool more,
+                Error *error) {
+  if (t->measures) return PLAIT_OK;
+  int code = settle(t, r, later, step, error);
+  if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = t->extra;
   extra.step = step;
@@ -76,15 +111,13 @@ static int save(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *
   extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
   if (r->rank == 0) {
     t->saving = step;
-    fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
+    if (!later || !more) fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
   }
   double begin = trace_begin(r->trace);
-  int code = save_checkpoint(r, t->checkpoints, &extra, t->recipe->checkpoint.keep, error);
+  if (later && more) code = save_later_begin(later, &extra, t->recipe->checkpoint.keep, error);
+  else code = save_checkpoint(r, t->checkpoints, &extra, t->recipe->checkpoint.keep, error);
   trace_end(r->trace, begin, "checkpoint", NULL, "checkpoint", -1, -1);
-  if (code || r->rank) return code;
-  t->saving = 0;
-  trainer_report_save(t, step);
-  return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
+  return code || r->rank || (later && more) ? code : tell_saved(t, step, error);
 }
 
 // Rank 0 gathers the reduced gradients of all ranks into DIR/step-N.safetensors; the others wait.
@@ -105,10 +138,15 @@ static int dump_gradients(Trainer *t, Rank *r, int64_t step, Error *error) {
 }
 
 // After a step that was not finite: the run may continue from older weights, with the batches that come next.
-static int recover(Trainer *t, Rank *r, Recovery *v, int64_t step, const StepResult *s, Error *error) {
+static int recover(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t step, const StepResult *s,
+                   Error *error) {
   int64_t to;
-  int code = non_finite_recover(v, r, step, s, &to, error);
-  return code || to < 0 || r->rank ? code : trainer_report_rollback(t, step, to, error);
+  int code = FAULT(rollback_ignores_what_is_written, non_finite_needs_files(v, r, s), 0)
+                 ? settle(t, r, later, step, error)
+                 : PLAIT_OK;
+  if (!code) code = non_finite_recover(v, r, step, s, &to, error);
+  if (code) return code;
+  return to < 0 || r->rank ? PLAIT_OK : trainer_report_rollback(t, step, to, error);
 }
 
 // Whether the step may begin the next one: nothing between them needs weights and Variables that are one step's.
@@ -118,7 +156,8 @@ static bool goes_on(const Trainer *t, int64_t step) {
 }
 
 // rates: room for that of the step, and of those that it may begin.
-static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, bool drains, double *rates, Error *error) {
+static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t step, bool drains, double *rates,
+                    Error *error) {
   StepResult result = {0};
   double start = clock_seconds();
   int64_t ahead = 0;
@@ -131,8 +170,8 @@ static int one_step(Trainer *t, Rank *r, Recovery *v, int64_t step, bool drains,
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
     code = dump_gradients(t, r, step, error);
-  if (!code) code = recover(t, r, v, step, &result, error);
-  return code;
+  if (!code) code = look_at_writing(t, later, error);
+  return code ? code : recover(t, r, later, v, step, &result, error);
 }
 
 // The trace is written after its last step, or when the run ends.
@@ -150,7 +189,7 @@ static int end_early(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Er
   return r->rank ? PLAIT_OK : trainer_report_patience(t, step, best, error);
 }
 
-static int run_steps(Trainer *t, Rank *r, double *rates, Error *error) {
+static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error *error) {
   const Recipe *recipe = t->recipe;
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
@@ -158,12 +197,13 @@ static int run_steps(Trainer *t, Rank *r, double *rates, Error *error) {
   int code = PLAIT_OK, stop = 0;
   if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
   // Saved, since the metrics hold it now: the next run would neither evaluate again nor know it.
-  if (!code && t->evaluate_first) code = save(t, r, t->first_step, &best, error);
+  bool ends = t->evaluate_first && has_lost_patience(recipe, &best);
+  if (!code && t->evaluate_first) code = save(t, r, later, t->first_step, &best, !ends, error);
   if (code) return code;
-  if (t->evaluate_first && has_lost_patience(recipe, &best)) return end_early(t, r, t->first_step, &best, error);
+  if (ends) return end_early(t, r, t->first_step, &best, error);
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     code = turn_trace(t, r, step, error);
-    if (!code) code = one_step(t, r, &recovery, step, stop != 0, rates, error);
+    if (!code) code = one_step(t, r, later, &recovery, step, stop != 0, rates, error);
     if (!code) code = rank_signal(r, &stop, error);
     if (code) return code;
     if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops behind them
@@ -174,7 +214,7 @@ static int run_steps(Trainer *t, Rank *r, double *rates, Error *error) {
     bool is_best = recipe->checkpoint.best && best.step == step,
          over = has_lost_patience(recipe, &best) && step < last && !stop;
     if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
-      code = save(t, r, step, &best, error);
+      code = save(t, r, later, step, &best, step < last && !stop && !over, error);
       non_finite_saved(&recovery);
     }
     if (code) return code;
@@ -191,7 +231,10 @@ static int train(Rank *r, void *trainer, Error *error) {
   Trainer *t = trainer;
   int code = start_rank(t, r, error);
   double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
-  if (!code) code = run_steps(t, r, rates, error);
+  SaveLater *later = NULL;
+  if (!code && t->saves_later) code = save_later_create(r, t->checkpoints, t->metrics.fd, &later, error);
+  if (!code) code = run_steps(t, r, later, rates, error);
+  save_later_destroy(later);
   free(rates);
   return code ? code : turn_trace(t, r, INT64_MAX, error);
 }
@@ -233,7 +276,7 @@ static int run(Trainer *t, Error *error) {
     fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
             (long long)t->extra.step);
   }
-  code = has_rank_0(t) ? trainer_summarise(t, how, error) : PLAIT_OK;
+  code = has_rank_0(t) && !t->measures ? trainer_summarise(t, how, error) : PLAIT_OK;
   return code || !t->stopped ? code : PLAIT_INTERRUPTED;
 }
 
@@ -251,15 +294,18 @@ static void trainer_free(Trainer *t) {
   model_config_free(&t->config);
 }
 
-int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error) {
+// What the caller asks for is in *asked; the rest of the Trainer is this run's.
+static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Error *error) {
   // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  const Launch *launch = asked->launch;
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
   Recipe own = *recipe; // with the precision that auto is in this run; all else is borrowed
   Trainer t = {.recipe = &own,
                .launch = launch,
                .out = nowhere ? nowhere : out,
-               .force = force,
+               .force = asked->force,
+               .measures = asked->measures,
                .last_loss = NAN,
                .metrics.fd = -1,
                .folder.lock = -1,
@@ -267,7 +313,7 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
-  if (!code) code = precision_resolve(&own, launch, force, t.precision, sizeof t.precision, error);
+  if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = trainer_begin_writing(&t, error);
@@ -279,10 +325,18 @@ int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, F
   return code;
 }
 
+int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error) {
+  return run_trainer(&(Trainer){.launch = launch, .force = force}, recipe, out, error);
+}
+
+int train_measure(const Recipe *recipe, FILE *out, Error *error) {
+  return run_trainer(&(Trainer){.measures = true}, recipe, out, error);
+}
+
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
   Recipe own = *recipe; // with the plan that auto is; all else is borrowed
-  int code = launch_begin(&launch, error);
+  int code = launch_begin(&launch, setup_wish(recipe), error);
   if (!code)
     code =
         launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);

@@ -18,6 +18,7 @@ typedef struct Trainer {
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   bool force;             // resume although it is another run
+  bool measures;          // only the steps' times count: nothing is saved and no summary is made
   ModelConfig config;
   Job *job;
   Watchdog *watchdog;     // of this process, where ranks are processes; else the session has its own
@@ -40,7 +41,8 @@ typedef struct Trainer {
   double started;         // clock_seconds before the ranks start
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
   int evaluate_first;     // the run was stopped before the evaluation of first_step
-  int64_t saving;         // step of the checkpoint being written; 0: none
+  int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
+  bool saves_later;       // checkpoint.async, where there is memory for it
   int one_machine;        // all ranks read one clock
   int stopped;            // by a signal
   int patience_over;      // eval.patience has ended the run

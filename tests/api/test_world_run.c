@@ -1,5 +1,5 @@
 // plait_world_run with threads: every rank once, and the first failure with its rank, whatever the others wait in.
-// (Processes: tests/mpi/world_run.c.)
+// (Processes: tests/process/world_run.c.)
 #include "plait/comm.h"
 #include "plait/graph.h"
 #include <setjmp.h>

@@ -79,6 +79,12 @@ static void commit_and_abandon(void **state) {
   assert_int_equal(file_begin(&file, in("missing/a"), &error), PLAIT_FAILED);
   assert_non_null(strstr(error.message, "missing/a"));
   file_abandon(&file);
+  error = (Error){0};
+  assert_int_equal(file_check_writable(in("missing/a"), &error), PLAIT_FAILED);
+  error = (Error){0};
+  assert_int_equal(file_check_writable(in("."), &error), PLAIT_BAD_INPUT);
+  assert_int_equal(file_check_writable(in("never"), NULL), PLAIT_OK);
+  assert_false(file_exists(in("never")));
 }
 
 // A writer that is killed in the middle leaves the old content.

@@ -25,6 +25,19 @@ assert abs(float(next(line for line in lines if line.startswith("  the step")).s
 PYTHON
 fi
 
+if command -v python3 >/dev/null; then # as JSON: the same steps
+  "$PLAIT" simulate recipe.yaml --cluster h200-node --against t.json "${common[@]}" --json >beside.json || fail "--json"
+  python3 - <<'PYTHON' || fail "--json has other times: $(tail -20 beside.json)"
+import json
+found = json.load(open("beside.json"))
+step = next(line for line in open("beside") if line.startswith("  the step")).split()
+assert abs(1e3 * found["against"]["step"]["measured_seconds"] - float(step[2])) < 0.001
+assert abs(1e3 * found["step_seconds"] - float(step[3])) < 0.001
+assert "kernel" in {op["group"] for op in found["against"]["ops"]}
+assert sum(op["measured_seconds"] for op in found["against"]["ops"]) > 0
+PYTHON
+fi
+
 # another recipe: ranks, layers, kernels
 against() { refuse 2 "$1" "$PLAIT" simulate recipe.yaml --cluster h200-node --against "${@:2}"; }
 against 't.json: is of a run on 2 ranks, and the recipe has 1$' t.json "${common[@]}" mesh.dp=1

@@ -51,7 +51,7 @@ refuse '--to: "0" is not a size' comm --to 0
 refuse '"-8" is not a size' comm --to=-8
 refuse 'too many words; allowed are 1 to 32' comm --sizes "$(seq -s, 1 33)"
 refuse 'did you mean fp32?' comm --dtype fp31
-refuse '--comm must be auto, local or mpi' comm --comm nccl
+refuse '--comm must be auto, local, mpi or net' comm --comm nccl
 refuse '--ranks must be an integer from 1 to 256' comm --ranks 0
 refuse '256 ranks with two buffers of .* are available; take fewer --ranks or smaller --sizes' comm --ranks 256 --sizes 1G
 

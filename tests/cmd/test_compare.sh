@@ -16,7 +16,9 @@ for name in 'one device' DDP 'ZeRO 1' 'ZeRO 2' 'ZeRO 3' HSDP 'tp in a node' 'tp 
   'CPU offload' 'NVMe offload' 'parameter server'; do
   grep -qF -- "$(printf '%-16s ' "$name")" table || fail "there is no row $name"
 done
-grep -q "search's best" table && fail "the search's row is printed while nothing fills it"
+"$PLAIT" plan "$recipe" --search --cluster dgx-a100-superpod --ranks 16 --top 1 mesh=null >plan || fail "plan --search"
+best=$(awk '$1 == 1 {print $2, $3}' plan)
+[ -n "$best" ] && grep -q "^search's best .* $best " table || fail "the search finds $best: $(grep "^search's" table)"
 grep -q '^3-D  *cannot be: there are too few ranks for three dimensions$' table || fail "3-D: $(grep '^3-D' table)"
 grep -q '^tp across nodes  *1·1·16 ' table || fail "tp across nodes is not tp 16"
 grep -q '^strategy .* nvlink infiniband$' table || fail "links have no columns"
@@ -29,12 +31,28 @@ step=$(sed -n 's/^  a step  *//p' one) bytes=$(sed -n 's/^  memory  *\(.*\) of .
 grep -q "^ZeRO 2  *1·16·1  *$step " table || fail "ZeRO 2 takes $step, and in the table: $(grep '^ZeRO 2' table)"
 grep -q "^ZeRO 2 .* $bytes  *yes" table || fail "ZeRO 2 needs $bytes, and in the table: $(grep '^ZeRO 2' table)"
 
+# As JSON: the same rows and numbers
+"$PLAIT" compare "$recipe" --cluster dgx-a100-superpod --ranks 16 --json >json || fail "--json"
+python3 - json one <<'END' || fail "--json has other numbers"
+import json, sys
+c = json.load(open(sys.argv[1]))
+rows = {r["strategy"]: r for r in c["strategies"]}
+assert c["ranks"] == 16 and c["ranks_in_node"] == 8 and len(rows) == 18, sorted(rows)
+zero = rows["ZeRO 2"]
+assert zero["dp"] == 16 and zero["zero"] == 2 and zero["fits"] and zero["sent_bytes"]["infiniband"] > 0
+assert abs(sum(zero["memory"].values()) / zero["memory_bytes"] - 1) < 1e-9
+assert "limit" in zero and "not_built" in rows["CPU offload"] and "too few ranks" in rows["3-D"]["cannot_be"]
+assert any(a["name"] == "pp-zero" and a["verdict"] for a in c["advice"])
+END
+
 # One rank, one node: what needs more says so. Heads that do not divide: the judge's sentence, without a place.
 "$PLAIT" compare --quick "$recipe" --cluster dgx-a100-superpod >table || fail "one rank"
-[ "$(grep -c 'cannot be: there is one rank$' table)" -eq 5 ] || fail "one rank: $(cat table)"
+[ "$(grep -c 'cannot be: there is one rank$' table)" -eq 6 ] || fail "one rank: $(cat table)"
 grep -q '^strategy .*limited by' table && fail "--quick looks for limits"
+grep -q "^search's best  *cannot be: there is one rank" table || fail "one rank has nothing to search: $(cat table)"
 grep -q 'needs no parallelism (plain). confirmed: ' table || fail "one rank: $(tail -3 table)"
 "$PLAIT" compare --quick "$recipe" --cluster h200-node --ranks 8 >table || fail "one node"
+grep -q "search's best" table && fail "--quick searches"
 [ "$(grep -c 'cannot be: all ranks are in one node$' table)" -eq 2 ] || fail "one node: $(cat table)"
 sed 's/"num_attention_heads": 16/"num_attention_heads": 4/; s/"num_key_value_heads": 16/"num_key_value_heads": 4/; s/4096/4097/' \
   "$SOURCE/tests/train/advice.json" >odd.json
@@ -56,7 +74,7 @@ refused() { # SENTENCE ARGUMENTS…
   got=$("$PLAIT" compare "$@" 2>&1 >/dev/null)
   [ $? -eq 2 ] && [[ $got == "plait compare: $sentence"* ]] || fail "$*: $got"$'\n'"    expected: $sentence"
 }
-refused '--cluster is missing, and so is run.cluster in the recipe: a file, or one of ' "$recipe"
+HOME= XDG_CACHE_HOME= refused 'neither XDG_CACHE_HOME nor HOME says where' "$recipe"
 refused 'nothing.yaml: ' nothing.yaml --cluster h200-node
 refused '"h200" is neither a file nor a cluster' "$recipe" --cluster h200
 refused '' "$recipe" --cluster h200-node --ranks 9

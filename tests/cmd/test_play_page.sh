@@ -1,6 +1,6 @@
 #!/bin/bash
 # The page of plait explain --play in headless Chromium: it steps by keys and slider, and holds and sends what the plan says. The page
-# drives itself where its address ends in #test (selfTest in src/cmd/play_draw.js).
+# drives itself where its address ends in #test (selfTest in src/cmd/play_control.js).
 set -u
 command -v python3 > /dev/null || { echo "skipped: no python3"; exit 77; }
 for browser in "${CHROMIUM-}" chromium chromium-browser google-chrome ''; do

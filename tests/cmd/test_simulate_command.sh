@@ -10,9 +10,21 @@ simulate '^  compute ' mesh.dp=2
 simulate '^  dp +nvlink ' mesh.dp=2
 simulate '^what a tenth more of each resource would save$' mesh.dp=2 --limits
 seconds() { "$PLAIT" simulate recipe.yaml --cluster h200-node --json mesh.dp=2 "$@" 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
+[ "$(seconds)" = "$(seconds --all-ranks)" ] || fail "--all-ranks: $(seconds --all-ranks) s, else $(seconds) s"
+simulate '^where the time of rank [01] goes' mesh.dp=2 --all-ranks
 plain=$(seconds) slow=$(seconds --what-if nvlink.bandwidth=0.001x) wide=$(seconds --what-if device.host=1x)
 awk -v a="$plain" -v b="$slow" 'BEGIN { exit !(a > 0 && b > 1.1 * a) }' || fail "slow links take $slow s, others $plain s"
 [ "$plain" = "$wide" ] || fail "a factor of 1 changes $plain to $wide"
+
+# two kinds of devices: the slowest is waited for, the smallest must have room
+island='{name: small, matrix: {bf16: 100e12, fp32: 10e12}, vector: {fp32: 10e12}, sustained: 1, units: 100, cache: 1e6, memory: 9e5, bandwidth: 1e12, launch: 1e-6, host: 1e-6, source: test}'
+{ sed '/^ *islands:/d' "$SOURCE/clusters/h200-node.yaml"; printf 'islands:\n  - {first: 1, count: 1, device: %s}\n' "$island"; } >mixed.yaml
+expect 0 '^1 rank of .* and 1 of small ' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
+expect 0 '^  memory +[0-9.]+ kB of 900 kB: does not fit' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
+expect 0 '^  memory +[0-9.]+ kB of 139 GB$' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=1
+expect 0 '^  products \(device.matrix\)|^  memory bandwidth|^  launches' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2 --limits
+"$PLAIT" simulate recipe.yaml --cluster h200-node --json --limits mesh.dp=2 >limits.json || fail "--json --limits"
+grep -q '"resource": "nvlink latency"' limits.json || fail "--json has no limits: $(cat limits.json)"
 
 # what runs when
 simulate 't.svg: what runs when' mesh.pp=2 --timeline t.svg
@@ -25,15 +37,23 @@ fi
 
 # sentences
 says() { refuse 2 "$1" "$PLAIT" simulate "${@:2}"; }
-says '--cluster is missing, and so is run.cluster in the recipe: a file, or one of aws-p4d, ' recipe.yaml
+HOME= XDG_CACHE_HOME= says 'neither XDG_CACHE_HOME nor HOME says where' recipe.yaml
 says '"h200-nod" is neither a file nor a cluster .* did you mean h200-node\?' recipe.yaml --cluster h200-nod
 says 'the mesh has 16 ranks, but the cluster .*h200-node.yaml has 8 devices' recipe.yaml --cluster h200-node mesh.dp=16 batch.global=16
 says 'nvlnk.bandwidth: unknown key; did you mean nvlink.bandwidth\?' recipe.yaml --cluster h200-node --what-if nvlnk.bandwidth=2x
+says 'tile.k1: unknown key; .*; or the constant tile.k0, times a factor, as in tile.k0=1.1x' recipe.yaml --cluster h200-node --what-if tile.k1=2x
+says 'zzzzzz: unknown key; .*; or a constant of the models, which plait simulate --constants lists' recipe.yaml --cluster h200-node --what-if zzzzzz=2x
+says '^plait simulate: nvlink.bandwidth=fast: [^;]*$' recipe.yaml --cluster h200-node --what-if nvlink.bandwidth=fast
 for wrong in tile.k0=2 tile.k0=x tile.k0=-1x tile.k0=0x tile.k0=nanx; do
   says "--what-if $wrong: tile.k0 is a constant; give a factor above 0, as in tile.k0=1.1x" recipe.yaml --cluster h200-node --what-if $wrong
 done
 says '--timeline t.png: the name must end in .svg .* or .json' recipe.yaml --cluster h200-node --timeline t.png
-says 'device.matrix has no rate for bf16, in which this run computes' recipe.yaml --cluster dgx-2 precision=bf16
+says '--timeline t.svg: a picture has a row for each pipeline rank' recipe.yaml --cluster h200-node --all-ranks --timeline t.svg
+says '--against compares pipeline ranks; leave --all-ranks out' recipe.yaml --cluster h200-node --all-ranks --against t.json
+says 'dgx-2.yaml: .*V100.* has no rate of products in bf16; it has .*; the nearest is fp16' recipe.yaml --cluster dgx-2 precision=bf16
+refuse 1 '^plait simulate: --timeline: nowhere/t.svg' "$PLAIT" simulate recipe.yaml --cluster h200-node --timeline nowhere/t.svg
+grep -q 'a step' output && fail "it simulates before it sees that t.svg cannot be written"
+mkdir folder.svg && says '--timeline: folder.svg: is a folder' recipe.yaml --cluster h200-node --timeline folder.svg
 says 'give a recipe, as in plait simulate'
 [ ! -e t.png ] || fail "t.png was written"
 

@@ -17,7 +17,7 @@ typedef int (*RankFunction)(Ranks *ranks, PlaitComm *comm, int rank);
 // Returns the number of ranks that returned anything but 0 (the first one's message is printed unless quiet).
 int ranks_run(Ranks *ranks, int n, RankFunction function, void *context, int quiet);
 
-// Can a failed world be followed by another? Not where ranks are processes (tests/mpi/ranks_mpi.c).
+// Can a failed world be followed by another? Not where ranks are processes (tests/process/ranks_process.c).
 int ranks_can_fail(void);
 
 // For a rank: leaves a message and returns 1. Only the main thread asserts.

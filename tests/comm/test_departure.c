@@ -87,6 +87,8 @@ static int departure(Ranks *ranks, PlaitComm *world, int rank) {
   if (rank == 1 && plan->of_world) return 0; // ranks_run destroys its handle
   if (rank == 1) plait_comm_destroy(comm);
   else if (rank == 0 || plan->wait <= ROOTED) code = wait_for_departed(comm, plan->wait);
+  if (code < 0 && plait_comm_failed_rank(world) != 1)
+    return ranks_fail(ranks, rank, "rank %d is named as the one that failed", plait_comm_failed_rank(world));
   int later = plan->of_world ? code : plait_barrier(world, NULL, NULL); // the world has failed
   if (rank != 1 && !plan->of_world) plait_comm_destroy(comm);
   return code ? code : later;
@@ -95,7 +97,7 @@ static int departure(Ranks *ranks, PlaitComm *world, int rank) {
 static void test_departure(void **state) {
   Ranks ranks;
   char words[256];
-  if (!ranks_can_fail()) return; // tests/mpi/failures.c
+  if (!ranks_can_fail()) return; // tests/process/failures.c
   for (int k = 0; k < 4 * WAITS; k++) {
     Plan plan = {(Wait)(k / 4), k & 1, k >> 1 & 1};
     int n = 2 + k % 3, message = plan.wait > ROOTED;

@@ -106,7 +106,7 @@ static void nearest_is_valid(void **state) {
   for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
     for (int tp = 1; tp <= 24; tp++) {
       Recipe recipe;
-      WorkloadTexts texts;
+      WorkloadTexts texts = {.config = NULL};
       ParallelProblem problem, other;
       if (parse(variants[v], 0, NULL, &recipe, &error)) {
         recipe_free(&recipe);
@@ -116,6 +116,7 @@ static void nearest_is_valid(void **state) {
       recipe.mesh.tp = tp;
       ParallelOptions o = recipe_parallel(&recipe);
       Workload w = recipe_workload(&recipe, &config, &texts);
+      assert_int_equal(parallel_check(&o, &w, NULL), parallel_check(&o, &w, &problem));
       if (parallel_check(&o, &w, &problem) && !strcmp(problem.key, "mesh.tp")) {
         named++;
         for (int t = 1; t < 8 * tp; t++) {
@@ -155,9 +156,10 @@ static void contexts_that_are_allowed_compile(void **state) {
     if (model_config_parse(&config, json, strlen(json), "m.json", &error)) fail_msg("%s", error.message);
     int code = parse("", 5, keys, &recipe, &error);
     ParallelOptions o = recipe_parallel(&recipe);
-    WorkloadTexts texts;
+    WorkloadTexts texts = {.config = NULL};
     Workload w = recipe_workload(&recipe, &config, &texts);
     ParallelProblem problem, other;
+    if (!code) assert_int_equal(parallel_check(&o, &w, NULL), parallel_check(&o, &w, &problem)); // with no sentence
     if (!code && !parallel_check(&o, &w, &problem)) {
       allowed++;
       if ((k / (2 * CONTEXTS) % MORE < 4 || k % 5 == 0) && !compiles(&recipe, &config, &error))

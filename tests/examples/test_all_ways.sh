@@ -1,5 +1,5 @@
 #!/bin/bash
-# One model in all ways (examples/by_hand_*.c, half_by_hand_llama.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
+# One model in all ways (examples/by_hand_*.c, half_by_hand_llama.c, automatic_llama.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
 # one device, to nine digits after the point.
 # PLAIT: the binary, whose folder is the build; SOURCE: the repository.
 set -u
@@ -34,6 +34,24 @@ for way in dp=1,0 dp=4,0 dp=4,3 tp=4,0 pp=4,0 "dp=2 tp=2,2" "pp=2 tp=2,0"; do
   same "half_by_hand_llama $way"
 done
 
+# Fully automatic: the plan and then the losses, whatever the search chooses; with a mesh it says what it cut.
+while read -r ranks cluster mesh; do
+  "$examples/automatic_llama" "$ranks" "$SOURCE/clusters/$cluster.yaml" ${mesh:+"$mesh"} >printed 2>&1 || fail "automatic_llama $ranks $cluster $mesh: $(cat printed)"
+  grep '^step' printed >losses
+  same "automatic_llama $ranks $cluster $mesh"
+  grep -q "^mesh ${mesh:-pp=[0-9]* dp=[0-9]* tp=[0-9]*}, [0-9]* microbatch" printed || fail "automatic_llama says no plan: $(cat printed)"
+  case $mesh in *tp=*) grep -q '^  cut over tp: dim [012] of ' printed || fail "automatic_llama $mesh cuts nothing: $(cat printed)" ;; esac
+done <<'END'
+1 h200-node
+4 h200-node
+8 dgx-a100-superpod
+4 pcie-10g
+4 h200-node tp=4
+4 dgx-2 pp=2 tp=2
+END
+"$examples/automatic_llama" 9 "$SOURCE/clusters/h200-node.yaml" >printed 2>&1 && fail "nine ranks on eight GPUs"
+grep -q '8 devices' printed || fail "nine ranks: $(cat printed)"
+
 mkdir files && "$examples/by_hand_files" files || fail by_hand_files
 "$examples/by_hand_files" nowhere 2>losses && fail "by_hand_files nowhere"
 grep -q '^nowhere/config.json: No such file' losses || fail "by_hand_files nowhere: $(cat losses)"
@@ -51,7 +69,7 @@ page=$SOURCE/docs/all-ways.md
 cp "$page" page.md && PLAIT=$PLAIT "$SOURCE/scripts/step-page" page.md || fail "scripts/step-page"
 diff "$page" page.md || fail "docs/all-ways.md is not what programs print now; scripts/step-page docs/all-ways.md writes it anew"
 [ "$(grep -c '^```c$' page.md)" -ge 7 ] || fail "docs/all-ways.md has hardly any code"
-[ "$(grep '^step' page.md | sort | uniq -c | awk '{print $1}' | paste -sd ' ')" = "8 8 8 8 8" ] || fail "docs/all-ways.md shows losses that differ"
+[ "$(grep '^step' page.md | sort | uniq -c | awk '{print $1}' | paste -sd ' ')" = "10 10 10 10 10" ] || fail "docs/all-ways.md shows losses that differ"
 printf '<!-- code: examples/train.c | no such words | } -->\n<!-- end -->\n' >wrong.md
 "$SOURCE/scripts/step-page" wrong.md 2>/dev/null && fail "code that does not exist is accepted"
 echo "$failures failures"

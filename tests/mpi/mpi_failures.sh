@@ -9,7 +9,7 @@ trap 'rm -f "$log"' EXIT
 fails() {
   local name=$1 status=$2 got
   shift 2
-  ranks 3 "$FOLDER/mpi_failures" "$name" >"$log" 2>&1
+  ranks 3 "$FOLDER/process_failures" "$name" >"$log" 2>&1
   got=$?
   if [ "$got" -ne "$status" ]; then
     echo "FAILED: $name ends with $got, not $status"

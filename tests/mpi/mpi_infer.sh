@@ -20,9 +20,9 @@ for keys in 'mesh.tp=2' 'mesh.pp=2' 'mesh.dp=2' 'mesh.dp=2 parallel.zero=3'; do
 done
 
 ranks 2 "$PLAIT" eval run mesh.tp=4 >output 2>&1
-[ $? -eq 2 ] && grep -q 'tp 4 is 4 ranks, but 2 processes were started; start 4' output && [ "$(grep -c '^plait' output)" -eq 1 ] || { fail "4 ranks as 2 processes"; cat output; }
+[ $? -eq 2 ] && grep -q 'tp 4 is 4 ranks, but 2 processes were started; start 4' output && [ "$(grep -c '^plait eval' output)" -eq 1 ] || { fail "4 ranks as 2 processes"; cat output; }
 ranks 2 "$PLAIT" generate nowhere --prompt x mesh.tp=2 >output 2>&1
-[ $? -eq 2 ] && [ "$(grep -c '^plait' output)" -eq 1 ] || { fail "a folder that is not there"; cat output; }
+[ $? -eq 2 ] && [ "$(grep -c '^plait generate' output)" -eq 1 ] || { fail "a folder that is not there"; cat output; }
 ranks 2 "$PLAIT" eval run >output 2>&1
 [ $? -eq 2 ] && grep -q '1 rank, but 2 processes were started' output || { fail "one rank as 2 processes"; cat output; }
 finish

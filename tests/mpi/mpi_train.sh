@@ -53,6 +53,18 @@ patient='run.dir=patient schedule.warmup=0 schedule.name=constant eval.every=2 o
   grep -q '^note: --force: from step 7 on' log || { cat log; fail "a forced resume says nothing"; }
 }
 
+# ---- plan: auto: for as many ranks as there are processes, which all choose the same ----
+
+auto='plan=auto run.cluster=h200-node mesh=null parallel=null batch.micro=null precision=fp32 run.dir=auto schedule.warmup=0 eval.every=0'
+# shellcheck disable=SC2086 # words on purpose
+{
+  ranks 2 "$PLAIT" train recipe.yaml $auto schedule.steps=2 >log 2>&1 || { cat log; fail "plan: auto on 2 processes"; }
+  [ "$(grep -c '^plan: auto chose .* plans for 2 ranks of ' log)" -eq 1 ] || { cat log; fail "the plan is not said once"; }
+  ranks 4 "$PLAIT" train recipe.yaml $auto schedule.steps=4 >log 2>&1 || { cat log; fail "plan: auto, resumed on 4 processes"; }
+  grep -q '^plan: auto chose .* plans for 4 ranks of ' log || { cat log; fail "no new plan for 4 processes"; }
+  grep -q 'step *3/4' log || { cat log; fail "plan: auto does not resume"; }
+}
+
 # ---- what only one process cannot read ends all of them, with one sentence ----
 
 "$PLAIT" export single/checkpoints/step-5 --out weights >log 2>&1 || { cat log; die "export"; }

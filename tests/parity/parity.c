@@ -161,6 +161,7 @@ static int load(Rank *r, void *run, Error *error) {
   int code = rank_load(r, x->c->job_of ? x->c->job_of(x->job, r->rank, x->c->context) : x->job, error);
   if (code) return code;
   rank_initialise(r);
+  if (x->c->loaded) x->c->loaded(r, x->c->context);
   code = rank_open_data(r, &x->data, 0, error);
   return code ? code : rank_open_evaluation(r, &x->data, error);
 }

@@ -36,6 +36,7 @@ typedef struct ParityCase {
   const Device *device; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL
   const Job *(*job_of)(const Job *job, int rank, void *context); // what one rank loads; NULL: all load the same
+  void (*loaded)(Rank *r, void *context);                        // on every rank, before its first step; may be NULL
   void (*before_step)(Rank *r, int step, void *context);         // on every rank; may be NULL
   void *context;
   // Asked on rank 0 after each of the first PARITY_GRADIENTS steps (0 …); not 0: the run ends there, without an

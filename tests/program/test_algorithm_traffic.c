@@ -3,57 +3,29 @@
 #include "compile/parallel.h"
 #include "op/op.h"
 #include "program/traffic.h"
-#include "runtime/job.h"
-#include "recipe/setup.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static char folder[] = "/tmp/plait-context-XXXXXX";
-
-static char *path_of(const char *name) {
-  static char path[2][128];
-  static int next;
-  snprintf(path[next = !next], sizeof path[0], "%s/%s", folder, name);
-  return path[next];
-}
-
-static void write_file(const char *name, const char *text) {
-  FILE *f = fopen(path_of(name), "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
+#include "compiled.h"
 
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
+  if (make_folder()) return -1;
   write_file("recipe.yaml",
              "model: {config: llama.json}\ndata: {train: none, seq_len: 64}\nbatch: {global: 2, micro: 1}\n"
              "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
   return 0;
 }
 
-static int teardown(void **state) {
-  unlink(path_of("recipe.yaml"));
-  unlink(path_of("llama.json"));
-  return rmdir(folder);
-}
-
 enum { HEADS = 24, HEAD_DIM = 2, SEQ = 64, LAYER = 1 };
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
 
 // keys: "key=value …", separated by spaces
 static Case compiled(int kv_heads, const char *keys) {
-  Case c = {0};
-  Error error = {0};
-  char json[512], words[256], *overrides[16], *rest = NULL;
-  int n = 0;
+  char json[512];
   snprintf(json, sizeof json,
            "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"
            " \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d,"
@@ -61,19 +33,7 @@ static Case compiled(int kv_heads, const char *keys) {
            " \"tie_word_embeddings\": false}",
            HEADS * HEAD_DIM, HEADS, kv_heads, HEAD_DIM);
   write_file("llama.json", json);
-  snprintf(words, sizeof words, "%s", keys);
-  for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) overrides[n++] = word;
-  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
-    fail_msg("%s: %s", keys, error.message);
-  return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
+  return compiled_by(keys);
 }
 
 static double local_elements(const Graph *g, int tensor) {
@@ -115,7 +75,7 @@ static void near(const char *what, const char *keys, double got, double expected
 // The cost function, of the very call that the algorithm was chosen for.
 static void costs_agree(const Case *c, const char *keys) {
   ParallelOptions options = recipe_parallel(&c->recipe);
-  WorkloadTexts texts;
+  WorkloadTexts texts = {.config = NULL};
   Workload workload = recipe_workload(&c->recipe, &c->config, &texts);
   AlgorithmCall call = parallel_context_call(&options, &workload);
   const Algorithm *a = algorithm_listed(CHOICE_CONTEXT, c->job->options.parallel.algorithm[CHOICE_CONTEXT]);
@@ -236,5 +196,5 @@ int main(void) {
       cmocka_unit_test(ring_by_its_formula),
       cmocka_unit_test(auto_moves_least),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

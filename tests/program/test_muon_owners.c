@@ -1,67 +1,27 @@
 // Muon read off compiled Programs: each matrix is made orthogonal once, whole, by owners that have as much to do; what
 // that moves; and what unsplit tensors save.
 #include "program/traffic.h"
-#include "runtime/job.h"
-#include "recipe/setup.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static char folder[] = "/tmp/plait-muon-XXXXXX";
-static char config[64], recipe[64];
-
-static void write_file(const char *path, const char *text) {
-  FILE *f = fopen(path, "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
+#include "compiled.h"
 
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
-  snprintf(config, sizeof config, "%s/llama.json", folder);
-  snprintf(recipe, sizeof recipe, "%s/recipe.yaml", folder);
-  write_file(config,
+  if (make_folder()) return -1;
+  write_file("llama.json",
              "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 4,"
              " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16,"
              " \"max_position_embeddings\": 32, \"vocab_size\": 512, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\","
              " \"tie_word_embeddings\": false}");
-  write_file(recipe, "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 16, micro: 1}\n"
-                     "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
+  write_file("recipe.yaml",
+             "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 16, micro: 1}\n"
+             "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
   return 0;
-}
-
-static int teardown(void **state) {
-  unlink(config);
-  unlink(recipe);
-  return rmdir(folder);
-}
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
-
-// keys: "key=value", NULL-terminated
-static Case compiled(const char *const *keys) {
-  Case c = {0};
-  Error error = {0};
-  char *overrides[16];
-  int n = 0;
-  for (; keys[n]; n++) overrides[n] = (char *)keys[n];
-  if (recipe_load(recipe, n, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
-    fail_msg("%s", error.message);
-  return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
 }
 
 static double flops_of(const Program *p, const Node *n) {
@@ -73,7 +33,7 @@ static double flops_of(const Program *p, const Node *n) {
 // All matrices of all stages: made once in the whole world, from all of it. The busiest rank has at most the largest
 // matrix more to do than the others of its stage.
 static void expect_once(const char *const *keys, int matrices) {
-  Case c = compiled(keys);
+  Case c = compiled_by_list(keys);
   const Mesh *mesh = &c.job->options.parallel.mesh;
   int pp = mesh_pipeline_ranks(mesh), found = 0;
   double *load = xcalloc((size_t)mesh->ranks, sizeof *load);
@@ -125,7 +85,7 @@ static void every_matrix_is_made_once(void **state) {
 
 // All that owners are given stands before what they make, and that before what comes back: they work side by side.
 static void owners_work_side_by_side(void **state) {
-  Case c = compiled(KEYS("mesh.dp=2", "mesh.tp=2", "parallel.zero=1"));
+  Case c = compiled_by_list(KEYS("mesh.dp=2", "mesh.tp=2", "parallel.zero=1"));
   const Program *p = c.job->train.program[0];
   int part = 0, made = 0;
   for (int i = 0; i < p->end.count; i++) {
@@ -142,7 +102,7 @@ static void owners_work_side_by_side(void **state) {
 }
 
 static double moved(const char *const *keys, int64_t *workspace) {
-  Case c = compiled(keys);
+  Case c = compiled_by_list(keys);
   TrafficList list = {0};
   double elements = 0;
   program_traffic(c.job->train.program[0], &list);
@@ -178,5 +138,5 @@ static void traffic(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_matrix_is_made_once),
                                      cmocka_unit_test(owners_work_side_by_side), cmocka_unit_test(traffic)};
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

@@ -1,36 +1,19 @@
 // Ring attention in compiled Programs: what it moves, what it holds, and what is in flight while it computes.
 #include "program/program.h"
-#include "recipe/setup.h"
-#include "runtime/job.h"
 #include "op/op.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static char folder[] = "/tmp/plait-ring-XXXXXX";
-
-static char *path_of(const char *name) {
-  static char path[2][128];
-  static int next;
-  snprintf(path[next = (next + 1) % 2], sizeof path[0], "%s/%s", folder, name);
-  return path[next];
-}
-
-static void write_file(const char *name, const char *text) {
-  FILE *f = fopen(path_of(name), "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
+#include "compiled.h"
 
 enum { LAYERS = 3, KV_HEADS = 2, HEAD_DIM = 16, SEQ = 32, MICRO = 2 };
 
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
+  if (make_folder()) return -1;
   write_file(
       "llama.json",
       "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 3,"
@@ -42,31 +25,11 @@ static int setup(void **state) {
   return 0;
 }
 
-static int teardown(void **state) {
-  unlink(path_of("llama.json"));
-  unlink(path_of("recipe.yaml"));
-  return rmdir(folder);
-}
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; int ranks; } Case;
-
 static Case compiled(int ranks, const char *precision, const char *setting) {
-  Case c = {.ranks = ranks};
-  Error error = {0};
-  char cp[32], word[64], *overrides[] = {cp, word, "parallel.context=ring", (char *)setting};
-  snprintf(cp, sizeof cp, "mesh.cp=%d", ranks);
-  snprintf(word, sizeof word, "precision=%s", precision);
-  if (recipe_load(path_of("recipe.yaml"), setting ? 4 : 3, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
-    fail_msg("%s", error.message);
-  return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
+  char keys[160];
+  snprintf(keys, sizeof keys, "mesh.cp=%d precision=%s parallel.context=ring %s", ranks, precision,
+           setting ? setting : "");
+  return compiled_by(keys);
 }
 
 static const Node *node_of(const Program *p, const Body *body, int i) {
@@ -238,5 +201,5 @@ static void test_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_traffic), cmocka_unit_test(test_groups),
                                      cmocka_unit_test(test_overlap), cmocka_unit_test(test_memory)};
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

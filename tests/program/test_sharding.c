@@ -1,35 +1,18 @@
 // ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al.,
 // 2020).
 #include "program/traffic.h"
-#include "runtime/job.h"
-#include "recipe/setup.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static char folder[] = "/tmp/plait-sharding-XXXXXX";
-
-static char *path_of(const char *name) {
-  static char path[4][128];
-  static int next;
-  snprintf(path[next = (next + 1) % 4], sizeof path[0], "%s/%s", folder, name);
-  return path[next];
-}
-
-static void write_file(const char *name, const char *text) {
-  FILE *f = fopen(path_of(name), "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
+#include "compiled.h"
 
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
+  if (make_folder()) return -1;
   // Untied and without biases, so that every parameter of a block is read in forward and in backward; dims divide by 4.
   write_file(
       "llama.json",
@@ -43,34 +26,6 @@ static int setup(void **state) {
              "model: {config: llama.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 8, micro: 1}\n"
              "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n");
   return 0;
-}
-
-static int teardown(void **state) {
-  static const char *const names[] = {"llama.json", "gpt.json", "recipe.yaml", "deep.json"};
-  for (int i = 0; i < 4; i++) unlink(path_of(names[i]));
-  return rmdir(folder);
-}
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
-
-// keys: "key=value", NULL-terminated
-static Case compiled(const char *const *keys) {
-  Case c = {0};
-  Error error = {0};
-  char *overrides[16];
-  int n = 0;
-  for (; keys[n]; n++) overrides[n] = (char *)keys[n];
-  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
-    fail_msg("%s", error.message);
-  return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
 }
 
 static double parameters(const Graph *g, const char *part) {
@@ -101,31 +56,31 @@ static void expect(double value, double expected) {
 // 2 microbatches: batch 8 over 4 data ranks.
 static void test_traffic(void **state) {
   const double m = 2;
-  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
+  Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
   double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
                                                             parameters(c.job->train.graph, "embed") +
                                                             parameters(c.job->train.graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=1", NULL});
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
   // The embedding and the head with its loss are read once a microbatch, in forward; everything else twice.
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=3", NULL});
   expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.reshard=false", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.reshard=false", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
   // Gradients that are added locally are scattered once.
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.accumulate=local", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.accumulate=local", NULL});
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.accumulate=local", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.accumulate=local", NULL});
   expect(moved(c.job, "dp"), 2 * m * (all - ends) + m * ends + all);
   release(&c);
 }
@@ -135,7 +90,7 @@ static void one_rank_scatters_nothing(void **state) {
   static const char *const zero[] = {"parallel.zero=0", "parallel.zero=2", "parallel.zero=3"};
   double over_tp[3];
   for (int i = 0; i < 3; i++) {
-    Case c = compiled((const char *[]){"mesh.tp=2", "parallel.sequence=true", zero[i], NULL});
+    Case c = compiled_by_list((const char *[]){"mesh.tp=2", "parallel.sequence=true", zero[i], NULL});
     assert_true(c.job->train.shares.microbatches > 1);
     over_tp[i] = moved(c.job, "tp");
     release(&c);
@@ -159,13 +114,13 @@ static double parameter_bytes(const Job *job, double *others) {
 static void parameters_are_told_apart(void **state) {
   const double m = 8; // microbatches
   double others;
-  Case c = compiled((const char *[]){"mesh.cp=2", "parallel.context=gather", "parallel.zero=2", NULL});
+  Case c = compiled_by_list((const char *[]){"mesh.cp=2", "parallel.context=gather", "parallel.zero=2", NULL});
   double all = parameters(c.job->train.graph, NULL);
   assert_int_equal(c.job->train.shares.microbatches, m);
   assert_true(parameter_bytes(c.job, &others) == (m + 1) * all / 2 * sizeof(float) && others == 0);
   assert_true(moved(c.job, "cp") > (m + 1) * all + 64);
   release(&c);
-  c = compiled((const char *[]){"mesh.tp=4", "parallel.tensor=2d", "parallel.zero=0", NULL});
+  c = compiled_by_list((const char *[]){"mesh.tp=4", "parallel.tensor=2d", "parallel.zero=0", NULL});
   assert_true(parameter_bytes(c.job, &others) == 0 && others > 0);
   release(&c);
 }
@@ -175,7 +130,7 @@ static double cost_of(const char *const *keys, const char *pipeline, int coordin
   const char *all[16] = {pipeline, "mesh.pp=2"};
   TrafficList list = {0};
   for (int i = 0; keys[i]; i++) all[2 + i] = keys[i];
-  Case c = compiled(all);
+  Case c = compiled_by_list(all);
   const Program *p = c.job->train.program[coordinate];
   double sum = axis ? 0 : program_flops(p);
   program_traffic(p, &list);
@@ -217,8 +172,8 @@ static void weights_move_nothing(void **state) {
 // Of a batch that does not divide the rows that there are count, not those that there is memory for: the first of 3
 // data ranks has 3 of 8 sequences, and what a pipeline rank sends or computes on them is 3 / 4 of what 4 take.
 static void rows_that_there_are_count(void **state) {
-  Case even = compiled((const char *[]){"mesh.pp=2", "batch.global=4", "batch.micro=2", NULL});
-  Case uneven = compiled((const char *[]){"mesh.pp=2", "mesh.dp=3", "batch.micro=2", NULL});
+  Case even = compiled_by_list((const char *[]){"mesh.pp=2", "batch.global=4", "batch.micro=2", NULL});
+  Case uneven = compiled_by_list((const char *[]){"mesh.pp=2", "mesh.dp=3", "batch.micro=2", NULL});
   double sent = moved(even.job, "pp");
   assert_int_equal(uneven.job->train.shares.microbatches, 2);
   assert_true(!uneven.job->train.shares.even && even.job->train.shares.even);
@@ -269,7 +224,7 @@ static void stages_are_alike(void **state) {
 // Hybrid: the shards' traffic stays in the group of 2; between the groups a rank sums its shard of the gradients once.
 static void test_traffic_hybrid(void **state) {
   const double m = 2;
-  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.shard_group=2", NULL});
+  Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.shard_group=2", NULL});
   double all = parameters(c.job->train.graph, NULL);
   expect(moved(c.job, "dp"), (m + 1) * all);
   expect(moved(c.job, "replica"), 2 * all / 2);
@@ -280,16 +235,16 @@ static void test_traffic_hybrid(void **state) {
 // scatter does.
 static void test_traffic_whole(void **state) {
   const double m = 2;
-  Case c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
+  Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
   double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
                                                             parameters(c.job->train.graph, "embed") +
                                                             parameters(c.job->train.graph, "head");
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
   expect(moved(c.job, "dp"), (m + 1) * all);
   release(&c);
-  c = compiled((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.unsplit_tensors=true", NULL});
+  c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.unsplit_tensors=true", NULL});
   expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
   release(&c);
 }
@@ -310,7 +265,7 @@ static void count_hidden(const Program *p, Phase phase, Op op, int *all, int *hi
 }
 
 static void expect_hidden(const char *const *keys, Phase phase, Op op, int least_hidden, int most_exposed) {
-  Case c = compiled(keys);
+  Case c = compiled_by_list(keys);
   int all, hidden;
   count_hidden(c.job->train.program[0], phase, op, &all, &hidden);
   if (hidden < least_hidden || all - hidden > most_exposed)
@@ -338,7 +293,7 @@ static void smaller_units_are_gathered(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   for (int u = 0; u < 3; u++) {
-    Case c = compiled((const char *[]){config, "mesh.dp=4", "parallel.zero=3", units[u], NULL});
+    Case c = compiled_by_list((const char *[]){config, "mesh.dp=4", "parallel.zero=3", units[u], NULL});
     work[u] = c.job->train.program[0]->work_bytes;
     bytes[u] = moved(c.job, "dp");
     release(&c);
@@ -355,7 +310,7 @@ static double state_bytes(const char *zero, const char *gradients) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   snprintf(z, sizeof z, "parallel.zero=%s", zero);
   snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
-  Case c = compiled(
+  Case c = compiled_by_list(
       (const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
   const MemoryPlan *m = &c.job->train.program[0]->memory;
   double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train.graph, NULL);
@@ -385,7 +340,7 @@ static void test_state_bytes(void **state) {
 static void narrow_gradients_move_narrow(void **state) {
   static const char *const zero[] = {"parallel.zero=1", "parallel.zero=2", "parallel.zero=3"};
   for (int z = 0; z < 3; z++) {
-    Case c = compiled((const char *[]){zero[z], "precision=bf16", "parallel.grad_dtype=bf16", "mesh.dp=4",
+    Case c = compiled_by_list((const char *[]){zero[z], "precision=bf16", "parallel.grad_dtype=bf16", "mesh.dp=4",
                                        "batch.micro=2", NULL});
     TrafficList list = {0};
     double bytes = 0,
@@ -404,7 +359,7 @@ static void narrow_gradients_move_narrow(void **state) {
 static void test_in_backward(void **state) {
 #define IN_BACKWARD                                                                                                    \
   "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"
-  Case c = compiled((const char *[]){IN_BACKWARD, NULL});
+  Case c = compiled_by_list((const char *[]){IN_BACKWARD, NULL});
   double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
                                                             parameters(c.job->train.graph, "embed") +
                                                             parameters(c.job->train.graph, "head");
@@ -415,7 +370,7 @@ static void test_in_backward(void **state) {
   for (int z = 1; z <= 3; z++) {
     char zero[32];
     snprintf(zero, sizeof zero, "parallel.zero=%d", z);
-    c = compiled((const char *[]){IN_BACKWARD, zero, NULL});
+    c = compiled_by_list((const char *[]){IN_BACKWARD, zero, NULL});
     assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
     expect(moved(c.job, "dp"), z < 3 ? 2 * all : 3 * (all - ends) + 2 * ends);
     release(&c);
@@ -423,7 +378,7 @@ static void test_in_backward(void **state) {
   expect_hidden((const char *[]){IN_BACKWARD, "parallel.zero=2", NULL}, PHASE_BACKWARD, OP_REDUCE_SCATTER, 3, 2);
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  c = compiled((const char *[]){config, IN_BACKWARD, NULL});
+  c = compiled_by_list((const char *[]){config, IN_BACKWARD, NULL});
   double tied = (double)c.job->train.program[0]->memory.gradients / sizeof(float);
   if (tied < 50304.0 * 4096 || tied > 50304.0 * 4096 * 1.001) fail_msg("%.0f elements of gradients are kept", tied);
   release(&c);
@@ -433,8 +388,8 @@ static void test_in_backward(void **state) {
 static void test_no_round_trip(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
-  Case c = compiled((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]", "layout.ffn=[]",
-                                     "layout.vocab=[]", NULL});
+  Case c = compiled_by_list((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]",
+                                             "layout.ffn=[]", "layout.vocab=[]", NULL});
   const Graph *g = c.job->train.graph;
   int slices = 0;
   for (int i = 0; i < g->node.count; i++) {
@@ -491,7 +446,7 @@ static void expect_disjoint(const Program *p, int rank) {
 // tensor, and the plan is that of the rank that has the most.
 static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
-  Case c = compiled(keys);
+  Case c = compiled_by_list(keys);
   const Mesh *mesh = &c.job->options.parallel.mesh;
   int dp = mesh_axis(mesh, "dp"), pp = mesh_pipeline_ranks(mesh), ranks[64];
   for (int stage = 0; stage < pp; stage++) {
@@ -559,5 +514,5 @@ int main(void) {
       cmocka_unit_test(test_no_round_trip),
       cmocka_unit_test(test_owners),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

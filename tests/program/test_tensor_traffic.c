@@ -2,38 +2,21 @@
 // (Xu et al., Optimus, 2021; Wang et al., Tesseract, 2021; Bian et al., Maximizing Parallelism in Distributed Training,
 // 2021).
 #include "program/traffic.h"
-#include "runtime/job.h"
-#include "recipe/setup.h"
 #include "sharding/placement.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
+#include "compiled.h"
+
 enum { B = 24, S = 16, H = 48 }; // sequences, tokens, embedding width; ffn is 4 H
 
-static char folder[] = "/tmp/plait-tensor-XXXXXX";
-
-static char *path_of(const char *name) {
-  static char path[2][128];
-  static int next;
-  snprintf(path[next = !next], sizeof path[0], "%s/%s", folder, name);
-  return path[next];
-}
-
-static void write_file(const char *name, const char *text) {
-  FILE *f = fopen(path_of(name), "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
-
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
+  if (make_folder()) return -1;
   write_file("gpt.json",
              "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 12, \"n_positions\": 16,"
              " \"vocab_size\": 144, \"activation_function\": \"gelu_new\"}");
@@ -47,36 +30,13 @@ static int setup(void **state) {
   return 0;
 }
 
-static int teardown(void **state) {
-  unlink(path_of("gpt.json"));
-  unlink(path_of("llama.json"));
-  unlink(path_of("recipe.yaml"));
-  return rmdir(folder);
-}
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
-
 // keys: "key=value …"
 static Case compiled(const char *keys, int layers) {
-  Case c = {0};
-  Error error = {0};
-  char text[256], *overrides[16], *next = text;
-  int n = 0;
-  snprintf(text, sizeof text, "%s", keys);
-  for (char *word; (word = strtok_r(next, " ", &next));) overrides[n++] = word;
-  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error))
-    fail_msg("%s", error.message);
+  Case c = loaded(keys);
   c.config.layers = layers;
   model_measure(&c.config);
-  if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s: %s", keys, error.message);
+  compile_case(&c);
   return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
 }
 
 static uint32_t axes_named(const Mesh *mesh, const char *names) {
@@ -294,5 +254,5 @@ int main(void) {
                                      cmocka_unit_test(width_of_weights_alone),
                                      cmocka_unit_test(shares), cmocka_unit_test(summa_moves_the_same),
                                      cmocka_unit_test(summa_holds_two_blocks)};
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

@@ -2,37 +2,20 @@
 // that follows from the whole tensor and the number of ranks.
 #include "program/rows.h"
 #include "program/traffic.h"
-#include "runtime/job.h"
-#include "recipe/setup.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
+#include "compiled.h"
+
 enum { SEQ = 16, HIDDEN = 32, VOCAB = 128 };
 
-static char folder[] = "/tmp/plait-traffic-XXXXXX";
-
-static char *path_of(const char *name) {
-  static char path[2][128];
-  static int next;
-  snprintf(path[next = !next], sizeof path[0], "%s/%s", folder, name);
-  return path[next];
-}
-
-static void write_file(const char *name, const char *text) {
-  FILE *f = fopen(path_of(name), "w");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
-
 static int setup(void **state) {
-  if (!mkdtemp(folder)) return -1;
+  if (make_folder()) return -1;
   write_file("gpt.json",
              "{\"model_type\": \"gpt2\", \"n_layer\": 3, \"n_embd\": 32, \"n_head\": 4, \"n_positions\": 16,"
              " \"vocab_size\": 128, \"activation_function\": \"gelu_new\"}");
@@ -47,37 +30,12 @@ static int setup(void **state) {
   return 0;
 }
 
-static int teardown(void **state) {
-  unlink(path_of("gpt.json"));
-  unlink(path_of("moe.json"));
-  unlink(path_of("recipe.yaml"));
-  return rmdir(folder);
-}
-
-typedef struct Case { Recipe recipe; ModelConfig config; Job *job; } Case;
-
 // keys: "key=value …"; those of "moe …" are for the model with experts.
 static Case compiled(const char *keys) {
-  Case c = {0};
-  Error error = {0};
-  char text[256], model[160], *overrides[16], *next = text;
-  int n = 0;
-  snprintf(text, sizeof text, "%s", keys);
-  for (char *word; (word = strtok_r(next, " ", &next));) {
-    snprintf(model, sizeof model, "model.config=%s", path_of("moe.json"));
-    overrides[n++] = strcmp(word, "moe") ? word : model;
-  }
-  if (recipe_load(path_of("recipe.yaml"), n, overrides, &c.recipe, &error) ||
-      model_config_load(&c.config, c.recipe.model.config, &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
-    fail_msg("%s: %s", keys, error.message);
-  return c;
-}
-
-static void release(Case *c) {
-  job_destroy(c->job);
-  model_config_free(&c->config);
-  recipe_free(&c->recipe);
+  char text[512];
+  if (strncmp(keys, "moe ", 4)) return compiled_by(keys);
+  snprintf(text, sizeof text, "model.config=%s %s", path_of("moe.json"), keys + 4);
+  return compiled_by(text);
 }
 
 static const char *const settings[] = {
@@ -249,5 +207,5 @@ int main(void) {
       cmocka_unit_test(transfers_have_the_rows_of_their_microbatch),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, remove_folder);
 }

@@ -164,8 +164,8 @@ static int remove_folder(void **state) {
 int main(void) {
   PlaitWorld *world = NULL;
   Error error = {0};
-  if (launcher_find().tasks > 1 &&
-      (plait_world_mpi_create(&world, &error) || plait_comm_world(world, plait_world_rank(world), &joined, &error)))
+  if (launcher_find().tasks > 1 && (plait_world_launched_create(&world, &error) ||
+                                    plait_comm_world(world, plait_world_rank(world), &joined, &error)))
     return fprintf(stderr, "%s\n", error.message), 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps_allocate_nothing)};
   int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);

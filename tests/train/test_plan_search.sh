@@ -40,16 +40,36 @@ plans = found["plans"]
 assert found["ranks"] == 4 and len(plans) == 2 and plans[0]["step_seconds"] <= plans[1]["step_seconds"]
 assert found["search"]["plans"] >= found["search"]["compiled"] >= 2
 END
+# The cluster is what the plan's stages are cut for: it is written, and as a file by its absolute path.
+grep -q '^  cluster: "*h200-node"*$' best.yaml || fail "best.yaml names no cluster"
+cp "$SOURCE/clusters/h100-400g.yaml" own.yaml
+"${search[@]}" --cluster own.yaml --write other.yaml >table 2>err || fail "a cluster's file: $(cat err)"
+grep -q "^  cluster: $(realpath own.yaml)\$" other.yaml || fail "other.yaml: $(grep cluster: other.yaml)"
+grep -q 'run.cluster=' table && fail "a plan differs in its cluster: $(cat table)"
 "$PLAIT" plan r.yaml --search --ranks 1:4 >front 2>err || fail "a range: $(cat err)"
 grep -q 'device-hours' front || fail "no front: $(cat front)"
 
+# The search has a most of its own; neighbours of the best plan, as with other buckets, are looked at even so.
+"$PLAIT" plan "$SOURCE/recipes/7b.yaml" --search --cluster dgx-a100-superpod --ranks 64 --top 1 --json mesh=null parallel.zero=null >json 2>err ||
+  fail "7b: $(cat err)"
+python3 - <<'END' || fail "7b: $(cat json)"
+import json
+found = json.load(open("json"))
+assert found["search"]["not_looked_at"] > 0 and "parallel.bucket_mb" in found["plans"][0]["settings"]
+END
+
+# A file that cannot be written is refused before the search
+timeout 60 "$PLAIT" plan r.yaml --search --write nowhere/best.yaml >table 2>err && fail "nowhere/best.yaml was written"
+grep -q '^plait plan: --write: nowhere/best.yaml' err || fail "nowhere/best.yaml: $(cat err)"
+[ ! -s table ] || fail "it searches before it sees that best.yaml cannot be written"
+
 refused "${search[@]}" --cluster h200-nod 'h200-node'
-refused "${search[@]}" run.cluster=null 'run.cluster'
+refused env HOME= XDG_CACHE_HOME= "${search[@]}" run.cluster=null 'neither XDG_CACHE_HOME nor HOME says'
 refused "${search[@]}" --memory lots '76GB'
 refused "$PLAIT" plan r.yaml --search --ranks 4: '64:512'
 refused "${search[@]}" mesh.tp=3 'do not divide 4'
 refused "$PLAIT" plan r.yaml --search --ranks 16 'devices'
 refused "${search[@]}" --memory 100kB --write kept.yaml 'too much'
 [ ! -e kept.yaml ] || fail "--write wrote a plan that does not fit"
-refused "$PLAIT" train r.yaml plan=auto run.cluster=null 'run.cluster is missing'
+refused env HOME= XDG_CACHE_HOME= "$PLAIT" train r.yaml plan=auto run.cluster=null 'neither XDG_CACHE_HOME nor HOME says'
 exit $((failures > 0))

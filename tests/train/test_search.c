@@ -1,10 +1,12 @@
 // The search: bounds are bounds, estimates are near, given keys stay, and what it finds is what trying all finds.
-// PLAIT_SEARCH_SPACES: how many random spaces are searched and tried whole (16; 200 take some minutes).
+// PLAIT_SEARCH_SPACES: how many random spaces are searched and tried whole (200 take half a minute; 16 with
+// sanitizers).
 #include "plan/cluster.h"
 #include "base/philox.h"
 #include "train/search.h"
 #include "train/search_bounds.h"
 #include "train/search_extend.h"
+#include "train/search_progress.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +14,12 @@
 #include <string.h>
 // cmocka wants the four above first
 #include <cmocka.h>
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SPACES = 16, OPEN_SPACES = 2 };
+#else
+enum { SPACES = 200, OPEN_SPACES = 6 };
+#endif
 
 static int random_below(uint32_t *drawn, int n) {
   uint32_t bits[4];
@@ -87,6 +95,16 @@ static Case make_case(uint32_t number, int layers) {
   return c;
 }
 
+// With every key open: contexts, 2-D and 3-D tensors, all schedules.
+static Case make_open_case(uint32_t number, int layers) {
+  Case c = {.drawn = number * 1000};
+  c.ranks = 4 << random_below(&c.drawn, 3);
+  c.cluster = random_cluster(&c.drawn);
+  load_config(layers, &c.config);
+  load_recipe(NULL, 0, &c.recipe);
+  return c;
+}
+
 static void free_case(Case *c) {
   cluster_free(c->cluster);
   model_config_free(&c->config);
@@ -139,38 +157,80 @@ static void compare(void *context, const Candidate *candidate, const Recipe *r) 
   prediction_free(&p);
 }
 
+// Adds to *all.
+static void judge_case(Case *c, int every, Judged *all) {
+  Space space;
+  Error error = {0};
+  if (space_create(&c->recipe, &c->config, c->cluster, c->ranks, &space, &error)) fail_msg("%s", error.message);
+  Judged j = {.of = c, .every = every};
+  bounds_create(&space, c->cluster, &j.bounds);
+  extension_create(&space, c->cluster, &j.extension);
+  space_each(&space, compare, &j);
+  all->checked += j.checked, all->wrong += j.wrong, all->extended += j.extended;
+  all->time_off = fmax(all->time_off, j.time_off), all->memory_off = fmax(all->memory_off, j.memory_off);
+  bounds_free(&j.bounds);
+  extension_free(&j.extension);
+  space_free(&space);
+  free_case(c);
+}
+
 static void bounds_are_below_and_estimates_near(void **state) {
-  int checked = 0, wrong = 0, extended = 0;
-  double time_off = 0, memory_off = 0;
+  Judged all = {.of = NULL};
   for (uint32_t n = 0; n < 12; n++) {
     Case c = make_case(n, 12);
-    Space space;
-    Error error = {0};
-    if (space_create(&c.recipe, &c.config, c.cluster, c.ranks, &space, &error)) fail_msg("%s", error.message);
-    Judged j = {.of = &c, .every = 7};
-    bounds_create(&space, c.cluster, &j.bounds);
-    extension_create(&space, c.cluster, &j.extension);
-    space_each(&space, compare, &j);
-    checked += j.checked, wrong += j.wrong, extended += j.extended;
-    time_off = fmax(time_off, j.time_off), memory_off = fmax(memory_off, j.memory_off);
-    bounds_free(&j.bounds);
-    extension_free(&j.extension);
-    space_free(&space);
-    free_case(&c);
+    judge_case(&c, 7, &all);
   }
-  print_message("%d plans; %d extended, time off by at most %.2f %%, memory by %.2f %%\n", checked, extended,
-                100 * time_off, 100 * memory_off);
-  assert_int_equal(wrong, 0);
-  assert_true(checked > 30 && extended > 10);
-  assert_true(time_off < 0.02);
-  assert_true(memory_off < 0.01);
+  print_message("%d plans; %d extended, time off by at most %.2f %%, memory by %.2f %%\n", all.checked, all.extended,
+                100 * all.time_off, 100 * all.memory_off);
+  assert_int_equal(all.wrong, 0);
+  assert_true(all.checked > 30 && all.extended > 10);
+  assert_true(all.time_off < 0.02);
+  assert_true(all.memory_off < 0.01);
+}
+
+static void bounds_hold_where_all_is_open(void **state) {
+  Judged all = {.of = NULL};
+  for (uint32_t n = 0; n < OPEN_SPACES; n++) {
+    Case c = make_open_case(n + 40, 6);
+    judge_case(&c, 97, &all);
+  }
+  print_message("%d plans\n", all.checked);
+  assert_int_equal(all.wrong, 0);
+  assert_true(all.checked > 40);
+}
+
+static void bound_one(void *context, const Candidate *candidate, const Recipe *r) {
+  Judged *j = context;
+  PlanBound bound = bound_by_arithmetic(&j->bounds, candidate, r);
+  assert_true(bound.seconds > 0 && bound.bytes > 0);
+  j->checked++;
+}
+
+// Some schedules take multiples of the pipeline ranks, and what is in flight is counted for the first few hundred only.
+static void many_microbatches_are_bounded(void **state) {
+  static const char *const keys[] = {"mesh.pp=3", "batch.global=768", "batch.micro=1", "parallel.pipeline=interleaved"};
+  uint32_t drawn = 0;
+  Case c = {.ranks = 3};
+  Space space;
+  Error error = {0};
+  c.cluster = random_cluster(&drawn);
+  load_config(6, &c.config);
+  load_recipe(keys, 4, &c.recipe);
+  if (space_create(&c.recipe, &c.config, c.cluster, c.ranks, &space, &error)) fail_msg("%s", error.message);
+  Judged j = {.of = &c};
+  bounds_create(&space, c.cluster, &j.bounds);
+  space_each(&space, bound_one, &j);
+  assert_true(j.checked > 0);
+  bounds_free(&j.bounds);
+  space_free(&space);
+  free_case(&c);
 }
 
 // Searches ------------------------------------------------------------------------------------------------------------
 
 static void as_good_as_trying_all(void **state) {
   const char *asked = getenv("PLAIT_SEARCH_SPACES");
-  int spaces = asked ? atoi(asked) : 16, wrong = 0;
+  int spaces = asked ? atoi(asked) : SPACES, wrong = 0;
   double worst = 0;
   int64_t plans = 0, compiled = 0;
   for (int n = 0; n < spaces; n++) {
@@ -256,9 +316,55 @@ static void what_does_not_fit_is_said(void **state) {
   recipe_free(&recipe);
 }
 
+// Nothing in the first two seconds, then a line that says how far the search is.
+static void progress_is_said_late(void **state) {
+  char text[400] = "";
+  FILE *out = tmpfile();
+  Search search = {.count = {.plans = 1234, .estimated = 7}};
+  SearchProgress progress;
+  search_progress_begin(&progress, out);
+  search_progress(&progress, &search, false);
+  assert_int_equal(ftell(out), 0);
+  progress.next -= 3;
+  search_progress(&progress, &search, false);
+  search_progress(&progress, &search, false);
+  search_progress(&progress, &search, true);
+  rewind(out);
+  assert_non_null(fgets(text, sizeof text, out));
+  assert_non_null(strstr(text, "1.23k plans"));
+  assert_non_null(strstr(text, "7 estimated"));
+  assert_null(fgets(text, sizeof text, out));
+  fclose(out);
+  search_progress_begin(&progress, NULL);
+  search_progress(&progress, &search, true); // nobody waits
+}
+
+// More plans than estimates: the sentence says how many were left. What it found is not worse than with few keys open.
+static void a_search_that_stops_says_so(void **state) {
+  Case c = make_open_case(3, 6);
+  SearchOptions options = {.cluster = c.cluster, .ranks = 16, .top = 60};
+  Search search;
+  Error error = {0};
+  c.cluster->level[0].count = 16;
+  if (search_plans(&c.recipe, &c.config, &options, &search, &error)) fail_msg("%s", error.message);
+  char *left = search_left(&search.count);
+  assert_true(search.count.left > 0);
+  assert_non_null(left);
+  print_message("%s\n", left);
+  assert_non_null(strstr(left, "stopped early"));
+  free(left);
+  search_free(&search);
+  options.top = 1;
+  SearchCount all = {.plans = 10};
+  assert_null(search_left(&all));
+  free_case(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bounds_are_below_and_estimates_near), cmocka_unit_test(as_good_as_trying_all),
+      cmocka_unit_test(bounds_are_below_and_estimates_near), cmocka_unit_test(bounds_hold_where_all_is_open),
+      cmocka_unit_test(many_microbatches_are_bounded), cmocka_unit_test(as_good_as_trying_all),
+      cmocka_unit_test(a_search_that_stops_says_so), cmocka_unit_test(progress_is_said_late),
       cmocka_unit_test(given_keys_stay), cmocka_unit_test(what_does_not_fit_is_said)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

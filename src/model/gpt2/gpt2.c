@@ -62,5 +62,10 @@ const Family family_gpt2 = {
     .build = build,
     .names = names,
     .prefix = "transformer.",
+    .example =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": %1$d, \"n_positions\": %2$d, \"n_embd\": %3$d, \"n_layer\": %4$d, "
+        "\"n_head\": %5$d, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, "
+        "\"attn_pdrop\": 0.0, \"tie_word_embeddings\": true}",
+    .example_shape = EXAMPLE_PLAIN,
     .buffers = (const char *const[]){".attn.bias", ".attn.masked_bias", NULL},
 };

@@ -14,5 +14,11 @@ const Family family_llama = {
     .build = rotary_build,
     .names = rotary_names,
     .prefix = ROTARY_PREFIX,
+    .example =
+        "{\"model_type\": \"llama\", \"vocab_size\": %1$d, \"max_position_embeddings\": %2$d, \"hidden_size\": %3$d, "
+        "\"num_hidden_layers\": %4$d, \"num_attention_heads\": %5$d, \"num_key_value_heads\": %6$d, "
+        "\"intermediate_size\": %7$d, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+        "\"tie_word_embeddings\": false}",
+    .example_shape = EXAMPLE_GATED,
     .buffers = rotary_buffers,
 };

@@ -1,0 +1,33 @@
+# Tests with processes for ranks: the programs of tests/comm and tests/process, under mpirun (tests/mpi/) and over net (tests/net/).
+foreach(name comm comm_calls departure)
+  add_executable(process_${name} tests/comm/test_${name}.c tests/process/ranks_process.c)
+  target_include_directories(process_${name} PRIVATE tests/comm)
+  target_link_libraries(process_${name} plait_library PkgConfig::CMOCKA)
+endforeach()
+file(GLOB PLAIT_PROCESS_PROGRAMS CONFIGURE_DEPENDS tests/process/*.c)
+list(FILTER PLAIT_PROCESS_PROGRAMS EXCLUDE REGEX "ranks_process")
+foreach(source ${PLAIT_PROCESS_PROGRAMS})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(process_${name} ${source})
+  target_link_libraries(process_${name} plait_library)
+endforeach()
+if(MPI_C_FOUND)
+  target_compile_definitions(process_failures PRIVATE PLAIT_MPI=1)
+endif()
+
+target_link_options(process_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) # it counts them
+
+set(scripts)
+if(MPI_C_FOUND AND MPIEXEC_EXECUTABLE)
+  file(GLOB scripts CONFIGURE_DEPENDS tests/mpi/mpi_*.sh)
+endif()
+if(UCX_FOUND)
+  file(GLOB PLAIT_NET_SCRIPTS CONFIGURE_DEPENDS tests/net/net_*.sh)
+  list(APPEND scripts ${PLAIT_NET_SCRIPTS})
+endif()
+foreach(script ${scripts})
+  get_filename_component(name ${script} NAME_WE)
+  add_test(NAME test_${name} COMMAND ${script} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+  set_tests_properties(test_${name} PROPERTIES TIMEOUT 900 PROCESSORS 2
+    ENVIRONMENT "XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache;PLAIT=${CMAKE_BINARY_DIR}/plait;SOURCE=${CMAKE_SOURCE_DIR};MPIRUN=${MPIEXEC_EXECUTABLE};FOLDER=${CMAKE_BINARY_DIR}")
+endforeach()

@@ -1,0 +1,196 @@
+// A world of net: finds the other ranks, connects UCX and the watch.
+#ifdef PLAIT_UCX
+#include "base/clock.h"
+#include "comm/net.h"
+#include "comm/net_world.h"
+#include "comm/rendezvous.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+// What a rank tells the others; the address of its worker of UCX follows.
+typedef struct Record {
+  char host[HOST_NAME], boot[40]; // boot: tells machines apart whose names are the same
+  uint64_t token;                 // of rank 0: of this world
+  uint32_t watch_port;            // of rank 0
+  uint32_t address_bytes;
+} Record;
+
+static void read_boot(char *boot, size_t size) {
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (!file) return;
+  if (!fgets(boot, (int)size, file)) *boot = 0;
+  boot[strcspn(boot, "\n")] = 0;
+  fclose(file);
+}
+
+// What travels is neither encrypted nor authenticated.
+static int refuse_address(const NetAddress *address, Error *error) {
+  const char *insecure = getenv("PLAIT_INSECURE");
+  char text[80];
+  if (net_is_loopback(address) || (insecure && !strcmp(insecure, "1"))) return PLAIT_OK;
+  net_describe(address, text, sizeof text);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "run.comm: net would listen at %s, where others could reach it, and what ranks say is neither "
+                   "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, or set PLAIT_INSECURE=1 if "
+                   "nobody else is in that network",
+                   text);
+}
+
+typedef struct Making { // of a world
+  NetOptions options;
+  NetAddress address;  // of rank 0
+  int listener;        // of its watch; -1: none
+  Record mine;
+  void **records;      // (ranks)
+  size_t *lengths;
+} Making;
+
+static int open_watch_port(Making *m, Error *error) {
+  NetAddress at = m->address;
+  if (m->options.rank) return PLAIT_OK;
+  net_set_port(&at, 0);
+  m->listener = net_listen(&at);
+  if (m->listener < 0) {
+    char text[80];
+    net_describe(&at, text, sizeof text);
+    return error_set(error, PLAIT_BAD_INPUT, "rank 0 cannot listen at %s: %s (MASTER_ADDR must be its own machine)",
+                     text, strerror(-m->listener));
+  }
+  m->mine.watch_port = (uint32_t)net_port(&at);
+  if (getrandom(&m->mine.token, sizeof m->mine.token, 0) != sizeof m->mine.token)
+    return error_set(error, PLAIT_FAILED, "the system gives no random numbers: %s", strerror(errno));
+  return PLAIT_OK;
+}
+
+// This rank's record goes out, all ranks' come in.
+static int exchange_records(Making *m, NetWorld *w, Error *error) {
+  Rendezvous *rendezvous = NULL;
+  ucp_address_t *address;
+  size_t bytes;
+  if (w->ucx->ucp_worker_get_address(w->worker, &address, &bytes) != UCS_OK)
+    return error_set(error, PLAIT_FAILED, "UCX has no address");
+  m->mine.address_bytes = (uint32_t)bytes;
+  char *record = xcalloc(1, sizeof m->mine + bytes);
+  memcpy(record, &m->mine, sizeof m->mine);
+  memcpy(record + sizeof m->mine, address, bytes);
+  w->ucx->ucp_worker_release_address(w->worker, address);
+  int code = rendezvous_tcp(&m->options, &m->address, &rendezvous, error);
+  if (!code) {
+    code = rendezvous->exchange(rendezvous, record, sizeof m->mine + bytes, m->records, m->lengths, error);
+    rendezvous->close(rendezvous);
+  }
+  free(record);
+  for (int r = 0; r < m->options.ranks && !code; r++) {
+    const Record *other = m->records[r];
+    if (m->lengths[r] < sizeof *other || m->lengths[r] != sizeof *other + other->address_bytes)
+      code = error_set(error, PLAIT_FAILED, "the record of rank %d is not one of this version of plait", r);
+  }
+  return code;
+}
+
+static int connect_all(Making *m, NetWorld *w, Error *error) {
+  int code = PLAIT_OK, n = m->options.ranks, local = 0;
+  const Record *first = m->records[0];
+  NetAddress watch = m->address;
+  w->hosts = xcalloc((size_t)n, sizeof *w->hosts);
+  w->peers = xcalloc((size_t)n, sizeof *w->peers);
+  for (int r = 0; r < n; r++) {
+    const Record *other = m->records[r];
+    memcpy(w->hosts[r], other->host, HOST_NAME - 1);
+    local += !strcmp(other->host, m->mine.host) && !strcmp(other->boot, m->mine.boot);
+  }
+  process_world_init(&w->base, &net_wire, m->options.rank, n, local);
+  for (int r = 0; r < n && !code; r++) code = net_connect_peer(w, r, (const Record *)m->records[r] + 1, error);
+  net_set_port(&watch, (int)first->watch_port);
+  if (!code)
+    code = net_watch_create(&w->base, m->listener, &watch, first->token, (const char (*)[HOST_NAME])w->hosts,
+                            m->options.silence, clock_seconds() + m->options.patience, &w->watch, error);
+  return code;
+}
+
+static int make(Making *m, NetWorld *w, Error *error) {
+  char interface[64] = "lo";
+  int code = net_resolve(m->options.host, m->options.port, &m->address, error);
+  if (!code) code = refuse_address(&m->address, error);
+  if (code) return code;
+  net_interface(&m->address, interface, sizeof interface);
+  code = net_open(w, interface, error);
+  if (!code) code = open_watch_port(m, error);
+  if (!code) code = exchange_records(m, w, error);
+  if (!code) code = connect_all(m, w, error);
+  if (!code) code = net_watch_start(w->watch, error);
+  if (!code) code = process_world_start(&w->base, error);
+  return code;
+}
+
+// What is half made. The others see that this rank has gone.
+static void unmake(NetWorld *w) {
+  if (w->base.wire) abort_all(&w->base.base.abort, PLAIT_FAILED, "the world was not made");
+  net_watch_destroy(w->watch);
+  net_close(w);
+  if (w->base.wire) process_world_free(&w->base);
+  free(w);
+}
+
+int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error) {
+  Making m = {.options = *options, .listener = -1};
+  *world = NULL;
+  if (options->ranks < 1 || options->ranks > NET_MOST_RANKS || options->rank < 0 || options->rank >= options->ranks)
+    return error_set(error, PLAIT_BAD_INPUT, "rank %d of %d: ranks are 0 to ranks - 1, of at most %d", options->rank,
+                     options->ranks, NET_MOST_RANKS);
+  if (m.options.silence <= 0) m.options.silence = NET_SILENCE;
+  if (m.options.patience <= 0) m.options.patience = NET_PATIENCE;
+  NetWorld *w = xcalloc(1, sizeof *w);
+  w->base.rank = options->rank;
+  w->base.base.ranks = options->ranks;
+  w->blamed = -1;
+  w->base.tickets = 1 << 21;
+  w->base.control.handle = 1;
+  if (gethostname(m.mine.host, sizeof m.mine.host - 1)) strcpy(m.mine.host, "unknown host");
+  memcpy(w->base.host, m.mine.host, sizeof w->base.host);
+  read_boot(m.mine.boot, sizeof m.mine.boot);
+  size_t n = (size_t)options->ranks;
+  m.records = xcalloc(n, sizeof *m.records);
+  m.lengths = xcalloc(n, sizeof *m.lengths);
+  int code = ucx_load(&w->ucx, error);
+  if (!code) code = make(&m, w, error);
+  for (size_t r = 0; r < n; r++) free(m.records[r]);
+  free(m.records);
+  free(m.lengths);
+  if (m.listener >= 0) close(m.listener);
+  if (code) unmake(w);
+  else *world = &w->base.base;
+  return code;
+}
+
+int net_is_built(void) { return 1; }
+
+const char *net_version(void) {
+  const Ucx *ucx;
+  Error error = {0};
+  return ucx_load(&ucx, &error) ? NULL : ucx->ucp_get_version_string();
+}
+
+void net_carriers(PlaitWorld *world, int rank, char *text, size_t size) {
+  NetWorld *w = (NetWorld *)world;
+  char *printed = NULL;
+  size_t bytes = 0;
+  FILE *file = open_memstream(&printed, &bytes);
+  CHECK(file);
+  process_lock(&w->base);
+  w->ucx->ucp_ep_print_info(w->peers[rank].endpoint, file);
+  process_unlock(&w->base);
+  fclose(file);
+  *text = 0;
+  for (char *lane = strstr(printed, "lane["); lane; lane = strstr(lane + 1, "lane[")) {
+    char name[64] = "";
+    if (sscanf(lane, "lane[%*d]: %*d:%63s", name) == 1 && strlen(text) + strlen(name) + 2 < size)
+      sprintf(text + strlen(text), "%s%s", *text ? " " : "", name);
+  }
+  free(printed);
+}
+#endif

@@ -1,0 +1,26 @@
+// The net wire: ranks are processes that find each other by a TCP address, and talk by UCX (shared memory, TCP,
+// InfiniBand). Its failures are errors: a rank that dies makes the world fail, and a smaller world can be made in the
+// same process.
+#pragma once
+#include "base/error.h"
+#include "plait/comm.h"
+
+typedef struct NetOptions {
+  int rank, ranks;
+  const char *host; // of rank 0, a name or a number
+  int port;         // the first that rank 0 tries to listen at
+  const char *id;   // of the run: ranks of another one are not let in
+  double silence;   // seconds without a pulse after which a rank counts as dead; 0: NET_SILENCE
+  double patience;  // seconds that the ranks wait for each other; 0: NET_PATIENCE
+} NetOptions;
+
+enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_MOST_RANKS = 1 << 14 };
+
+// Joins the world; called by all of its ranks, which wait for each other here. PLAIT_BAD_INPUT: a build without UCX, an
+// address that is not this machine's (see net_refuse_address); PLAIT_FAILED: not all ranks came.
+int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error);
+
+int net_is_built(void);             // plait was built with UCX
+const char *net_version(void);      // of UCX; NULL: there is none, or it cannot be loaded
+// What carries messages to a rank, as UCX calls it: "sysv/memory", "tcp/lo". For tests. With no call under way.
+void net_carriers(PlaitWorld *world, int rank, char *text, size_t size);

@@ -1,0 +1,154 @@
+// Sockets with time limits.
+#include "comm/net_socket.h"
+#include "base/clock.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int net_resolve(const char *host, int port, NetAddress *address, Error *error) {
+  struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
+  int status = getaddrinfo(host, NULL, &hints, &found);
+  if (status) {
+    hints.ai_family = AF_INET6;
+    status = getaddrinfo(host, NULL, &hints, &found);
+  }
+  if (status)
+    return error_set(error, PLAIT_BAD_INPUT, "%.200s has no address: %s (MASTER_ADDR is the machine of rank 0)", host,
+                     gai_strerror(status));
+  memset(address, 0, sizeof *address);
+  memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
+  address->length = found->ai_addrlen;
+  freeaddrinfo(found);
+  net_set_port(address, port);
+  return PLAIT_OK;
+}
+
+static struct sockaddr_in *v4(const NetAddress *a) { return (struct sockaddr_in *)(uintptr_t)&a->storage; }
+static struct sockaddr_in6 *v6(const NetAddress *a) { return (struct sockaddr_in6 *)(uintptr_t)&a->storage; }
+static int is_v4(const NetAddress *a) { return a->storage.ss_family == AF_INET; }
+
+void net_set_port(NetAddress *address, int port) {
+  if (is_v4(address)) v4(address)->sin_port = htons((uint16_t)port);
+  else v6(address)->sin6_port = htons((uint16_t)port);
+}
+
+int net_port(const NetAddress *address) {
+  return ntohs(is_v4(address) ? v4(address)->sin_port : v6(address)->sin6_port);
+}
+
+int net_is_loopback(const NetAddress *address) {
+  return is_v4(address) ? ntohl(v4(address)->sin_addr.s_addr) >> 24 == 127
+                        : IN6_IS_ADDR_LOOPBACK(&v6(address)->sin6_addr);
+}
+
+void net_describe(const NetAddress *address, char *text, size_t size) {
+  char number[INET6_ADDRSTRLEN] = "";
+  inet_ntop(address->storage.ss_family,
+            is_v4(address) ? (void *)&v4(address)->sin_addr : (void *)&v6(address)->sin6_addr, number, sizeof number);
+  snprintf(text, size, is_v4(address) ? "%s:%d" : "[%s]:%d", number, net_port(address));
+}
+
+static int same_host(const NetAddress *a, const struct sockaddr *b) {
+  if (!b || b->sa_family != a->storage.ss_family) return 0;
+  if (is_v4(a)) return v4(a)->sin_addr.s_addr == ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+  return !memcmp(&v6(a)->sin6_addr, &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr, 16);
+}
+
+// A datagram socket that is connected has chosen its interface, and nothing was sent.
+int net_interface(const NetAddress *address, char *name, size_t size) {
+  NetAddress own = {.length = sizeof own.storage};
+  struct ifaddrs *list = NULL;
+  int found = 0, fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return 0;
+  if (!connect(fd, (const struct sockaddr *)&address->storage, address->length) &&
+      !getsockname(fd, (struct sockaddr *)&own.storage, &own.length) && !getifaddrs(&list))
+    for (struct ifaddrs *i = list; i && !found; i = i->ifa_next)
+      if (same_host(&own, i->ifa_addr)) found = snprintf(name, size, "%s", i->ifa_name) < (int)size;
+  if (!found && net_is_loopback(&own)) { // 127.0.0.2 is nobody's in the list
+    for (struct ifaddrs *i = list; i && !found; i = i->ifa_next)
+      if (i->ifa_flags & IFF_LOOPBACK) found = snprintf(name, size, "%s", i->ifa_name) < (int)size;
+  }
+  if (list) freeifaddrs(list);
+  close(fd);
+  return found;
+}
+
+int net_listen(NetAddress *address) {
+  int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+  if (fd < 0) return -errno;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(fd, (const struct sockaddr *)&address->storage, address->length) || listen(fd, 4096) ||
+      getsockname(fd, (struct sockaddr *)&address->storage, &address->length)) {
+    int code = -errno;
+    close(fd);
+    return code;
+  }
+  return fd;
+}
+
+// 0: not until then.
+static int ready(int fd, short events, double deadline) {
+  for (;;) {
+    double left = deadline - clock_seconds();
+    struct pollfd p = {fd, events, 0};
+    int n = poll(&p, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+    if (n > 0) return 1;
+    if (n == 0 && left <= 0) return 0;
+    if (n < 0 && errno != EINTR) return 0;
+  }
+}
+
+static int prepare(int fd) {
+  int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+int net_accept(int listener, double deadline) {
+  while (ready(listener, POLLIN, deadline)) {
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) return prepare(fd);
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return -errno;
+  }
+  return -ETIMEDOUT;
+}
+
+int net_connect(const NetAddress *address, double deadline) {
+  int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), problem = 0;
+  socklen_t length = sizeof problem;
+  if (fd < 0) return -errno;
+  if (connect(fd, (const struct sockaddr *)&address->storage, address->length)) {
+    problem = errno;
+    if (problem == EINPROGRESS) problem = ready(fd, POLLOUT, deadline) ? 0 : ETIMEDOUT;
+    if (!problem) getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &length);
+  }
+  if (!problem) return prepare(fd);
+  close(fd);
+  return -problem;
+}
+
+int net_read(int fd, void *data, size_t bytes, double deadline) {
+  for (char *at = data; bytes;) {
+    ssize_t n = recv(fd, at, bytes, 0);
+    if (n > 0) at += n, bytes -= (size_t)n;
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !ready(fd, POLLIN, deadline)) return 0;
+  }
+  return 1;
+}
+
+int net_write(int fd, const void *data, size_t bytes, double deadline) {
+  for (const char *at = data; bytes;) {
+    ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+    if (n >= 0) at += n, bytes -= (size_t)n;
+    else if ((errno != EAGAIN && errno != EINTR) || !ready(fd, POLLOUT, deadline)) return 0;
+  }
+  return 1;
+}

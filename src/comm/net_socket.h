@@ -1,0 +1,27 @@
+// Sockets with time limits, for how the ranks of net find and watch each other.
+#pragma once
+#include "base/error.h"
+#include <sys/socket.h>
+
+typedef struct NetAddress {
+  struct sockaddr_storage storage; // IPv4 or IPv6
+  socklen_t length;
+} NetAddress;
+
+// The address of a host; IPv4 before IPv6. PLAIT_BAD_INPUT: there is none.
+int net_resolve(const char *host, int port, NetAddress *address, Error *error);
+void net_set_port(NetAddress *address, int port);
+int net_port(const NetAddress *address);
+int net_is_loopback(const NetAddress *address);
+void net_describe(const NetAddress *address, char *text, size_t size); // "127.0.0.1:29500"
+// The interface by which this machine reaches an address (which may be its own), as in "lo". 0: it is not known.
+int net_interface(const NetAddress *address, char *name, size_t size);
+
+// A socket that listens; port 0: any, which *address has then. Below 0: -errno.
+int net_listen(NetAddress *address);
+// Below 0: -errno. The deadline is of clock_seconds().
+int net_accept(int listener, double deadline);
+int net_connect(const NetAddress *address, double deadline);
+// All the bytes, or 0 if they do not come, or go, until then.
+int net_read(int fd, void *data, size_t bytes, double deadline);
+int net_write(int fd, const void *data, size_t bytes, double deadline);

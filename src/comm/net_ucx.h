@@ -1,0 +1,14 @@
+// The functions of UCX that the net wire calls. The library is loaded when the first world of net is made, so that
+// other runs do without it, and so that UCX meets an environment in which it leaves signals and malloc alone.
+#pragma once
+#include "base/error.h"
+#include <ucp/api/ucp.h>
+
+typedef struct Ucx {
+#define UCX(name) __typeof__(&name) name;
+#include "comm/net_ucx.def"
+#undef UCX
+} Ucx;
+
+// PLAIT_FAILED with what to install where it cannot be loaded. Loads it once; from several threads.
+int ucx_load(const Ucx **ucx, Error *error);

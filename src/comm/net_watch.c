@@ -1,0 +1,302 @@
+// Pulses, notices, and ranks that are gone.
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/thread.h"
+#include "comm/net_watch.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+typedef enum Word { WORD_PULSE = 1, WORD_NOTICE, WORD_LEAVE, WORD_LEFT } Word;
+typedef struct Frame { uint32_t word, bytes; } Frame; // `bytes` follow: a pulse's call (comm_last), a Notice, nothing
+typedef struct Introduction { uint64_t token; uint32_t rank, zero; } Introduction;
+
+// Between two pulses, at most; the shortest silence is several of them.
+static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1;
+
+typedef struct Link {
+  int fd, leaves;  // fd -1: it is closed
+  double heard;    // when something came
+  uint64_t call;   // of its last pulse
+  size_t have;     // bytes of a frame that is not whole
+  unsigned char frame[sizeof(Frame) + sizeof(Notice)];
+} Link;
+
+struct NetWatch {
+  ProcessWorld *world;
+  const char (*hosts)[HOST_NAME];
+  _Atomic double silence;
+  Link *link;           // (ranks) of rank 0 with all others; the others have one, with rank 0
+  struct pollfd *polled; // (ranks + 1)
+  int *whose;           // (ranks + 1)
+  int wake;             // an eventfd
+  pthread_t thread;
+  int started;
+  pthread_mutex_t lock; // of sending, and of what follows
+  int told, leaves, stop;
+  atomic_int left;
+};
+
+// Words -------------------------------------------------------------------------------------------------------------
+
+// With the lock. One whose connection is full reads nothing: it is silent anyway.
+static void say(NetWatch *w, int rank, Word word, const void *data, size_t bytes) {
+  Link *l = &w->link[rank];
+  unsigned char frame[sizeof(Frame) + sizeof(Notice)];
+  if (l->fd < 0) return;
+  memcpy(frame, &(Frame){word, (uint32_t)bytes}, sizeof(Frame));
+  if (bytes) memcpy(frame + sizeof(Frame), data, bytes);
+  ssize_t n = send(l->fd, frame, sizeof(Frame) + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0 && (size_t)n < sizeof(Frame) + bytes) shutdown(l->fd, SHUT_WR); // half a frame would spoil the next
+}
+
+static void say_to_all(NetWatch *w, Word word, const void *data, size_t bytes, int except) {
+  for (int r = 0; r < w->world->base.ranks; r++)
+    if (r != except) say(w, r, word, data, bytes);
+}
+
+static void wake_up(NetWatch *w) {
+  uint64_t one = 1;
+  ssize_t n = write(w->wake, &one, sizeof one);
+  (void)n; // it is full: the thread wakes up anyway
+}
+
+void net_watch_notify(NetWatch *w, const Notice *notice) {
+  pthread_mutex_lock(&w->lock);
+  if (!w->told) say_to_all(w, WORD_NOTICE, notice, sizeof *notice, w->world->rank);
+  w->told = 1;
+  pthread_mutex_unlock(&w->lock);
+}
+
+// By the watch's thread: rank 0 passes on what it hears first.
+static void spread(NetWatch *w, Notice *notice, int from) {
+  process_noticed(w->world, notice);
+  pthread_mutex_lock(&w->lock);
+  if (!w->told) say_to_all(w, WORD_NOTICE, notice, sizeof *notice, from);
+  w->told = 1;
+  pthread_mutex_unlock(&w->lock);
+}
+
+void net_watch_settle(NetWatch *w) {
+  double end = clock_seconds() + settle_seconds;
+  while (!abort_code(&w->world->base.abort) && clock_seconds() < end) poll(NULL, 0, 5);
+}
+
+void net_watch_leave(NetWatch *w) {
+  pthread_mutex_lock(&w->lock);
+  if (w->world->rank) say(w, 0, WORD_LEAVE, NULL, 0);
+  else w->leaves++;
+  pthread_mutex_unlock(&w->lock);
+  wake_up(w);
+}
+
+int net_watch_left(NetWatch *w) { return atomic_load(&w->left); }
+void net_watch_set_silence(NetWatch *w, double seconds) { w->silence = seconds; }
+
+// Ranks that are gone -----------------------------------------------------------------------------------------------
+
+static void gone(NetWatch *w, int rank, const char *how, int from) {
+  Notice notice = {.code = PLAIT_FAILED, .rank = rank};
+  char call[160];
+  if (net_watch_left(w) || abort_code(&w->world->base.abort)) return;
+  comm_last_describe(w->link[rank].call, call, sizeof call);
+  snprintf(notice.message, sizeof notice.message, "rank %d on %s %s; %s", rank, w->hosts[rank], how, call);
+  spread(w, &notice, from);
+}
+
+static void look_for_silence(NetWatch *w) {
+  double time = clock_seconds(), limit = w->silence;
+  char how[96];
+  snprintf(how, sizeof how, "is silent: nothing has come of it for %g s (run.silence)", limit);
+  for (int r = 0; r < w->world->base.ranks; r++)
+    if (w->link[r].fd >= 0 && time - w->link[r].heard > FAULT(net_silence_unseen, limit, 1e9))
+      gone(w, r, how, w->world->rank);
+}
+
+// Receiving ---------------------------------------------------------------------------------------------------------
+
+static void take(NetWatch *w, int rank, const Frame *frame, const unsigned char *data) {
+  Link *l = &w->link[rank];
+  Notice notice;
+  if (frame->word == WORD_PULSE && frame->bytes == sizeof l->call) memcpy(&l->call, data, sizeof l->call);
+  if (frame->word == WORD_NOTICE && frame->bytes == sizeof notice) {
+    memcpy(&notice, data, sizeof notice);
+    notice.rank = FAULT(net_blames_the_messenger, notice.rank, rank);
+    if (!abort_code(&w->world->base.abort)) spread(w, &notice, rank);
+  }
+  if (frame->word == WORD_LEAVE && !w->world->rank && !l->leaves) {
+    l->leaves = 1;
+    pthread_mutex_lock(&w->lock);
+    w->leaves++;
+    pthread_mutex_unlock(&w->lock);
+  }
+  if (frame->word == WORD_LEFT) atomic_store(&w->left, 1);
+}
+
+// All that has come. 0: the connection has ended.
+static int receive(NetWatch *w, int rank) {
+  Link *l = &w->link[rank];
+  for (;;) {
+    Frame frame = {0};
+    if (l->have >= sizeof frame) memcpy(&frame, l->frame, sizeof frame);
+    size_t want = sizeof frame + frame.bytes;
+    if (frame.bytes > sizeof(Notice)) return 0;
+    if (l->have >= sizeof frame && l->have == want) {
+      take(w, rank, &frame, l->frame + sizeof frame);
+      l->have = 0;
+      continue;
+    }
+    ssize_t n = recv(l->fd, l->frame + l->have, (l->have < sizeof frame ? sizeof frame : want) - l->have, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return 0;
+    if (n < 0 && errno == EAGAIN) return 1;
+    if (n < 0) continue;
+    l->have += (size_t)n;
+    l->heard = clock_seconds();
+  }
+}
+
+static void listen_to(NetWatch *w, int rank) {
+  Link *l = &w->link[rank];
+  if (receive(w, rank)) return;
+  pthread_mutex_lock(&w->lock);
+  close(l->fd);
+  l->fd = -1;
+  pthread_mutex_unlock(&w->lock);
+  UNLESS_FAULT(net_death_unseen) gone(w, rank, "has died: its connection has ended", rank);
+}
+
+// The thread --------------------------------------------------------------------------------------------------------
+
+static double period(const NetWatch *w) {
+  double most = w->silence / 10;
+  return most < longest_period ? most : longest_period;
+}
+
+static int gather_links(NetWatch *w) {
+  int n = 0;
+  w->polled[n++] = (struct pollfd){w->wake, POLLIN, 0};
+  for (int r = 0; r < w->world->base.ranks; r++)
+    if (w->link[r].fd >= 0) w->whose[n] = r, w->polled[n++] = (struct pollfd){w->link[r].fd, POLLIN, 0};
+  return n;
+}
+
+static void pulse(NetWatch *w) {
+  double alive;
+  uint64_t call = comm_last(&w->world->base, w->world->rank, &alive);
+  pthread_mutex_lock(&w->lock);
+  say_to_all(w, WORD_PULSE, &call, sizeof call, w->world->rank);
+  pthread_mutex_unlock(&w->lock);
+}
+
+// Rank 0: have all come to the end?
+static void look_for_end(NetWatch *w) {
+  pthread_mutex_lock(&w->lock);
+  if (!w->world->rank && w->leaves == w->world->base.ranks && !net_watch_left(w)) {
+    say_to_all(w, WORD_LEFT, NULL, 0, w->world->rank);
+    atomic_store(&w->left, 1);
+  }
+  pthread_mutex_unlock(&w->lock);
+}
+
+static int stops(NetWatch *w) {
+  pthread_mutex_lock(&w->lock);
+  int stop = w->stop;
+  pthread_mutex_unlock(&w->lock);
+  return stop;
+}
+
+static void *watch_thread(void *argument) {
+  NetWatch *w = argument;
+  double pulsed = 0, before = clock_seconds();
+  check_set_rank(w->world->rank);
+  while (!stops(w)) {
+    int n = gather_links(w);
+    poll(w->polled, (nfds_t)n, (int)(1000 * period(w)) + 1);
+    double time = clock_seconds();
+    uint64_t count;
+    if (w->polled[0].revents && read(w->wake, &count, sizeof count) < 0) continue;
+    for (int i = 1; i < n; i++)
+      if (w->polled[i].revents) listen_to(w, w->whose[i]);
+    if (time - before > stopped_seconds) // this process itself was stopped: what others sent meanwhile has been read
+      for (int r = 0; r < w->world->base.ranks; r++) w->link[r].heard = time;
+    before = time;
+    if (time - pulsed >= period(w)) pulse(w), pulsed = time;
+    look_for_end(w);
+    look_for_silence(w);
+  }
+  return NULL;
+}
+
+// Connecting --------------------------------------------------------------------------------------------------------
+
+static int accept_all(NetWatch *w, int listener, uint64_t token, double deadline) {
+  for (int here = 1; here < w->world->base.ranks;) {
+    Introduction who;
+    int fd = net_accept(listener, deadline);
+    if (fd < 0) return 0;
+    if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || who.token != token || !who.rank ||
+        who.rank >= (uint32_t)w->world->base.ranks || w->link[who.rank].fd >= 0) {
+      close(fd);
+      continue;
+    }
+    w->link[who.rank].fd = fd;
+    here++;
+  }
+  return 1;
+}
+
+static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, double deadline) {
+  Introduction me = {token, (uint32_t)w->world->rank, 0};
+  int fd = net_connect(address, deadline);
+  if (fd < 0) return 0;
+  w->link[0].fd = fd;
+  return net_write(fd, &me, sizeof me, deadline);
+}
+
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token,
+                     const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error) {
+  size_t n = (size_t)world->base.ranks;
+  NetWatch *w = xcalloc(1, sizeof *w);
+  w->world = world;
+  w->hosts = hosts;
+  w->silence = silence;
+  w->link = xcalloc(n, sizeof *w->link);
+  w->polled = xcalloc(n + 1, sizeof *w->polled);
+  w->whose = xcalloc(n + 1, sizeof *w->whose);
+  pthread_mutex_init(&w->lock, NULL);
+  for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
+  w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int good = world->rank ? connect_to_0(w, address, token, deadline) : accept_all(w, listener, token, deadline);
+  for (size_t r = 0; r < n; r++) w->link[r].heard = clock_seconds();
+  *watch = w;
+  if (good && w->wake >= 0) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s", world->rank, world->host,
+                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made");
+}
+
+int net_watch_start(NetWatch *w, Error *error) {
+  int code = thread_start(&w->thread, watch_thread, w, error, "the thread that watches other ranks");
+  w->started = !code;
+  return code;
+}
+
+void net_watch_destroy(NetWatch *w) {
+  if (!w) return;
+  pthread_mutex_lock(&w->lock);
+  w->stop = 1;
+  pthread_mutex_unlock(&w->lock);
+  wake_up(w);
+  if (w->started) pthread_join(w->thread, NULL);
+  for (int r = 0; r < w->world->base.ranks; r++)
+    if (w->link[r].fd >= 0) close(w->link[r].fd);
+  if (w->wake >= 0) close(w->wake);
+  pthread_mutex_destroy(&w->lock);
+  free(w->link);
+  free(w->polled);
+  free(w->whose);
+  free(w);
+}

@@ -1,0 +1,22 @@
+// Watches the ranks of a world of net: a connection of each to rank 0, a thread that sends pulses along it, and words
+// of failure. It depends on no message of UCX: the system closes the connection of a process that dies, whatever killed
+// it, and a process that is stopped sends no pulses. What a rank says before it leaves arrives before its end does, so
+// the rank that failed first is never mistaken for one that left because of it.
+#pragma once
+#include "comm/net_socket.h"
+#include "comm/process.h"
+
+typedef struct NetWatch NetWatch;
+
+// Connects the ranks: rank 0 by its listener (which it closes), the others to `address`. Only who knows the token of
+// the world is let in. hosts: (ranks) names, for sentences; borrowed. Waits for all ranks until the deadline.
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token,
+                     const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error);
+int net_watch_start(NetWatch *watch, Error *error); // its thread
+void net_watch_destroy(NetWatch *watch);            // NULL is fine
+
+void net_watch_set_silence(NetWatch *watch, double seconds);
+void net_watch_notify(NetWatch *watch, const Notice *notice); // tells all others, unless they know
+void net_watch_settle(NetWatch *watch);  // waits a moment for the word of another rank, if the world has not failed
+void net_watch_leave(NetWatch *watch);   // this rank has nothing more to do
+int net_watch_left(NetWatch *watch);     // nor has any other

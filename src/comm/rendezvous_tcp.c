@@ -1,0 +1,220 @@
+// The rendezvous at a TCP address of rank 0.
+#include "base/clock.h"
+#include "base/fault.h"
+#include "comm/rendezvous.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORTS = 16, MOST_RECORD = 1 << 20, REASON = 200 };
+static const double greeting_seconds = 2, record_seconds = 10, retry_seconds = 0.05;
+
+// What rank 0 says first.
+typedef struct Greeting { char magic[8]; uint32_t version, ranks; uint64_t run; } Greeting;
+// What another rank answers; its record follows. Then rank 0 sends each rank's length and record, or a length of 0 and
+// a sentence.
+typedef struct Answer { uint32_t rank, bytes; } Answer;
+
+typedef struct TcpRendezvous {
+  Rendezvous base;
+  NetOptions options;
+  NetAddress address;
+  uint64_t run;
+  int listener; // of rank 0; -1: none
+  double deadline;
+  int *fd;      // (ranks) of rank 0; the others have one, at 0
+  char reason[REASON]; // why the last attempt came to nothing
+} TcpRendezvous;
+
+static uint64_t hash(const char *text) { // FNV-1a
+  uint64_t h = 14695981039346656037u;
+  for (const char *c = text; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+  return h;
+}
+
+static Greeting greeting_of(const TcpRendezvous *r) {
+  return (Greeting){"plaitnet", 1, (uint32_t)r->options.ranks, r->run};
+}
+
+// Rank 0 -----------------------------------------------------------------------------------------------------------
+
+static int listen_somewhere(TcpRendezvous *r, Error *error) {
+  int first = net_port(&r->address);
+  char text[80];
+  for (int i = 0; i < PORTS; i++) {
+    NetAddress at = r->address;
+    net_set_port(&at, first + i);
+    r->listener = net_listen(&at);
+    if (r->listener >= 0) return r->address = at, PLAIT_OK;
+    if (r->listener != -EADDRINUSE && r->listener != -EACCES) break;
+  }
+  int code = -r->listener;
+  r->listener = -1;
+  net_describe(&r->address, text, sizeof text);
+  return error_set(error, PLAIT_FAILED, "rank 0 cannot listen at %s, nor at the %d ports after it: %s", text, PORTS - 1,
+                   strerror(code));
+}
+
+// One that does not answer, or is of another run, is not counted; a second one of a rank is told.
+static int admit(TcpRendezvous *r, int fd, void **records, size_t *lengths) {
+  Greeting greeting = greeting_of(r);
+  Answer answer;
+  double limit = clock_seconds() + record_seconds;
+  if (!net_write(fd, &greeting, sizeof greeting, limit) || !net_read(fd, &answer, sizeof answer, limit) ||
+      answer.rank < 1 || answer.rank >= (uint32_t)r->options.ranks || answer.bytes > MOST_RECORD)
+    return close(fd), 0;
+  void *record = xcalloc(answer.bytes, 1);
+  int whole = net_read(fd, record, answer.bytes, limit);
+  if (whole && !records[answer.rank]) {
+    r->fd[answer.rank] = fd;
+    records[answer.rank] = record;
+    lengths[answer.rank] = answer.bytes;
+    return 1;
+  }
+  char reason[REASON] = "";
+  uint64_t none = 0;
+  snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer.rank);
+  if (whole && net_write(fd, &none, sizeof none, limit)) net_write(fd, reason, sizeof reason, limit);
+  free(record);
+  close(fd);
+  return 0;
+}
+
+static int missing(const TcpRendezvous *r, void *const *records, Error *error) {
+  char list[160] = "", at[80];
+  int count = 0;
+  for (int p = 1; p < r->options.ranks; p++)
+    if (!records[p] && count++ < 8)
+      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
+  net_describe(&r->address, at, sizeof at);
+  return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s",
+                   r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
+                   count > 8 ? " …" : "");
+}
+
+static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
+  for (int here = 1; here < r->options.ranks;) {
+    int fd = net_accept(r->listener, r->deadline);
+    if (fd < 0) return missing(r, records, error);
+    here += admit(r, fd, records, lengths);
+  }
+  return PLAIT_OK;
+}
+
+// All records to all others. One that has gone meanwhile is missed later.
+static void tell(const TcpRendezvous *r, void *const *records, const size_t *lengths) {
+  for (int p = 1; p < r->options.ranks; p++)
+    for (int q = 0, good = 1; q < r->options.ranks && good; q++) {
+      uint64_t length = lengths[q];
+      double limit = clock_seconds() + record_seconds;
+      good = net_write(r->fd[p], &length, sizeof length, limit) && net_write(r->fd[p], records[q], lengths[q], limit);
+    }
+}
+
+// Others ------------------------------------------------------------------------------------------------------------
+
+// A connection to rank 0 of this run at a port, or -1.
+static int greet(TcpRendezvous *r, int port) {
+  NetAddress at = r->address;
+  Greeting greeting, mine = greeting_of(r);
+  char text[80];
+  net_set_port(&at, port);
+  net_describe(&at, text, sizeof text);
+  double limit = clock_seconds() + greeting_seconds;
+  int fd = net_connect(&at, limit);
+  if (fd < 0) {
+    if (port == net_port(&r->address)) snprintf(r->reason, sizeof r->reason, "%s: %s", text, strerror(-fd));
+    return -1;
+  }
+  if (!net_read(fd, &greeting, sizeof greeting, limit) || memcmp(greeting.magic, mine.magic, sizeof mine.magic))
+    snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
+  else if (greeting.version != mine.version)
+    snprintf(r->reason, sizeof r->reason, "at %s is another version of plait", text);
+  else if (greeting.ranks != mine.ranks)
+    snprintf(r->reason, sizeof r->reason, "at %s is a run of %u ranks, not %d", text, greeting.ranks, r->options.ranks);
+  else if (FAULT(net_runs_mix, greeting.run, mine.run) != mine.run)
+    snprintf(r->reason, sizeof r->reason, "at %s is another run than \"%.60s\"", text, r->options.id);
+  else return fd;
+  close(fd);
+  return -1;
+}
+
+static int find_rank_0(TcpRendezvous *r, Error *error) {
+  while (clock_seconds() < r->deadline) {
+    for (int i = 0; i < PORTS; i++)
+      if ((r->fd[0] = greet(r, net_port(&r->address) + i)) >= 0) return PLAIT_OK;
+    poll(NULL, 0, (int)(1000 * retry_seconds));
+  }
+  return error_set(error, PLAIT_FAILED, "rank %d waited %g s for rank 0 in vain (%s)", r->options.rank,
+                   r->options.patience, r->reason);
+}
+
+static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
+  for (int q = 0; q < r->options.ranks; q++) {
+    uint64_t length;
+    char reason[REASON];
+    if (net_read(r->fd[0], &length, sizeof length, r->deadline) && length <= MOST_RECORD) {
+      if (!length && net_read(r->fd[0], reason, sizeof reason, r->deadline)) {
+        reason[sizeof reason - 1] = 0;
+        return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
+      }
+      records[q] = xcalloc(length ? length : 1, 1);
+      lengths[q] = length;
+      if (length && net_read(r->fd[0], records[q], length, r->deadline)) continue;
+    }
+    return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
+  }
+  return PLAIT_OK;
+}
+
+static int send_mine(TcpRendezvous *r, const void *mine, size_t bytes, Error *error) {
+  Answer answer = {(uint32_t)r->options.rank, (uint32_t)bytes};
+  double limit = clock_seconds() + record_seconds;
+  if (net_write(r->fd[0], &answer, sizeof answer, limit) && net_write(r->fd[0], mine, bytes, limit)) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank %d: rank 0 does not read", r->options.rank);
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+
+static int tcp_exchange(Rendezvous *base, const void *mine, size_t bytes, void **records, size_t *lengths,
+                        Error *error) {
+  TcpRendezvous *r = (TcpRendezvous *)base;
+  int code = PLAIT_OK;
+  memset(records, 0, (size_t)r->options.ranks * sizeof *records);
+  if (r->options.rank == 0) {
+    records[0] = memcpy(xcalloc(bytes, 1), mine, bytes);
+    lengths[0] = bytes;
+    code = gather(r, records, lengths, error);
+    if (!code) tell(r, records, lengths);
+  } else {
+    code = find_rank_0(r, error);
+    if (!code) code = send_mine(r, mine, bytes, error);
+    if (!code) code = receive_all(r, records, lengths, error);
+  }
+  for (int q = 0; q < r->options.ranks && code; q++) free(records[q]), records[q] = NULL;
+  return code;
+}
+
+static void tcp_close(Rendezvous *base) {
+  TcpRendezvous *r = (TcpRendezvous *)base;
+  for (int p = 0; p < r->options.ranks; p++)
+    if (r->fd[p] >= 0) close(r->fd[p]);
+  if (r->listener >= 0) close(r->listener);
+  free(r->fd);
+  free(r);
+}
+
+int rendezvous_tcp(const NetOptions *options, const NetAddress *address, Rendezvous **rendezvous, Error *error) {
+  TcpRendezvous *r = xcalloc(1, sizeof *r);
+  *r = (TcpRendezvous){{tcp_exchange, tcp_close}, *options, *address, hash(options->id), -1};
+  r->deadline = clock_seconds() + options->patience;
+  r->fd = xcalloc((size_t)options->ranks, sizeof *r->fd);
+  for (int p = 0; p < options->ranks; p++) r->fd[p] = -1;
+  int code = options->rank ? PLAIT_OK : listen_somewhere(r, error);
+  if (code) tcp_close(&r->base);
+  else *rendezvous = &r->base;
+  return code;
+}

@@ -1,0 +1,39 @@
+// A store that the supervisors of a job share: keys with values and versions, and leases. A vtable, so that etcd can
+// take the place of the one that a supervisor serves itself.
+#pragma once
+#include "base/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { STORE_KEY = 200, STORE_VALUE = 1 << 20 }; // most bytes of a key (text) and of a value
+
+// version 0: the key does not exist. Each change of any key has a higher version than all before, so a key that was
+// removed and made again is not taken for the old one.
+typedef struct StoreValue { void *data; size_t bytes; uint64_t version; } StoreValue; // data: malloc'ed, the caller's
+
+typedef struct Store Store;
+struct Store {
+  int (*get)(Store *store, const char *key, StoreValue *now, Error *error);
+  // Sets the key where its version is still `version` (0: where it does not exist). *now: the value that the key has
+  // afterwards, *done: whether it is this one. lease 0: none, else the key goes with the lease.
+  int (*compare_and_set)(Store *store, const char *key, uint64_t version, const void *data, size_t bytes,
+                         uint64_t lease, bool *done, StoreValue *now, Error *error);
+  // Returns when the key's version is not `version`, at the latest after so many seconds; *now tells which.
+  int (*wait)(Store *store, const char *key, uint64_t version, double seconds, StoreValue *now, Error *error);
+  // *lease 0: makes one. Else renews it; it becomes 0 where it has lapsed. It lapses when it was not renewed for so
+  //   many seconds, and its keys are removed.
+  int (*lease)(Store *store, uint64_t *lease, double seconds, Error *error);
+  void (*close)(Store *store); // frees it; leases go on until they lapse
+};
+
+void store_value_free(StoreValue *value); // safe on a zeroed one, and twice
+
+// The store that the first of `endpoints` ("hostA:29400,hostB:29400") serves. Where that address is this machine's and
+// free, this process serves it: *server is then not NULL, and is stopped after the store is closed. Others wait for it,
+// at most `patience` seconds. id: of the job; a store of another job refuses. Only loopback addresses are served unless
+// `insecure`: nothing is encrypted, nobody is asked who they are. PLAIT_BAD_INPUT: a wrong list, another job;
+// PLAIT_FAILED: nobody answers.
+typedef struct StoreServer StoreServer;
+int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
+               Store **store, Error *error);
+void store_server_stop(StoreServer *server); // NULL is fine

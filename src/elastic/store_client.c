@@ -1,0 +1,164 @@
+// The client of a store that a supervisor serves, and finding or becoming that one.
+#include "base/clock.h"
+#include "comm/net_socket.h"
+#include "elastic/store_protocol.h"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double call_seconds = 10, retry_seconds = 0.05, greeting_seconds = 2;
+
+typedef struct Client { Store base; int fd; char where[80]; } Client;
+
+uint64_t store_job(const char *id) { // FNV-1a
+  uint64_t h = 14695981039346656037u;
+  for (const char *c = id; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+  return h;
+}
+
+// A call that fails half way leaves bytes that nobody reads: all later ones fail, too.
+static int lost(Client *c, Error *error) {
+  if (c->fd >= 0) close(c->fd);
+  c->fd = -1;
+  return error_set(error, PLAIT_FAILED, "the store at %s does not answer", c->where);
+}
+
+static int call(Store *store, StoreRequest r, const char *key, const void *data, StoreReply *reply, StoreValue *now,
+                Error *error) {
+  Client *c = (Client *)store;
+  double until = clock_seconds() + call_seconds + r.seconds * (r.call == STORE_WAIT);
+  r.key_bytes = (uint32_t)strlen(key);
+  if (r.key_bytes > STORE_KEY || r.value_bytes > STORE_VALUE)
+    return error_set(error, PLAIT_BAD_INPUT, "the store takes keys of %d and values of %d bytes at most", STORE_KEY,
+                     STORE_VALUE);
+  if (c->fd < 0 || !net_write(c->fd, &r, sizeof r, until) || !net_write(c->fd, key, r.key_bytes, until) ||
+      !net_write(c->fd, data, r.value_bytes, until) || !net_read(c->fd, reply, sizeof *reply, until) ||
+      reply->value_bytes > STORE_VALUE)
+    return lost(c, error);
+  StoreValue value = {reply->version ? xcalloc(reply->value_bytes + 1, 1) : NULL, reply->value_bytes, reply->version};
+  if (value.data && !net_read(c->fd, value.data, value.bytes, until)) return free(value.data), lost(c, error);
+  if (now) *now = value;
+  else store_value_free(&value);
+  return PLAIT_OK;
+}
+
+static int get(Store *s, const char *key, StoreValue *now, Error *error) {
+  StoreReply reply;
+  return call(s, (StoreRequest){.call = STORE_GET}, key, NULL, &reply, now, error);
+}
+
+static int compare_and_set(Store *s, const char *key, uint64_t version, const void *data, size_t bytes, uint64_t lease,
+                           bool *done, StoreValue *now, Error *error) {
+  StoreReply reply;
+  StoreRequest r = {.call = STORE_SET, .version = version, .lease = lease,
+                    .value_bytes = bytes > STORE_VALUE ? STORE_VALUE + 1 : (uint32_t)bytes};
+  int code = call(s, r, key, data, &reply, now, error);
+  if (!code) *done = reply.done;
+  return code;
+}
+
+static int wait_for(Store *s, const char *key, uint64_t version, double seconds, StoreValue *now, Error *error) {
+  StoreReply reply;
+  return call(s, (StoreRequest){.call = STORE_WAIT, .version = version, .seconds = seconds}, key, NULL, &reply, now,
+              error);
+}
+
+static int renew(Store *s, uint64_t *lease, double seconds, Error *error) {
+  StoreReply reply;
+  int code = call(s, (StoreRequest){.call = STORE_LEASE, .lease = *lease, .seconds = seconds}, "", NULL, &reply, NULL,
+                  error);
+  if (!code) *lease = reply.lease;
+  return code;
+}
+
+static void close_client(Store *s) {
+  Client *c = (Client *)s;
+  if (c->fd >= 0) close(c->fd);
+  free(c);
+}
+
+// Finding it ---------------------------------------------------------------------------------------------------------
+
+// 1: connected; 0: nobody answers; PLAIT_BAD_INPUT: somebody else does.
+static int greet(const NetAddress *at, uint64_t job, const char *id, int *fd, Error *error) {
+  StoreGreeting mine = STORE_GREETING(job), theirs;
+  double until = clock_seconds() + greeting_seconds;
+  char text[80];
+  net_describe(at, text, sizeof text);
+  *fd = net_connect(at, until);
+  if (*fd < 0) return 0;
+  if (net_write(*fd, &mine, sizeof mine, until) && net_read(*fd, &theirs, sizeof theirs, until)) {
+    if (!memcmp(&mine, &theirs, sizeof mine)) return 1;
+    close(*fd);
+    if (memcmp(mine.magic, theirs.magic, sizeof mine.magic))
+      return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch", text);
+    if (mine.version != theirs.version)
+      return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another version of plait", text);
+    return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another job than --rdzv-id %.60s; give another port",
+                     text, id);
+  }
+  close(*fd);
+  return 0;
+}
+
+// "hostA:29400,…": the first.
+static int first_endpoint(const char *list, NetAddress *at, Error *error) {
+  char host[256];
+  size_t length = strcspn(list, ",");
+  const char *colon = memrchr(list, ':', length);
+  char *end = NULL;
+  long port = colon ? strtol(colon + 1, &end, 10) : 0;
+  if (!colon || colon == list || end != list + length || port < 1 || port > 65535 ||
+      (size_t)(colon - list) >= sizeof host)
+    return error_set(error, PLAIT_BAD_INPUT, "--rdzv: \"%.*s\" is not HOST:PORT, as in hostA:29400",
+                     (int)(length < 100 ? length : 100), list);
+  snprintf(host, sizeof host, "%.*s", (int)(colon - list), list);
+  return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : PLAIT_OK;
+}
+
+// The address is this machine's and free: this process serves it. 0 also where it is another's: nothing to say then.
+static int try_to_serve(const NetAddress *at, uint64_t job, bool insecure, StoreServer **server, Error *error) {
+  Error unused = {0};
+  char text[80];
+  int code = store_server_start(at, job, server, &unused);
+  if (code || insecure || net_is_loopback(at)) return PLAIT_OK;
+  store_server_stop(*server);
+  *server = NULL;
+  net_describe(at, text, sizeof text);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--rdzv: the store would listen at %s, where others could reach it, and what goes through it is "
+                   "neither encrypted nor authenticated; in a network that you trust give --insecure",
+                   text);
+}
+
+int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
+               Store **store, Error *error) {
+  NetAddress at;
+  uint64_t job = store_job(id);
+  double until = clock_seconds() + patience;
+  int fd = -1, found = 0;
+  *server = NULL;
+  *store = NULL;
+  int code = first_endpoint(endpoints, &at, error);
+  while (!code && !found) {
+    found = greet(&at, job, id, &fd, error);
+    if (found < 0) return found;
+    if (!found && !*server) code = try_to_serve(&at, job, insecure, server, error);
+    if (found || code || *server) continue;
+    if (clock_seconds() >= until) {
+      char text[80];
+      net_describe(&at, text, sizeof text);
+      return error_set(error, PLAIT_FAILED, "no store answers at %s within %.0f s; is plait launch running there?",
+                       text, patience);
+    }
+    poll(NULL, 0, (int)(1000 * retry_seconds));
+  }
+  if (code) return code;
+  Client *c = xcalloc(1, sizeof *c);
+  *c = (Client){{get, compare_and_set, wait_for, renew, close_client}, fd, ""};
+  net_describe(&at, c->where, sizeof c->where);
+  *store = &c->base;
+  return PLAIT_OK;
+}

@@ -1,0 +1,23 @@
+// The supervisor of a machine: starts the workers, watches them, ends them all when one fails, and starts them again.
+#pragma once
+#include "base/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct LaunchOptions {
+  char *const *argv;       // the program of each worker, ended by NULL
+  bool trains;             // it is plait train: exit status 2 is wrong input, which a restart does not mend
+  int workers;             // of this machine
+  int most_restarts;       // after failures
+  double grace;            // seconds from SIGTERM to SIGKILL
+  const char *id;          // of the job
+  const char *address;     // of this machine, for the others
+  const char *log_folder;  // may be NULL
+  bool tee;
+  const char *run_folder;  // where launch.jsonl goes; NULL: nowhere
+} LaunchOptions;
+
+// Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or 128 + the signal
+// that has stopped the supervisor. An error where workers cannot be started. SIGTERM, SIGINT and the other signals of
+// base/signals.def go on to the workers, which save and end. Prints on stderr what happens.
+int launch_supervise(const LaunchOptions *options, int *status, Error *error);

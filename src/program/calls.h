@@ -1,0 +1,42 @@
+// What a rank issues in a step, in its order: collectives, waits for those in flight, and messages between stages. The
+// executor tells it (runtime/issued.h), and the simulator tells it (plan/simulate.h): by the same hash, so that what is
+// simulated can be held against what was run. Ranks compare theirs by this hash too (runtime/agreement.h).
+#pragma once
+#include "program/program.h"
+
+typedef enum CallKind { CALL_COLLECTIVE, CALL_LANDED, CALL_SEND, CALL_RECV } CallKind;
+// Nothing else goes on beside it; on the rank's communication stream; on that of sums over the stages, in a schedule
+// that never drains.
+typedef enum CallStream { CALL_ALONE, CALL_IN_FLIGHT, CALL_SUMS } CallStream;
+enum { CALL_BYTES_VARY = -1 };
+
+typedef struct Call {
+  CallKind kind;
+  CallStream stream;
+  const Node *node; // of a collective, and where one has landed
+  int tensor;       // of a message
+  int microbatch;   // of its step; -1 in BEGIN and END
+  int peer, direction; // of a message: the coordinate of the other rank; 1 towards later stages
+  int64_t bytes;    // of a message; of the whole tensor of a collective (collective_whole_bytes)
+  int64_t offset;   // of a message's buffer, into the rank's working memory
+} Call;
+
+// All of a call; texts of nodes and tensors are the Program's.
+uint64_t call_hash(const Program *p, const Call *call);
+// "all_reduce of grad.layer.0.dw in flight, microbatch 2, 4096 bytes".
+void call_text(const Program *p, const Call *call, char *text, size_t size);
+// Whether the bytes depend on the data (rows of experts), or only ranks that own something make the call. Of such a
+// collective the order alone is compared: bytes are CALL_BYTES_VARY.
+int call_bytes_vary(const Program *p, const Node *n);
+
+typedef struct CallLog {
+  const Program *program;
+  uint64_t chain;   // of all calls so far
+  Vec(Call) call;
+} CallLog;
+// Leaves out collectives of a single rank, and where those have landed of which call_bytes_vary: who left the
+// collective to others does not wait for it.
+void calls_note(CallLog *log, Call call);
+void calls_free(CallLog *log);
+// Index of the first call in which two logs of one Program differ; -1: they are equal.
+int calls_differ(const CallLog *a, const CallLog *b);

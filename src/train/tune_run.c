@@ -1,0 +1,125 @@
+// A plan's run in a process of its own. See tune.h.
+#include "base/file.h"
+#include "base/signals.h"
+#include "train/metrics.h"
+#include "train/train.h"
+#include "train/tune.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// The recipe of a run that only its steps matter of.
+static Recipe bare(const Recipe *asked, int steps, char *folder) {
+  Recipe r = *asked;
+  r.plan = RECIPE_PLAN_FIXED;
+  r.data.valid.count = 0;
+  r.data.split = 0;
+  r.schedule.steps = steps;
+  r.checkpoint.every = 0;
+  r.checkpoint.best = false;
+  r.checkpoint.resume = "never";
+  r.eval.every = 0;
+  r.eval.patience = 0;
+  r.run.dir = folder;
+  r.run.comm = RECIPE_COMM_LOCAL;
+  r.run.noise_scale = 0;
+  r.run.dump_gradients = NULL;
+  r.run.tensorboard = false;
+  r.run.trace = NULL;
+  return r;
+}
+
+// In the child: its output goes to folder/log, and the outcome to the parent.
+static void child(const Recipe *recipe, const char *folder, int to_parent) {
+  Error error = {0};
+  char *log = xformat("%s/log", folder);
+  setpgid(0, 0); // Ctrl-C on the terminal is for the parent, who ends the child
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int code = folder_create(folder, &error), file = code ? -1 : file_open(log, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!code && file < 0) code = file_write_failed(log, errno, 0, &error);
+  if (!code) {
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    code = train_measure(recipe, stdout, &error);
+  }
+  fflush(stdout);
+  error.code = code;
+  ssize_t n = write(to_parent, &error, sizeof error);
+  _exit(n == (ssize_t)sizeof error ? 0 : 1);
+}
+
+static int died(int status, Error *error) {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+    return error_set(error, PLAIT_FAILED, "killed by SIGKILL, as the system does when memory runs out");
+  if (WIFSIGNALED(status)) return error_set(error, PLAIT_FAILED, "ended by signal %d", WTERMSIG(status));
+  return error_set(error, PLAIT_FAILED, "ended with status %d and without a word", WEXITSTATUS(status));
+}
+
+// Until the child has told its outcome or is gone; 1: a signal has come before.
+static int wait_for_outcome(int from_child, Error *outcome, size_t *got) {
+  struct pollfd ready = {from_child, POLLIN, 0};
+  for (*got = 0; *got < sizeof *outcome;) {
+    if (signals_stop()) return 1;
+    if (poll(&ready, 1, 100) <= 0) continue;
+    ssize_t n = read(from_child, (char *)outcome + *got, sizeof *outcome - *got);
+    if (n <= 0) return 0;
+    *got += (size_t)n;
+  }
+  return 0;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+// The first step warms up: memory is touched for the first time.
+static int median_step(const char *folder, int steps, double *seconds, Error *error) {
+  MetricsSeries series = {0};
+  char *path = xformat("%s/metrics.jsonl", folder);
+  int code = metrics_read(path, "step_seconds", &series, error);
+  if (!code && series.count < steps)
+    code = error_set(error, PLAIT_FAILED, "%s has %d steps of %d", path, series.count, steps);
+  if (!code) {
+    int n = series.count - 1;
+    qsort(series.value + 1, (size_t)n, sizeof(double), by_value);
+    *seconds = (series.value[1 + (n - 1) / 2] + series.value[1 + n / 2]) / 2;
+  }
+  metrics_series_free(&series);
+  free(path);
+  return code;
+}
+
+int tune_run(const Recipe *recipe, int steps, const char *folder, double *seconds, Error *error) {
+  int pipes[2], status = 0;
+  char *dir = xstrdup(folder);
+  Recipe plan = bare(recipe, steps, dir);
+  Error outcome = {0};
+  size_t got = 0;
+  fflush(NULL); // what is in buffers is to be written once
+  pid_t id = pipe(pipes) ? -1 : fork();
+  if (id < 0) {
+    free(dir);
+    return error_set(error, PLAIT_FAILED, "no process can be started for a plan: %s", strerror(errno));
+  }
+  if (!id) {
+    close(pipes[0]);
+    child(&plan, folder, pipes[1]);
+  }
+  close(pipes[1]);
+  int stopped = wait_for_outcome(pipes[0], &outcome, &got);
+  if (stopped) kill(id, SIGKILL);
+  close(pipes[0]);
+  while (waitpid(id, &status, 0) < 0 && errno == EINTR) continue;
+  free(dir);
+  if (stopped) return error_set(error, PLAIT_INTERRUPTED, "interrupted");
+  if (got < sizeof outcome) return died(status, error);
+  if (outcome.code) return *error = outcome, outcome.code;
+  return median_step(folder, steps, seconds, error);
+}

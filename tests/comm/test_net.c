@@ -1,0 +1,249 @@
+// Ranks of net as processes of this test: sums, ranks that die, are stopped, leave or belong to another run.
+// tests/net/ has the same and more with the programs of tests/comm and plait train.
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/net.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST = 4, LARGE = 1 << 20 };
+static float x[LARGE], y[LARGE];
+
+// What the processes share.
+static struct Shared { double died; char ready[MOST]; } *shared;
+
+typedef struct Member {
+  PlaitWorld *world;
+  PlaitComm *comm;
+  int rank, ranks, port;
+} Member;
+typedef int (*Task)(Member *m); // 0: all as expected
+
+static int join(Member *m, const char *id, double silence, Error *error) {
+  NetOptions options = {m->rank, m->ranks, "127.0.0.1", m->port, id, silence, 20};
+  int code = net_world_create(&options, &m->world, error);
+  return code ? code : plait_comm_world(m->world, m->rank, &m->comm, error);
+}
+
+static void leave(Member *m) {
+  plait_comm_destroy(m->comm);
+  plait_world_destroy(m->world);
+}
+
+static int wrong(const Member *m, const char *what) {
+  printf("rank %d of %d: %s; %s\n", m->rank, m->ranks, what, m->comm ? plait_comm_error(m->comm) : "");
+  fflush(stdout);
+  return 1;
+}
+
+static int sum(Member *m) {
+  float s = (float)(1 + m->rank);
+  if (plait_all_reduce(m->comm, &(PlaitBuffer){&s, &s, 1}, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL))
+    return wrong(m, "sum");
+  return s == (float)(m->ranks * (m->ranks + 1) / 2) ? 0 : wrong(m, "another sum");
+}
+
+// Runs a task on so many processes, whose world has this silence; each has 15 s. The victim (-1: there is none) is not
+// expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
+static int run(int ranks, Task task, double silence, int victim, int signal) {
+  static int worlds;
+  int port = 12000 + (getpid() * 40 + 20 * worlds++) % 16000, failed = 0;
+  pid_t child[MOST];
+  memset(shared, 0, sizeof *shared);
+  fflush(stdout);
+  for (int r = 0; r < ranks; r++) {
+    if ((child[r] = fork())) continue;
+    Member m = {.rank = r, .ranks = ranks, .port = port};
+    Error error = {0};
+    alarm(15);
+    if (join(&m, "test_net", silence, &error)) _exit(wrong(&m, error.message));
+    int status = task(&m);
+    fflush(stdout);
+    _exit(status);
+  }
+  for (int r = 0; r < ranks; r++) {
+    int status = 0;
+    if (r == victim && signal == SIGSTOP) continue;
+    waitpid(child[r], &status, 0);
+    if (r != victim) failed += status != 0;
+  }
+  if (victim >= 0 && signal == SIGSTOP) {
+    kill(child[victim], SIGCONT);
+    int status = 0;
+    waitpid(child[victim], &status, 0);
+    failed += status != 0; // it must learn that it is not wanted any more
+  }
+  return failed;
+}
+
+static int sum_and_leave(Member *m) {
+  int status = sum(m);
+  if (plait_comm_failed_rank(m->comm) != -1) return wrong(m, "nobody has failed");
+  leave(m);
+  return status;
+}
+
+static void test_sums(void **state) {
+  for (int n = 1; n <= MOST; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
+}
+
+// The victim, and how it goes, of the next test.
+static int victim, how;
+
+static void die(const Member *m) {
+  usleep(100000);
+  shared->died = clock_seconds();
+  raise(how);
+}
+
+// Every other rank meets an error that names the victim, in time; then the others make a smaller world.
+static int survive(Member *m) {
+  int code = plait_barrier(m->comm, NULL, NULL);
+  if (code) return wrong(m, "the first call");
+  if (m->rank == victim) die(m);
+  while (!code) code = plait_all_reduce(m->comm, &(PlaitBuffer){x, y, LARGE}, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
+  double seconds = clock_seconds() - shared->died;
+  if (plait_comm_failed_rank(m->comm) != victim) return wrong(m, "another rank is named");
+  if (m->rank != victim && seconds > 2) return wrong(m, "it took long");
+  leave(m);
+  if (m->rank == victim) return 0;
+  Error error = {0};
+  Member next = {.rank = m->rank - (m->rank > victim), .ranks = m->ranks - 1, .port = m->port + 2};
+  if (join(&next, "the survivors", 0, &error)) return wrong(&next, error.message);
+  int status = sum(&next);
+  leave(&next);
+  return status;
+}
+
+static void test_killed(void **state) {
+  how = SIGKILL;
+  for (victim = 0; victim < 3; victim++) assert_int_equal(run(3, survive, 60, victim, how), 0);
+}
+
+static void test_stopped(void **state) {
+  how = SIGSTOP;
+  for (victim = 0; victim < 2; victim++) assert_int_equal(run(3, survive, 0.5, victim, how), 0);
+}
+
+// Rank 1 dies; rank 2 learns of it and leaves at once; rank 0 and 3 come later, and must not take rank 2 for the cause.
+static int come_late(Member *m) {
+  int code = plait_barrier(m->comm, NULL, NULL);
+  if (code) return wrong(m, "the first call");
+  if (m->rank == victim) die(m);
+  if (m->rank != 2) usleep(600000);
+  code = plait_barrier(m->comm, NULL, NULL);
+  if (!code || plait_comm_failed_rank(m->comm) != victim) return wrong(m, "another rank is named");
+  leave(m);
+  return 0;
+}
+
+static void test_cause_is_named(void **state) {
+  how = SIGKILL;
+  victim = 1;
+  assert_int_equal(run(4, come_late, 60, victim, how), 0);
+}
+
+// A rank that gives up with words of its own is named by all, with its words.
+static int give_up(Member *m) {
+  if (m->rank == 2) plait_world_abort(m->world, "the disk is full");
+  int code = plait_barrier(m->comm, NULL, NULL);
+  if (!code || plait_comm_failed_rank(m->comm) != 2 || strcmp(plait_comm_error(m->comm), "the disk is full"))
+    return wrong(m, "something else is told");
+  leave(m);
+  return 0;
+}
+
+static void test_words(void **state) { assert_int_equal(run(3, give_up, 0, -1, 0), 0); }
+
+// What was sent to a rank that died before it received is not done, though UCX has no more use for the memory.
+static int send_in_vain(Member *m) {
+  PlaitEvent sent;
+  int code = plait_barrier(m->comm, NULL, NULL);
+  if (code) return wrong(m, "the first call");
+  if (m->rank == victim) die(m);
+  code = plait_send(m->comm, &(PlaitBuffer){x, NULL, LARGE}, 1, PLAIT_FP32, victim, NULL, &sent);
+  if (!code) code = plait_event_wait(sent);
+  if (!code || plait_comm_failed_rank(m->comm) != victim) return wrong(m, "a send to the dead is done");
+  leave(m);
+  return 0;
+}
+
+static void test_send(void **state) {
+  how = SIGKILL;
+  victim = 1;
+  setenv("UCX_TLS", "tcp,self", 1);
+  for (int i = 0; i < 5; i++) assert_int_equal(run(2, send_in_vain, 60, victim, how), 0);
+  unsetenv("UCX_TLS");
+}
+
+// Two worlds that begin at the same port do not mix, as their ids differ: the first that comes to the first world's
+// rank 0 is of the second one.
+static void test_ids(void **state) {
+  static const int rank[4] = {0, 1, 0, 1}, number[4] = {0, 1, 1, 0};
+  pid_t child[4];
+  int port = 29000 + getpid() % 2000, failed = 0;
+  for (int i = 0; i < 4; i++) {
+    if ((child[i] = fork())) continue;
+    Member m = {.rank = rank[i], .ranks = 2, .port = port};
+    Error error = {0};
+    int64_t run = number[i];
+    usleep(100000 * (unsigned)i);
+    alarm(15);
+    if (join(&m, run ? "one" : "other", 0, &error)) _exit(wrong(&m, error.message));
+    int64_t sum = run;
+    int code = plait_all_reduce(m.comm, &(PlaitBuffer){&sum, &sum, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL);
+    leave(&m);
+    _exit(code || sum != 2 * run);
+  }
+  for (int i = 0; i < 4; i++) {
+    int status = 0;
+    waitpid(child[i], &status, 0);
+    failed += status != 0;
+  }
+  assert_int_equal(failed, 0);
+}
+
+static void refuse(NetOptions options, int code, const char *words) {
+  PlaitWorld *world;
+  Error error = {0};
+  options.id = "";
+  assert_int_equal(net_world_create(&options, &world, &error), code);
+  if (world || !strstr(error.message, words)) fail_msg("%s: lacks %s", error.message, words);
+}
+
+static void test_refused(void **state) {
+  refuse((NetOptions){.rank = 2, .ranks = 2, .host = "127.0.0.1"}, PLAIT_BAD_INPUT, "rank 2 of 2");
+  refuse((NetOptions){.ranks = 2, .host = "192.0.2.1"}, PLAIT_BAD_INPUT, "neither encrypted nor authenticated");
+  NetOptions alone = {.ranks = 3, .host = "127.0.0.1", .port = 31000 + getpid() % 1000, .patience = 0.2};
+  refuse(alone, PLAIT_FAILED, "of 3 ranks 2 did not come to 127.0.0.1:");
+  refuse(alone, PLAIT_FAILED, "within 0.2 s: ranks 1, 2");
+  alone.rank = 1;
+  refuse(alone, PLAIT_FAILED, "rank 1 waited 0.2 s for rank 0 in vain");
+}
+
+int main(void) {
+  if (!net_is_built()) return printf("plait was built without UCX: skipped\n"), 0;
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  unsetenv("PLAIT_INSECURE");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_cause_is_named),
+      cmocka_unit_test(test_words),
+      cmocka_unit_test(test_send),
+      cmocka_unit_test(test_ids),
+      cmocka_unit_test(test_refused), // last: a process that has UCX's threads forks no more
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

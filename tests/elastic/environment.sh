@@ -1,0 +1,16 @@
+# What the scripts of this folder share: those of training (tests/train/harness.sh), and processes by their environment. Sourced by bash.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
+
+# workers ID: the processes of a job, found by what each was told
+workers() { grep -lsz "^TORCHELASTIC_RUN_ID=$1\$" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3; }
+# worker ID RANK: the process that is this rank
+worker() {
+  local p
+  for p in $(workers "$1"); do
+    grep -qsz "^RANK=$2\$" "/proc/$p/environ" && echo "$p" && return
+  done
+}
+no_workers() { [ -z "$(workers "$1")" ]; }
+# lines NUMBER FILE: it has so many at least
+lines() { [ "$(wc -l <"$2")" -ge "$1" ]; }

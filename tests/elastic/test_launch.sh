@@ -1,0 +1,139 @@
+#!/bin/bash
+# plait launch on one machine: the run of threads to the bit; workers that are killed, fail or hang; restarts; a supervisor that is
+# stopped or killed; what cannot be started; logs. Needs UCX.
+. "$SOURCE/tests/elastic/environment.sh" || exit 1
+
+"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1
+if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
+  echo "skipped: a build without UCX"
+  exit 77
+fi
+
+# ---- the run of threads ----
+
+"$PLAIT" train recipe.yaml run.dir=threads >log 2>&1 || { cat log; die "the run of threads"; }
+"$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=two run.comm=auto >log 2>&1 || { cat log; fail "two workers"; }
+same_run threads two
+[ "$(grep -c '^{"round": 0, "cause": "start", "restarts": 0, .*"first_step": 1' two/launch.jsonl)" -eq 1 ] || fail "launch.jsonl: $(cat two/launch.jsonl)"
+[ "$(tail -1 two/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(tail -1 two/launch.jsonl)"
+sed 's/^run: *{/run: {comm: local, /' recipe.yaml >threads.yaml # a recipe that is written for threads
+"$PLAIT" launch --nproc-per-node auto threads.yaml run.dir=auto >log 2>&1 || { cat log; fail "as many as the mesh has ranks"; }
+same_run threads auto
+grep -q '"ranks": \[0, 1\]' auto/launch.jsonl || fail "auto starts $(cat auto/launch.jsonl)"
+
+# ---- workers that are killed: the run goes on as if nothing had happened ----
+
+long='schedule.steps=120 checkpoint.every=5'
+# shellcheck disable=SC2086 # words on purpose
+"$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
+# shellcheck disable=SC2086
+"$PLAIT" launch --nproc-per-node 2 --rdzv-id "kill$$" --max-restarts 2 recipe.yaml $long run.dir=killed >log 2>&1 &
+running=$!
+for at in 20 60; do
+  wait_for grep -q "\"step\": $at," killed/metrics.jsonl || { cat log; die "the run does not come to step $at"; }
+  victim=$(worker "kill$$" $((at / 40)))
+  kill -KILL "$victim"
+  wait_for grep -q "^plait launch: rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL; starting all 2 workers again" log ||
+    { echo "$victim, $(worker "kill$$" 0)"; grep plait log; die "no word of rank $((at / 40))"; }
+done
+wait $running || { cat log; fail "the run that was killed twice"; }
+running=''
+same_run whole killed
+[ "$(grep -c '"loss"' killed/metrics.jsonl)" -eq 120 ] || fail "killed has $(grep -c '"loss"' killed/metrics.jsonl) lines of steps"
+[ "$(grep -c '^plait launch: rank' log)" -eq 2 ] || { grep plait log; fail "failures are not printed once"; }
+[ "$(tail -1 killed/launch.jsonl)" = '{"rounds": 3, "restarts": 2, "status": 0}' ] || fail "launch.jsonl: $(tail -1 killed/launch.jsonl)"
+python3 - killed/launch.jsonl <<'PYTHON' || fail "launch.jsonl: $(cat killed/launch.jsonl)"
+import json, sys
+rounds = [json.loads(line) for line in open(sys.argv[1])][:-1]
+assert [r["round"] for r in rounds] == [0, 1, 2] and [r["restarts"] for r in rounds] == [0, 1, 2]
+assert all(r["seconds_to_step"] > 0 for r in rounds) and "SIGKILL" in rounds[1]["cause"]
+PYTHON
+echo "worker killed -> next step: $(sed -n 's/.*"cause": "rank.*"seconds_to_step": \([0-9.]*\).*/\1/p' killed/launch.jsonl | tr '\n' ' ')s"
+
+# ---- no restart is left ----
+
+# shellcheck disable=SC2086
+"$PLAIT" launch --nproc-per-node 2 --rdzv-id "last$$" recipe.yaml $long schedule.steps=100000 run.dir=last >log 2>&1 &
+running=$!
+wait_for grep -q '"step": 7,' last/metrics.jsonl || { cat log; die "last does not start"; }
+began=$EPOCHREALTIME
+kill -KILL "$(worker "last$$" 1)"
+wait $running
+[ $? -eq 137 ] || fail "status after a worker was killed"
+running=''
+sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+grep -q '^plait launch: rank 1 on .* was killed by SIGKILL$' log || { cat log; fail "no sentence"; }
+no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
+[ "$(tail -1 last/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 137}' ] || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+
+# ---- a supervisor that is stopped, or killed ----
+
+for signal in TERM USR1; do
+  name=stop$signal
+  # shellcheck disable=SC2086
+  "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$name$$" recipe.yaml $long schedule.steps=100000 run.dir=$name >log 2>&1 &
+  running=$!
+  wait_for grep -q '"step": 7,' $name/metrics.jsonl || { cat log; die "$name does not start"; }
+  kill -$signal $running
+  wait $running
+  status=$?
+  running=''
+  [ $status -eq $((128 + $(kill -l $signal))) ] || { tail -3 log; fail "$name: status $status"; }
+  grep -q "stopped by SIG$signal after step" log || { tail log; fail "$name: nothing is saved"; }
+  grep -q '^plait launch' log && { tail log; fail "$name: a stop is told as a failure"; }
+  no_workers "$name$$" || fail "$name: workers are left over"
+done
+# What workers have started dies, too.
+"$PLAIT" launch --nproc-per-node 2 --rdzv-id "orphan$$" -- bash -c 'sleep 1000 & sleep 1000' >log 2>&1 &
+running=$!
+six() { [ "$(workers "orphan$$" | wc -l)" -eq 6 ]; }
+wait_for six || fail "there are $(workers "orphan$$" | wc -l) processes, not 2 shells and 4 sleeps"
+{ kill -KILL $running; wait $running; } 2>/dev/null
+running=''
+wait_for no_workers "orphan$$" || { fail "orphans: $(workers "orphan$$")"; kill -KILL $(workers "orphan$$"); }
+
+# ---- programs: variables, statuses, one that does not end, logs ----
+
+all='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID"'
+"$PLAIT" launch --nproc-per-node=3 --nnodes=1 --standalone --rdzv-backend=c10d --rdzv-endpoint=localhost:0 --rdzv-id=some --max-restarts=4 -- bash -c "$all" >log 2>&1 || fail "variables"
+[ "$(sort log)" = "$(for r in 0 1 2; do echo "$r 3 $r 3 0 127.0.0.1 0 4 some"; done)" ] || { cat log; fail "torchrun's variables"; }
+# shellcheck disable=SC2016
+expect 3 'rank 1 on .* ended with status 3; the restart of --max-restarts is used up' "$PLAIT" launch --nproc-per-node 2 --max-restarts 1 -- bash -c '[ $RANK = 1 ] && exit 3; sleep 100'
+[ "$(grep -c '^plait launch' output)" -eq 2 ] || { cat output; fail "not one sentence for each failure"; }
+SECONDS=0
+# shellcheck disable=SC2016
+expect 5 'rank 0 on .* ended with status 5' "$PLAIT" launch --nproc-per-node 2 --grace 0.5 -- bash -c '[ $RANK = 0 ] && sleep 0.5 && exit 5; trap "" TERM; while :; do sleep 0.1; done'
+[ $SECONDS -lt 20 ] || fail "--grace took $SECONDS s"
+# shellcheck disable=SC2016
+expect 0 '^\[1\] out 1' "$PLAIT" launch --nproc-per-node 2 --log-dir logs --tee -- bash -c 'echo out $RANK; printf "error %s" $RANK >&2'
+[ "$(cat logs/round-0/rank-1.out logs/round-0/rank-0.err)" = $'out 1\nerror 0' ] || fail "logs: $(tail logs/*/*)"
+grep -q '^\[0\] error 0' output || { cat output; fail "a line without its end"; }
+"$PLAIT" launch --log-dir quiet recipe.yaml run.dir=quiet schedule.steps=8 >output 2>&1 || fail "--log-dir: status $?"
+[ ! -s output ] && grep -q 'finished at step 8 of 8' quiet/round-0/rank-0.out || { cat output; fail "--log-dir"; }
+if [ "$(nproc)" -ge 2 ]; then
+  # shellcheck disable=SC2016
+  "$PLAIT" launch --nproc-per-node 2 -- bash -c 'taskset -p $$ | sed "s/.*: //"' >log 2>&1
+  [ "$(sort -u log | wc -l)" -eq 2 ] || { cat log; fail "workers have the same cores"; }
+fi
+
+# ---- a worker's own sentence, and what a restart does not mend ----
+
+mkdir unwritable
+touch unwritable/checkpoints
+refuse 2 '^plait launch: .*data.train: .*nothing' "$PLAIT" launch --nproc-per-node 2 --max-restarts 5 recipe.yaml data.train=nothing run.dir=wrong
+refuse 1 '^plait launch: rank 0 on .* ended with status 1: .*unwritable' "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=unwritable
+
+# ---- wrong command lines ----
+
+refuse 2 'mesh: pp 1 × dp 2 × cp 1 × tp 1 is 2 ranks, but --nproc-per-node 3 starts 3; give --nproc-per-node 2' "$PLAIT" launch --nproc-per-node 3 recipe.yaml
+refuse 2 '"many" is neither auto nor a number of processes' "$PLAIT" launch --nproc-per-node many recipe.yaml
+refuse 2 '"x" is neither a number of machines nor MIN:MAX' "$PLAIT" launch --nnodes x recipe.yaml
+refuse 2 '--nnodes 4:1: the least number is above the most; did you mean 1:4' "$PLAIT" launch --nnodes 4:1 recipe.yaml
+refuse 2 '"zookeeper" is neither c10d nor static' "$PLAIT" launch --rdzv-backend zookeeper recipe.yaml
+refuse 2 '--rdzv-backend etcd-v2 is not built yet' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
+refuse 2 '--tee copies to the console what goes to files; give --log-dir' "$PLAIT" launch --tee recipe.yaml
+refuse 2 'plait launch: -- is not followed by a program' "$PLAIT" launch --
+refuse 2 './nothing: cannot be run: No such file' "$PLAIT" launch -- ./nothing
+refuse 2 'nothing.yaml' "$PLAIT" launch nothing.yaml
+refuse 2 'did you mean --max-restarts' "$PLAIT" launch --max-restart 1 recipe.yaml
+finish

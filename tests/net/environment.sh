@@ -1,0 +1,45 @@
+# What the scripts of this folder share. Sourced by bash. FOLDER: that of the test programs.
+# Each test has a port of its own, or two at the same time would meet.
+port=$((20000 + $$ % 8000))
+unset MASTER_ADDR PLAIT_INSECURE
+
+if [ -n "${work-}" ]; then # of tests/train/harness.sh, which removes it
+  logs=$work/logs
+  mkdir "$logs"
+else
+  logs=$(mktemp -d) || exit 1
+  trap 'rm -rf "$logs"' EXIT
+fi
+
+# start_ranks N COMMAND…: N processes as from N shells; sets `pids`. What rank r prints is in $logs/r and $logs/r.err.
+start_ranks() {
+  local n=$1 r
+  shift
+  pids=()
+  port=$((port + 1))
+  for ((r = 0; r < n; r++)); do
+    RANK=$r WORLD_SIZE=$n MASTER_PORT=$port timeout -k 5 "${rank_limit:-300}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    pids+=($!)
+  done
+}
+
+# Waits for all; the first status that is not 0.
+wait_ranks() {
+  local status=0 got pid
+  for pid in "${pids[@]}"; do
+    wait "$pid"
+    got=$?
+    [ $status -ne 0 ] || status=$got
+  done
+  return $status
+}
+
+# ranks N COMMAND…: the same, and prints what they print, rank 0 first
+ranks() {
+  local n=$1 r status
+  start_ranks "$@"
+  wait_ranks
+  status=$?
+  for ((r = 0; r < n; r++)); do cat "$logs/$r" && cat "$logs/$r.err" >&2; done
+  return $status
+}

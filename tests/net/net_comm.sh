@@ -1,0 +1,37 @@
+#!/bin/bash
+# The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
+# through shared memory and through TCP (UCX must say that it was these); that training steps allocate nothing; half by hand.
+. "$SOURCE/tests/net/environment.sh" || exit 1
+failures=0
+
+# all CARRIER
+all() {
+  local n program keys carriers
+  carriers=$(ranks 3 "$FOLDER/process_carriers" | sort -u)
+  [[ $carriers =~ ^$1$ ]] || { echo "FAILED: messages go by $carriers, not $1"; failures=1; }
+  for n in 1 2 4; do
+    for program in process_comm process_comm_calls process_departure process_large process_memory process_heartbeats test_steady_memory; do
+      if ranks "$n" "$FOLDER/$program" >"$logs/log" 2>&1; then
+        echo "$program with $n, $carriers: passed"
+      else
+        echo "FAILED: $program with $n, $carriers"
+        tail -40 "$logs/log"
+        failures=1
+      fi
+    done
+  done
+  for keys in "dp=2" "pp=2" "dp=2 tp=2" "pp=2 tp=2"; do
+    n=2
+    case $keys in *" "*) n=4 ;; esac
+    ranks $n "$FOLDER/process_by_hand" "$keys" >"$logs/log" 2>&1 && grep -q agree "$logs/log" && continue
+    echo "FAILED: half by hand, $keys, $carriers"
+    tail -40 "$logs/log"
+    failures=1
+  done
+}
+
+unset UCX_TLS
+all '(sysv|posix)/memory.*'
+export UCX_TLS=tcp,self
+all 'tcp/lo.*'
+exit $failures

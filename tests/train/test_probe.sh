@@ -1,0 +1,40 @@
+#!/bin/bash
+# plait probe: measures this machine, and predictions take what it found. How near these are is for bench/foresight, not for a test.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$PWD/cache
+
+if sanitized; then exit 77; fi # it would take minutes; make probes under sanitizers by hand
+refuse 1 'nowhere/here.yaml' "$PLAIT" probe --quick --out nowhere/here.yaml
+HOME= XDG_CACHE_HOME= refuse 2 'neither XDG_CACHE_HOME nor HOME says where measurements can be kept; say where, as in --out here.yaml' "$PLAIT" probe --quick
+refuse 2 'run.cluster.*this machine has not been measured yet; run plait probe|measured' "$PLAIT" train recipe.yaml run.cluster=probe mesh.pp=2 # train never measures by itself
+
+refuse 2 'batch.micro=1: the only words beside options are keys of a recipe, as in --for my.yaml batch.micro=2' "$PLAIT" probe --quick batch.micro=1
+expect 0 'products +fp32 [0-9.]+ [GT]FLOP/s' "$PLAIT" probe --quick --for recipe.yaml
+kept=$(echo cache/plait/probe-*.yaml)
+[ -s "$kept" ] || fail "nothing is kept in cache/plait: $(ls -R cache)"
+for word in 'backend: cpu' 'kernels: |' '  matmul,fp32,1,1,' '  adamw,fp32,1,1,' '  attention,fp32,' '  linear_cross_entropy,fp32,'; do
+  grep -qF -- "$word" "$kept" || fail "$kept lacks: $word"
+done
+if [ "$(nproc)" -gt 1 ]; then grep -q '^  all_reduce,2,1,' "$kept" || fail "$kept has no collectives"; fi
+expect 0 'measured' "$PLAIT" cluster "$kept"
+
+# predictions without --cluster are for this machine, and do not measure it again
+expect 0 'a step +[0-9.]+ [mu]s' "$PLAIT" simulate recipe.yaml
+grep -q 'measuring' output && fail "measured again"
+expect 0 'a step +[0-9.]+ [mu]s' "$PLAIT" simulate recipe.yaml --cluster probe
+seconds() { "$PLAIT" simulate recipe.yaml --json "$@" 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
+faster=$(seconds --what-if device.matrix=10x) slower=$(seconds --what-if device.matrix=0.1x)
+awk -v a="$faster" -v b="$slower" 'BEGIN { exit !(a > 0 && b > 1.5 * a) }' || fail "products at ten times the rate take $faster s, at a tenth $slower s"
+expect 0 'DDP' "$PLAIT" compare recipe.yaml
+refuse 2 "64 ranks of 1 thread need 64 cores, but this machine has $(nproc)" "$PLAIT" simulate recipe.yaml mesh.dp=64 batch.global=64
+
+# the search finds what trying everything finds: its bounds know that ranks share cores and help each other
+best() { "$PLAIT" plan recipe.yaml --search --json --top 1 --ranks 2 mesh=null parallel=null batch.micro=null "$@" 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),*.*/\1/p' | head -1; }
+found=$(best) all=$(best --exhaustive)
+awk -v a="$found" -v b="$all" 'BEGIN { exit !(a > 0 && b > 0 && a <= 1.005 * b) }' || fail "the search finds $found s a step, trying everything $all s"
+
+# another machine's
+sed 's/^  name: .*/  name: "Z80, portable, 1 core"/' "$kept" >other.yaml
+refuse 2 'other.yaml was measured on another machine \(Z80, portable, 1 core\); this one is .*: measure it with plait probe' \
+  "$PLAIT" simulate recipe.yaml --cluster other.yaml
+exit $((failures > 0))
