@@ -238,7 +238,8 @@ int launch_supervise(const LaunchOptions *options, int *status, Error *error) {
   if (was_stopped(&s)) *status = stop_status(&s);
   else if (s.stop && !s.failure.happened && !options->trains)
     *status = stop_status(&s); // training says itself whether it is done
-  if (!code) journal_end(options->run_folder, s.round + 1, s.restarts, *status);
+  if (!code) journal_end(options->run_folder, s.round + 1, s.restarts, *status,
+                         s.failure.happened && !was_stopped(&s) ? s.failure.sentence : NULL);
   if (s.signals >= 0) close(s.signals);
   sigprocmask(SIG_SETMASK, &old, NULL);
   return code;
