@@ -101,7 +101,7 @@ int cmd_runs(int argc, char **argv) {
   int code = PLAIT_OK;
   for (int i = 0; i < operands.count && !code; i++) code = find(operands.words[i], &runs, &error);
   if (!code && !runs.count)
-    code = error_set(&error, PLAIT_BAD_INPUT, "%s: there is no run in it: no folder with a recipe.yaml",
+    code = error_set(&error, PLAIT_BAD_INPUT, "%s: there is no run in it, neither here nor in one of its folders",
                      operands.words[0]);
   if (!code && json) code = print_json(&runs, &error);
   else if (!code) print(&runs);

@@ -116,14 +116,16 @@ static void find_failure(const char *folder, Ending *e) {
 
 int ending_read(const char *folder, Ending *e, Error *error) {
   *e = (Ending){.state = RUN_FAILED, .loss = NAN};
-  char *path = xformat("%s/recipe.yaml", folder);
+  char *path = xformat("%s/recipe.yaml", folder), *lock = xformat("%s/lock", folder);
   Recipe recipe = {0};
   Error ignored = {0};
-  if (!file_exists(path)) {
+  int is_run = file_exists(lock); // a folder with recipes has none
+  free(lock);
+  if (!is_run) {
     free(path);
-    return error_set(error, PLAIT_BAD_INPUT, "%s is no folder of a run: it has no recipe.yaml", folder);
+    return error_set(error, PLAIT_BAD_INPUT, "%s is no folder of a run: it has no file lock", folder);
   }
-  if (!recipe_load(path, 0, NULL, &recipe, &ignored)) e->steps = recipe.schedule.steps;
+  if (file_exists(path) && !recipe_load(path, 0, NULL, &recipe, &ignored)) e->steps = recipe.schedule.steps;
   recipe_free(&recipe);
   free(path);
   see_metrics(folder, e);

@@ -98,4 +98,10 @@ scancel "$next"
 patiently 60 has_ended "$next"
 each_once chain || fail "steps of a chain stand twice in its metrics"
 "$PLAIT" runs .
+
+# ---- tasks of srun that no MPI knows, on two machines: net, at the first one ----
+
+"$PLAIT" train recipe.yaml run.dir=threads >log 2>&1 || { cat log; die "the run of threads"; }
+timeout 120 srun --nodes=2 --ntasks-per-node=1 --mpi=none "$PLAIT" train recipe.yaml run.dir=srun run.comm=net >log 2>&1 || { cat log; fail "srun --mpi=none on two machines"; }
+same_run threads srun
 finish
