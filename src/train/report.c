@@ -2,13 +2,16 @@
 #include "train/trainer.h"
 #include "runtime/launch_notice.h"
 #include "base/memory_usage.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "recipe/setup.h"
 #include "train/estimate.h"
 #include "train/peak.h"
 #include "train/plan_print.h"
+#include "train/run_times.h"
 #include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
 
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
@@ -190,10 +193,27 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
   return metrics_end(&t->metrics, error);
 }
 
-void trainer_report_save(Trainer *t, int64_t step) {
+int trainer_report_save(Trainer *t, int64_t step, Error *error) {
   char *folder = trainer_path(t->checkpoints);
   progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, folder, (long long)step);
   free(folder);
   malloc_trim(0);
   progress_resume_clock(&t->progress);
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_real(&t->metrics, "checkpoint_seconds", clock_seconds() - t->saving_since);
+  return metrics_end(&t->metrics, error);
+}
+
+void trainer_check_lead(const Trainer *t) {
+  const char *text = getenv("PLAIT_LEAD");
+  double lead = text ? strtod(text, NULL) : 0, needed;
+  RunTimes times = run_times_read(t->recipe->run.dir);
+  needed = run_times_to_stop(&times);
+  if (!(lead > 0) || !times.known || lead >= needed) return;
+  fprintf(
+      t->out,
+      "note: the signal comes %.0f s before the time is up, but a step has taken %s and a checkpoint %s, so that the "
+      "last steps may be lost; give plait slurm --lead %.0f\n",
+      lead, units_duration(times.step).s, units_duration(times.save).s, ceil(2 * needed));
 }
