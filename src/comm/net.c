@@ -92,6 +92,18 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
   return code;
 }
 
+static int same_machine(const Record *a, const Record *b) {
+  return !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot);
+}
+
+// (ranks) that of the first rank of the same machine.
+static int *number_machines(const Making *m) {
+  int *machines = xcalloc((size_t)m->options.ranks, sizeof *machines);
+  for (int r = 0; r < m->options.ranks; r++)
+    while (!same_machine(m->records[machines[r]], m->records[r])) machines[r]++;
+  return machines;
+}
+
 static int connect_all(Making *m, NetWorld *w, Error *error) {
   int code = PLAIT_OK, n = m->options.ranks, local = 0;
   const Record *first = m->records[0];
@@ -101,9 +113,10 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     memcpy(w->hosts[r], other->host, HOST_NAME - 1);
-    local += !strcmp(other->host, m->mine.host) && !strcmp(other->boot, m->mine.boot);
+    local += same_machine(other, &m->mine);
   }
   process_world_init(&w->base, &net_wire, m->options.rank, n, local);
+  if (local < n) w->base.machines = number_machines(m);
   for (int r = 0; r < n && !code; r++) code = net_connect_peer(w, r, (const Record *)m->records[r] + 1, error);
   net_set_port(&watch, (int)first->watch_port);
   if (!code)

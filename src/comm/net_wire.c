@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { TAG_BITS = 22, RANK_BITS = 14, CONTROL_CONTEXT = 1, CONTEXTS = (1 << RANK_BITS) - 2 };
+enum { PROGRESS_AT_ONCE = 16 }; // while bytes move: about a MiB of TCP's, during which the lock is held
 static const double leave_seconds = 2; // that UCX has to close connections in order
 
 // Requests ----------------------------------------------------------------------------------------------------------
@@ -134,8 +135,9 @@ static int net_test(ProcessWorld *base, WireRequest *request, int *done) {
   *done = !request->pending;
   if (*done || abort_code(&base->base.abort)) return UCS_OK;
   ucs_status_t status = w->ucx->ucp_request_check_status(r->ucx);
-  if (status == UCS_INPROGRESS) {
-    w->ucx->ucp_worker_progress(w->worker);
+  for (int i = 0, moves = 1; status == UCS_INPROGRESS && moves && i < PROGRESS_AT_ONCE; i++) {
+    moves = w->ucx->ucp_worker_progress(w->worker) != 0;
+    base->moved += (unsigned)moves;
     status = w->ucx->ucp_request_check_status(r->ucx);
   }
   if (status == UCS_INPROGRESS)

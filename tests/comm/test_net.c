@@ -2,6 +2,7 @@
 // tests/net/ has the same and more with the programs of tests/comm and plait train.
 #include "base/clock.h"
 #include "base/error.h"
+#include "chains.h"
 #include "comm/comm.h"
 #include "comm/net.h"
 #include <setjmp.h>
@@ -53,8 +54,8 @@ static int sum(Member *m) {
   return s == (float)(m->ranks * (m->ranks + 1) / 2) ? 0 : wrong(m, "another sum");
 }
 
-// Runs a task on so many processes, whose world has this silence; each has 15 s. The victim (-1: there is none) is not
-// expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
+// Runs a task on so many processes, whose world has this silence; each has a minute. The victim (-1: there is none) is
+// not expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
 static int run(int ranks, Task task, double silence, int victim, int signal) {
   static int worlds;
   int port = 12000 + (getpid() * 40 + 20 * worlds++) % 16000, failed = 0;
@@ -65,7 +66,7 @@ static int run(int ranks, Task task, double silence, int victim, int signal) {
     if ((child[r] = fork())) continue;
     Member m = {.rank = r, .ranks = ranks, .port = port};
     Error error = {0};
-    alarm(15);
+    alarm(60);
     if (join(&m, "test_net", silence, &error)) _exit(wrong(&m, error.message));
     int status = task(&m);
     fflush(stdout);
@@ -95,6 +96,18 @@ static int sum_and_leave(Member *m) {
 
 static void test_sums(void **state) {
   for (int n = 1; n <= MOST; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
+}
+
+static int chains(Member *m) {
+  char text[512] = "";
+  int code = chains_check(m->world, m->comm, text, sizeof text);
+  if (code) return wrong(m, text);
+  leave(m);
+  return 0;
+}
+
+static void test_chains(void **state) {
+  for (int n = 3; n <= MOST; n++) assert_int_equal(run(n, chains, 0, -1, 0), 0);
 }
 
 // The victim, and how it goes, of the next test.
@@ -198,7 +211,7 @@ static void test_ids(void **state) {
     Error error = {0};
     int64_t run = number[i];
     usleep(100000 * (unsigned)i);
-    alarm(15);
+    alarm(60);
     if (join(&m, run ? "one" : "other", 0, &error)) _exit(wrong(&m, error.message));
     int64_t sum = run;
     int code = plait_all_reduce(m.comm, &(PlaitBuffer){&sum, &sum, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL);
@@ -237,6 +250,7 @@ int main(void) {
   unsetenv("PLAIT_INSECURE");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_chains),
       cmocka_unit_test(test_killed),
       cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_cause_is_named),
