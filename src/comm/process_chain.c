@@ -24,7 +24,7 @@ typedef struct Work {
 
 // How much later than its sum, in chunks, this rank passes a result back: results come from the last group.
 static size_t lag_of(const Work *w) {
-  return FAULT(chain_expects_results_early, 2, 0) * (size_t)(w->groups - 1 - w->own);
+  return 2 * (size_t)(w->groups - 1 - w->own);
 }
 
 static size_t share_for(size_t bytes, int group, int groups) {
@@ -83,7 +83,7 @@ static int post_inputs(Work *w, size_t k) {
 
 static void sum_chunk(Work *w, size_t k) {
   const void **inputs = w->c->inputs;
-  int last = w->own == w->groups - 1;
+  int last = w->own == w->groups - 1, continues = FAULT(chain_forgets_groups_before, w->own > 0, 0);
   size_t from, to, left, space;
   range_of(w, k, w->lane, &from, &to);
   for (size_t i = from, count; i < to; i += count) {
@@ -96,10 +96,10 @@ static void sum_chunk(Work *w, size_t k) {
       if (count > space / w->size) count = space / w->size;
     }
     if (count > to - i) count = to - i;
-    if (w->own) inputs[n++] = sums_before(w, k) + (i - from) * w->wide;
+    if (continues) inputs[n++] = sums_before(w, k) + (i - from) * w->wide;
     for (int l = 0; l < w->group; l++) inputs[n++] = l == w->lane ? mine : slot(w, k, l) + (i - from) * w->size;
     int ranks = FAULT(chain_divides_by_the_group, w->c->base.size, w->group);
-    reduce_part(w->call->dtype, w->call->op, inputs, n, w->own > 0, last ? ranks : 0, out, count);
+    reduce_part(w->call->dtype, w->call->op, inputs, n, continues, last ? ranks : 0, out, count);
   }
 }
 
@@ -142,7 +142,7 @@ static int take_result(Work *w, size_t k) {
 }
 
 // In place, the memory of a result is that of the elements. Those of a chunk have left, and are added, before its
-// result is expected: take_result(k) expects that of chunk k + 1 after the sum of chunk k + lag, and lag is 2 at least.
+// result is expected: take_result(k) expects that of chunk k + 1 after the sum of chunk k + lag.
 static int run_chunks(Work *w) {
   size_t lag = lag_of(w);
   int code = w->chunks ? post_inputs(w, 0) : PLAIT_OK;
