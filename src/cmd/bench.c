@@ -307,8 +307,9 @@ int cmd_bench(int argc, char **argv) {
        .argument = "SIZE",
        .help = "without --sizes: the largest size; the others are 8 bytes, then 64 and always four times as many"},
       {"chain", OPTION_INTEGER, &chain, "N",
-       "between processes, all_reduce goes by a chain of groups of N ranks, where N divides the ranks; -1: each rank "
-       "exchanges with all others; 0: as a run chooses",
+       "between processes, all_reduce goes by a chain of groups of N ranks, and all_gather by such groups, where N "
+       "divides "
+       "the ranks; -1: each rank exchanges with all others; 0: as a run chooses",
        .least = -1, .most = 256},
       {"repeat", OPTION_INTEGER, &repeat, "N", "samples; their median is printed", .least = 1, .most = 100000},
   };

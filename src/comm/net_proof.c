@@ -14,6 +14,7 @@ ucs_status_t net_proof_send(NetWorld *w, int rank) {
   if (!w->has_secret) return UCS_OK;
   peer->mine = (Proof){.from = (uint32_t)w->base.rank};
   secret_proof(&w->secret, purpose, words, 3, peer->mine.proof);
+  peer->mine.proof[0] ^= w->spoils;
   peer->sending =
       w->ucx->ucp_tag_send_nbx(peer->endpoint, &peer->mine, sizeof peer->mine, net_proof_tag(), &how);
   ucs_status_t status = UCS_PTR_IS_ERR(peer->sending) ? UCS_PTR_STATUS(peer->sending) : UCS_OK;

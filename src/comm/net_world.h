@@ -52,6 +52,7 @@ typedef struct NetWorld {
   uint64_t token;         // of this world, which rank 0 has drawn
   Proof arrived;          // the next proof of another rank
   void *arrival;          // its receive; NULL: none is under way
+  unsigned char spoils;   // for tests: bits of this rank's proofs that are wrong
   int strangers;          // messages in the name of a rank that did not prove it
 } NetWorld;
 

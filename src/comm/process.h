@@ -237,6 +237,7 @@ size_t process_chain_reserve(ProcessComm *c, size_t bytes, int group);
 void process_chain_free(ProcessChain *chain);
 // process_pattern.c: the groups of the chain by which an all_reduce of so many bytes goes; 0: directly.
 int process_chain_group(const ProcessComm *c, PlaitDtype dtype, size_t bytes);
+int process_gather_group(const ProcessComm *c, size_t bytes); // likewise for an all_gather of so many bytes in all
 int process_machine_group(const ProcessWorld *w, const int *ranks, int n); // ProcessComm.group
 
 void message_queue_init(MessageQueue *queue, ProcessComm *c, int peer); // process_message.c

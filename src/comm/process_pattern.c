@@ -4,7 +4,7 @@
 
 // From so many bytes on, measured (docs/performance.md): shorter ones wait for the hops of a chain longer than for
 // bytes.
-enum { CHAIN_BYTES = 1 << 20 };
+enum { GROUP_BYTES = 1 << 20 };
 
 // Ranks of each machine, where each has as many and they follow on each other in the communicator's order; 0: not so,
 // or there is one machine.
@@ -31,7 +31,13 @@ static int chain_saves(int n, int group, double wide) {
 int process_chain_group(const ProcessComm *c, PlaitDtype dtype, size_t bytes) {
   int chosen = ((const ProcessWorld *)c->base.world)->chain, n = c->base.size;
   if (chosen > 0 && chosen < n && n % chosen == 0 && bytes) return chosen;
-  if (chosen || c->group < 2 || bytes < CHAIN_BYTES) return 0;
+  if (chosen || c->group < 2 || bytes < GROUP_BYTES) return 0;
   double wide = (double)reduce_wide_size(dtype) / (double)comm_dtype_size(dtype);
   return chain_saves(n, c->group, wide) ? c->group : 0;
+}
+
+int process_gather_group(const ProcessComm *c, size_t bytes) {
+  int chosen = ((const ProcessWorld *)c->base.world)->chain, n = c->base.size;
+  if (chosen > 0 && chosen < n && n % chosen == 0 && bytes) return chosen;
+  return chosen || bytes < GROUP_BYTES || c->group < 2 ? 0 : c->group;
 }

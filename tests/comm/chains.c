@@ -69,6 +69,35 @@ static int compare(const Check *c, PlaitDtype dtype, PlaitOp op, size_t total, s
   return code;
 }
 
+// all_gather of two buffers by groups, which moves bytes only.
+static int gather(const Check *c, int group, size_t count, int in_place, char *result) {
+  size_t n = (size_t)c->ranks, bytes = count * 4;
+  PlaitBuffer list[2];
+  memset(result, 0x5a, 2 * n * bytes + 8);
+  for (size_t b = 0; b < 2; b++) {
+    char *all = result + b * n * bytes, *own = all + (size_t)c->rank * bytes;
+    if (in_place) memcpy(own, c->input + b * bytes, bytes);
+    list[b] = (PlaitBuffer){in_place ? own : c->input + b * bytes, all, count};
+  }
+  process_set_chain(c->world, group);
+  return plait_all_gather(c->comm, list, 2, PLAIT_FP32, NULL, NULL);
+}
+
+static int compare_gathers(const Check *c, size_t count) {
+  size_t bytes = 2 * (size_t)c->ranks * count * 4 + 8;
+  int code = gather(c, -1, count, 0, c->direct);
+  for (int group = 1; group < c->ranks && !code; group++)
+    for (int in_place = 0; in_place < 2 && !code && c->ranks % group == 0; in_place++) {
+      code = gather(c, group, count, in_place, c->chained);
+      if (code || !memcmp(c->direct, c->chained, bytes)) continue;
+      snprintf(c->text, c->size, "all_gather of %zu elements, %d ranks in groups of %d, in place %d", count, c->ranks,
+               group, in_place);
+      return 1;
+    }
+  if (code < 0) snprintf(c->text, c->size, "%s", plait_comm_error(c->comm));
+  return code;
+}
+
 int chains_check(PlaitWorld *world, PlaitComm *comm, char *text, size_t size) {
   static const size_t totals[] = {0, 1, 63, 4097, 70001, MOST - 17};
   Check c = {world, comm, plait_comm_rank(comm), plait_comm_size(comm), .text = text, .size = size};
@@ -85,6 +114,8 @@ int chains_check(PlaitWorld *world, PlaitComm *comm, char *text, size_t size) {
           code = compare(&c, (PlaitDtype)t, (PlaitOp)op, totals[i], 1 + (i + (size_t)op) % BUFFERS);
     }
   }
+  static const size_t counts[] = {0, 1, 1000, 40000};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts && !code; i++) code = compare_gathers(&c, counts[i]);
   process_set_chain(world, 0);
   free(c.input);
   free(c.direct);
