@@ -10,6 +10,22 @@
 #include <malloc.h>
 #include <math.h>
 
+// What mesh.dp: auto has come to, and which ranks it leaves out.
+static void announce_ranks(const Trainer *t) {
+  const Recipe *r = t->recipe;
+  const Shares *s = &t->job->train.shares;
+  int used = recipe_rank_count(r), all = r->ranks > used ? r->ranks : used;
+  if (!r->dp_is_auto) return;
+  fprintf(t->out, "mesh.dp: auto is %d on %d rank%s: %d sequences are %d microbatch%s of at most %lld on each data rank",
+          r->mesh.dp, all, all == 1 ? "" : "s", r->batch.global, s->microbatches, s->microbatches == 1 ? "" : "es",
+          (long long)s->bound);
+  double idle = shares_idle(s, 1);
+  if (idle > 0) fprintf(t->out, ", which leaves these idle for %.1f %% of their time", 100 * idle);
+  if (all == used + 1) fprintf(t->out, "; rank %d has no place in the mesh and is idle", used);
+  if (all > used + 1) fprintf(t->out, "; ranks %d to %d have no place in the mesh and are idle", used, all - 1);
+  fprintf(t->out, "\n");
+}
+
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
   Recipe planned = *r; // shares the arena
@@ -29,6 +45,7 @@ void trainer_announce(const Trainer *t) {
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
+  announce_ranks(t);
   char experts[256];
   const Parallel *layout = &t->job->options.parallel;
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,

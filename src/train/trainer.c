@@ -335,13 +335,20 @@ int train_measure(const Recipe *recipe, FILE *out, Error *error) {
 
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
-  Recipe own = *recipe; // with the plan that auto is; all else is borrowed
+  Recipe own = *recipe; // with the plan and the mesh that auto is; all else is borrowed
+  own.arena = (Arena){0};
   int code = launch_begin(&launch, setup_wish(recipe), error);
+  if (!code)
+    code = launch_agree(&launch, recipe_set_ranks(&own, launch.world ? launch.ranks : 0, error), error);
   if (!code)
     code =
         launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
-  if (!code) code = launch_agree(&launch, setup_launch(&launch, &own, error), error);
-  if (!code) code = train_run_launched(&own, &launch, false, out, error);
+  if (!code) code = setup_launch(&launch, &own, error);
+  if (!code && launch.idle) code = launch_wait(&launch, error);
+  else if (!launch.idle) code = launch_agree(&launch, code, error);
+  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, out, error);
+  launch.outcome = code;
   launch_end(&launch);
+  arena_free(&own.arena);
   return code;
 }
