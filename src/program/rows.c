@@ -19,6 +19,7 @@ int64_t rows_valid(const Program *p, Rows rows, int microbatch) {
 
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
   int64_t n = FAULT(rows_of_padding_count, rows_valid(p, rows, microbatch), rows.count * p->shares->bound), at = 0;
+  if (p->shares->weighed) n = FAULT(padded_rows_counted, n, rows.count * p->shares->bound);
   if (microbatch >= 0)
     at = FAULT(rows_are_addressed_by_rank,
                shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0),

@@ -93,6 +93,12 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
   return finish(j, code, out);
 }
 
+void job_set_shares(Job *j, const int *rows) {
+  shares_set(&j->train.shares, rows);
+  if (j->evaluate.shares.weighed && j->evaluate.shares.global == j->train.shares.global)
+    shares_set(&j->evaluate.shares, rows);
+}
+
 static void compiled_free(const Job *j, Compiled *c) {
   for (int i = job_pipeline_ranks(j) - 1; c->program && i >= 0; i--) program_destroy(c->program[i]);
   free(c->program);

@@ -4,6 +4,7 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "recipe/setup.h"
+#include "train/balance.h"
 #include "train/estimate.h"
 #include "train/peak.h"
 #include "train/plan_print.h"
@@ -142,7 +143,8 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
   routers_read(&t->routers, r->state);
   if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
-  int code = write_metrics(t, r, &p, s, error);
+  int code = balance_report(t, step, error);
+  if (!code) code = write_metrics(t, r, &p, s, error);
   if (step == t->first_step + 1) launch_notice_step(step);
   progress_step(&t->progress, &p);
   char text[640];
