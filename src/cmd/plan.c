@@ -65,7 +65,8 @@ int cmd_plan(int argc, char **argv) {
     code = error_set(&error, PLAIT_BAD_INPUT, "--nproc-per-node says how many processes a machine has; add --nnodes");
   if (!code && nodes) code = plan_ranks(&recipe, nodes, processes ? (int)processes : 1, stdout, &error);
   else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
-  if (!code && !nodes) code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
+  if (!code && !nodes)
+    code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   ModelConfig config = {0};
   if (!code) code = setup_model_config(&recipe, &config, &error);

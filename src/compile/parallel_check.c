@@ -58,9 +58,11 @@ static int check_balance(const Question *q) {
     return refuse(q, "batch.balance", "batch.balance has %d weight%s, but there are %d data ranks; give one for each",
                   b->count, b->count == 1 ? "" : "s", ranks);
   if (b->most > 0 && ranks > SHARES_MOST_WEIGHED)
-    return refuse(q, "batch.balance",
-                  "batch.balance is measured, but there are %d data ranks, and it divides batches over at most %d; take "
-                  "even", ranks, SHARES_MOST_WEIGHED);
+    return refuse(
+        q, "batch.balance",
+        "batch.balance is measured, but there are %d data ranks, and it divides batches over at most %d; take "
+        "even",
+        ranks, SHARES_MOST_WEIGHED);
   return PLAIT_OK;
 }
 

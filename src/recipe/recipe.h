@@ -179,8 +179,8 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 // microbatches as pipeline ranks. `command` is for messages.
 int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
                          Error *error);
-// Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which was
-// left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
+// Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which
+// was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
 // ranks, or a mesh that cannot be. Else nothing is done.
 int recipe_set_ranks(Recipe *recipe, int ranks, Error *error);
 void recipe_free(Recipe *recipe);

@@ -178,7 +178,8 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
                 "parallel.shard_group is %d, one group of all data ranks: the same as without this key",
                 r->parallel.shard_group);
   if (!is_default(r, defaults, "batch.balance") && recipe_data_ranks(r) == 1)
-    recipe_note(r, "batch.balance", "batch.balance has no effect: there is only one data rank, which has all sequences");
+    recipe_note(r, "batch.balance",
+                "batch.balance has no effect: there is only one data rank, which has all sequences");
   if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
     recipe_note(r, "parallel.bucket_mb",
          "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
@@ -329,11 +330,12 @@ int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
 int recipe_check_ranks(Recipe *r, const Recipe *defaults, Error *error) {
   int others = r->mesh.pp * r->mesh.cp * r->mesh.tp;
   if (r->ranks < others)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%smesh.dp is auto, but %d rank%s fewer than the %d of pp %d × cp %d × tp %d; start at least %d, or "
-                     "make an axis smaller",
-                     recipe_where(r, "mesh.dp"), r->ranks, r->ranks == 1 ? " is" : "s are", others, r->mesh.pp,
-                     r->mesh.cp, r->mesh.tp, others);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%smesh.dp is auto, but %d rank%s fewer than the %d of pp %d × cp %d × tp %d; start at least %d, or "
+        "make an axis smaller",
+        recipe_where(r, "mesh.dp"), r->ranks, r->ranks == 1 ? " is" : "s are", others, r->mesh.pp, r->mesh.cp,
+        r->mesh.tp, others);
   r->mesh.dp = r->ranks / others;
   return check_meshed(r, defaults, error);
 }

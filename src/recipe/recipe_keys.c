@@ -150,8 +150,8 @@ const RecipeKey recipe_keys[] = {
 
     KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Pipeline-parallel ranks: each computes some of the layers."),
-    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0,
-        .example = "2", .inference = true,
+    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0, .example = "2",
+        .inference = true,
         .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
                "· dp · cp · tp; tp varies fastest, so its ranks are neighbours. auto: as many as the processes that a "
                "launcher has started allow, ranks ÷ (pp · cp · tp), rounded down; ranks that are left over are idle. "
@@ -333,8 +333,9 @@ const RecipeKey recipe_keys[] = {
                "that makes a step 5 % shorter. metrics.jsonl has the shares. The result of a step does not depend on "
                "it, beyond rounding."),
     KEY("batch.most", RECIPE_REAL, batch.most, "1.5", .least = 1, .above = true, .most = 1024,
-        .doc = "With batch.balance measured: the most sequences that a data rank gets, as a multiple of the even share. "
-               "Microbatches and memory are planned for so many."),
+        .doc =
+            "With batch.balance measured: the most sequences that a data rank gets, as a multiple of the even share. "
+            "Microbatches and memory are planned for so many."),
     KEY("batch.replay", RECIPE_PATH, batch.replay,
         .doc = "With batch.balance measured: the metrics.jsonl of a run to repeat to the bit. Shares change where they "
                "did there, and nothing is measured."),
@@ -618,7 +619,8 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
       char words[256];
       words_text(key->words, ", ", words, sizeof words);
       snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
-    } else if (key->one_for_all) snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
+    } else if (key->one_for_all)
+      snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
     else snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range);
     break;
   case RECIPE_AXIS_LIST: {

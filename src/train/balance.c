@@ -50,7 +50,8 @@ static int gather(const Rank *r, const BalanceTimes *mine, double *computed, dou
                               NULL);
   for (int i = 0; i < p->mesh.ranks && !code; i++) {
     int data_rank = mesh_index(&p->mesh, i, layout_data_axes(&p->layout));
-    double own = all[i].steps ? all[i].computed / all[i].steps : 0, whole = all[i].steps ? all[i].seconds / all[i].steps : 0;
+    double own = all[i].steps ? all[i].computed / all[i].steps : 0,
+           whole = all[i].steps ? all[i].seconds / all[i].steps : 0;
     if (own > computed[data_rank]) computed[data_rank] = own;
     if (whole > *seconds) *seconds = whole;
   }
@@ -100,10 +101,11 @@ static void tell(Trainer *t, int64_t step, const int *rows, double saved, double
   const Shares *s = shares_of(t);
   list(s->rows, s->ranks, before, sizeof before);
   list(rows, s->ranks, after, sizeof after);
-  progress_note(&t->progress,
-                "step %lld: the data ranks' shares of the batch change from %s to %s: the slowest should be done %.0f %% "
-                "of a step sooner",
-                (long long)step, before, after, 100 * saved / seconds);
+  progress_note(
+      &t->progress,
+      "step %lld: the data ranks' shares of the batch change from %s to %s: the slowest should be done %.0f %% "
+      "of a step sooner",
+      (long long)step, before, after, 100 * saved / seconds);
 }
 
 int balance_after(Trainer *t, Rank *r, BalanceTimes *times, int64_t step, Error *error) {
@@ -150,7 +152,8 @@ static int read_own(const Trainer *t, MetricsLists *own, Error *error) {
   bool there = t->first_step && t->keep_until >= t->first_step && file_exists(path);
   int code = there ? metrics_read_lists(path, "shares", own, error) : PLAIT_OK;
   int last = code ? -1 : entry_of(own, t->first_step);
-  if (!code) metrics_lists_keep(own, last >= 0 && !wrong_with(shares_of(t), &own->list[last], why, sizeof why) ? last : -1);
+  if (!code)
+    metrics_lists_keep(own, last >= 0 && !wrong_with(shares_of(t), &own->list[last], why, sizeof why) ? last : -1);
   free(path);
   return code;
 }

@@ -2,8 +2,8 @@
 //
 // After every BALANCE_EVERY-th step the ranks tell each other how long they have computed; all come to the same new
 // shares. They change where the busiest rank would be done sooner by a twentieth of a step. metrics.jsonl has a line
-// with the shares of each step that begins with others, and the first of each start, so that a run can be repeated to the
-// bit (batch.replay) and resumes with the shares that it had.
+// with the shares of each step that begins with others, and the first of each start, so that a run can be repeated to
+// the bit (batch.replay) and resumes with the shares that it had.
 #pragma once
 #include "train/trainer.h"
 

@@ -17,7 +17,8 @@ static void announce_ranks(const Trainer *t) {
   const Shares *s = &t->job->train.shares;
   int used = recipe_rank_count(r), all = r->ranks > used ? r->ranks : used;
   if (!r->dp_is_auto) return;
-  fprintf(t->out, "mesh.dp: auto is %d on %d rank%s: %d sequences are %d microbatch%s of at most %lld on each data rank",
+  fprintf(t->out,
+          "mesh.dp: auto is %d on %d rank%s: %d sequences are %d microbatch%s of at most %lld on each data rank",
           r->mesh.dp, all, all == 1 ? "" : "s", r->batch.global, s->microbatches, s->microbatches == 1 ? "" : "es",
           (long long)s->bound);
   double idle = shares_idle(s, 1);

@@ -222,7 +222,12 @@ static const ParityCase shares_layouts[] = {
      .zero = 1,
      .schedule = "gpipe",
      .settings = "batch.balance=[7,1,1]"},
-    {.name = "batch over tp", .dp = 2, .pp = 1, .tp = 2, .micro = 2, .settings = "layout.batch=[dp,tp] batch.balance=[1,4,2,1]"},
+    {.name = "batch over tp",
+     .dp = 2,
+     .pp = 1,
+     .tp = 2,
+     .micro = 2,
+     .settings = "layout.batch=[dp,tp] batch.balance=[1,4,2,1]"},
     {.name = "measured, even as yet", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .settings = "batch.balance=measured"},
     {.name = "threads", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .threads = 2, .settings = "batch.balance=[1,3,1]"},
 };
