@@ -28,6 +28,7 @@ static const char *const layout_keys[] = {
 };
 
 bool recipe_is_given(const Recipe *recipe, const char *path) {
+  if (recipe->dp_is_auto && !strcmp(path, "mesh.dp")) return false; // as open as if it were left out
   return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys];
 }
 
