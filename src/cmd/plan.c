@@ -3,6 +3,7 @@
 #include "cmd/options.h"
 #include "cmd/plan_search.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include "train/plan_print.h"
 #include <limits.h>
 
@@ -52,6 +53,7 @@ int cmd_plan(int argc, char **argv) {
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code && !search) auto_plan_note(&recipe, stderr);
   ModelConfig config = {0};
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code) setup_note_model(&recipe, &config, stderr);
