@@ -206,6 +206,7 @@ int64_t pack(PackProblem *p, int64_t effort) {
   int n = p->item.count;
   if (!n) return 0;
   Packer k = {.p = p, .n = n, .end = INT64_MAX, .bound = pack_bound(p, NULL), .effort = effort};
+  if (k.bound < p->enough) k.bound = p->enough;
   k.span = xcalloc((size_t)n, sizeof *k.span);
   k.placed = xcalloc((size_t)n, sizeof *k.placed);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);

@@ -26,6 +26,7 @@ typedef struct PackProblem {
   // differ.
   int (*apart)(const void *context, const PackItem *a, const PackItem *b);
   const void *context;
+  int64_t enough;   // an end that is low enough; the bound is always
   uint64_t shuffle; // above 0: one random order is taken instead (tests: any order must do)
 } PackProblem;
 

@@ -446,7 +446,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 static int64_t most_activations(const Job *job, int pp) {
   int64_t most = 0;
   for (int c = 0; c < pp; c++)
-    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
+    if (job->train.program[c]->memory.kept > most) most = job->train.program[c]->memory.kept;
   return most;
 }
 
