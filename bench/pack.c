@@ -53,9 +53,13 @@ int main(int argc, char **argv) {
     int64_t size = 0;
     if (!read_line(line, column, &name, &time, &size))
       return fprintf(stderr, "%s: line %d must have id, lower < upper and size > 0\n", argv[1], number), 2;
-    vec_push(&names, name);
-    vec_push(&p.item, (PackItem){.size = size, .first = p.time.count, .count = 1});
     vec_push(&p.time, time);
+    if (names.count && !strcmp(names.data[names.count - 1].text, name.text)) {
+      p.item.data[p.item.count - 1].count++;
+      continue;
+    }
+    vec_push(&names, name);
+    vec_push(&p.item, (PackItem){.size = size, .first = p.time.count - 1, .count = 1});
   }
   fclose(file);
   int64_t bound = pack_bound(&p, NULL);
@@ -64,8 +68,9 @@ int main(int argc, char **argv) {
   double took = seconds() - begin;
   printf("id,lower,upper,size,offset\n");
   for (int i = 0; i < p.item.count; i++)
-    printf("%s,%d,%d,%" PRId64 ",%" PRId64 "\n", names.data[i].text, p.time.data[i].lower, p.time.data[i].upper,
-           p.item.data[i].size, p.item.data[i].offset);
+    for (int t = 0; t < p.item.data[i].count; t++)
+      printf("%s,%d,%d,%" PRId64 ",%" PRId64 "\n", names.data[i].text, p.time.data[p.item.data[i].first + t].lower,
+             p.time.data[p.item.data[i].first + t].upper, p.item.data[i].size, p.item.data[i].offset);
   printf("# %d items: end %" PRId64 ", bound %" PRId64 ", ratio %.4f; %.1f ms\n", p.item.count, end, bound,
          bound ? (double)end / (double)bound : 1, 1e3 * took);
   vec_free(&names);

@@ -17,12 +17,17 @@ static int staging_buffers(const Program *p) {
   return s->microbatches < STAGING_BUFFERS && !s->streams ? s->microbatches : STAGING_BUFFERS;
 }
 
+// Of what a microbatch has.
+static int instances_in_micro(const Program *p, int buffers) {
+  return p->packed == PACKED_BY_MICROBATCH ? p->schedule->microbatches : buffers;
+}
+
 static int instances_of(const Program *p, const Place *place, int in_micro) {
   switch (place->area) {
-  case AREA_SLOT: return p->schedule->slots[place->stage];
-  case AREA_STAGING: return staging_buffers(p);
+  case AREA_SLOT: return instances_in_micro(p, p->schedule->slots[place->stage]);
+  case AREA_STAGING: return instances_in_micro(p, staging_buffers(p));
   case AREA_COMM: return p->sums_under_way;
-  default: return in_micro && p->by_list ? p->schedule->slots[place->stage] : 1;
+  default: return in_micro && p->packed ? instances_in_micro(p, p->schedule->slots[place->stage]) : 1;
   }
 }
 
@@ -44,7 +49,7 @@ static void number_body(Program *p, Body *body, int stage) {
     x->count = 0;
     if (!x->scratch) continue;
     x->first = p->instances;
-    x->count = stage >= 0 && p->by_list ? p->schedule->slots[stage] : 1;
+    x->count = stage >= 0 && p->packed ? instances_in_micro(p, p->schedule->slots[stage]) : 1;
     p->instances += x->count;
   }
 }
@@ -341,10 +346,13 @@ static double ticks_of(const Program *p) {
 }
 
 void lives_make(Program *p, Lives *l) {
-  enum { MOST_INSTANCES = 4000, MOST_TICKS = 1000 * 1000 };
-  p->by_list = !p->schedule->streams && ticks_of(p) <= MOST_TICKS;
+  enum { MOST_BY_MICROBATCH = 2500, MOST_BY_SLOT = 4000, MOST_TICKS = 1000 * 1000 };
+  p->packed = PACKED_BY_MICROBATCH;
+  if (p->schedule->streams || ticks_of(p) > MOST_TICKS) p->packed = PACKED_BY_BODY;
   number_instances(p);
-  if (p->by_list && p->instances > MOST_INSTANCES) p->by_list = 0, number_instances(p);
+  if (p->packed == PACKED_BY_MICROBATCH && p->instances > MOST_BY_MICROBATCH)
+    p->packed = PACKED_BY_SLOT, number_instances(p);
+  if (p->packed == PACKED_BY_SLOT && p->instances > MOST_BY_SLOT) p->packed = PACKED_BY_BODY, number_instances(p);
   *l = (Lives){.p = p, .problem = {.apart = are_apart, .context = l, .shuffle = p->chaos}};
   l->item = xcalloc((size_t)p->instances + 1, sizeof *l->item);
   l->within = xcalloc((size_t)p->instances + 1, sizeof *l->within);
@@ -354,14 +362,14 @@ void lives_make(Program *p, Lives *l) {
   l->tensor = xcalloc((size_t)most + 1, sizeof *l->tensor);
   l->area = xcalloc((size_t)most + 1, sizeof *l->area);
   for (int i = 0; i < p->instances; i++) l->item[i] = -1;
-  int *root = in_place_roots(p, !p->by_list);
+  int *root = in_place_roots(p, !p->packed);
   for EACH_PROGRAM_STAGE(s, p) {
-    p->slots[s] = (Ring){p->schedule->slots[s], pack_slot(p, s, root, p->by_list ? NULL : l->within)};
+    p->slots[s] = (Ring){p->schedule->slots[s], pack_slot(p, s, root, p->packed ? NULL : l->within)};
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       p->staging[s][phase] =
-          (Ring){staging_buffers(p), lay_staging(p, s, (Phase)phase, p->by_list ? NULL : l->within)};
+          (Ring){staging_buffers(p), lay_staging(p, s, (Phase)phase, p->packed ? NULL : l->within)};
   }
-  if (p->by_list) follow_list(p, root, l);
+  if (p->packed) follow_list(p, root, l);
   else follow_bodies(p, root, l);
   for (int t = 0; t < p->graph->tensor.count; t++)
     for (int k = 0; k < p->place[t].count && root[t] != t; k++) {
@@ -410,6 +418,18 @@ void memory_pack(Program *p) {
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
   l.problem.enough = m->live + m->live / 500;
+#ifdef PACK_DUMP
+  static int dumped;
+  char name[64];
+  snprintf(name, sizeof name, "/tmp/packt/d/%d.csv", dumped++);
+  FILE *f = fopen(name, "w");
+  fprintf(f, "id,lower,upper,size\n");
+  for (int i = 0; i < l.problem.item.count; i++)
+    for (int t = 0; t < l.problem.item.data[i].count; t++)
+      fprintf(f, "%d,%d,%d,%lld\n", i, l.problem.time.data[l.problem.item.data[i].first + t].lower,
+              l.problem.time.data[l.problem.item.data[i].first + t].upper, (long long)l.problem.item.data[i].size);
+  fclose(f);
+#endif
   p->arena_bytes = pack(&l.problem, EFFORT);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);
   for (int i = 0; i < p->instances; i++)
@@ -430,7 +450,7 @@ void memory_pack(Program *p) {
 }
 
 void memory_body_lives(const Program *p, const Body *body, LifeList *list) {
-  int *root = in_place_roots(p, !p->by_list), *index = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *index);
+  int *root = in_place_roots(p, !p->packed), *index = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *index);
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     for (int k = 0; k < n->ninput + n->noutput; k++) {

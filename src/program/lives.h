@@ -6,6 +6,9 @@
 // its buffer's next microbatch has waited for it, a kernel's scratch for its instruction. Calls of a body during which
 // the same instances are needed are one: long lists become short again.
 //
+// Each microbatch has its own instances where there are not too many, else those of a slot or buffer are shared by the
+// microbatches that take turns in it: then an item has several times, and no packing may reach the bound.
+//
 // Where a list has no end (a schedule that never drains), or there are too many instances, the time is that of the
 // bodies, one after the other, each once: a slot or staging buffer is one item, for as long as microbatches may be in
 // it, and what lives within bodies has one instance.
@@ -20,7 +23,7 @@ typedef struct Timeline {
   int *start;         // (actions of the list) tick of an action's first instruction, or of what it receives
   int end;
 } Timeline;
-// Along the whole list; of a Program whose instances have been numbered, by_list. Released by timeline_free.
+// Along the whole list; of a Program whose instances have been numbered, and not by body. Released by timeline_free.
 void timeline_make(const Program *p, const int *root, Timeline *timeline);
 void timeline_free(Timeline *timeline);
 

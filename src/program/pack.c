@@ -79,49 +79,60 @@ int64_t pack_bound(const PackProblem *p, int *at) {
 
 // Of an item: from the first to the last time, for a quick look; how long it is needed in all.
 typedef struct Span { int lower, upper; int64_t duration; } Span;
-typedef struct Placed { int64_t from, to; int lower, upper, item; } Placed;
+typedef struct Placed { int64_t from, to; int item; } Placed;
 
 typedef struct Packer {
   PackProblem *p;
   Span *span;
   Placed *placed;   // by rising offset
+  uint64_t *meets; // (n, words) bits: the items that each one meets
+  size_t words;
   int64_t *offset, *best, end, bound, looked, effort;
   int n;
 } Packer;
 
-static int meet(const Packer *k, const Placed *a, int item) {
-  const Span *s = &k->span[item];
-  if (a->lower >= s->upper || s->lower >= a->upper) return 0;
-  const PackItem *x = &k->p->item.data[a->item], *y = &k->p->item.data[item];
-  if (x->count == 1 && y->count == 1 && !(x->owners && y->owners)) return 1;
-  return pack_meet(k->p, x, y);
+static int meet(const Packer *k, int a, int b) {
+  return k->meets[(size_t)a * k->words + (size_t)b / 64] >> (b % 64) & 1;
 }
 
-// Each item at the lowest offset where it fits. Keeps what is better than the best so far; gives up as soon as it
-// cannot be.
-static void fit(Packer *k, const int *order) {
+static void find_meetings(Packer *k) {
+  k->words = ((size_t)k->n + 63) / 64;
+  k->meets = xcalloc((size_t)k->n * k->words, sizeof *k->meets);
+  for (int a = 0; a < k->n; a++)
+    for (int b = 0; b < a; b++) {
+      if (k->span[a].lower >= k->span[b].upper || k->span[b].lower >= k->span[a].upper) continue;
+      const PackItem *x = &k->p->item.data[a], *y = &k->p->item.data[b];
+      if ((x->count > 1 || y->count > 1 || (x->owners && y->owners)) && !pack_meet(k->p, x, y)) continue;
+      k->meets[(size_t)a * k->words + (size_t)b / 64] |= (uint64_t)1 << (b % 64);
+      k->meets[(size_t)b * k->words + (size_t)a / 64] |= (uint64_t)1 << (a % 64);
+    }
+}
+
+// Each item at the lowest offset where it fits. Stops at the first that would end above `limit`, and returns its number
+// in the order; n: none does. k->end is the end then, and k->best the offsets.
+static int fit(Packer *k, const int *order, int64_t limit) {
   int64_t end = 0;
   for (int i = 0; i < k->n; i++) {
     const PackItem *item = &k->p->item.data[order[i]];
-    const Span *span = &k->span[order[i]];
     int64_t at = 0;
     int before = i, c = 0;
     for (; c < i; c++) {
       const Placed *other = &k->placed[c];
-      if (other->to <= at || !meet(k, other, order[i])) continue;
+      if (other->to <= at || !meet(k, order[i], other->item)) continue;
       if (other->from - at >= item->size) break;
       at = other->to;
     }
     k->looked += c + 1;
     if (at + item->size > end) end = at + item->size;
-    if (end >= k->end) return;
+    if (end > limit) return i;
     while (before > 0 && k->placed[before - 1].from > at) before--;
     memmove(&k->placed[before + 1], &k->placed[before], sizeof *k->placed * (size_t)(i - before));
-    k->placed[before] = (Placed){at, at + item->size, span->lower, span->upper, order[i]};
+    k->placed[before] = (Placed){at, at + item->size, order[i]};
     k->offset[order[i]] = at;
   }
   k->end = end;
   memcpy(k->best, k->offset, sizeof *k->best * (size_t)k->n);
+  return k->n;
 }
 
 typedef enum Order { BY_SIZE, BY_AREA, BY_DURATION, BY_START, ORDERS } Order;
@@ -157,37 +168,25 @@ static void sort_by(const Packer *k, Order by, int *order) {
   free(key);
 }
 
-// Items that lie too high come some places earlier in the order: they, or their neighbours, then find room further down
-// ("squeaky wheel" optimization, Joslin and Clements, 1999). Each round starts from the last one's order.
-static void raise_the_high(Packer *k, int *order) {
-  enum { ROUNDS = 400 };
-  int *next = xcalloc((size_t)k->n + 1, sizeof *next);
-  double *rank = xcalloc((size_t)k->n + 1, sizeof *rank);
-  Key *key = xcalloc((size_t)k->n + 1, sizeof *key);
+// Below a limit: the item that does not fit there comes earlier in the order, by a random number of places, again and
+// again ("squeaky wheel" optimization, Joslin and Clements, 1999). The limit is a little below the best end at first,
+// and falls towards the bound as long as something is found.
+static void move_forward(Packer *k, int *order) {
+  enum { TRIES = 6 };
   uint64_t random = 88172645463325252;
-  for (int round = 0; round < ROUNDS && k->end > k->bound && k->looked < k->effort; round++) {
-    int64_t most = k->end;
-    k->end = INT64_MAX; // the order is gone along to its end
-    int64_t *kept = k->best;
-    k->best = k->offset; // fit copies nothing anew
-    fit(k, order);
-    k->best = kept;
-    if (k->end < most) memcpy(k->best, k->offset, sizeof *k->best * (size_t)k->n);
-    int64_t now = k->end;
-    k->end = now < most ? now : most;
-    for (int i = 0; i < k->n; i++) {
-      const PackItem *item = &k->p->item.data[order[i]];
+  int *now = xcalloc((size_t)k->n, sizeof *now);
+  for (int part = TRIES; part >= 0 && k->end > k->bound && k->looked < k->effort; part--) {
+    int64_t limit = k->bound + (k->end - k->bound) * part / (TRIES + 1), stop = k->looked + k->effort / (TRIES + 1);
+    memcpy(now, order, sizeof *now * (size_t)k->n);
+    for (int failed; (failed = fit(k, now, limit)) < k->n && k->looked < stop;) {
       random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-      int high = k->offset[order[i]] + item->size > k->bound;
-      double jump = high ? (0.3 + 0.7 * (double)(random >> 40) / (1 << 24)) * (double)k->n / 2 : 0;
-      key[i] = (Key){-((double)i - jump), 0, order[i]};
+      int to = (int)(random % (uint64_t)(failed ? failed : 1)), item = now[failed];
+      memmove(now + to + 1, now + to, sizeof *now * (size_t)(failed - to));
+      now[to] = item;
     }
-    qsort(key, (size_t)k->n, sizeof *key, by_key);
-    for (int i = 0; i < k->n; i++) order[i] = key[i].item;
+    if (k->end <= limit) memcpy(order, now, sizeof *now * (size_t)k->n);
   }
-  free(next);
-  free(rank);
-  free(key);
+  free(now);
 }
 
 static void prepare(Packer *k) {
@@ -213,20 +212,23 @@ int64_t pack(PackProblem *p, int64_t effort) {
   k.best = xcalloc((size_t)n, sizeof *k.best);
   int *order = xcalloc((size_t)n, sizeof *order), *start = xcalloc((size_t)n, sizeof *start);
   prepare(&k);
+  find_meetings(&k);
   for (int by = 0; by < (p->shuffle ? 1 : ORDERS) && k.end > k.bound; by++) {
     int64_t before = k.end;
     sort_by(&k, (Order)by, order);
-    fit(&k, order);
+    fit(&k, order, k.end - 1);
     if (k.end < before) memcpy(start, order, sizeof *start * (size_t)n);
   }
   if (k.end > k.bound && effort && !p->shuffle) {
     k.looked = 0;
-    k.end = pack_search(p, k.bound, k.end, effort / 2, k.best);
-    if (k.end > k.bound) raise_the_high(&k, start);
+    k.end = pack_search(p, k.bound, k.end, effort / 4, k.best);
+    k.looked = 0;
+    if (k.end > k.bound) move_forward(&k, start);
   }
   for (int i = 0; i < n; i++) p->item.data[i].offset = k.best[i];
   free(k.span);
   free(k.placed);
+  free(k.meets);
   free(k.offset);
   free(k.best);
   free(order);

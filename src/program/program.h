@@ -42,6 +42,9 @@ typedef struct Place {
   Phase phase; // of STAGING
   int first, count; // instances: of Program.offset, from `first` on. Not of VARIABLE and INPUT
 } Place;
+// How instances have been packed (lives.h): by the time of the bodies, a slot as one; or by that of the whole list, with
+// an instance for each slot or buffer, or for each microbatch.
+typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Packed;
 // The slots of a stage, or the staging buffers of a segment: `count`, each of which holds at most `bytes`. Microbatch m
 // uses number m mod count.
 typedef struct Ring { int count; int64_t bytes; } Ring;
@@ -108,8 +111,7 @@ struct Program {
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
   int64_t *offset;            // (instances) bytes into a rank's working memory; -1: never needed
   int instances;
-  int by_list;                // instances have been packed over the time of the whole list, else body by body, with a
-                              // slot as one (lives.h)
+  Packed packed;
   int64_t arena_bytes, input_bytes; // in this order in a rank's working memory; all instances together
   int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;

@@ -84,13 +84,13 @@ Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
                .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
-  int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last), *root = in_place_roots(p, !p->by_list);
+  int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last), *root = in_place_roots(p, !p->packed);
   char *shared = xcalloc((size_t)p->graph->tensor.count + 1, 1);
   find_last_uses(c, &p->begin, root, shared, last);
   find_last_uses(c, &p->end, root, shared, last);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) find_last_uses(c, &p->micro[s][phase], root, shared, last);
-  if (p->by_list) note_times(c, root);
+  if (p->packed) note_times(c, root);
   free(last);
   free(shared);
   free(root);
@@ -122,7 +122,7 @@ static void poison_tensor(const Chaos *c, int tensor, int instance) {
 // Of a Program that is packed body by body: a buffer's own memory.
 static void poison_buffer(const Chaos *c, const WalkBuffer *b) {
   const Graph *g = c->p->graph;
-  for (int t = 0; t < g->tensor.count && !c->p->by_list; t++) {
+  for (int t = 0; t < g->tensor.count && !c->p->packed; t++) {
     const Place *place = &c->p->place[t];
     if (place->count && place->stage == b->stage &&
         (b->is_slot ? place->area == AREA_SLOT : place->area == AREA_STAGING && place->phase == b->phase))
@@ -192,11 +192,11 @@ static void see(void *self, const Observation *o) {
   const Program *p = c->p;
   switch (o->event) {
   case OBSERVE_STEP: // where sums of several steps are under way, some have begun
-    if (!p->by_list && p->sums_under_way == 1) poison_all(c, AREA_COMM);
+    if (!p->packed && p->sums_under_way == 1) poison_all(c, AREA_COMM);
     break;
   case OBSERVE_ENTER: poison_buffer(c, o->buffer); break;
   case OBSERVE_BODY:
-    if (p->by_list) poison_rest(c, o->action);
+    if (p->packed) poison_rest(c, o->action);
     else poison_body(c, o->action);
     break;
   case OBSERVE_KERNEL: poison_scratch(c, o); break;

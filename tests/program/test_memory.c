@@ -247,9 +247,12 @@ static void check_working_memory(const Program *p, int rank, Counts *seen) {
         if (p->micro[s][phase].instruction[i].scratch > scratch) scratch = p->micro[s][phase].instruction[i].scratch;
   // The plan takes no more for needed than is.
   int64_t most = most_needed(&r) + round_up(scratch, p->device->space.alignment);
-  if (!r.owners && p->by_list && m->live > most)
+  if (!r.owners && p->packed && m->live > most)
     fail_msg("the plan says that %lld bytes are needed at once, of at most %lld", (long long)m->live, (long long)most);
   seen->plans++;
+  if (p->arena_bytes > m->live + m->live / 100)
+    fprintf(stderr, "LOOSE %lld of %lld packed %d instances %d owners %d pp %d\n", (long long)p->arena_bytes,
+            (long long)m->live, p->packed, p->instances, r.owners, p->schedule->map.coordinates);
   seen->tight += p->arena_bytes <= m->live + m->live / 100;
   vec_free(&r.holder);
   vec_free(&r.past);
