@@ -221,6 +221,11 @@ static void set_time(Lives *l, int item, int lower, int upper) {
   vec_push(&l->problem.time, (PackTime){lower, upper});
 }
 
+static int slot_item(const Lives *own, int stage, const int *root, int tensor) {
+  const Place *place = tensor < 0 ? NULL : &own->p->place[root[tensor]];
+  return place && place->area == AREA_SLOT && place->stage == stage && place->count ? own->item[place->first] : 0;
+}
+
 static void pass_body(const Program *p, const Body *body, const int *root, Lives *l, int *now) {
   for (int i = 0; i < body->count; i++) {
     const Instruction *x = &body->instruction[i];
@@ -236,55 +241,69 @@ static void pass_body(const Program *p, const Body *body, const int *root, Lives
   *now += body->count + 1;
 }
 
-// Tensors of a slot, one behind the other; where backward is split, what forward leaves to B alone and what B leaves to
-// W take each other's place, by the time of the stage's own bodies.
-static int64_t pack_slot(const Program *p, int stage, const int *root, int64_t *within) {
-  Lives own = {.p = p};
-  own.item = xcalloc((size_t)p->instances + 1, sizeof *own.item);
-  own.tensor = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *own.tensor);
-  own.area = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *own.area);
-  int now = 1;
-  for (int t = 0; t < p->graph->tensor.count; t++)
+// Tensors of a slot as items, by the time of the stage's own bodies, one after the other from tick 1 on. What others
+// read or send lasts as long as the slot. own->item: (instances) 1 + the item of a tensor's first instance.
+static void slot_lives(const Program *p, int stage, const int *root, Lives *own) {
+  const Graph *g = p->graph;
+  int now = 1, all = 2;
+  *own = (Lives){.p = p};
+  own->item = xcalloc((size_t)p->instances + 1, sizeof *own->item);
+  own->tensor = xcalloc((size_t)g->tensor.count + 1, sizeof *own->tensor);
+  own->area = xcalloc((size_t)g->tensor.count + 1, sizeof *own->area);
+  for (int t = 0; t < g->tensor.count; t++)
     if (p->place[t].area == AREA_SLOT && p->place[t].stage == stage && p->place[t].count && root[t] == t)
-      own.item[p->place[t].first] = 1 + add_item(&own, memory_tensor_bytes(p, graph_tensor(p->graph, t)), t, AREA_SLOT);
-  char *lasts = xcalloc((size_t)own.problem.item.count + 1, 1); // as long as the slot: others read it
-  int all = 2;
+      own->item[p->place[t].first] = 1 + add_item(own, memory_tensor_bytes(p, graph_tensor(g, t)), t, AREA_SLOT);
   for (int phase = 0; phase < PHASE_COUNT; phase++) all += p->micro[stage][phase].count + 1;
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
       const Body *body = &p->micro[s][phase];
       for (int i = 0; i < body->count; i++) {
-        const Node *n = &p->graph->node.data[body->instruction[i].node];
+        const Node *n = &g->node.data[body->instruction[i].node];
         for (int k = 0; k < n->ninput + n->noutput; k++) {
-          int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], item = 0;
-          if (t >= 0 && p->place[t].area == AREA_SLOT && p->place[t].stage == stage)
-            item = own.item[p->place[root[t]].first];
+          int item = slot_item(own, stage, root, k < n->ninput ? n->input[k] : n->output[k - n->ninput]);
           if (!item || FAULT(slot_dies_before_weights, 0, phase == PHASE_WEIGHT)) continue;
-          if (s != stage) lasts[item - 1] = 1;
-          else set_time(&own, item - 1, now + i, now + instruction_end(body, i) + 1);
+          if (s != stage) set_time(own, item - 1, 0, all);
+          else set_time(own, item - 1, now + i, now + instruction_end(body, i) + 1);
         }
       }
       if (s == stage) now += body->count + 1;
       const CrossingList *lists[] = {&p->segments->micro[s][phase].receive, &p->segments->micro[s][phase].send};
       for (int k = 0; k < 2; k++)
         for (int i = 0; i < lists[k]->count; i++) {
-          int t = lists[k]->data[i].tensor;
-          if (!program_runs(p, lists[k]->data[i].stage) && p->place[t].area == AREA_SLOT &&
-              p->place[t].stage == stage && own.item[p->place[root[t]].first])
-            lasts[own.item[p->place[root[t]].first] - 1] = 1;
+          int item = slot_item(own, stage, root, lists[k]->data[i].tensor);
+          if (item && !program_runs(p, lists[k]->data[i].stage)) set_time(own, item - 1, 0, all);
         }
     }
-  for (int i = 0; i < own.problem.item.count; i++)
-    if (lasts[i]) set_time(&own, i, 0, all);
+}
+
+// Where backward is split, what forward leaves to B alone and what B leaves to W take each other's place.
+static int64_t pack_slot(const Program *p, int stage, const int *root, int64_t *within) {
+  Lives own;
+  slot_lives(p, stage, root, &own);
   own.problem.shuffle = p->chaos;
   int64_t end = pack(&own.problem, 0);
-  for (int t = 0; t < p->graph->tensor.count; t++)
-    if (within && p->place[t].area == AREA_SLOT && p->place[t].stage == stage && p->place[t].count && root[t] == t)
-      for (int k = 0; k < p->place[t].count; k++)
-        within[p->place[t].first + k] = own.problem.item.data[own.item[p->place[t].first] - 1].offset;
-  free(lasts);
+  for (int t = 0; t < p->graph->tensor.count && within; t++)
+    for (int k = 0; k < p->place[t].count && slot_item(&own, stage, root, t); k++)
+      within[p->place[t].first + k] = own.problem.item.data[slot_item(&own, stage, root, t) - 1].offset;
   lives_free(&own);
   return end;
+}
+
+int64_t *memory_slot_needed(const Program *p, int stage) {
+  Lives own;
+  int *root = in_place_roots(p, 1), ticks = 2;
+  slot_lives(p, stage, root, &own);
+  for (int phase = 0; phase < PHASE_COUNT; phase++) ticks += p->micro[stage][phase].count + 1;
+  int64_t *needed = xcalloc((size_t)ticks + 1, sizeof *needed);
+  for (int i = 0; i < own.problem.item.count; i++) {
+    const PackItem *x = &own.problem.item.data[i];
+    for (int t = 0; t < x->count; t++)
+      for (int at = own.problem.time.data[x->first + t].lower; at < own.problem.time.data[x->first + t].upper; at++)
+        needed[at] += x->size;
+  }
+  lives_free(&own);
+  free(root);
+  return needed;
 }
 
 // Each buffer of a ring is an item for a while.
@@ -362,9 +381,9 @@ void lives_make(Program *p, Lives *l) {
   l->tensor = xcalloc((size_t)most + 1, sizeof *l->tensor);
   l->area = xcalloc((size_t)most + 1, sizeof *l->area);
   for (int i = 0; i < p->instances; i++) l->item[i] = -1;
-  int *root = in_place_roots(p, !p->packed);
+  int *root = in_place_roots(p, !p->packed), *in_slot = in_place_roots(p, 1);
   for EACH_PROGRAM_STAGE(s, p) {
-    p->slots[s] = (Ring){p->schedule->slots[s], pack_slot(p, s, root, p->packed ? NULL : l->within)};
+    p->slots[s] = (Ring){p->schedule->slots[s], pack_slot(p, s, in_slot, p->packed ? NULL : l->within)};
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       p->staging[s][phase] =
           (Ring){staging_buffers(p), lay_staging(p, s, (Phase)phase, p->packed ? NULL : l->within)};
@@ -377,6 +396,7 @@ void lives_make(Program *p, Lives *l) {
       l->within[p->place[t].first + k] = l->within[p->place[root[t]].first + k];
     }
   free(root);
+  free(in_slot);
 }
 
 void lives_free(Lives *l) {
@@ -450,7 +470,7 @@ void memory_pack(Program *p) {
 }
 
 void memory_body_lives(const Program *p, const Body *body, LifeList *list) {
-  int *root = in_place_roots(p, !p->packed), *index = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *index);
+  int *root = in_place_roots(p, 1), *index = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *index);
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     for (int k = 0; k < n->ninput + n->noutput; k++) {

@@ -17,5 +17,9 @@ typedef struct Life {
   int first, last;
 } Life;
 typedef Vec(Life) LifeList;
-// Appends the tensors of a placed body that live within it. The caller frees the list with vec_free.
+// Bytes of a stage's slot in use, tick by tick: 0 before its bodies, then these one after the other, one tick an
+// instruction and one behind each body. The caller frees it.
+int64_t *memory_slot_needed(const Program *p, int stage);
+// Appends the tensors of a placed body that live within it, those in the memory of others of them as one. The caller
+// frees the list with vec_free.
 void memory_body_lives(const Program *p, const Body *body, LifeList *list);

@@ -42,8 +42,8 @@ typedef struct Place {
   Phase phase; // of STAGING
   int first, count; // instances: of Program.offset, from `first` on. Not of VARIABLE and INPUT
 } Place;
-// How instances have been packed (lives.h): by the time of the bodies, a slot as one; or by that of the whole list, with
-// an instance for each slot or buffer, or for each microbatch.
+// How instances have been packed (lives.h): by the time of the bodies, a slot as one; or by that of the whole list,
+// with an instance for each slot or buffer, or for each microbatch.
 typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Packed;
 // The slots of a stage, or the staging buffers of a segment: `count`, each of which holds at most `bytes`. Microbatch m
 // uses number m mod count.
