@@ -125,10 +125,11 @@ static void describe_context(const Recipe *r, const ModelConfig *config, char *t
 }
 
 void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
-  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "",
-                                          [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective",
-                                          [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
-  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64];
+  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64], recompute[96] = "";
+  char *again = recipe_value_text(r, "parallel.recompute");
+  if (r->parallel.recompute.word != RECIPE_RECOMPUTE_NONE)
+    snprintf(recompute, sizeof recompute, strlen(again) > 80 ? ", recompute %.77s…" : ", recompute %s", again);
+  free(again);
   if (r->parallel.shard_group) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.shard_group);
   if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
@@ -139,7 +140,7 @@ void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size
   snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
            r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
            r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
-           recompute[r->parallel.recompute],
+           recompute,
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
 }
 
@@ -189,6 +190,21 @@ static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
+static RecomputeMode recompute_mode(const Recipe *r) {
+  return r->parallel.recompute.word == RECIPE_RECOMPUTE_SELECTIVE ? RECOMPUTE_SELECTIVE
+         : r->parallel.recompute.word == RECIPE_RECOMPUTE_FULL    ? RECOMPUTE_FULL
+                                                                  : RECOMPUTE_NONE;
+}
+
+static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeList *list, Error *error) {
+  Error problem = {0};
+  if (!r->parallel.recompute.list ||
+      !recompute_list_parse(r->parallel.recompute.list, (int)config->layers, list, &problem))
+    return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute: the list %s", recipe_where(r, "parallel.recompute"),
+                   problem.message);
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
   if (!code) code = check_experts(recipe, config, error);
@@ -205,14 +221,14 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .precision = (Dtype)recipe->precision,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
       .parallel = parallel_create(&parallel, &workload),
-      .recompute = (RecomputeMode)recipe->parallel.recompute,
+      .recompute = recompute_mode(recipe),
       .recompute_layers = recipe->parallel.recompute_layers,
       .update = update_options(recipe, config),
       .capacity = recipe->moe.capacity,
       .chunks = recipe->moe.chunks,
       .chaos = chaos_of_environment()};
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
-  return PLAIT_OK;
+  return recompute_list(recipe, config, &out->recompute_list, error);
 }
 
 // Layers are cut by seconds where a cluster is named and something is left to cut. *loaded: the caller frees it after

@@ -457,7 +457,7 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
   if (!schedule->splits || plan->job->options.recompute == RECOMPUTE_NONE) return PLAIT_OK;
-  without.parallel.recompute = RECIPE_RECOMPUTE_NONE;
+  without.parallel.recompute.word = RECIPE_RECOMPUTE_NONE;
   unsplit.parallel.pipeline = SCHEDULE_1F1B;
   unsplit.parallel.stages_per_rank = unsplit.parallel.layers.count = 0;
   fprintf(plan->out, "\nrecomputation with %s, whose weight gradients wait for what is computed again\n",
