@@ -21,10 +21,19 @@ struct ChainSolver {
   int *size;       // (blocks + 1) of inputs, the last one of the chain's output
   int *forward_peak; // (blocks)
   int (*kept)[CHAIN_OPTIONS], (*peak)[CHAIN_OPTIONS]; // peak: of forward and backward, the larger
+  int (*held)[CHAIN_OPTIONS]; // of all slots together
+  int *held_output;           // (blocks) the same of a block's output alone
+  int *reach;                 // (blocks) the end of the longest segment from here
   double *until;   // (blocks + 1) seconds of forward before a block
   double *best;    // (pairs s ≤ t, units + 1)
   int16_t *choice; // likewise
 };
+
+static int64_t output_of(const Chain *c, int block) {
+  return block + 1 < c->blocks ? c->block[block + 1].input : c->output;
+}
+
+static int slots_of(const ChainBlock *b) { return b->slots > 1 ? b->slots : 1; }
 
 static int in_units(const ChainSolver *v, int64_t bytes) {
   if (bytes <= 0) return 0;
@@ -50,7 +59,8 @@ static void solve_pair(ChainSolver *v, int s, int t, int *run) {
   const ChainBlock *b = &v->chain->block[s];
   double *best = v->best + pair(v, s, t);
   int16_t *choice = v->choice + pair(v, s, t);
-  for (int k = s + 1; k <= t; k++) run[k] = run_peak(v, s, k, true);
+  int reach = v->reach[s] < t ? v->reach[s] : t;
+  for (int k = s + 1; k <= reach; k++) run[k] = run_peak(v, s, k, true);
   for (int m = 0; m <= v->units; m++) {
     best[m] = INFINITY;
     for (int o = 0; o < b->options; o++) {
@@ -60,7 +70,7 @@ static void solve_pair(ChainSolver *v, int s, int t, int *run) {
           b->option[o].forward + b->option[o].backward + (s < t ? v->best[pair(v, s + 1, t) + (size_t)left] : 0);
       if (seconds < best[m]) best[m] = seconds, choice[m] = (int16_t)-o;
     }
-    for (int k = s + 1; k <= t; k++) {
+    for (int k = s + 1; k <= reach; k++) {
       int left = m - v->size[k];
       if (left < 0 || m < run[k]) continue;
       double seconds = v->until[k] - v->until[s] + v->best[pair(v, k, t) + (size_t)left] +
@@ -84,6 +94,13 @@ ChainSolver *chain_solver_create(const Chain *chain, int64_t memory, int units) 
   v->kept = xcalloc((size_t)n, sizeof *v->kept);
   v->peak = xcalloc((size_t)n, sizeof *v->peak);
   v->until = xcalloc((size_t)n + 1, sizeof *v->until);
+  v->held = xcalloc((size_t)n, sizeof *v->held);
+  v->held_output = xcalloc((size_t)n, sizeof *v->held_output);
+  v->reach = xcalloc((size_t)n, sizeof *v->reach);
+  for (int i = n - 1; i >= 0; i--) {
+    v->reach[i] = i + 1 == n || chain->block[i + 1].begins ? i + 1 : v->reach[i + 1];
+    v->held_output[i] = in_units(v, output_of(chain, i) * slots_of(&chain->block[i]));
+  }
   for (int i = 0; i < n; i++) {
     const ChainBlock *b = &chain->block[i];
     CHECK(b->options > 0 && b->options <= CHAIN_OPTIONS);
@@ -93,6 +110,7 @@ ChainSolver *chain_solver_create(const Chain *chain, int64_t memory, int units) 
     for (int o = 0; o < b->options; o++) {
       const ChainOption *p = &b->option[o];
       v->kept[i][o] = in_units(v, p->kept);
+      v->held[i][o] = in_units(v, p->kept * slots_of(b));
       v->peak[i][o] = in_units(v, p->forward_peak > p->backward_peak ? p->forward_peak : p->backward_peak);
     }
   }
@@ -108,6 +126,7 @@ ChainSolver *chain_solver_create(const Chain *chain, int64_t memory, int units) 
 
 void chain_solver_free(ChainSolver *v) {
   if (!v) return;
+  free(v->held), free(v->held_output), free(v->reach);
   free(v->size), free(v->forward_peak), free(v->kept), free(v->peak), free(v->until), free(v->best), free(v->choice);
   free(v);
 }
@@ -128,8 +147,8 @@ static void trace(const ChainSolver *v, int s, int t, int m, ChainList *out) {
   }
 }
 
-// With `slot` units for what is kept of a microbatch and `room` for any one element: per block and what is left of the
-// slot. Returns the least seconds.
+// With `slot` units for what is held and `room` for any one element: per block and what is left of the slot. Returns
+// the least seconds.
 static double solve_slots(const ChainSolver *v, int slot, int room, double *best, int16_t *choice) {
   const Chain *c = v->chain;
   int n = c->blocks, width = slot + 1;
@@ -139,15 +158,15 @@ static double solve_slots(const ChainSolver *v, int slot, int room, double *best
     double *to = best + s * width;
     for (int q = 0; q <= slot; q++) to[q] = INFINITY;
     for (int o = 0; o < b->options; o++)
-      for (int q = v->kept[s][o]; q <= slot && v->peak[s][o] <= room; q++) {
-        double seconds = b->option[o].forward + b->option[o].backward + best[(s + 1) * width + q - v->kept[s][o]];
+      for (int q = v->held[s][o]; q <= slot && v->peak[s][o] <= room; q++) {
+        double seconds = b->option[o].forward + b->option[o].backward + best[(s + 1) * width + q - v->held[s][o]];
         if (seconds < to[q]) to[q] = seconds, choice[s * width + q] = (int16_t)-o;
       }
-    for (int k = s + 1; k <= n; k++) {
+    for (int k = s + 1; k <= v->reach[s]; k++) {
       double inner = v->until[k] - v->until[s] + v->best[pair(v, s, k - 1) + (size_t)room];
       if (inner == INFINITY || run_peak(v, s, k, false) > room) continue;
-      for (int q = v->size[k]; q <= slot; q++) {
-        double seconds = inner + best[k * width + q - v->size[k]];
+      for (int q = v->held_output[k - 1]; q <= slot; q++) {
+        double seconds = inner + best[k * width + q - v->held_output[k - 1]];
         if (seconds < to[q]) to[q] = seconds, choice[s * width + q] = (int16_t)(k - s);
       }
     }
@@ -156,15 +175,15 @@ static double solve_slots(const ChainSolver *v, int slot, int room, double *best
 }
 
 static bool solve_with_slots(const ChainSolver *v, int m, ChainList *out) {
-  int n = v->chain->blocks, most = m / v->chain->slots, step = most / SLOT_STEPS + 1, found = -1;
+  int n = v->chain->blocks, most = m, step = most / SLOT_STEPS + 1, found = -1;
   double least = INFINITY, *best = xcalloc((size_t)(n + 1) * (size_t)(most + 1), sizeof *best);
   int16_t *choice = xcalloc((size_t)(n + 1) * (size_t)(most + 1), sizeof *choice);
   for (int slot = most; slot >= 0; slot -= step) {
-    double seconds = solve_slots(v, slot, m - slot * v->chain->slots, best, choice);
+    double seconds = solve_slots(v, slot, m - slot, best, choice);
     if (seconds < least) least = seconds, found = slot;
   }
   if (found >= 0) {
-    int room = m - found * v->chain->slots, width = found + 1;
+    int room = m - found, width = found + 1;
     solve_slots(v, found, room, best, choice);
     for (int s = 0, q = found; s < n;) {
       int chosen = choice[s * width + q];
@@ -172,10 +191,10 @@ static bool solve_with_slots(const ChainSolver *v, int m, ChainList *out) {
         chain_list_add_segment(out, s, s + chosen);
         trace(v, s, s + chosen - 1, room, out);
         s += chosen;
-        q -= v->size[s];
+        q -= v->held_output[s - 1];
       } else {
         out->option[s] = -chosen;
-        q -= v->kept[s][-chosen];
+        q -= v->held[s][-chosen];
         s++;
       }
     }
@@ -188,7 +207,7 @@ bool chain_solve(const ChainSolver *v, int64_t memory, ChainList *out) {
   int n = v->chain->blocks, m = memory >= v->memory ? v->units : (int)((double)memory * v->units / (double)v->memory);
   *out = (ChainList){.option = xcalloc((size_t)n, sizeof *out->option)};
   bool found = memory >= 0;
-  if (found && v->chain->slots) found = solve_with_slots(v, m, out);
+  if (found && v->chain->held) found = solve_with_slots(v, m, out);
   else if (found && (found = v->best[pair(v, 0, n - 1) + (size_t)m] < INFINITY)) trace(v, 0, n - 1, m, out);
   if (found) chain_measure(v->chain, out);
   else chain_list_free(out);
@@ -267,23 +286,23 @@ static void walk(Walk *w, int first, int end, int next, int64_t held) {
 void chain_measure(const Chain *c, ChainList *list) {
   Walk w = {.chain = c, .list = list};
   int64_t slot = 0;
-  if (!c->slots) walk(&w, 0, c->blocks, 0, 0);
-  for (int i = 0, next = 0, after; c->slots && i < c->blocks; i = after) {
+  if (!c->held) walk(&w, 0, c->blocks, 0, 0);
+  for (int i = 0, next = 0, after; c->held && i < c->blocks; i = after) {
     bool segment;
     after = element(list, i, c->blocks, &next, &segment);
     if (segment) {
       run_segment(&w, i, after, 0, false);
       walk(&w, i, after, next, 0);
-      slot += input_of(c, after);
+      slot += input_of(c, after) * slots_of(&c->block[after - 1]);
     } else {
       const ChainOption *o = &c->block[i].option[list->option[i]];
       need(&w, o->forward_peak > o->backward_peak ? o->forward_peak : o->backward_peak);
       w.seconds += o->forward + o->backward;
-      slot += o->kept;
+      slot += o->kept * slots_of(&c->block[i]);
     }
   }
   list->seconds = w.seconds;
-  list->bytes = w.most + slot * c->slots;
+  list->bytes = w.most + slot;
 }
 
 double chain_least_seconds(const Chain *c) {
@@ -308,25 +327,20 @@ int64_t chain_most_bytes(const Chain *c) {
       if (own > peak) peak = own;
     }
     if (c->block[i].forward_peak > peak) peak = c->block[i].forward_peak;
-    kept += most;
+    kept += most * slots_of(&c->block[i]);
   }
-  return kept * (c->slots ? c->slots : 1) + peak + c->output;
+  return kept + peak + c->output;
 }
 
 int64_t chain_least_bytes(const ChainSolver *v) {
-  int64_t low = 0, high = v->memory; // by halves: more memory never makes it impossible
+  int64_t low = -1, high = v->memory; // by halves: more memory never makes it impossible
   ChainList list;
   if (!chain_solve(v, high, &list)) return -1;
-  int64_t bytes = list.bytes;
   chain_list_free(&list);
-  for (int i = 0; i < 40 && low + 1 < high; i++) {
+  while (low + 1 < high) {
     int64_t middle = low + (high - low) / 2;
-    if (!chain_solve(v, middle, &list)) low = middle;
-    else {
-      high = middle;
-      if (list.bytes < bytes) bytes = list.bytes;
-      chain_list_free(&list);
-    }
+    if (chain_solve(v, middle, &list)) high = middle, chain_list_free(&list);
+    else low = middle;
   }
-  return bytes;
+  return high;
 }

@@ -25,15 +25,17 @@ typedef struct ChainBlock {
   int64_t forward_peak; // bytes beside input and output meanwhile
   ChainOption option[CHAIN_OPTIONS];
   int options;          // at least one
+  bool begins;          // no segment reaches from before it to it: a pipeline stage begins here
+  int slots;            // of Chain.held: microbatches that keep what the block keeps at the same time; at least 1
 } ChainBlock;
 
 typedef struct Chain {
   ChainBlock *block; // (blocks)
   int blocks;
   int64_t output;    // bytes of the last block's output
-  // 0: memory is given back while backward runs, so that what late blocks kept serves early ones. n > 0: n microbatches
-  // keep what they keep at the same time, each in a place that nothing else takes; what runs again is of one of them.
-  int slots;
+  // false: memory is given back while backward runs, so that what late blocks kept serves early ones. true: what is
+  // kept of each of `slots` microbatches has a place that nothing else takes; what runs again is of one of them.
+  bool held;
 } Chain;
 
 // Blocks first … end − 1 run again from the input of the first. Segments nest: an inner one runs again inside.
@@ -59,14 +61,15 @@ void chain_list_free(ChainList *list);
 void chain_list_add_segment(ChainList *list, int first, int end); // keeps the order of segments
 double chain_least_seconds(const Chain *chain);                   // of any list, whatever the memory
 int64_t chain_most_bytes(const Chain *chain);  // no list without a segment needs more
-int64_t chain_least_bytes(const ChainSolver *solver); // of a list that it finds; -1: the solver's memory is too small
+int64_t chain_least_bytes(const ChainSolver *solver); // with which it finds a list; -1: its memory is too small
 
 // "[(keep x 4) x 2, selective, keep x 3]": options of blocks, and segments in parentheses. The caller frees it.
 char *chain_list_text(const Chain *chain, const ChainList *list);
 
 // Reads a chain from text, a line a fact, # begins a comment:
 //   memory BYTES                                  the budget; may be left out
-//   slots N                                       see Chain; 0 when it is left out
+//   slots N                                       of the blocks below; 0, as when it is left out: not held (see Chain)
+//   stage                                         the next block begins one
 //   block INPUT FORWARD [PEAK]                    bytes, seconds, bytes beside input and output
 //   option NAME FORWARD BACKWARD KEPT [PEAK PEAK] of the block above: seconds, bytes; the peaks of forward and backward
 //   output BYTES                                  of the last block

@@ -74,6 +74,8 @@ typedef struct Reader {
   int line;
   Chain *chain;
   int64_t *memory;
+  int slots;   // of the blocks to come
+  bool begins; // the next block
   Error *error;
 } Reader;
 
@@ -118,7 +120,8 @@ static int read_block(Reader *r, char **word, int words) {
     return error_set(r->error, PLAIT_BAD_INPUT, "%s:%d: at most %d blocks are allowed", r->name, r->line, CHAIN_BLOCKS);
   c->block = xrealloc(c->block, sizeof *c->block * (size_t)(c->blocks + 1));
   ChainBlock *b = &c->block[c->blocks];
-  *b = (ChainBlock){0};
+  *b = (ChainBlock){.slots = r->slots, .begins = r->begins};
+  r->begins = false;
   int code = read_bytes(r, word[1], &b->input);
   if (!code) code = read_seconds(r, word[2], &b->forward);
   if (!code && words > 3) code = read_bytes(r, word[3], &b->forward_peak);
@@ -153,7 +156,8 @@ static int read_slots(Reader *r, const char *word) {
   long slots = strtol(word, &end, 10);
   if (*end || end == word || slots < 0 || slots > 1 << 20)
     return wrong(r, "slots must be an integer from 0 to 1048576", word);
-  r->chain->slots = (int)slots;
+  r->slots = (int)slots;
+  r->chain->held |= slots > 0;
   return PLAIT_OK;
 }
 
@@ -167,19 +171,21 @@ static int read_line(Reader *r, char *line) {
       {"memory", "memory BYTES", 2, 2},
       {"slots", "slots N", 2, 2},
       {"output", "output BYTES", 2, 2},
+      {"stage", "stage", 1, 1},
       {"block", "block INPUT FORWARD [PEAK]", 3, 4},
       {"option", "option NAME FORWARD BACKWARD KEPT [PEAK [PEAK]]", 5, 7}};
-  for (int k = 0; k < 5; k++) {
+  for (int k = 0; k < 6; k++) {
     if (strcmp(word[0], kind[k].name)) continue;
     if (words < kind[k].least || words > kind[k].most)
       return error_set(r->error, PLAIT_BAD_INPUT, "%s:%d: expected %s", r->name, r->line, kind[k].form);
     return k == 0   ? read_bytes(r, word[1], r->memory)
            : k == 1 ? read_slots(r, word[1])
            : k == 2 ? read_bytes(r, word[1], &r->chain->output)
-           : k == 3 ? read_block(r, word, words)
+           : k == 3 ? (r->begins = true, PLAIT_OK)
+           : k == 4 ? read_block(r, word, words)
                     : read_option(r, word, words);
   }
-  return wrong(r, "a line begins with memory, slots, output, block or option", word[0]);
+  return wrong(r, "a line begins with memory, slots, output, stage, block or option", word[0]);
 }
 
 static int check_chain(Reader *r) {

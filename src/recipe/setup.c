@@ -248,18 +248,33 @@ static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Err
   return PLAIT_OK;
 }
 
+static JobOptions job_options(const Recipe *recipe, int threads, int helpers) {
+  return (JobOptions){.threads = threads,
+                      .helpers = helpers,
+                      .seed = (uint64_t)recipe->run.seed,
+                      .check = recipe->run.desync_check,
+                      .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
+}
+
 int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
                 Graph **graph, Error *error) {
   Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, options, error);
-  options->after = after;
   if (!code) code = use_seconds(recipe, options, &loaded, error);
+  if (!code && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
+    JobOptions run = job_options(recipe, setup_threads(recipe), 0);
+    code = recompute_auto(recipe, config, options, &run, NULL, error);
+  }
+  options->after = after;
   if (!code) code = compile_graph(config, options, graph, error);
   options->seconds = NULL;
   options->machine = NULL;
   cluster_free(loaded);
   return code;
 }
+
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+                   RecomputeChoice *choice, Job **job, Error *error);
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
@@ -268,16 +283,28 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
 
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error) {
+  return job_for(recipe, config, mode, threads, helpers, NULL, job, error);
+}
+
+int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job,
+                     Error *error) {
+  int threads = setup_threads(recipe);
+  return job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), choice, job, error);
+}
+
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+                   RecomputeChoice *choice, Job **job, Error *error) {
   CompileOptions options;
-  JobOptions run = {.threads = threads,
-                    .helpers = helpers,
-                    .seed = (uint64_t)recipe->run.seed,
-                    .check = recipe->run.desync_check,
-                    .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
+  JobOptions run = job_options(recipe, threads, helpers);
   Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, &options, error);
   if (!code) code = use_seconds(recipe, &options, &loaded, error);
-  if (code) return code;
+  if (!code && mode == MODEL_TRAIN && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO)
+    code = recompute_auto(recipe, config, &options, &run, choice, error);
+  if (code) {
+    cluster_free(loaded);
+    return code;
+  }
   options.mode = mode;
   if (mode == MODEL_GENERATE)
     compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),

@@ -19,7 +19,7 @@ static int below(int n) {
 // Options keep less and less, and take longer.
 static Chain random_chain(uint64_t seed, int blocks, int options, int slots) {
   static const char *const names[] = {"keep", "selective", "full"};
-  Chain c = {.block = xcalloc((size_t)blocks, sizeof *c.block), .blocks = blocks, .slots = slots};
+  Chain c = {.block = xcalloc((size_t)blocks, sizeof *c.block), .blocks = blocks, .held = slots > 0};
   state_of_random = seed;
   for (int i = 0; i < blocks; i++) {
     ChainBlock *b = &c.block[i];
@@ -32,6 +32,8 @@ static Chain random_chain(uint64_t seed, int blocks, int options, int slots) {
     ChainBlock *b = &c.block[i];
     int64_t output = i + 1 < blocks ? c.block[i + 1].input : c.output;
     b->options = options;
+    b->slots = slots + (slots > 1 && i % 3 == 2 ? -1 : 0); // of several stages on a rank
+    b->begins = slots > 1 && i % 3 == 2;
     for (int o = 0; o < options; o++) {
       ChainOption *p = &b->option[o];
       strcpy(p->name, names[o]);
@@ -79,6 +81,7 @@ static void every(All *all, ChainList *list, const Task *task) {
     every(all, list, &rest);
   }
   for (int k = task->first + 1; k < task->end + task->open; k++) {
+    if (k - 1 > task->first && all->chain->block[k - 1].begins) break;
     Task behind = {k, task->end, task->open, task->next}, inside = {task->first, k, false, &behind};
     ChainList with = {.option = list->option};
     for (int i = 0; i < list->segment.count; i++) vec_push(&with.segment, list->segment.data[i]);
@@ -152,7 +155,9 @@ static void measures_by_hand(void **state) {
   text = chain_list_text(&c, &list);
   assert_string_equal(text, "[((keep), keep), keep x 2]");
   free(text);
-  c.slots = 3; // three microbatches keep an input and two blocks; one of them runs two blocks again
+  c.held = true;
+  for (int i = 0; i < 4; i++)
+    block[i].slots = 3; // three microbatches keep an input and two blocks; one of them runs two blocks again
   chain_measure(&c, &list);
   assert_true(list.seconds == 15 && list.bytes == 3 * 11 + 1 + 5 + 3);
   vec_free(&list.segment);
@@ -189,9 +194,10 @@ static void reads_text(void **state) {
   Error error = {0};
   static const char good[] =
       "# a comment\nmemory 2GB\nslots 2\nblock 1kB 0.5 3\noption keep 0.5 1 4MB 1 2\n"
-      "option full 0.5 1.5 1000\n\nblock 1000 0.25\noption keep 0.25 0.5 1.5kB # behind\noutput 8\n";
+      "option full 0.5 1.5 1000\n\nstage\nblock 1000 0.25\noption keep 0.25 0.5 1.5kB # behind\noutput 8\n";
   assert_int_equal(chain_read("x", good, &c, &memory, &error), PLAIT_OK);
-  assert_true(memory == 2000000000 && c.blocks == 2 && c.slots == 2 && c.output == 8);
+  assert_true(memory == 2000000000 && c.blocks == 2 && c.held && c.block[1].slots == 2 && c.block[1].begins &&
+              c.output == 8);
   assert_true(c.block[0].options == 2 && c.block[0].option[0].kept == 4000000 && c.block[0].forward_peak == 3);
   assert_true(c.block[1].option[0].kept == 1500 && c.block[0].option[0].backward_peak == 2);
   free(c.block);
@@ -203,7 +209,7 @@ static void reads_text(void **state) {
       {"block -1 1\n", "x:1: bytes must be a number from 0 to 1e18 such as 4096, 12kB or 1.5GB, not -1"},
       {"block 1 nan\n", "x:1: seconds must be a number of at least 0, not nan"},
       {"slots 1.5\n", "x:1: slots must be an integer from 0 to 1048576, not 1.5"},
-      {"blocks 1\n", "x:1: a line begins with memory, slots, output, block or option, not blocks"},
+      {"blocks 1\n", "x:1: a line begins with memory, slots, output, stage, block or option, not blocks"},
       {"block 1 1\noption a 1 1 1\noption b 1 1 1\noption c 1 1 1\noption d 1 1 1\noption e 1 1 1\n",
        "x:6: a block has at most 4 options"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
