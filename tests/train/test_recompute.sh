@@ -3,9 +3,9 @@
 # everything, and no more memory than it may. Lists are read, printed and refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
-sed 's/"n_layer": 2/"n_layer": 6/' model.json >deep.json
-sed 's/model.json/deep.json/' recipe.yaml >deep.yaml
-common=(schedule.steps=4 schedule.warmup=1 checkpoint.every=4 eval.every=0)
+sed 's/"n_embd": 32/"n_embd": 64/; s/"n_layer": 2/"n_layer": 6/' model.json >deep.json
+sed 's/model.json/deep.json/; s/global: 8, micro: 2/global: 16, micro: 16/' recipe.yaml >deep.yaml
+common=(schedule.steps=4 schedule.warmup=1 checkpoint.every=4 eval.every=0 eval.batches=1)
 
 # total KEY=VALUE…: bytes of the rank that takes the most
 total() {
