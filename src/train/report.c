@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "recipe/setup.h"
 #include "train/balance.h"
+#include "recipe/setup_memory.h"
 #include "train/estimate.h"
 #include "train/peak.h"
 #include "train/plan_print.h"
@@ -55,6 +56,11 @@ void trainer_announce(const Trainer *t) {
   const Parallel *layout = &t->job->options.parallel;
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
                    sizeof experts);
+  if (r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
+    char *list = recompute_list_text(&t->job->options.recompute_list);
+    fprintf(t->out, "recompute auto: [%s]\n", list);
+    free(list);
+  }
   if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
@@ -62,7 +68,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (plan_copies_state(r) && !t->saves_later)
+  if (setup_copies_state(r) && !t->saves_later)
     fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
                     "steps wait until checkpoints are written\n");
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
