@@ -317,9 +317,10 @@ static int check_all(Recipe *r, int (*const *checks)(Recipe *, Error *), Error *
 
 // What depends on the mesh.
 static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
-  static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, check_memory, NULL};
+  static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, NULL};
   int code = check_all(r, checks, error);
   if (!code) code = check_needs(r, defaults, error);
+  if (!code) code = check_memory(r, error);
   return code ? code : note_idle(r, defaults);
 }
 
