@@ -438,18 +438,6 @@ void memory_pack(Program *p) {
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
   l.problem.enough = m->live + m->live / 500;
-#ifdef PACK_DUMP
-  static int dumped;
-  char name[64];
-  snprintf(name, sizeof name, "/tmp/packt/d/%d.csv", dumped++);
-  FILE *f = fopen(name, "w");
-  fprintf(f, "id,lower,upper,size\n");
-  for (int i = 0; i < l.problem.item.count; i++)
-    for (int t = 0; t < l.problem.item.data[i].count; t++)
-      fprintf(f, "%d,%d,%d,%lld\n", i, l.problem.time.data[l.problem.item.data[i].first + t].lower,
-              l.problem.time.data[l.problem.item.data[i].first + t].upper, (long long)l.problem.item.data[i].size);
-  fclose(f);
-#endif
   p->arena_bytes = pack(&l.problem, EFFORT);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);
   for (int i = 0; i < p->instances; i++)
