@@ -629,6 +629,7 @@ static void data_ranks_by_ranks(void **state) {
   assert_true(r.mesh.dp == 1 && r.ranks == 2);
   assert_non_null(strstr(r.notes, "batch.balance has no effect"));
   recipe_free(&r);
+  error = (Error){0};
   assert_int_equal(parse(text, 2, (char *[]){"mesh.dp=3", "batch.balance=[1,2]"}, &r, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "batch.balance has 2 weights, but there are 3 data ranks; give one for each"));
   if (parse(text, 2, (char *[]){"mesh.dp=3", "batch.balance=[1,2,3]"}, &r, &error)) fail_msg("%s", error.message);
