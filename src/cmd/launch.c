@@ -75,7 +75,7 @@ static int plan_training(Job *job, const Asked *asked, const Operands *o, Error 
   bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
   int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
-  if (!code) code = recipe_set_ranks(&job->recipe, job->nproc, error); // refused here rather than by each process
+  if (!code) code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0, error);
   if (!code) code = check_mesh(&job->recipe, is_fixed, job->nproc, error);
   if (code) return code;
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);

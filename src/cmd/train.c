@@ -64,7 +64,7 @@ int cmd_train(int argc, char **argv) {
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code)
-    code = launch_agree(&launch, recipe_set_ranks(&recipe, launch.world ? launch.ranks : 0, &error), &error);
+    code = launch_agree(&launch, recipe_set_ranks(&recipe, launch_processes(&launch), &error), &error);
   if (!code)
     code = launch_agree(
         &launch, auto_plan(&recipe, launch.world ? launch.ranks : 0, launch.rank ? NULL : stdout, &error), &error);

@@ -108,7 +108,8 @@ static bool has_need(const Recipe *r, const Need *need, char *values, size_t siz
     snprintf(path, sizeof path, "%.*s", n, at);
     at += n;
     if (recipe_fulfils(r, recipe_key_find(path), need->condition)) return true;
-    char *value = recipe_value_text(r, path);
+    bool counted = r->dp_is_auto && !strcmp(path, "mesh.dp"); // auto says nothing about how many there are
+    char *value = counted ? xformat("%d", r->mesh.dp) : recipe_value_text(r, path);
     if (used < size)
       used += (size_t)snprintf(values + used, size - used, "%s%s is %s", used ? " and " : "", path, value);
     free(value);

@@ -23,6 +23,8 @@ typedef struct LaunchWish {
 
 // Joins the world that a launcher has made, if there is one. PLAIT_BAD_INPUT where its tasks are no world to us.
 int launch_begin(Launch *launch, LaunchWish wish, Error *error);
+// Ranks where these are processes; 0: one process, whose ranks may be threads.
+static inline int launch_processes(const Launch *launch) { return launch->ranks > 1 ? launch->ranks : 0; }
 enum { LAUNCH_MOST_THREADS = 1024 }; // ranks that one process carries as threads
 
 // What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many

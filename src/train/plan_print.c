@@ -229,7 +229,13 @@ static void print_head(const Plan *plan) {
         (job->options.parallel.mesh.axis[a].role == AXIS_DATA || plan->recipe->parallel.tensor != LAYOUT_TENSOR_1D))
       data *= job->options.parallel.mesh.axis[a].size;
   double idle = shares_idle(shares, shares->ranks / data);
-  if (idle > 0)
+  if (idle > 0 && shares->weighed)
+    fprintf(
+        plan->out,
+        "           %.1f%% of the data ranks' time would be idle if they were equally fast: batch.balance gives them "
+        "different shares\n",
+        100 * idle);
+  else if (idle > 0)
     fprintf(
         plan->out,
         "           %.1f%% of the data ranks' time is idle%s: %d sequences cannot be divided evenly over %d ranks\n",

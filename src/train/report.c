@@ -26,7 +26,7 @@ static void announce_ranks(const Trainer *t) {
           r->mesh.dp, all, all == 1 ? "" : "s", r->batch.global, s->microbatches, s->microbatches == 1 ? "" : "es",
           (long long)s->bound);
   double idle = shares_idle(s, 1);
-  if (idle > 0) fprintf(t->out, ", which leaves these idle for %.1f %% of their time", 100 * idle);
+  if (idle > 0 && !s->weighed) fprintf(t->out, ", which leaves these idle for %.1f %% of their time", 100 * idle);
   if (all == used + 1) fprintf(t->out, "; rank %d has no place in the mesh and is idle", used);
   if (all > used + 1) fprintf(t->out, "; ranks %d to %d have no place in the mesh and are idle", used, all - 1);
   fprintf(t->out, "\n");

@@ -352,7 +352,7 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   own.arena = (Arena){0};
   int code = launch_begin(&launch, setup_wish(recipe), error);
   if (!code)
-    code = launch_agree(&launch, recipe_set_ranks(&own, launch.world ? launch.ranks : 0, error), error);
+    code = launch_agree(&launch, recipe_set_ranks(&own, launch_processes(&launch), error), error);
   if (!code)
     code =
         launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);

@@ -19,7 +19,8 @@ has 1 3 1 1 16 4 64 0.0
 has 2 6 0 3 6 4 22 3.0
 has 3 9 1 4 4 4 16 0.0
 # interleaved takes a multiple of mesh.pp
-expect 0 '^ +5 +20' "$PLAIT" plan recipe.yaml batch.global=64 batch.micro=5 mesh.dp=auto mesh.pp=2 parallel.pipeline=interleaved --nnodes 5 --nproc-per-node 4
+sed 's/"n_layer": [0-9]*/"n_layer": 4/' model.json >deep.json
+expect 0 '^ +5 +20' "$PLAIT" plan recipe.yaml model.config=deep.json batch.global=64 batch.micro=5 mesh.dp=auto mesh.pp=2 parallel.pipeline=interleaved --nnodes 5 --nproc-per-node 4
 has 5 20 0 10 2 4 7 8.6
 expect 0 'mesh.dp is auto, but 2 ranks are fewer than the 4 of pp 2 × cp 1 × tp 2; start at least 4' \
   "$PLAIT" plan recipe.yaml mesh.dp=auto mesh.tp=2 mesh.pp=2 parallel.zero=0 --nnodes 2:4

@@ -616,6 +616,41 @@ static void test_docs(void **state) {
   free(kept);
 }
 
+// mesh.dp: auto is open until the ranks are known; then all that depends on the mesh is checked, and written it stays
+// auto.
+static void data_ranks_by_ranks(void **state) {
+  static const char text[] =
+      BASE "mesh: {dp: auto, tp: 2}\nparallel: {zero: 3, shard_group: 3}\nbatch: {balance: measured}\n";
+  Error error = {0};
+  Recipe r;
+  if (parse(text, 0, NULL, &r, &error)) fail_msg("%s", error.message);
+  assert_true(r.dp_is_auto && r.mesh.dp == 1 && !r.notes && recipe_is_measured(&r));
+  assert_int_equal(recipe_set_ranks(&r, 1, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "x.yaml:4:12: mesh.dp is auto, but 1 rank is fewer than the 2 of"));
+  error = (Error){0};
+  assert_int_equal(recipe_set_ranks(&r, 8, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "parallel.shard_group is 3, but must divide mesh.dp (4)"));
+  assert_int_equal(recipe_set_ranks(&r, 7, &error), PLAIT_OK);
+  assert_true(r.mesh.dp == 3 && recipe_rank_count(&r) == 6 && r.ranks == 7);
+  check_round_trip(&r);
+  char *value = recipe_value_text(&r, "mesh.dp");
+  assert_string_equal(value, "auto");
+  free(value);
+  recipe_free(&r);
+  if (parse(text, 1, (char *[]){"parallel=null"}, &r, &error)) fail_msg("%s", error.message);
+  assert_int_equal(recipe_set_ranks(&r, 0, &error), PLAIT_OK); // without a launcher
+  assert_true(r.mesh.dp == 1 && r.ranks == 2);
+  assert_non_null(strstr(r.notes, "batch.balance has no effect"));
+  recipe_free(&r);
+  error = (Error){0};
+  assert_int_equal(parse(text, 2, (char *[]){"mesh.dp=3", "batch.balance=[1,2]"}, &r, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "batch.balance has 2 weights, but there are 3 data ranks; give one for each"));
+  if (parse(text, 2, (char *[]){"mesh.dp=3", "batch.balance=[1,2,3]"}, &r, &error)) fail_msg("%s", error.message);
+  assert_false(r.dp_is_auto);
+  check_round_trip(&r);
+  recipe_free(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(renamed_keys),
@@ -624,7 +659,7 @@ int main(void) {
       cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
       cmocka_unit_test(test_overrides),  cmocka_unit_test(test_round_trip), cmocka_unit_test(test_relative_to_recipe),
       cmocka_unit_test(test_mutations),  cmocka_unit_test(test_large),      cmocka_unit_test(test_key_table),
-      cmocka_unit_test(test_docs),       cmocka_unit_test(test_notes),
+      cmocka_unit_test(test_docs),       cmocka_unit_test(test_notes),      cmocka_unit_test(data_ranks_by_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
