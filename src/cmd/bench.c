@@ -307,7 +307,8 @@ int cmd_bench(int argc, char **argv) {
        .argument = "SIZE",
        .help = "without --sizes: the largest size; the others are 8 bytes, then 64 and always four times as many"},
       {"chain", OPTION_INTEGER, &chain, "N",
-       "between processes, all_reduce goes by a chain of groups of N ranks, and all_gather by such groups, where N "
+       "between processes, all_reduce and reduce_scatter go by a chain of groups of N ranks, and all_gather by such "
+       "groups, where N "
        "divides "
        "the ranks; -1: each rank exchanges with all others; 0: as a run chooses",
        .least = -1, .most = 256},

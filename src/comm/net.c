@@ -42,7 +42,7 @@ static int refuse_address(const NetAddress *address, int rank, Error *error) {
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.comm: net would listen at %s, where others could reach it, and what ranks say is neither "
                    "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, give plait launch --secret "
-                   "FILE (or all ranks PLAIT_SECRET=FILE), or --insecure (PLAIT_INSECURE=1) if nobody else is in that "
+                   "FILE (or all ranks PLAIT_SECRET=FILE), or set PLAIT_INSECURE=1 if nobody else is in that "
                    "network",
                    text);
 }

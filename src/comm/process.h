@@ -230,13 +230,15 @@ int process_reduction(ProcessComm *c, const CommCall *call);  // process_reducti
 void process_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced); // as comm_reserve_collective
 
 
-// process_chain.c: an all_reduce by a chain of groups of so many ranks each, a divisor of the communicator's size.
+// process_chain.c: an all_reduce or reduce_scatter by a chain of groups of so many ranks each, a divisor of the
+// communicator's size.
 int process_chain(ProcessComm *c, const CommCall *call, int group);
 // Takes memory for all up to so many bytes; returns how many messages are under way at most.
 size_t process_chain_reserve(ProcessComm *c, size_t bytes, int group);
 void process_chain_free(ProcessChain *chain);
-// process_pattern.c: the groups of the chain by which an all_reduce of so many bytes goes; 0: directly.
-int process_chain_group(const ProcessComm *c, PlaitDtype dtype, size_t bytes);
+// process_pattern.c: the groups of the chain by which a reduction goes, of so many bytes that a rank gives; 0:
+// directly.
+int process_chain_group(const ProcessComm *c, CommKind kind, PlaitDtype dtype, size_t bytes);
 int process_gather_group(const ProcessComm *c, size_t bytes); // likewise for an all_gather of so many bytes in all
 int process_machine_group(const ProcessWorld *w, const int *ranks, int n); // ProcessComm.group
 

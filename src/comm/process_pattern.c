@@ -22,18 +22,21 @@ int process_machine_group(const ProcessWorld *w, const int *ranks, int n) {
 // Bytes that leave a machine, for each byte of a rank: directly, each of its ranks sends every rank elsewhere an n-th,
 // and an n-th of the results. Along the chain the sums go one way, the results back; where there are two machines the
 // first sends sums and the second results. Links carry both ways at once.
-static int chain_saves(int n, int group, double wide) {
+// Of reduce_scatter the sums go one way, too, and the last machine gives the results; no others are sent.
+static int chain_saves(CommKind kind, int n, int group, double wide) {
   int machines = n / group;
+  if (kind == COMM_REDUCE_SCATTER) return wide < (double)group * (n - group) / n;
   double direct = 2.0 * group * (n - group) / n, chain = machines == 2 ? wide : 1 + wide;
   return chain < direct;
 }
 
-int process_chain_group(const ProcessComm *c, PlaitDtype dtype, size_t bytes) {
+int process_chain_group(const ProcessComm *c, CommKind kind, PlaitDtype dtype, size_t bytes) {
   int chosen = ((const ProcessWorld *)c->base.world)->chain, n = c->base.size;
-  if (chosen > 0 && chosen < n && n % chosen == 0 && bytes) return chosen;
+  if (kind == COMM_REDUCE || !bytes) return 0;
+  if (chosen > 0 && chosen < n && n % chosen == 0) return chosen;
   if (chosen || c->group < 2 || bytes < GROUP_BYTES) return 0;
   double wide = (double)reduce_wide_size(dtype) / (double)comm_dtype_size(dtype);
-  return chain_saves(n, c->group, wide) ? c->group : 0;
+  return chain_saves(kind, n, c->group, wide) ? c->group : 0;
 }
 
 int process_gather_group(const ProcessComm *c, size_t bytes) {

@@ -146,7 +146,7 @@ void process_reserve_collective(PlaitComm *base, size_t buffers, size_t reduced)
   ProcessWorld *w = (ProcessWorld *)base->world;
   ProcessComm *c = (ProcessComm *)base;
   size_t messages = 6 * (size_t)base->size; // of two chunks, there and back
-  int group = reduced && base->size > 1 ? process_chain_group(c, PLAIT_FP64, reduced) : 0;
+  int group = reduced && base->size > 1 ? process_chain_group(c, COMM_ALL_REDUCE, PLAIT_FP64, reduced) : 0;
   if (reduced && base->size > 1) staging_reserve(c, most_staging((size_t)base->size, reduced));
   if (group) messages += process_chain_reserve(c, reduced, group);
   process_lock(w);
@@ -180,9 +180,9 @@ static int run_chunks(Work *w, Ends from) {
 }
 
 int process_reduction(ProcessComm *c, const CommCall *call) {
-  int group = call->kind == COMM_ALL_REDUCE
-                  ? process_chain_group(c, call->dtype, comm_total(call) * comm_dtype_size(call->dtype))
-                  : 0;
+  size_t parts = call->kind == COMM_REDUCE_SCATTER ? (size_t)c->base.size : 1;
+  int group =
+      process_chain_group(c, call->kind, call->dtype, comm_total(call) * comm_dtype_size(call->dtype) * parts);
   if (group) return process_chain(c, call, group);
   Work w = {.c = c,
             .call = call,

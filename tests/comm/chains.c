@@ -69,6 +69,40 @@ static int compare(const Check *c, PlaitDtype dtype, PlaitOp op, size_t total, s
   return code;
 }
 
+// reduce_scatter of two buffers.
+static int scatter(const Check *c, int group, PlaitDtype dtype, PlaitOp op, size_t count, int in_place, char *memory,
+                   char *result) {
+  size_t n = (size_t)c->ranks, bytes = count * dtype_size((Dtype)dtype);
+  PlaitBuffer list[2];
+  memcpy(memory, c->input, 2 * n * bytes);
+  memset(result, 0x5a, 2 * bytes + 8);
+  for (size_t b = 0; b < 2; b++) {
+    char *all = memory + b * n * bytes;
+    list[b] = (PlaitBuffer){all, in_place ? all + (size_t)c->rank * bytes : result + b * bytes, count};
+  }
+  process_set_chain(c->world, group);
+  int code = plait_reduce_scatter(c->comm, list, 2, dtype, op, NULL, NULL);
+  for (size_t b = 0; b < 2 && in_place; b++) memcpy(result + b * bytes, list[b].recv, bytes);
+  return code;
+}
+
+static int compare_scatters(const Check *c, PlaitDtype dtype, PlaitOp op, size_t count) {
+  size_t bytes = 2 * count * dtype_size((Dtype)dtype) + 8;
+  char *memory = xcalloc(2 * (size_t)c->ranks * count + 1, 8);
+  int code = scatter(c, -1, dtype, op, count, 0, memory, c->direct);
+  for (int group = 1; group < c->ranks && !code; group++)
+    for (int in_place = 0; in_place < 2 && !code && c->ranks % group == 0; in_place++) {
+      code = scatter(c, group, dtype, op, count, in_place, memory, c->chained);
+      if (code || !memcmp(c->direct, c->chained, bytes)) continue;
+      snprintf(c->text, c->size, "reduce_scatter of %zu %s, op %d, %d ranks in groups of %d, in place %d", count,
+               dtype_name((Dtype)dtype), op, c->ranks, group, in_place);
+      code = 1;
+    }
+  if (code < 0) snprintf(c->text, c->size, "%s", plait_comm_error(c->comm));
+  free(memory);
+  return code;
+}
+
 // all_gather of two buffers by groups, which moves bytes only.
 static int gather(const Check *c, int group, size_t count, int in_place, char *result) {
   size_t n = (size_t)c->ranks, bytes = count * 4;
@@ -113,6 +147,9 @@ int chains_check(PlaitWorld *world, PlaitComm *comm, char *text, size_t size) {
         if (op != PLAIT_MEAN || dtype_is_float((Dtype)t))
           code = compare(&c, (PlaitDtype)t, (PlaitOp)op, totals[i], 1 + (i + (size_t)op) % BUFFERS);
     }
+    static const size_t parts[] = {1, 777, 70001};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !code; i++)
+      code = compare_scatters(&c, (PlaitDtype)t, dtype_is_float((Dtype)t) && i ? PLAIT_MEAN : PLAIT_SUM, parts[i]);
   }
   static const size_t counts[] = {0, 1, 1000, 40000};
   for (size_t i = 0; i < sizeof counts / sizeof *counts && !code; i++) code = compare_gathers(&c, counts[i]);
