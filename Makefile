@@ -59,6 +59,7 @@ kills: all           ## kills a run 50 times while it writes checkpoints: it res
 slurm: all           ## runs jobs under a real Slurm on this machine (as root; about five minutes)
 	@scripts/install-dependencies slurm
 	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) bash tests/slurm/slurm_jobs.sh
+	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) bash tests/slurm/slurm_machines.sh
 
 # Under clang's libFuzzer, ASan and UBSan; without clang, inputs are mutated blindly by tests/fuzz/driver.c. Builds in build-fuzz.
 fuzz: dependencies   ## gives random inputs to every parser, under sanitizers

@@ -28,12 +28,26 @@ static void put_option(const char *name, const char *value, FILE *out) {
   putc('\n', out);
 }
 
+// Of each machine: one for each rank, or what --cpus-per-task among the further options says.
+static long long cores(const BatchScript *s) {
+  const Words *o = &s->options;
+  long long each = 0;
+  for (int i = 0; i < o->count; i++) {
+    const char *word = o->word[i], *next = i + 1 < o->count ? o->word[i + 1] : "";
+    if (!strncmp(word, "--cpus-per-task=", 16)) each = atoll(word + 16);
+    else if (!strcmp(word, "--cpus-per-task") || !strcmp(word, "-c")) each = atoll(next);
+    else if (!strncmp(word, "-c", 2)) each = atoll(word + 2);
+  }
+  return s->tasks * (each > 0 ? each : 1);
+}
+
 static void write_options(const BatchScript *s, FILE *out) {
   put_option("job-name", s->name, out);
   put_option("chdir", s->folder, out);
   fprintf(out, "#SBATCH --nodes=%d", s->least_nodes);
-  if (s->most_nodes != s->least_nodes) fprintf(out, "-%d", s->most_nodes);
-  fprintf(out, "\n#SBATCH --ntasks-per-node=%d\n", s->tasks);
+  // With --ntasks-per-node Slurm counts tasks for the fewest nodes, and gives no more nodes than these tasks.
+  if (s->most_nodes != s->least_nodes) fprintf(out, "-%d\n#SBATCH --mincpus=%lld\n", s->most_nodes, cores(s));
+  else fprintf(out, "\n#SBATCH --ntasks-per-node=%d\n", s->tasks);
   put_option("time", s->time, out);
   fprintf(out, "#SBATCH --signal=USR1@%d\n", s->lead); // without B: to the processes of srun, not to this shell
   fprintf(out, "#SBATCH --%s\n#SBATCH --open-mode=append\n#SBATCH --no-kill\n",

@@ -264,7 +264,7 @@ static int run_ranks(Trainer *t, Error *error) {
 }
 
 static int run(Trainer *t, Error *error) {
-  signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second signal ends it at once"
+  signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second Ctrl-C ends it at once"
                                 : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing
   trainer_tell_changes(t);

@@ -34,9 +34,9 @@ for line in '--nodes=1' '--ntasks-per-node=2' '--time=4:00:00' '--signal=USR1@30
   grep -qxF -e "#SBATCH $line" job.sh || { cat job.sh; fail "the script lacks $line"; }
 done
 grep -q 'rdzv "$stores"' job.sh && fail "one machine needs no stores"
-"$PLAIT" slurm recipe.yaml --nodes 1:4 --ntasks-per-node 2 --time 2-12 --lead 600 --insecure --out 'a folder/job.sh' -- --partition=long '--comment=two words' || fail "--out"
-bash -n 'a folder/job.sh' && grep -qxF '#SBATCH --nodes=1-4' 'a folder/job.sh' && grep -qxF '#SBATCH --signal=USR1@600' 'a folder/job.sh' &&
-  grep -qxF '#SBATCH --partition=long "--comment=two words"' 'a folder/job.sh' || { cat 'a folder/job.sh'; fail "options of sbatch"; }
+"$PLAIT" slurm recipe.yaml --nodes 1:4 --ntasks-per-node 2 --time 2-12 --lead 600 --insecure --out 'a folder/job.sh' -- -c 3 --partition=long '--comment=two words' || fail "--out"
+bash -n 'a folder/job.sh' && grep -qxF '#SBATCH --nodes=1-4' 'a folder/job.sh' && grep -qxF '#SBATCH --mincpus=6' 'a folder/job.sh' && ! grep -q ntasks-per-node=2 'a folder/job.sh' && grep -qxF '#SBATCH --signal=USR1@600' 'a folder/job.sh' &&
+  grep -qxF '#SBATCH -c 3 --partition=long "--comment=two words"' 'a folder/job.sh' || { cat 'a folder/job.sh'; fail "options of sbatch"; }
 # shellcheck disable=SC2016 # of the script
 grep -qF -e '--nnodes "1:$SLURM_JOB_NUM_NODES" --rdzv "$stores"' 'a folder/job.sh' && grep -qF -e ' --insecure' 'a folder/job.sh' || fail "several machines"
 if command -v shellcheck >/dev/null; then shellcheck 'a folder/job.sh' || fail "shellcheck"; fi

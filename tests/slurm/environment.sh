@@ -1,7 +1,10 @@
 # A small Slurm of this machine, for the scripts of this folder: munge, slurmctld and three slurmd in a folder of their own, with ports of
 # their own. The nodes' names are addresses of the loopback interface, so that they resolve. Needs root and Debian's slurm-wlm and munge.
-# Sourced by bash, after harness.sh.
-slurm_folder=$work/slurm first_port=${SLURM_TEST_PORT:-16817} nodes=3
+# Sourced by bash, after those of tests/elastic.
+for tool in munged slurmctld slurmd; do command -v $tool >/dev/null || { echo "skipped: no $tool (Debian: slurm-wlm, munge)"; exit 77; }; done
+[ "$(id -u)" -eq 0 ] || { echo "skipped: Slurm's daemons need root"; exit 77; }
+unset "${!SLURM_@}" PLAIT_LEAD
+slurm_folder=$work/slurm first_port=16817 nodes=3
 export SLURM_CONF=$slurm_folder/slurm.conf
 
 # A file with the number of a daemon's process
@@ -71,8 +74,27 @@ state() { squeue -h -j "$1" -o %T -t all 2>/dev/null | head -1; }
 is_state() { [ "$(state "$1")" = "$2" ]; }
 has_ended() { case $(state "$1") in PENDING | RUNNING | COMPLETING | REQUEUED | '') false ;; esac; }
 restarts() { scontrol show job "$1" | sed -n 's/.* Restarts=\([0-9]*\) .*/\1/p' | head -1; }
-# A requeued job waits for the credential of its last start to expire; this one need not.
-start_again() { scontrol update "JobId=$1" StartTime=now 2>/dev/null; }
+# A requeued job waits until the credential of its last start has expired, some two minutes; this one need not.
+starts_again() {
+  is_state "$1" RUNNING && return
+  is_state "$1" PENDING && scontrol update "JobId=$1" StartTime=now
+  false
+}
+
+requeued() { [ "$(restarts "$1")" = 1 ]; }
+# submitted: the number in what plait slurm --submit says
+submitted() { sed -n 's/^job \([0-9]*\): .*/\1/p' out; }
+has_step() { grep -q "\"step\": $2," "$1/metrics.jsonl"; }
+# each_once RUN: every step has one line
+each_once() { [ -z "$(sed -n 's/^{"step": \([0-9]*\), "loss".*/\1/p' "$1/metrics.jsonl" | sort | uniq -d)" ]; }
+end_all() {
+  scancel -u root 2>/dev/null
+  patiently 20 no_jobs
+  slurm_end
+  sleep 1
+  clean_up
+}
+no_jobs() { [ -z "$(squeue -h -t running,completing 2>/dev/null)" ]; }
 
 # patiently SECONDS CONDITION…: as wait_for, for what takes its time
 patiently() {

@@ -3,25 +3,9 @@
 # and what Slurm does with signals. Takes about five minutes.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/slurm/environment.sh" || exit 1
-for tool in munged slurmctld slurmd; do command -v $tool >/dev/null || { echo "skipped: no $tool (Debian: slurm-wlm, munge)"; exit 77; }; done
-[ "$(id -u)" -eq 0 ] || { echo "skipped: Slurm's daemons need root"; exit 77; }
-unset "${!SLURM_@}" PLAIT_LEAD
-export SLURM_CONF=$slurm_folder/slurm.conf
-end_all() {
-  scancel -u root 2>/dev/null
-  patiently 20 test -z "$(squeue -h -t running,completing 2>/dev/null)"
-  slurm_end
-  sleep 1
-  clean_up
-}
 trap end_all EXIT
 slurm_begin
 
-# submitted: the number in what plait slurm --submit says
-submitted() { sed -n 's/^job \([0-9]*\): .*/\1/p' out; }
-has_step() { grep -q "\"step\": $2," "$1/metrics.jsonl"; }
-# each_once RUN: every step has one line
-each_once() { [ -z "$(sed -n 's/^{"step": \([0-9]*\), "loss".*/\1/p' "$1/metrics.jsonl" | sort | uniq -d)" ]; }
 long='schedule.steps=1000000 checkpoint.every=1000 eval.every=0'
 
 # ---- the time limit: Slurm signals, the run is saved, the script requeues it, the run goes on ----
@@ -57,11 +41,9 @@ wait_for has_step sweep/2 20 || { cat slurm-"$job"_2.out; die "the second task d
 patiently 60 has_ended "${job}_3" || fail "a task that fails is $(state "${job}_3")"
 grep -q 'data.train: .*nothing' slurm-"$job"_3.out || fail "a task that fails: $(cat slurm-"$job"_3.out)"
 scancel -s USR1 "${job}_2"
-requeued() { [ "$(restarts "$1")" = 1 ]; }
 patiently 60 requeued "${job}_2" || { cat slurm-"$job"_2.out; fail "a task is not requeued"; }
 is_state "${job}_1" RUNNING && [ "$(restarts "${job}_1")" = 0 ] || fail "another task was requeued, too: $(state "${job}_1")"
-start_again "${job}_2"
-patiently 150 is_state "${job}_2" RUNNING || fail "a task that was requeued is $(state "${job}_2")"
+patiently 150 starts_again "${job}_2" || fail "a task that was requeued is $(state "${job}_2")"
 wait_for grep -q '^resuming from' slurm-"$job"_2.out || { cat slurm-"$job"_2.out; fail "a task that was requeued does not resume"; }
 scancel "$job"
 patiently 60 has_ended "${job}_1" || fail "scancel of an array: $(state "${job}_1")"
@@ -75,7 +57,7 @@ patiently 150 requeued "$limited" || { cat "slurm-$limited.out"; fail "the time 
 echo "time limit of 120 s: requeued $((SECONDS - began)) s after the start"
 grep -q '^plait: SIGUSR1: stopping after this step' "slurm-$limited.out" || fail "no signal: $(cat "slurm-$limited.out")"
 stopped=$(sed -n 's/^stopped by SIGUSR1 after step \([0-9]*\), which is saved.*/\1/p' "slurm-$limited.out")
-start_again "$limited"
+patiently 150 starts_again "$limited" || fail "the requeued job is $(state "$limited")"
 wait_for grep -q "^resuming from .*step-$stopped$" "slurm-$limited.out" || { cat "slurm-$limited.out"; fail "the requeued job does not resume from step $stopped"; }
 wait_for has_step limit $((stopped + 20)) || fail "the requeued job does not go on"
 scancel "$limited"
