@@ -368,9 +368,7 @@ static void print_time(const Plan *plan) {
           steps == 1 ? "" : "s", source);
   free(source);
   if (!e.simulated && !processes)
-    fprintf(stderr,
-            "note: the time is an estimate from the speed of one product; plait probe measures this machine, in "
-            "about a minute and once, and then it is simulated\n");
+    fprintf(plan->out, "  (plait probe measures this machine, in about a minute and once; then this is simulated)\n");
   estimate_warn(r, plan->config, &e, processes, 0, steps, plan->out);
 }
 
