@@ -225,7 +225,8 @@ void plait_training_print(const PlaitTraining *training, FILE *out);
 // Where to plan for. A cluster is described by a file (docs/clusters.md); none of its devices need be there.
 typedef struct PlaitPlanOptions {
   const char
-      *cluster; // the name of a shipped cluster, as "h200-node", or a file; NULL: this machine, which is measured once
+      *cluster; // the name of a shipped cluster, as "h200-node", or a file; NULL: this machine, which the first call
+                // measures: that takes about a minute, is said on stderr and is kept (plait probe does it beforehand)
   int ranks;           // 0: those of the mesh that is given; where none is, all devices of the cluster
   double memory_bytes; // that a rank may take; 0: what a device of the cluster has
   int exhaustive;      // 1: every plan there is is simulated, to check the search; small graphs only

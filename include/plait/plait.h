@@ -49,8 +49,10 @@ typedef struct PlaitPlan {
   char settings[512];  // of plait_search: "mesh.dp=8 parallel.zero=1", overrides that make it of the recipe; else ""
 } PlaitPlan;
 
-// Predicts a step of the recipe on a cluster: a shipped name or a file, NULL: run.cluster of the recipe. Also PLAIT_OK
-// where it does not fit (memory_bytes above room_bytes).
+// Predicts a step of the recipe on a cluster: a shipped name or a file, NULL: run.cluster of the recipe, and where it
+// has none this machine. The first call that asks for this machine measures it, which takes about a minute and is said
+// on stderr (plait probe does it beforehand); the result is kept, and all of it holds for the calls below too. Also
+// PLAIT_OK where it does not fit (memory_bytes above room_bytes).
 int plait_predict(const char *recipe, int override_count, const char *const *overrides, const char *cluster,
                   PlaitPlan *plan, PlaitError *error);
 

@@ -5,6 +5,7 @@
 #include "cmd/explain.h"
 #include "cmd/play_page.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include <ctype.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ static int load_view(const char *path, int count, char **overrides, json_t **vie
   if (!code) code = play_view(job, view, error);
   if (!code) json_object_set_new(*view, "setting", describe_setting(path, count, overrides, &recipe, &config));
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code) auto_plan_note(&recipe, stderr);
   job_destroy(job);
   model_config_free(&config);
   recipe_free(&recipe);

@@ -43,7 +43,8 @@ int cmd_plan(int argc, char **argv) {
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "
-      "and communication. The time is an estimate from the speed of one product on this machine. It reads no data and "
+      "and communication. The time is simulated where plait probe has measured this machine, and else an estimate from "
+      "the speed of one product. It reads no data and "
       "allocates nothing of that size, so it works before the corpus exists.",
       "  plait plan recipes/demo.yaml\n"
       "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"

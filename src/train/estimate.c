@@ -3,11 +3,15 @@
 #include "train/estimate.h"
 #include "base/cores.h"
 #include "base/units.h"
+#include "plan/cluster.h"
+#include "plan/cluster_machine.h"
+#include "plan/simulate.h"
 #include "program/cost.h"
 #include "program/traffic.h"
 #include "recipe/recipe_device.h"
 #include "recipe/setup.h"
 #include "train/peak.h"
+#include <string.h>
 
 // Calibrated by runs of models/*.json in fp32 and bf16 on one and two threads of an AMD EPYC with AVX-512 BF16: steps
 // of 2 ms to 2.6 s were met within a fifth. A machine with slower memory or more cores will differ more.
@@ -43,11 +47,32 @@ static double bubble(const Program *p) {
   return part;
 }
 
-int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
+// What plait probe keeps of this machine; NULL: nothing, or it cannot be used.
+static Cluster *kept_machine(void) {
+  Cluster *cluster = NULL;
+  Error ignored = {0};
+  if (cluster_load("probe", &cluster, &ignored)) return NULL;
+  if (cluster->device.backend == DEVICE_BACKEND_CPU && !strcmp(cluster->device.name, cluster_machine())) return cluster;
+  cluster_free(cluster);
+  return NULL;
+}
+
+// Seconds of a step as plait simulate says them for this machine; 0: it cannot.
+static double simulated_step(const Job *job) {
+  Cluster *cluster = kept_machine();
+  SimulateOptions options = {.cluster = cluster};
+  Simulation *simulation = NULL;
+  Error ignored = {0};
+  double step = 0;
+  if (cluster && !simulate(job->train.program, &options, &simulation, &ignored)) step = simulation->step;
+  simulation_free(simulation);
+  cluster_free(cluster);
+  return step;
+}
+
+// From the peak.
+static double estimated_step(const Job *job, const Estimate *e, int processes) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks, pipeline = job_pipeline_ranks(job);
-  *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
-  e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
-  if (!(e->peak > 0)) return 0;
   double sum = 0, most = 0;
   for (int c = 0; c < pipeline; c++) {
     double seconds = rank_seconds(job->train.program[c], e, 1.0 / ranks);
@@ -56,13 +81,31 @@ int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, 
   }
   // Ranks that help each other, or share cores, leave no core idle while another rank has work.
   bool busy = !processes && (job->run.helpers || e->threads > e->cores);
-  e->step_seconds = busy ? sum / pipeline : most / (1 - bubble(job->train.program[0]));
+  return busy ? sum / pipeline : most / (1 - bubble(job->train.program[0]));
+}
+
+int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
+  int ranks = processes ? 1 : job->options.parallel.mesh.ranks;
+  *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
+  if (!job->options.device->implementation) return 0;
+  e->step_seconds = processes ? 0 : simulated_step(job);
+  e->simulated = e->step_seconds > 0;
+  if (!e->simulated) {
+    e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
+    if (!(e->peak > 0)) return 0;
+    e->step_seconds = estimated_step(job, e, processes);
+  }
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
   double evaluations = job->evaluate.graph && r->eval.every ? (double)steps / (double)r->eval.every : 0;
   double measured = r->run.noise_scale ? (double)steps / (double)r->run.noise_scale : 0;
   e->run_seconds = e->step_seconds * ((double)steps + measured + FORWARD * evaluations * r->eval.batches);
   if (processes) e->peak *= job->options.parallel.mesh.ranks;
   return 1;
+}
+
+char *estimate_source(const Estimate *e) {
+  if (e->simulated) return xstrdup("simulated by what plait probe measured of this machine");
+  return xformat("estimated from a product at %s", units_flops(e->peak).s);
 }
 
 // The same recipe in the narrow precision that this machine computes fast, where it is another one.

@@ -336,8 +336,12 @@ static void print_time(const Plan *plan) {
   fprintf(plan->out, "\ntime, about\n  %-22s %12s   %s tokens/s%s\n", "per step", units_duration(e.step_seconds).s,
           units_count(e.tokens_per_s).s,
           processes ? ", were all machines like this one; what goes between them is not counted" : "");
-  fprintf(plan->out, "  %-22s %12s   %lld step%s; estimated from a product that this machine computes at %s\n",
-          "the run", units_duration(e.run_seconds).s, (long long)steps, steps == 1 ? "" : "s", units_flops(e.peak).s);
+  char *source = estimate_source(&e);
+  fprintf(plan->out, "  %-22s %12s   %lld step%s; %s\n", "the run", units_duration(e.run_seconds).s, (long long)steps,
+          steps == 1 ? "" : "s", source);
+  free(source);
+  if (!e.simulated && !processes)
+    fprintf(plan->out, "  (plait probe measures this machine, in about a minute and once; then this is simulated)\n");
   estimate_warn(r, plan->config, &e, processes, 0, steps, plan->out);
 }
 

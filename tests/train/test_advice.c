@@ -180,10 +180,30 @@ static void memory_adds_up_and_rows_differ(void **state) {
   cluster_free(cluster);
 }
 
+// cp is in the names of meshes where a row has it, and the columns stay below each other.
+static void contexts_are_named(void **state) {
+  Cluster *cluster = machines(memory_of(FITS), 1, 50e9);
+  Comparison c;
+  compare_on(cluster, NODE, &c);
+  for (int contexts = 0; contexts < 2; contexts++) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (contexts) c.row[STRATEGY_DDP].cp = 4, c.row[STRATEGY_DDP].dp = 2;
+    comparison_print(&c, out);
+    fclose(out);
+    assert_int_equal(strstr(text, "pp·dp·cp·tp") != NULL, contexts);
+    assert_non_null(strstr(text, contexts ? "1·2·4·1" : "1·8·1"));
+    free(text);
+  }
+  cluster_free(cluster);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rules_are_the_golden_ones), cmocka_unit_test(numbers_are_those_of_the_rows),
       cmocka_unit_test(verdicts_follow_from_the_rows),
-      cmocka_unit_test(a_change_that_fits_goes_before_offload), cmocka_unit_test(memory_adds_up_and_rows_differ)};
+      cmocka_unit_test(a_change_that_fits_goes_before_offload), cmocka_unit_test(memory_adds_up_and_rows_differ),
+      cmocka_unit_test(contexts_are_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

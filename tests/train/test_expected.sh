@@ -7,6 +7,7 @@ peaks=cache/plait/peaks.json
 # ---- the time of a run ----
 
 expect 0 'the run .* 40 steps; estimated from a product' "$PLAIT" plan recipe.yaml
+grep -q '(plait probe measures this machine, in about a minute and once; then this is simulated)' output || fail "plan does not say how to measure: $(cat output)"
 [ -s "$peaks" ] || die 'the measured peak is not remembered'
 slow() { sed -i "s/\"flops\": [0-9.e+]*/\"flops\": $1/" "$peaks"; } # a machine with so many FLOP/s
 of_plan() { "$PLAIT" plan "$@" 2>/dev/null | sed -nE "s/^  $row +([0-9.]+[kMGT]?).*/\1/p" | numfmt --from=si; }

@@ -3,6 +3,7 @@
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$PWD/cache
 
+limit=600 # on a busy machine a probe of some seconds takes minutes
 if sanitized; then exit 77; fi # it would take minutes; make probes under sanitizers by hand
 refuse 1 'nowhere/here.yaml' "$PLAIT" probe --quick --out nowhere/here.yaml
 HOME= XDG_CACHE_HOME= refuse 2 'neither XDG_CACHE_HOME nor HOME says where measurements can be kept; say where, as in --out here.yaml' "$PLAIT" probe --quick
@@ -43,6 +44,14 @@ expect 0 'a step +[0-9.]+ [mu]s' "$PLAIT" simulate recipe.yaml
 grep -q 'measuring' output && fail "measured again"
 expect 0 'a step +[0-9.]+ [mu]s' "$PLAIT" simulate recipe.yaml --cluster probe
 seconds() { "$PLAIT" simulate recipe.yaml --json "$@" 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
+# what a run is expected to take is simulated too, and plan and train need not measure a product for it
+expect 0 '^  the run +.*; simulated by what plait probe measured of this machine$' "$PLAIT" plan recipe.yaml schedule.steps=1000000
+grep -q 'plait probe measures' output && fail "plan says how to measure what is measured"
+planned=$(sed -n 's/^  the run  *\(.*\)   1000000 steps.*/\1/p' output)
+simulated=$("$PLAIT" simulate recipe.yaml schedule.steps=1000000 eval.every=0 2>/dev/null | sed -n 's/^  the run  *\(.*\), 1000000 steps/\1/p')
+[ -n "$planned" ] && [ "$("$PLAIT" plan recipe.yaml schedule.steps=1000000 eval.every=0 | sed -n 's/^  the run  *\(.*\)   1000000 steps.*/\1/p')" = "$simulated" ] ||
+  fail "plan: $planned, simulate: $simulated"
+expect 0 '^expected: about .* for 4 steps, .* tokens/s \(simulated by what plait probe measured of this machine\)$' "$PLAIT" train recipe.yaml run.dir=short schedule.steps=4 schedule.warmup=0
 faster=$(seconds --what-if device.matrix=10x) slower=$(seconds --what-if device.matrix=0.1x)
 awk -v a="$faster" -v b="$slower" 'BEGIN { exit !(a > 0 && b > 1.5 * a) }' || fail "products at ten times the rate take $faster s, at a tenth $slower s"
 expect 0 'DDP' "$PLAIT" compare recipe.yaml
