@@ -37,6 +37,7 @@ typedef double WorkSeconds(const void *machine, Dtype dtype, const OpWork *work)
 typedef struct CompileOptions {
   int mode;              // ModelMode
   const Device *device;  // passes read its description only
+  Balance balance;       // of the data ranks' shares of a step; the weights are borrowed
   // By compile_set_batch:
   int64_t step_samples;  // sequences of a step (global batch)
   int64_t micro;         // the most of a microbatch that a data rank has

@@ -155,6 +155,8 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
   int64_t one;
+  const RecipeWord *word = node->kind == YAML_SCALAR ? recipe_word(key, node->text) : NULL;
+  if (word) return *field = (RecipeInts){.count = word->value}, PLAIT_OK;
   if (key->one_for_all && read_integer(node, &one)) {
     if (!in_range(key, (double)one)) return wrong(loader, key, node);
     *field = (RecipeInts){1, {(int)one}};
@@ -631,6 +633,18 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return end_loading(&loader, code);
+}
+
+int recipe_set_ranks(Recipe *recipe, int ranks, Error *error) {
+  if (!recipe->dp_is_auto) return PLAIT_OK;
+  Loader loader;
+  Recipe none, defaults;
+  recipe->ranks = ranks ? ranks : recipe->mesh.pp * recipe->mesh.cp * recipe->mesh.tp;
+  int code = begin_loading(&loader, "", "/", &none, &defaults, error);
+  if (!code) code = recipe_check_ranks(recipe, &defaults, error);
+  arena_free(&loader.arena);
+  recipe_free(&none);
+  return code;
 }
 
 static int refuse_folder(const char *path, Error *error) {

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "model/config.h"
+#include "base/shares.h"
 #include "compile/parallel.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +49,7 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 // word: the value of one of the key's words; or, with a list (compile/recompute_list.h) as text, that of "list".
 typedef struct RecipeWordOrList { int word; char *list; } RecipeWordOrList; // list: NULL with any other word
 
-enum { RECIPE_MAX_INTS = 1024 };
+enum { RECIPE_MAX_INTS = 1024, RECIPE_BALANCE_MEASURED = -1 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
 
 // Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.
@@ -66,6 +67,8 @@ typedef struct Recipe {
     int prefetch;               // batches that the loader reads ahead
   } data;
   struct { int pp, dp, cp, tp; } mesh;
+  bool dp_is_auto; // mesh.dp follows from the ranks (recipe_set_ranks); 1 until these are known
+  int ranks;       // that it follows from; 0: not known yet
   struct {
     int zero;      // 0 … 3
     bool reshard;  // zero 3: free gathered parameters after each use
@@ -110,7 +113,10 @@ typedef struct Recipe {
   } moe;
   struct {
     int global; // sequences of a step
-    int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
+    int micro;  // the most sequences of a microbatch on one data rank
+    RecipeInts balance; // the weight of each data rank; count 0: even, RECIPE_BALANCE_MEASURED: as measured
+    double most;        // the largest share that `measured` gives, as a multiple of the even one
+    char *replay;       // metrics.jsonl whose shares `measured` repeats; NULL: it measures
   } batch;
   struct {
     int name; // Op, one of ir/optimizers.def
@@ -179,6 +185,10 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 // microbatches as pipeline ranks. `command` is for messages.
 int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
                          Error *error);
+// Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which
+// was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
+// ranks, or a mesh that cannot be. Else nothing is done.
+int recipe_set_ranks(Recipe *recipe, int ranks, Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
@@ -215,6 +225,8 @@ static inline bool recipe_has_processes(const Recipe *r) {
 }
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 int recipe_data_ranks(const Recipe *r); // over which the Layout cuts the batch
+Balance recipe_balance(const Recipe *recipe); // of the data ranks' shares; borrows batch.balance
+static inline bool recipe_is_measured(const Recipe *r) { return r->batch.balance.count == RECIPE_BALANCE_MEASURED; }
 int recipe_microbatches(const Recipe *r);
 bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences of every microbatch
 

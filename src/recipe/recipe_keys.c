@@ -27,6 +27,7 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord balance_words[] = {{"even", 0, false}, {"measured", RECIPE_BALANCE_MEASURED, false}, {0}};
 static const RecipeWord context_words[] = {
     {"auto", ALGORITHM_NONE, false},
 #define ALGORITHM(id, choice, name, what) {name, ALGORITHM_##id, false},
@@ -150,9 +151,13 @@ const RecipeKey recipe_keys[] = {
 
     KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Pipeline-parallel ranks: each computes some of the layers."),
-    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2", .inference = true,
+    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0, .example = "2",
+        .inference = true,
         .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
-               "· dp · cp · tp; tp varies fastest, so its ranks are neighbours."),
+               "· dp · cp · tp; tp varies fastest, so its ranks are neighbours. auto: as many as the processes that a "
+               "launcher has started allow, ranks ÷ (pp · cp · tp), rounded down; ranks that are left over are idle. "
+               "Without a launcher 1: then one rank has all cores. A run may resume with another number of ranks: it "
+               "has the same samples in the same order."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Context-parallel ranks: each reads and computes a part of every sequence; parallel.context says how "
                "attention sees the rest. With gather and ring a part is two pieces, of which one lies as far from the "
@@ -328,6 +333,20 @@ const RecipeKey recipe_keys[] = {
             "Microbatch: the most sequences that a data rank computes at a time. With parallel.tensor 2d, 2.5d or "
             "3d each row (and depth) of tp's ranks is a data rank, and its columns compute these sequences together. "
             "The result of a step does not depend on it."),
+    KEY("batch.balance", RECIPE_INTS, batch.balance, "even", .words = balance_words, .least = 1, .most = 1000000,
+        .example = "even",
+        .doc = "How the sequences of a step are divided among the data ranks. `even`: equally, to one sequence. "
+               "`[3, 1]`: in proportion to these weights, one for each data rank. `measured`: as fast as the ranks "
+               "turn out to be: every 10 steps they compare their seconds per sequence, and shares change where "
+               "that makes a step 5 % shorter. metrics.jsonl has the shares. The result of a step does not depend on "
+               "it, beyond rounding."),
+    KEY("batch.most", RECIPE_REAL, batch.most, "1.5", .least = 1, .above = true, .most = 1024,
+        .doc =
+            "With batch.balance measured: the most sequences that a data rank gets, as a multiple of the even share. "
+            "Microbatches and memory are planned for so many."),
+    KEY("batch.replay", RECIPE_PATH, batch.replay,
+        .doc = "With batch.balance measured: the metrics.jsonl of a run to repeat to the bit. Shares change where they "
+               "did there, and nothing is measured."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words,
         .meaning = optimizer_meaning, .example = default_optimizer, .doc = "The update rule."),
@@ -553,6 +572,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
+  if (key->kind == RECIPE_INTS && key->words) return is_word(key, text, ((const RecipeInts *)field)->count) != negated;
   if (key->kind == RECIPE_INTS && condition[0] == '>') { // any of them
     const RecipeInts *list = field;
     for (int i = 0; i < list->count; i++)
@@ -607,7 +627,12 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
-    if (key->one_for_all) snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
+    if (key->words) {
+      char words[256];
+      words_text(key->words, ", ", words, sizeof words);
+      snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
+    } else if (key->one_for_all)
+      snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
     else snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range);
     break;
   case RECIPE_AXIS_LIST: {

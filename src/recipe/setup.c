@@ -226,6 +226,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .update = update_options(recipe, config),
       .capacity = recipe->moe.capacity,
       .chunks = recipe->moe.chunks,
+      .balance = recipe_balance(recipe),
       .chaos = chaos_of_environment()};
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
   return recompute_list(recipe, config, &out->recompute_list, error);
@@ -307,7 +308,7 @@ static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mo
   }
   options.mode = mode;
   if (mode == MODEL_GENERATE)
-    compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
+    options.balance = (Balance){0}, compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
                       options.micro); // a token of each sequence: one microbatch
   code = job_create(config, &options, &run, job, error);
   if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
@@ -335,6 +336,9 @@ int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
   int code = recipe_check_runs(r, error);
+  if (!code && r->dp_is_auto && r->run.comm != RECIPE_COMM_LOCAL)
+    code = launch_use(launch, recipe_rank_count(r), error);
+  if (launch->idle) return code;
   return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);
 }
 

@@ -36,6 +36,7 @@ typedef enum Row {
   ROW_ACTIVATIONS,
   ROW_WORKSPACE,
   ROW_COMMUNICATION,
+  ROW_GAPS,
   ROW_EVALUATION,
   ROW_ROUNDING,
   ROW_ARENA,
@@ -55,6 +56,7 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_WORKSPACE] = "workspace",
                                                  [ROW_COMMUNICATION] = "communication",
                                                  [ROW_EVALUATION] = "evaluation",
+                                                 [ROW_GAPS] = "gaps",
                                                  [ROW_ROUNDING] = "rounding",
                                                  [ROW_ARENA] = "arena (2 MiB pages)",
                                                  [ROW_LOADER] = "loader",
@@ -75,6 +77,7 @@ static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COU
   row[ROW_ACTIVATIONS] = m->activations;
   row[ROW_WORKSPACE] = m->workspace;
   row[ROW_COMMUNICATION] = m->communication;
+  row[ROW_GAPS] = m->gaps;
   row[ROW_EVALUATION] = plan->job->work_bytes[coordinate] - program_work_bytes(p); // beyond what training has anyway
   row[ROW_ARENA] = job_state_bytes(plan->job, coordinate);
   row[ROW_ROUNDING] = row[ROW_ARENA];
@@ -137,6 +140,11 @@ static void print_busiest(const Plan *plan) {
   for (int s = 0; s < p->graph->stages; s++) slots += p->slots[s].count;
   if (p->graph->stages == pp) // interleaved stages have slots for different numbers of microbatches
     snprintf(microbatches, sizeof microbatches, " of %d microbatch%s", slots, slots == 1 ? "" : "es");
+  fprintf(plan->out, "  working memory: %s%s", units_bytes((double)(p->arena_bytes + p->input_bytes)).s,
+          pp > 1 ? " on the pipeline rank that needs the most" : "");
+  fprintf(plan->out, ", of which at most %s are in use at one time (%.2f%% less)\n",
+          units_bytes((double)(m->live + p->input_bytes)).s,
+          p->arena_bytes ? 100.0 * (double)m->gaps / (double)(p->arena_bytes + p->input_bytes) : 0.0);
   if (pp > 1)
     fprintf(plan->out, "  working memory: pp %d needs the most: activations%s %s, workspace %s, communication %s\n",
             busiest, microbatches, units_bytes((double)m->activations).s, units_bytes((double)m->workspace).s,
@@ -165,7 +173,7 @@ static int64_t print_memory(const Plan *plan) {
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
-    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY) && !sum[r])
+    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY || r == ROW_GAPS) && !sum[r])
       continue; // training's memory is enough; none are kept; none is made
     fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
@@ -405,7 +413,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 static int64_t most_activations(const Job *job, int pp) {
   int64_t most = 0;
   for (int c = 0; c < pp; c++)
-    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
+    if (job->train.program[c]->memory.kept > most) most = job->train.program[c]->memory.kept;
   return most;
 }
 

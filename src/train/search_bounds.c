@@ -275,7 +275,7 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
     if (span->kind == ACTION_FORWARD) out->forward += span->end - span->start;
     else out->backward += span->end - span->start;
   }
-  if (good) out->kept = (double)job->train.program[0]->memory.activations, simulation_free(s);
+  if (good) out->kept = (double)job->train.program[0]->memory.kept, simulation_free(s);
   job_destroy(job);
   return good;
 }

@@ -143,6 +143,7 @@ void space_free(Space *s) { arena_free(&s->arena); }
 
 // r: a copy of the base.
 static void set_plan(const Space *s, const Candidate *c, Recipe *r) {
+  r->dp_is_auto = false;
   r->mesh.pp = c->mesh[0], r->mesh.dp = c->mesh[1], r->mesh.cp = c->mesh[2], r->mesh.tp = c->mesh[3];
   r->batch.micro = c->micro;
   r->parallel.stages_per_rank = c->stages;
