@@ -135,7 +135,7 @@ static int run_of(const Recompute *r, int tensor, int layer, int run) {
   int last = r->last[t->producer], other = r->old[t->producer].layer;
   if (last && other != layer) {
     int shared = shared_segments(r, other, layer);
-    if (shared < last) last = shared;
+    if (shared < last) last = FAULT(segments_keep_inputs, shared, 0);
   }
   return run < last ? run : last;
 }

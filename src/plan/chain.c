@@ -6,6 +6,7 @@
 // With slots, what the list keeps outside of segments has a place of its own for each microbatch, which nothing takes
 // while backward runs: the rest of the memory, W, is what any one element may need for itself.
 #include "plan/chain.h"
+#include "base/fault.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static int run_peak(const ChainSolver *v, int s, int k, bool own) {
   int most = 0;
   for (int i = s; i < k; i++) {
     int bytes = (i > s ? v->size[i] : 0) + (i + 1 < k || own ? v->size[i + 1] : 0) + v->forward_peak[i];
-    if (bytes > most) most = bytes;
+    if (FAULT(segments_run_in_no_memory, bytes, 0) > most) most = bytes;
   }
   return most;
 }

@@ -217,7 +217,7 @@ const RecipeKey recipe_keys[] = {
                "as in `[full x 4, selective x 2, keep x 6]`; blocks in parentheses are a segment, of which only the "
                "first input is kept: `[(keep x 3) x 2, keep x 6]`. A list for fewer blocks begins again. The results "
                "do not change. With pipeline zb-h1 and zb-v it saves little, or takes more; `plait plan` prints how "
-               "much. See [recompute](recompute.md)."),
+               "much. docs/recompute.md explains lists and auto."),
     KEY("parallel.memory", RECIPE_BYTES, parallel.memory, .least = 1, .most = 1e15,
         .doc = "With parallel.recompute auto: the bytes that a rank may use in all, everything that `plait plan` adds "
                "up. As in `2GB`, `1.5GB`, `800MB` (powers of 1000), or bytes."),

@@ -1,5 +1,6 @@
 // What auto recomputes: chains from compiled Programs, and a search that the real memory plan decides.
 #include "recipe/recompute_auto.h"
+#include "base/fault.h"
 #include "op/op.h"
 #include "base/units.h"
 #include "plan/chain.h"
@@ -349,7 +350,7 @@ static int search(Search *s, Error *error) {
 static int choose(const Search *s) {
   int best = -1;
   for (int i = 0; i < s->count; i++) {
-    if (most_bytes(s, &s->tried[i]) > s->recipe->parallel.memory) continue;
+    if (FAULT(budget_is_ignored, most_bytes(s, &s->tried[i]), 0) > s->recipe->parallel.memory) continue;
     RecomputePoint a = point_of(s, &s->tried[i]), b = best < 0 ? a : point_of(s, &s->tried[best]);
     if (best < 0 || a.seconds < b.seconds || (a.seconds <= b.seconds && a.bytes < b.bytes)) best = i;
   }
@@ -372,7 +373,8 @@ static int try_frontier(Search *s, Error *error) {
     for (int c = 0; c < s->ranks; c++) {
       Rank *r = &s->rank[c];
       int64_t least = r->solver ? chain_least_bytes(r->solver) : 0, most = r->solver ? chain_most_bytes(&r->chain) : 0;
-      r->next = least + (int64_t)((double)(most - least) * i / (RECOMPUTE_POINTS - 1));
+      r->next = least > 0 ? (int64_t)((double)least * pow((double)most / (double)least, i / (RECOMPUTE_POINTS - 1.0)))
+                          : most * i / (RECOMPUTE_POINTS - 1);
     }
     code = try_next(s, &tried, error);
   }

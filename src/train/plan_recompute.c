@@ -42,5 +42,5 @@ void plan_print_recompute(const Recipe *r, const RecomputeChoice *choice, bool e
   else if (chosen->seconds <= choice->kept.seconds) fprintf(out, ": nothing has to be computed again");
   fprintf(out, "\n  times are of kernels, %s; what communication repeats is not counted\n",
           choice->by_seconds ? "by the cluster's seconds"
-                             : "by their FLOPs and bytes: run.cluster, or --cluster, gives seconds");
+                             : "by their FLOPs and bytes: run.cluster gives seconds");
 }

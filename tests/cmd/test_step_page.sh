@@ -1,5 +1,5 @@
 #!/bin/bash
-# docs/step.md, docs/troubleshooting.md and docs/parallelism.md show what plait prints now, and every file and function that they name exists.
+# docs/step.md, docs/recompute.md and others show what plait prints now, and every file and function that they name exists.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -7,14 +7,14 @@ failures=0
 fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
 
 # ---- printed blocks
-for page in step troubleshooting parallelism foresight; do
+for page in step troubleshooting parallelism foresight recompute; do
   cp "$SOURCE/docs/$page.md" "$folder/$page.md"
   PLAIT=$PLAIT "$SOURCE/scripts/step-page" "$folder/$page.md" || fail "scripts/step-page on docs/$page.md"
   diff "$SOURCE/docs/$page.md" "$folder/$page.md" || fail "docs/$page.md shows what plait no longer prints; scripts/step-page writes it anew"
   [ "$(grep -c '^<!-- prints: ' "$folder/$page.md")" -ge 2 ] || fail "docs/$page.md has hardly any printed blocks"
 done
 
-for page in parallelism foresight; do
+for page in parallelism foresight recompute; do
   grep -E '^(plait( [a-z]+)?|bash|environment): ' "$SOURCE/docs/$page.md" && fail "a command of docs/$page.md is refused"
 done
 

@@ -90,8 +90,6 @@ static const Bad bad[] = {
      "x.yaml:4:30: parallel.recompute_layers is 2, but parallel.recompute is none"},
     {BASE "parallel: {recompute: auto}\n", NULL,
      "x.yaml:4:23: parallel.recompute is auto, but parallel.memory is not given; give the bytes that a rank may use, "},
-    {BASE "parallel: {recompute: full, memory: 2GB}\n", NULL,
-     "x.yaml:4:37: parallel.memory is 2GB, but parallel.recompute is full, which alone chooses by it"},
     {BASE, "parallel.memory=2 GiB",
      "parallel.memory must be a number of bytes such as 2GB, 1.5GB or 800MB, not \"2 GiB\""},
     {BASE "parallel: {recompute: [full x 4, kept]}\n", NULL,

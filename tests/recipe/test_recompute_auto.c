@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "../compiled.h"
+#include "program/memory.h"
 #include "recipe/setup_memory.h"
 #include <math.h>
 
@@ -136,6 +137,31 @@ static void impossible_budgets(void **state) {
   }
 }
 
+// Bytes that forward leaves to backward.
+static int64_t slot_bytes(const char *recompute) {
+  char setting[128];
+  snprintf(setting, sizeof setting, "parallel.recompute=%s", recompute);
+  Case c = loaded_with(1, (char *[]){setting});
+  Error error = {0};
+  if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s", error.message);
+  const Program *p = c.job->train.program[0];
+  int64_t bytes = 0;
+  for (int t = 0; t < p->graph->tensor.count; t++)
+    if (p->place[t].area == AREA_SLOT) bytes += memory_tensor_bytes(p, graph_tensor(p->graph, t));
+  job_destroy(c.job);
+  model_config_free(&c.config);
+  recipe_free(&c.recipe);
+  return bytes;
+}
+
+static void segments_keep_their_first_input(void **state) {
+  int64_t input = 2 * 128 * 64 * 4, full = slot_bytes("full"); // (b, s, e) in fp32
+  assert_int_equal(full - slot_bytes("[(keep*2)*4]"), 4 * input);
+  assert_int_equal(full - slot_bytes("[(keep*4)*2]"), 6 * input);
+  assert_int_equal(full - slot_bytes("[((keep*2),keep*2)*2]"), 6 * input);
+  assert_int_equal(full - slot_bytes("[(selective*8)]"), 7 * input);
+}
+
 // Blocks whose segments need less than a list of full blocks: the least memory is below that of recompute full.
 static void segments_save_more(void **state) {
   Error error;
@@ -147,6 +173,7 @@ static void segments_save_more(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(keeps_what_fits), cmocka_unit_test(fits_the_budget),
                                      cmocka_unit_test(stages_differ), cmocka_unit_test(impossible_budgets),
+                                     cmocka_unit_test(segments_keep_their_first_input),
                                      cmocka_unit_test(segments_save_more)};
   return cmocka_run_group_tests(tests, setup, remove_folder);
 }
