@@ -1,12 +1,13 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
 #include "train/estimate.h"
+#include "train/plan_recompute.h"
 #include "train/plan_tensor.h"
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
-#include "runtime/staging.h"
+#include "recipe/setup_memory.h"
 #include "train/precision.h"
 #include "train/routers.h"
 #include <stdlib.h>
@@ -25,22 +26,6 @@ typedef struct Plan {
 } Plan;
 
 // ---- memory --------------------------------------------------------------------------------------------------------
-
-// The loaders of a rank: training's, and that of an evaluation, which lives beside it.
-static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const Job *job) {
-  int64_t bytes = 0;
-  for (int validation = 0; validation < 2; validation++) {
-    const RecipeCorpora *list = recipe_corpora(r, validation);
-    if (!list->count) continue;
-    DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
-    LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.shares = validation ? &job->evaluate.shares : &job->train.shares;
-    c.part = rank_window_part(job, 0);
-    bytes += (int64_t)loader_bytes(&c);
-    free(sources);
-  }
-  return bytes;
-}
 
 typedef enum Row {
   ROW_PARAMETERS,
@@ -79,25 +64,6 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_COPY] = "checkpoint copy",
                                                  [ROW_TOTAL] = "total"};
 
-bool plan_copies_state(const Recipe *r) {
-  bool any = (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) || r->checkpoint.best;
-  return any && r->checkpoint.async != RECIPE_ASYNC_OFF;
-}
-
-// Of the rank of a pipeline coordinate that writes the most; *sum: of all its ranks.
-static int64_t copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum) {
-  const Mesh *mesh = &job->options.parallel.mesh;
-  int64_t most = 0;
-  *sum = 0;
-  for (int rank = 0; rank < mesh->ranks && plan_copies_state(recipe); rank++) {
-    if (mesh_pipeline_coordinate(mesh, rank) != coordinate) continue;
-    int64_t bytes = staging_bytes(job_program(job, coordinate), rank);
-    *sum += bytes;
-    most = bytes > most ? bytes : most;
-  }
-  return most;
-}
-
 // All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates. Returns
 // the bytes of all its ranks, of which some may write less to checkpoints than the row says.
 static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
@@ -119,21 +85,14 @@ static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COU
   row[ROW_LOADER] = plan->loader;
   row[ROW_EXECUTORS] = rank_bound_bytes(plan->job, coordinate);
   int64_t sum;
-  row[ROW_COPY] = copy_bytes(plan->recipe, plan->job, coordinate, &sum);
+  row[ROW_COPY] = setup_copy_bytes(plan->recipe, plan->job, coordinate, &sum);
   row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS] + row[ROW_COPY];
   int ranks = plan->job->options.parallel.mesh.ranks / plan->recipe->mesh.pp;
   return (row[ROW_TOTAL] - row[ROW_COPY]) * ranks + sum;
 }
 
-int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
-  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
-  int64_t row[ROW_COUNT];
-  fill_column(&plan, coordinate, row);
-  return row[ROW_TOTAL];
-}
-
 int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
-  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
+  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = setup_loader_bytes(recipe, config, job)};
   int64_t row[ROW_COUNT], bytes = 0;
   for (int c = 0; c < recipe->mesh.pp; c++) bytes += fill_column(&plan, c, row);
   return bytes;
@@ -142,7 +101,7 @@ int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Jo
 int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
   int64_t most = 0;
   for (int c = 0; c < recipe->mesh.pp; c++) {
-    int64_t bytes = plan_rank_bytes(recipe, config, job, c);
+    int64_t bytes = setup_rank_bytes(recipe, config, job, c);
     most = bytes > most ? bytes : most;
   }
   return most;
@@ -193,7 +152,7 @@ static void print_busiest(const Plan *plan) {
 }
 
 static void print_copy(const Plan *plan) {
-  if (plan_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
+  if (setup_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
     fprintf(plan->out,
             "  checkpoint copy: of the rank that writes the most; where memory does not suffice, checkpoint.async "
             "auto leaves it out\n");
@@ -464,8 +423,11 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
-  if (!schedule->splits || plan->job->options.recompute == RECOMPUTE_NONE) return PLAIT_OK;
-  without.parallel.recompute = RECIPE_RECOMPUTE_NONE;
+  const CompileOptions *o = &plan->job->options;
+  if (!schedule->splits || (o->recompute == RECOMPUTE_NONE && !o->recompute_list.blocks)) return PLAIT_OK;
+  without.parallel.recompute = (RecipeWordOrList){.word = RECIPE_RECOMPUTE_NONE};
+  if (unsplit.parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) // what was chosen for this schedule
+    unsplit.parallel.recompute.word = RECIPE_RECOMPUTE_FULL;
   unsplit.parallel.pipeline = SCHEDULE_1F1B;
   unsplit.parallel.stages_per_rank = unsplit.parallel.layers.count = 0;
   fprintf(plan->out, "\nrecomputation with %s, whose weight gradients wait for what is computed again\n",
@@ -521,12 +483,13 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   bool kept = precision_of_run(recipe, false);
   ModelConfig config = {0};
   Job *job = NULL;
+  RecomputeChoice *choice = xcalloc(1, sizeof *choice);
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, error);
-  if (!code) code = setup_job(recipe, &config, &job, error);
+  if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
-    plan.loader = loader_memory(recipe, &config, job);
+    plan.loader = setup_loader_bytes(recipe, &config, job);
     print_head(&plan);
     print_experts(&plan);
     print_reference(&plan);
@@ -534,6 +497,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     int64_t all = print_memory(&plan);
     if (job->options.parallel.mesh.ranks > 1)
       fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
+    plan_print_recompute(recipe, choice, exact, out);
     print_flops(&plan);
     print_time(&plan);
     print_traffic(&plan);
@@ -543,6 +507,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     if (!code) code = plan_print_tensor(recipe, &config, out, error);
     job_destroy(job);
   }
+  free(choice);
   model_config_free(&config);
   return code;
 }
