@@ -365,7 +365,7 @@ static double ticks_of(const Program *p) {
 }
 
 void lives_make(Program *p, Lives *l) {
-  enum { MOST_BY_MICROBATCH = 2500, MOST_BY_SLOT = 2500, MOST_TICKS = 1000 * 1000, MOST_COORDINATES = 4 };
+  enum { MOST_BY_MICROBATCH = 2000, MOST_BY_SLOT = 2000, MOST_TICKS = 1000 * 1000, MOST_COORDINATES = 4 };
   p->packed = PACKED_BY_MICROBATCH;
   if (p->schedule->streams || p->schedule->map.coordinates > MOST_COORDINATES || ticks_of(p) > MOST_TICKS)
     p->packed = PACKED_BY_BODY;
@@ -487,13 +487,13 @@ static int64_t pack_bodies(const Program *p, Lives *l) {
 }
 
 void memory_pack(Program *p) {
-  enum { EFFORT = 2 * 1000 * 1000 };
+  enum { EFFORT = 1000 * 1000 };
   Lives l;
   int at;
   lives_make(p, &l);
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
-  l.problem.enough = m->live + m->live / 250;
+  l.problem.enough = m->live + m->live / 100;
   p->arena_bytes = p->packed ? pack(&l.problem, EFFORT) : pack_bodies(p, &l);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);
   for (int i = 0; i < p->instances; i++)

@@ -140,9 +140,9 @@ static void print_busiest(const Plan *plan) {
   for (int s = 0; s < p->graph->stages; s++) slots += p->slots[s].count;
   if (p->graph->stages == pp) // interleaved stages have slots for different numbers of microbatches
     snprintf(microbatches, sizeof microbatches, " of %d microbatch%s", slots, slots == 1 ? "" : "es");
-  fprintf(plan->out, "  working memory: %s%s", units_bytes((double)(p->arena_bytes + p->input_bytes)).s,
+  fprintf(plan->out, "  of the working memory, %s%s", units_bytes((double)(p->arena_bytes + p->input_bytes)).s,
           pp > 1 ? " on the pipeline rank that needs the most" : "");
-  fprintf(plan->out, ", of which at most %s are in use at one time (%.2f%% less)\n",
+  fprintf(plan->out, ", at most %s are in use at one time: %.2f%% are gaps\n",
           units_bytes((double)(m->live + p->input_bytes)).s,
           p->arena_bytes ? 100.0 * (double)m->gaps / (double)(p->arena_bytes + p->input_bytes) : 0.0);
   if (pp > 1)
@@ -423,7 +423,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 static int64_t most_activations(const Job *job, int pp) {
   int64_t most = 0;
   for (int c = 0; c < pp; c++)
-    if (job->train.program[c]->memory.kept > most) most = job->train.program[c]->memory.kept;
+    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
   return most;
 }
 
