@@ -72,9 +72,10 @@ static int check_mesh(const Recipe *r, bool is_fixed, int workers, Error *error)
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
-  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED;
+  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
   int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
+  if (!code) code = recipe_set_ranks(&job->recipe, job->nproc, error); // refused here rather than by each process
   if (!code) code = check_mesh(&job->recipe, is_fixed, job->nproc, error);
   if (code) return code;
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);
@@ -183,7 +184,7 @@ int cmd_launch(int argc, char **argv) {
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
        "processes to start; auto: the ranks of the recipe's mesh, or "
-       "for a program the cores",
+       "with mesh.dp auto and for a program the cores",
        .shown = "1"},
       {"max-restarts", OPTION_INTEGER, &a.restarts, "K", "how often all are started again after a failure", .least = 0,
        .most = INT_MAX},
