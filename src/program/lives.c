@@ -365,9 +365,10 @@ static double ticks_of(const Program *p) {
 }
 
 void lives_make(Program *p, Lives *l) {
-  enum { MOST_BY_MICROBATCH = 2500, MOST_BY_SLOT = 4000, MOST_TICKS = 1000 * 1000 };
+  enum { MOST_BY_MICROBATCH = 2500, MOST_BY_SLOT = 2500, MOST_TICKS = 1000 * 1000, MOST_COORDINATES = 4 };
   p->packed = PACKED_BY_MICROBATCH;
-  if (p->schedule->streams || ticks_of(p) > MOST_TICKS) p->packed = PACKED_BY_BODY;
+  if (p->schedule->streams || p->schedule->map.coordinates > MOST_COORDINATES || ticks_of(p) > MOST_TICKS)
+    p->packed = PACKED_BY_BODY;
   number_instances(p);
   if (p->packed == PACKED_BY_MICROBATCH && p->instances > MOST_BY_MICROBATCH)
     p->packed = PACKED_BY_SLOT, number_instances(p);
@@ -430,15 +431,70 @@ static int64_t most_kept(const Lives *l) {
   return most;
 }
 
+// Not a slot, a staging buffer or a result of collectives under way.
+static int lives_in_body(const Lives *l, int item) {
+  return l->area[item] == AREA_WORK || l->area[item] == AREA_NONE;
+}
+
+// Items of one body among those of all, packed from `base` on. Returns their end.
+static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
+  PackProblem own = {.apart = l->problem.apart, .context = NULL, .shuffle = l->problem.shuffle};
+  Lives some = {.p = l->p};
+  Vec(int) from = {0}, tensor = {0};
+  for (int i = 0; i < l->problem.item.count; i++) {
+    const PackItem *x = &l->problem.item.data[i];
+    const PackTime *t = x->count ? &l->problem.time.data[x->first] : NULL;
+    if (!t || t->lower < lower || t->upper > upper || !lives_in_body(l, i)) continue;
+    vec_push(&from, i);
+    vec_push(&tensor, l->tensor[i]);
+    vec_push(&own.item, *x);
+    own.item.data[own.item.count - 1].first = own.time.count;
+    vec_push(&own.time, *t);
+  }
+  some.tensor = tensor.data;
+  some.problem = own;
+  some.problem.context = &some;
+  int64_t end = base + pack(&some.problem, 0);
+  for (int i = 0; i < from.count; i++)
+    l->problem.item.data[from.data[i]].offset = base + some.problem.item.data[i].offset;
+  pack_free(&some.problem);
+  vec_free(&from);
+  vec_free(&tensor);
+  return end;
+}
+
+// Body by body: what lives in several of them at the bottom, one behind the other; then each body by itself. Nothing of
+// two bodies meets.
+static int64_t pack_bodies(const Program *p, Lives *l) {
+  int64_t bottom = 0, end;
+  int now = 1 + p->begin.count + 1;
+  for (int i = 0; i < l->problem.item.count; i++) {
+    if (lives_in_body(l, i)) continue;
+    l->problem.item.data[i].offset = bottom;
+    bottom += l->problem.item.data[i].count ? l->problem.item.data[i].size : 0;
+  }
+  end = bottom;
+  int64_t ends = pack_body(l, 1, now, p->schedule->streams ? bottom : 0);
+  end = ends > end ? ends : end;
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+      ends = pack_body(l, now, now + p->micro[s][phase].count + 1, bottom);
+      end = ends > end ? ends : end;
+      now += p->micro[s][phase].count + 1;
+    }
+  ends = pack_body(l, now, now + p->end.count + 1, bottom);
+  return ends > end ? ends : end;
+}
+
 void memory_pack(Program *p) {
-  enum { EFFORT = 4 * 1000 * 1000 };
+  enum { EFFORT = 2 * 1000 * 1000 };
   Lives l;
   int at;
   lives_make(p, &l);
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
-  l.problem.enough = m->live + m->live / 500;
-  p->arena_bytes = pack(&l.problem, EFFORT);
+  l.problem.enough = m->live + m->live / 250;
+  p->arena_bytes = p->packed ? pack(&l.problem, EFFORT) : pack_bodies(p, &l);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);
   for (int i = 0; i < p->instances; i++)
     p->offset[i] = l.item[i] < 0 || !l.problem.item.data[l.item[i]].count

@@ -91,21 +91,28 @@ typedef struct Packer {
   int n;
 } Packer;
 
+static int meet_now(const Packer *k, int a, int b) {
+  if (k->span[a].lower >= k->span[b].upper || k->span[b].lower >= k->span[a].upper) return 0;
+  const PackItem *x = &k->p->item.data[a], *y = &k->p->item.data[b];
+  return (x->count == 1 && y->count == 1 && !(x->owners && y->owners)) || pack_meet(k->p, x, y);
+}
+
 static int meet(const Packer *k, int a, int b) {
+  if (!k->meets) return meet_now(k, a, b);
   return k->meets[(size_t)a * k->words + (size_t)b / 64] >> (b % 64) & 1;
 }
 
+// Once for all orders.
 static void find_meetings(Packer *k) {
   k->words = ((size_t)k->n + 63) / 64;
-  k->meets = xcalloc((size_t)k->n * k->words, sizeof *k->meets);
+  uint64_t *meets = xcalloc((size_t)k->n * k->words, sizeof *meets);
   for (int a = 0; a < k->n; a++)
     for (int b = 0; b < a; b++) {
-      if (k->span[a].lower >= k->span[b].upper || k->span[b].lower >= k->span[a].upper) continue;
-      const PackItem *x = &k->p->item.data[a], *y = &k->p->item.data[b];
-      if ((x->count > 1 || y->count > 1 || (x->owners && y->owners)) && !pack_meet(k->p, x, y)) continue;
-      k->meets[(size_t)a * k->words + (size_t)b / 64] |= (uint64_t)1 << (b % 64);
-      k->meets[(size_t)b * k->words + (size_t)a / 64] |= (uint64_t)1 << (a % 64);
+      if (!meet_now(k, a, b)) continue;
+      meets[(size_t)a * k->words + (size_t)b / 64] |= (uint64_t)1 << (b % 64);
+      meets[(size_t)b * k->words + (size_t)a / 64] |= (uint64_t)1 << (a % 64);
     }
+  k->meets = meets;
 }
 
 // Each item at the lowest offset where it fits. Stops at the first that would end above `limit`, and returns its number
@@ -202,6 +209,7 @@ static void prepare(Packer *k) {
 }
 
 int64_t pack(PackProblem *p, int64_t effort) {
+  enum { MOST_ITEMS = 8000 };
   int n = p->item.count;
   if (!n) return 0;
   Packer k = {.p = p, .n = n, .end = INT64_MAX, .bound = pack_bound(p, NULL), .effort = effort};
@@ -212,14 +220,16 @@ int64_t pack(PackProblem *p, int64_t effort) {
   k.best = xcalloc((size_t)n, sizeof *k.best);
   int *order = xcalloc((size_t)n, sizeof *order), *start = xcalloc((size_t)n, sizeof *start);
   prepare(&k);
-  find_meetings(&k);
-  for (int by = 0; by < (p->shuffle ? 1 : ORDERS) && k.end > k.bound; by++) {
+  // Without effort, or of very many items, one order will do.
+  int orders = p->shuffle || n > MOST_ITEMS || !effort ? 1 : ORDERS;
+  for (int by = 0; by < orders && k.end > k.bound; by++) {
+    if (by == 1) find_meetings(&k);
     int64_t before = k.end;
     sort_by(&k, (Order)by, order);
     fit(&k, order, k.end - 1);
     if (k.end < before) memcpy(start, order, sizeof *start * (size_t)n);
   }
-  if (k.end > k.bound && effort && !p->shuffle) {
+  if (k.end > k.bound && k.meets) {
     k.looked = 0;
     k.end = pack_search(p, k.bound, k.end, effort / 4, k.best);
     k.looked = 0;

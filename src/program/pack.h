@@ -30,8 +30,8 @@ typedef struct PackProblem {
   uint64_t shuffle; // above 0: one random order is taken instead (tests: any order must do)
 } PackProblem;
 
-// How much is tried when no order has reached the bound, in pairs of items that are compared: 0: nothing beyond the
-// orders themselves.
+// How much is tried when no order has reached the bound, in pairs of items that are compared: 0: the
+// first order alone.
 enum { PACK_EFFORT = 20 * 1000 * 1000 };
 
 // Fills the offsets. Returns the end of the highest item.

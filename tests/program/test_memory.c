@@ -250,9 +250,6 @@ static void check_working_memory(const Program *p, int rank, Counts *seen) {
   if (!r.owners && p->packed && m->live > most)
     fail_msg("the plan says that %lld bytes are needed at once, of at most %lld", (long long)m->live, (long long)most);
   seen->plans++;
-  if (p->arena_bytes > m->live + m->live / 100)
-    fprintf(stderr, "LOOSE %lld of %lld packed %d instances %d owners %d pp %d\n", (long long)p->arena_bytes,
-            (long long)m->live, p->packed, p->instances, r.owners, p->schedule->map.coordinates);
   seen->tight += p->arena_bytes <= m->live + m->live / 100;
   vec_free(&r.holder);
   vec_free(&r.past);
