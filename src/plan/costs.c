@@ -188,11 +188,7 @@ static void find_kinds(Costs *costs) {
   int n = p->schedule->microbatches;
   costs->kinds = rows_kinds(p);
   costs->kind = arena_array(&costs->arena, int, n + 1);
-  for (int m = 0; m < n; m++)
-    for (int k = 0; k < costs->kinds.count; k++)
-      if (shares_rows(p->shares, m, 0, p->shares->ranks) ==
-          shares_rows(p->shares, costs->kinds.kind[k].microbatch, 0, p->shares->ranks))
-        costs->kind[m] = k;
+  for (int m = 0; m < n; m++) costs->kind[m] = rows_kind(p, &costs->kinds, m);
 }
 
 static void find_devices(Costs *costs, const Cluster *c) {
