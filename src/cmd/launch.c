@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "comm/net.h"
+#include "comm/secret.h"
 #include "elastic/supervisor.h"
 #include "recipe/recipe.h"
 #include <errno.h>
@@ -155,6 +156,19 @@ static int launch(const Asked *a, const Operands *operands, char **program, int 
   return code;
 }
 
+// Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret.
+static int use_secret(const char *path, const char *interface, Error *error) {
+  char whole[PATH_MAX];
+  Secret secret;
+  if (interface) setenv("UCX_NET_DEVICES", interface, 1);
+  if (!path) return PLAIT_OK;
+  int code = secret_read(path, &secret, error);
+  if (!code && !realpath(path, whole))
+    code = error_set(error, PLAIT_BAD_INPUT, "--secret %s: %s", path, strerror(errno));
+  if (!code) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
+  return code;
+}
+
 static const char summary[] =
     "Starts the ranks of a run as processes of this machine, without MPI, and watches them. If one fails, plait launch "
     "says which and how, ends all of them and, up to --max-restarts times, starts them again: training resumes from "
@@ -165,6 +179,7 @@ static const char summary[] =
     "killed, too.";
 
 int cmd_launch(int argc, char **argv) {
+  const char *secret = NULL, *made = NULL, *interface = NULL;
   Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5};
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
@@ -186,23 +201,35 @@ int cmd_launch(int argc, char **argv) {
        .most = MOST_WORKERS},
       {"local-addr", OPTION_TEXT, &a.address, "ADDRESS", "this machine's address for MASTER_ADDR",
        .shown = "127.0.0.1"},
+      {"secret", OPTION_TEXT, &secret, "FILE",
+       "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
+       "it"},
+      {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
+      {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
       {.name = "no-python", .value = &a.no_python}, // torchrun's, which says what is always so here
   };
   const CommandHelp help = {
       "launch", "[options] RECIPE [key=value …]", summary,
       "  plait launch --nproc-per-node 2 --max-restarts 3 my.yaml mesh.dp=2\n"
       "  plait launch --nproc-per-node auto --log-dir logs --tee my.yaml\n"
-      "  plait launch --nproc-per-node 4 -- ./program arguments\n",
+      "  plait launch --nproc-per-node 4 -- ./program arguments\n"
+      "  plait launch --make-secret key\n",
       .takes = TAKES_RECIPE};
   Operands operands;
   char **program = NULL;
   int words = 1, status = 0;
   while (words < argc && strcmp(argv[words], "--")) words++;
   if (words < argc) program = argv + words + 1;
-  int code = options_parse(&help, options, COUNT(options), program ? 0 : 1, program ? 0 : INT_MAX, words, argv,
-                           &operands);
+  int code = options_parse(&help, options, COUNT(options), 0, program ? 0 : INT_MAX, words, argv, &operands);
   if (code != OPTIONS_OK) return code;
   Error error = {0};
-  code = launch(&a, &operands, program, &status, &error);
+  if (made) {
+    code = secret_make(made, &error);
+    return code ? command_fail("launch", &error) : 0;
+  }
+  if (!program && !operands.count)
+    error_set(&error, PLAIT_BAD_INPUT, "a recipe is missing: plait launch [options] RECIPE [key=value …]");
+  code = error.code ? error.code : use_secret(secret, interface, &error);
+  if (!code) code = launch(&a, &operands, program, &status, &error);
   return code ? command_fail("launch", &error) : status;
 }

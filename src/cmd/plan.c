@@ -4,6 +4,7 @@
 #include "cmd/plan_ranks.h"
 #include "cmd/plan_search.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include "train/plan_print.h"
 #include <limits.h>
 
@@ -68,6 +69,7 @@ int cmd_plan(int argc, char **argv) {
   if (!code && !nodes)
     code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code && !search) auto_plan_note(&recipe, stderr);
   ModelConfig config = {0};
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code) setup_note_model(&recipe, &config, stderr);

@@ -19,9 +19,9 @@ static void describe(char *text, size_t size) {
       "newest one and prints each key that has changed since. Keys after the recipe override it; "
       "docs/recipes.md and plait-recipe(5) list them all.\n"
       "Ctrl-C stops a run, and so do other signals (%s, %s): it finishes the step, saves a checkpoint and exits with "
-      "status 128 + the signal's number. The same command then resumes the run. A second signal ends the run at "
-      "once, unless it is one that the system may send twice (%s).",
-      stop, repeat, repeat);
+      "status 128 + the signal's number (75 after SIGUSR1, SIGUSR2 and SIGXCPU, which say that the time is up). The "
+      "same command then resumes the run. A second %s ends the run at once; the others change nothing then.",
+      stop, repeat, stop);
 }
 
 // The recipe is read again when the ranks can agree on what is wrong with it.

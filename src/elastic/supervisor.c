@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 static const double settle_seconds = 0.1;
@@ -105,14 +106,26 @@ static int is_wrong_input(const Supervisor *s) {
   return FAULT(wrong_input_restarts, s->options->trains && s->failure.exit_status == 2, 0);
 }
 
+// What workers end with that do as they are told. One may have been told by another than the supervisor: a signal to
+// any of them stops them all.
+static int stop_status(const Supervisor *s) {
+  return s->stop ? signals_status_of(s->stop) : s->options->trains ? FAULT(requeue_restarts, EX_TEMPFAIL, 0) : 0;
+}
+
+// A worker that a signal meets before it has a handler dies of it: there is nothing to save yet.
+static int was_stopped(const Supervisor *s) {
+  int status = s->failure.exit_status;
+  return s->failure.happened && status && (status == stop_status(s) || (s->stop && status == 128 + s->stop));
+}
+
 static int will_restart(const Supervisor *s) {
-  return !s->stop && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
+  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
 }
 
 static void tell(Supervisor *s) {
   const Failure *f = &s->failure;
   const char *colon = is_wrong_input(s) ? strstr(f->sentence, ": ") : NULL;
-  if (s->stop && f->exit_status == 128 + s->stop) return; // as it was told to
+  if (was_stopped(s)) return;
   if (colon) fprintf(stderr, "plait launch: %s\n", colon + 2); // not a rank's: all have read the same
   else if (will_restart(s))
     fprintf(stderr, "plait launch: %s; starting all %d workers again (restart %d of %d)\n", f->sentence,
@@ -142,7 +155,7 @@ static void end_workers(Supervisor *s) {
 static void look(Supervisor *s) {
   bool all = !workers_running(&s->workers);
   workers_read_notices(&s->workers);
-  if (!s->failing && workers_any_failed(&s->workers, s->stop ? 128 + s->stop : 0)) {
+  if (!s->failing && workers_any_failed(&s->workers, stop_status(s))) {
     s->failing = true;
     s->caused = clock_seconds();
   }
@@ -222,8 +235,11 @@ int launch_supervise(const LaunchOptions *options, int *status, Error *error) {
     }
   }
   *status = s.failure.happened ? s.failure.exit_status : 0;
-  if (s.stop && (!s.failure.happened || *status == 128 + s.stop)) *status = 128 + s.stop;
-  if (!code) journal_end(options->run_folder, s.round + 1, s.restarts, *status);
+  if (was_stopped(&s)) *status = stop_status(&s);
+  else if (s.stop && !s.failure.happened && !options->trains)
+    *status = stop_status(&s); // training says itself whether it is done
+  if (!code) journal_end(options->run_folder, s.round + 1, s.restarts, *status,
+                         s.failure.happened && !was_stopped(&s) ? s.failure.sentence : NULL);
   if (s.signals >= 0) close(s.signals);
   sigprocmask(SIG_SETMASK, &old, NULL);
   return code;

@@ -17,7 +17,8 @@ typedef struct LaunchOptions {
   const char *run_folder;  // where launch.jsonl goes; NULL: nowhere
 } LaunchOptions;
 
-// Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or 128 + the signal
-// that has stopped the supervisor. An error where workers cannot be started. SIGTERM, SIGINT and the other signals of
-// base/signals.def go on to the workers, which save and end. Prints on stderr what happens.
+// Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or what
+// base/signals.def says of the signal that has stopped the supervisor. An error where workers cannot be started.
+// SIGTERM, SIGINT and the other signals of base/signals.def go on to the workers, which save and end. Prints on stderr
+// what happens.
 int launch_supervise(const LaunchOptions *options, int *status, Error *error);

@@ -51,8 +51,12 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
   const GroupOnLinks *group = &costs->group.data[index].links;
   double whole = collective_whole_bytes(p, n, microbatch);
   CollectiveTime t = collective_seconds(c, kind_of(op_def(n->op)), group, whole);
+  double latency = t.base + t.latency;
+  if (t.algorithm == COLLECTIVE_BY_MEASURED) // as long as next to nothing takes
+    latency = fmin(t.seconds, collective_seconds(c, kind_of(op_def(n->op)), group, 1).seconds);
   return (Cost){.whole = whole,
                 .seconds = t.seconds,
+                .latency = latency,
                 .beside = t.seconds,
                 .bytes = collective_bytes(p, n, microbatch),
                 .ranks = group->ranks,

@@ -14,7 +14,9 @@
 typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_NONE,
   RECIPE_RECOMPUTE_SELECTIVE,
-  RECIPE_RECOMPUTE_FULL
+  RECIPE_RECOMPUTE_FULL,
+  RECIPE_RECOMPUTE_AUTO, // a list that fits parallel.memory
+  RECIPE_RECOMPUTE_LIST
 } RecipeRecompute;
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
@@ -43,6 +45,9 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 #define LAYOUT_SHIPPED(id, ...) RECIPE_LAYOUT_##id,
 #include "sharding/layout_rows.def"
 } RecipeLayout;
+
+// word: the value of one of the key's words; or, with a list (compile/recompute_list.h) as text, that of "list".
+typedef struct RecipeWordOrList { int word; char *list; } RecipeWordOrList; // list: NULL with any other word
 
 enum { RECIPE_MAX_INTS = 1024, RECIPE_BALANCE_MEASURED = -1 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
@@ -74,7 +79,8 @@ typedef struct Recipe {
     int tensor;      // LayoutTensorKind
     int rows, depth; // of tp's ranks; 0: auto, see parallel_grid
     bool summa;
-    int recompute; // RecipeRecompute
+    RecipeWordOrList recompute; // RecipeRecompute
+    int64_t memory; // bytes that a rank may use in all, for recompute auto; 0: not given
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)
     int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
@@ -207,6 +213,11 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
 }
 // parallel.stages_per_rank, or what auto means: the fewest that the schedule runs, without a pipeline 1.
 int recipe_virtual_stages(const Recipe *recipe);
+// Whether blocks differ in what they recompute, so that nothing can be said of all by one.
+static inline bool recipe_recompute_differs(const Recipe *r) {
+  return r->parallel.recompute_layers || r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO ||
+         r->parallel.recompute.word == RECIPE_RECOMPUTE_LIST;
+}
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 // Are ranks processes for sure?
 static inline bool recipe_has_processes(const Recipe *r) {

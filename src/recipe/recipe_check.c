@@ -117,6 +117,16 @@ static bool has_need(const Recipe *r, const Need *need, char *values, size_t siz
   return false;
 }
 
+// auto and the budget that it chooses by belong together.
+static int check_memory(const Recipe *r, Error *error) {
+  if (r->parallel.recompute.word != RECIPE_RECOMPUTE_AUTO || r->parallel.memory) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%sparallel.recompute is auto, but parallel.memory is not given; give the bytes that a rank may use, "
+      "such as parallel.memory=2GB",
+      recipe_where(r, "parallel.recompute"));
+}
+
 static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   const char *said = "";
   char values[256];
@@ -311,6 +321,7 @@ static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
   static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, NULL};
   int code = check_all(r, checks, error);
   if (!code) code = check_needs(r, defaults, error);
+  if (!code) code = check_memory(r, error);
   return code ? code : note_idle(r, defaults);
 }
 
@@ -325,6 +336,7 @@ int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
   if (code) return code;
   set_betas(r, defaults);
   if (!is_open(r)) code = check_needs(r, defaults, error);
+  if (!code && !is_open(r)) code = check_memory(r, error);
   if (!code) code = check_rollback(r, error);
   return code || is_open(r) ? code : note_idle(r, defaults);
 }

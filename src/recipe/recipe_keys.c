@@ -19,6 +19,7 @@ static const RecipeWord recompute_words[] = {
     {"none", RECIPE_RECOMPUTE_NONE, false},
     {"selective", RECIPE_RECOMPUTE_SELECTIVE, false},
     {"full", RECIPE_RECOMPUTE_FULL, false},
+    {"auto", RECIPE_RECOMPUTE_AUTO, false},
     {0},
 };
 static const RecipeWord gather_words[] = {{"block", GATHER_BLOCK, false}, {"layer", GATHER_LAYER, false}, {0}};
@@ -208,11 +209,18 @@ const RecipeKey recipe_keys[] = {
                "each of which one block of every operand that lies elsewhere is broadcast, instead of gathering the "
                "operands whole (SUMMA). As much is moved, in more and smaller messages; of a gathered operand two "
                "blocks are held. Worth it from 3 rows on."),
-    KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
+    KEY("parallel.recompute", RECIPE_WORD_OR_LIST, parallel.recompute, "none", .words = recompute_words,
+        .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
-               "block. `selective`: what is cheap compared with the matrix products and attention. The results "
+               "block. `selective`: what is cheap compared with the matrix products and attention. `auto`: the list of "
+               "blocks and segments that costs the least time within parallel.memory. A list says it block by block, "
+               "as in `[full x 4, selective x 2, keep x 6]`; blocks in parentheses are a segment, of which only the "
+               "first input is kept: `[(keep x 3) x 2, keep x 6]`. A list for fewer blocks begins again. The results "
                "do not change. With pipeline zb-h1 and zb-v it saves little, or takes more; `plait plan` prints how "
-               "much."),
+               "much. See [recompute](recompute.md)."),
+    KEY("parallel.memory", RECIPE_BYTES, parallel.memory, .least = 1, .most = 1e15,
+        .doc = "With parallel.recompute auto: the bytes that a rank may use in all, everything that `plait plan` adds "
+               "up. As in `2GB`, `1.5GB`, `800MB` (powers of 1000), or bytes."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
@@ -555,7 +563,11 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   bool negated = condition[0] == '!';
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
-  if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB) return is_word(key, text, *(const int *)field) != negated;
+  if (key->kind == RECIPE_WORD_OR_LIST && !strcmp(text, "list"))
+    return (((const RecipeWordOrList *)field)->list != NULL) != negated;
+  if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB || key->kind == RECIPE_WORD_OR_LIST)
+    return is_word(key, text, *(const int *)field) != negated; // the first member of RecipeWordOrList
+  if (key->kind == RECIPE_BYTES) return (*(const int64_t *)field != 0) != negated;
   if (key->kind == RECIPE_PATH || key->kind == RECIPE_NAME_OR_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
@@ -640,6 +652,13 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     char words[256];
     words_text(key->words, ", ", words, sizeof words);
     snprintf(out, size, "%s, or N MB with N %s", words, range);
+    break;
+  }
+  case RECIPE_BYTES: snprintf(out, size, "a number of bytes such as 2GB, 1.5GB or 800MB"); break;
+  case RECIPE_WORD_OR_LIST: {
+    char words[256];
+    words_text(key->words, ", ", words, sizeof words);
+    snprintf(out, size, "one of %s, or a list such as [full x 4, keep x 8]", words);
     break;
   }
   case RECIPE_PATH: snprintf(out, size, "a path"); break;

@@ -40,6 +40,7 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
   case RECIPE_WORD_OR_PATH: return !*(char *const *)field;
   case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
   case RECIPE_INTS: return !key->words && ((const RecipeInts *)field)->count == 0;
+  case RECIPE_BYTES: return *(const int64_t *)field == 0;
   case RECIPE_LATER: return true;
   default: return false;
   }
@@ -96,6 +97,24 @@ static void print_ints(const RecipeKey *key, const RecipeInts *list, FILE *out) 
   fputc(']', out);
 }
 
+// 2GB where that is exact.
+static void print_bytes(int64_t bytes, FILE *out) {
+  static const struct { int64_t scale; const char *name; } unit[] = {
+      {1000000000, "GB"}, {1000000, "MB"}, {1000, "kB"}, {1, ""}};
+  for (int i = 0; i < 4; i++)
+    if (bytes % unit[i].scale == 0) {
+      fprintf(out, "%lld%s", (long long)(bytes / unit[i].scale), unit[i].name);
+      return;
+    }
+}
+
+// The first word of a value: others of the same value are only read.
+static const char *word_of(const RecipeKey *key, int value) {
+  for (const RecipeWord *word = key->words; word->name; word++)
+    if (word->value == value) return word->name;
+  return "";
+}
+
 static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   const void *field = (const char *)recipe + key->offset;
   if (is_automatic(recipe, key)) { // another start may have other ranks
@@ -116,14 +135,13 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_INTS: print_ints(key, field, out); break;
   case RECIPE_AXIS_LIST: print_axes(field, out); break;
   case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
-  case RECIPE_CHOICE:
-    for (const RecipeWord *word = key->words; word->name; word++)
-      if (word->value == *(const int *)field) {
-        fputs(word->name, out);
-        break; // others of the same value are only read
-      }
-    break;
+  case RECIPE_CHOICE: fputs(word_of(key, *(const int *)field), out); break;
   case RECIPE_MB: print_mb(key, *(const int *)field, out); break;
+  case RECIPE_BYTES: print_bytes(*(const int64_t *)field, out); break;
+  case RECIPE_WORD_OR_LIST:
+    if (((const RecipeWordOrList *)field)->list) fprintf(out, "[%s]", ((const RecipeWordOrList *)field)->list);
+    else fputs(word_of(key, ((const RecipeWordOrList *)field)->word), out);
+    break;
   case RECIPE_WORD_OR_PATH:
     if (**(char *const *)field != '/') {
       fputs(*(char *const *)field, out);
@@ -200,7 +218,11 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_INT:
   case RECIPE_MB:
   case RECIPE_CHOICE: return *(const int *)a == *(const int *)b;
+  case RECIPE_BYTES:
   case RECIPE_LONG: return *(const int64_t *)a == *(const int64_t *)b;
+  case RECIPE_WORD_OR_LIST:
+    return ((const RecipeWordOrList *)a)->word == ((const RecipeWordOrList *)b)->word &&
+           equal_text(((const RecipeWordOrList *)a)->list, ((const RecipeWordOrList *)b)->list);
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));

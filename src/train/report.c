@@ -2,14 +2,18 @@
 #include "train/trainer.h"
 #include "runtime/launch_notice.h"
 #include "base/memory_usage.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "recipe/setup.h"
 #include "train/balance.h"
+#include "recipe/setup_memory.h"
 #include "train/estimate.h"
 #include "train/peak.h"
 #include "train/plan_print.h"
+#include "train/run_times.h"
 #include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
 
 // What mesh.dp: auto has come to, and which ranks it leaves out.
 static void announce_ranks(const Trainer *t) {
@@ -52,6 +56,11 @@ void trainer_announce(const Trainer *t) {
   const Parallel *layout = &t->job->options.parallel;
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
                    sizeof experts);
+  if (r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
+    char *list = recompute_list_text(&t->job->options.recompute_list);
+    fprintf(t->out, "recompute auto: [%s]\n", list);
+    free(list);
+  }
   if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
@@ -59,7 +68,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (plan_copies_state(r) && !t->saves_later)
+  if (setup_copies_state(r) && !t->saves_later)
     fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
                     "steps wait until checkpoints are written\n");
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
@@ -210,10 +219,27 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
   return metrics_end(&t->metrics, error);
 }
 
-void trainer_report_save(Trainer *t, int64_t step) {
+int trainer_report_save(Trainer *t, int64_t step, Error *error) {
   char *folder = trainer_path(t->checkpoints);
   progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, folder, (long long)step);
   free(folder);
   malloc_trim(0);
   progress_resume_clock(&t->progress);
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_real(&t->metrics, "checkpoint_seconds", clock_seconds() - t->saving_since);
+  return metrics_end(&t->metrics, error);
+}
+
+void trainer_check_lead(const Trainer *t) {
+  const char *text = getenv("PLAIT_LEAD");
+  double lead = text ? strtod(text, NULL) : 0, needed;
+  RunTimes times = run_times_read(t->recipe->run.dir);
+  needed = run_times_to_stop(&times);
+  if (!(lead > 0) || !times.known || lead >= needed) return;
+  fprintf(
+      t->out,
+      "note: the signal comes %.0f s before the time is up, but a step has taken %s and a checkpoint %s, so that the "
+      "last steps may be lost; give plait slurm --lead %.0f\n",
+      lead, units_duration(times.step).s, units_duration(times.save).s, ceil(2 * needed));
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 char *run_folder_file(const RunFolder *folder, const char *name) { return xformat("%s/%s", folder->path, name); }
@@ -23,12 +24,23 @@ static int in_use(const char *path, int fd, Error *error) {
                    path, holder);
 }
 
+// plait runs takes a lock for a moment, and that of a process which was killed is held until it is gone.
+static int lock_soon(int fd) {
+  int failed = 0;
+  for (int i = 0; i < 20 && (!i || failed); i++) {
+    if (i) nanosleep(&(struct timespec){.tv_nsec = 25 * 1000 * 1000}, NULL);
+    failed = flock(fd, LOCK_EX | LOCK_NB);
+    if (failed && errno != EWOULDBLOCK) break;
+  }
+  return failed;
+}
+
 static int take_lock(RunFolder *folder, Error *error) {
   char *name = run_folder_file(folder, "lock");
   int code = PLAIT_OK;
   folder->lock = file_open(name, O_RDWR | O_CREAT);
   if (folder->lock < 0) code = file_write_failed(name, errno, 0, error);
-  else if (flock(folder->lock, LOCK_EX | LOCK_NB)) {
+  else if (lock_soon(folder->lock)) {
     code = errno == EWOULDBLOCK ? in_use(folder->path, folder->lock, error)
                                 : error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
   } else {

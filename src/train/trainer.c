@@ -7,6 +7,7 @@
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
 #include "runtime/gather.h"
+#include "train/ending.h"
 #include "train/learning_rate.h"
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
@@ -74,7 +75,8 @@ static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *er
 // Rank 0, when a checkpoint lies there.
 static int tell_saved(Trainer *t, int64_t step, Error *error) {
   t->saving = 0;
-  trainer_report_save(t, step);
+  int code = trainer_report_save(t, step, error);
+  if (code) return code;
   return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
 }
 
@@ -112,6 +114,7 @@ static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestL
   extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
   if (r->rank == 0) {
     t->saving = step;
+    t->saving_since = clock_seconds();
     if (!later || !more) fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
   }
   double begin = trace_begin(r->trace);
@@ -265,6 +268,7 @@ static int run(Trainer *t, Error *error) {
                                 : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing
   trainer_tell_changes(t);
+  if (has_rank_0(t)) trainer_check_lead(t);
   trainer_measure_peak(t);
   trainer_expect(t);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
@@ -324,7 +328,9 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   if (!code && !trainer_is_over(&t)) {
     code = balance_begin(&t, error);
     if (!code) code = trainer_begin_writing(&t, error);
+    if (!code && t.folder.path) ending_clear(t.folder.path);
     if (!code) code = run(&t, error);
+    if (code && code != PLAIT_INTERRUPTED && t.folder.path) ending_write(t.folder.path, error);
   }
   trainer_free(&t);
   if (nowhere) fclose(nowhere);
