@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "comm/net.h"
+#include "comm/secret.h"
 #include "elastic/supervisor.h"
 #include "recipe/recipe.h"
 #include <errno.h>
@@ -71,9 +72,10 @@ static int check_mesh(const Recipe *r, bool is_fixed, int workers, Error *error)
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
-  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED;
+  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
   int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
+  if (!code) code = recipe_set_ranks(&job->recipe, job->nproc, error); // refused here rather than by each process
   if (!code) code = check_mesh(&job->recipe, is_fixed, job->nproc, error);
   if (code) return code;
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);
@@ -154,6 +156,19 @@ static int launch(const Asked *a, const Operands *operands, char **program, int 
   return code;
 }
 
+// Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret.
+static int use_secret(const char *path, const char *interface, Error *error) {
+  char whole[PATH_MAX];
+  Secret secret;
+  if (interface) setenv("UCX_NET_DEVICES", interface, 1);
+  if (!path) return PLAIT_OK;
+  int code = secret_read(path, &secret, error);
+  if (!code && !realpath(path, whole))
+    code = error_set(error, PLAIT_BAD_INPUT, "--secret %s: %s", path, strerror(errno));
+  if (!code) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
+  return code;
+}
+
 static const char summary[] =
     "Starts the ranks of a run as processes of this machine, without MPI, and watches them. If one fails, plait launch "
     "says which and how, ends all of them and, up to --max-restarts times, starts them again: training resumes from "
@@ -164,11 +179,12 @@ static const char summary[] =
     "killed, too.";
 
 int cmd_launch(int argc, char **argv) {
+  const char *secret = NULL, *made = NULL, *interface = NULL;
   Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5};
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
        "processes to start; auto: the ranks of the recipe's mesh, or "
-       "for a program the cores",
+       "with mesh.dp auto and for a program the cores",
        .shown = "1"},
       {"max-restarts", OPTION_INTEGER, &a.restarts, "K", "how often all are started again after a failure", .least = 0,
        .most = INT_MAX},
@@ -185,23 +201,35 @@ int cmd_launch(int argc, char **argv) {
        .most = MOST_WORKERS},
       {"local-addr", OPTION_TEXT, &a.address, "ADDRESS", "this machine's address for MASTER_ADDR",
        .shown = "127.0.0.1"},
+      {"secret", OPTION_TEXT, &secret, "FILE",
+       "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
+       "it"},
+      {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
+      {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
       {.name = "no-python", .value = &a.no_python}, // torchrun's, which says what is always so here
   };
   const CommandHelp help = {
       "launch", "[options] RECIPE [key=value …]", summary,
       "  plait launch --nproc-per-node 2 --max-restarts 3 my.yaml mesh.dp=2\n"
       "  plait launch --nproc-per-node auto --log-dir logs --tee my.yaml\n"
-      "  plait launch --nproc-per-node 4 -- ./program arguments\n",
+      "  plait launch --nproc-per-node 4 -- ./program arguments\n"
+      "  plait launch --make-secret key\n",
       .takes = TAKES_RECIPE};
   Operands operands;
   char **program = NULL;
   int words = 1, status = 0;
   while (words < argc && strcmp(argv[words], "--")) words++;
   if (words < argc) program = argv + words + 1;
-  int code = options_parse(&help, options, COUNT(options), program ? 0 : 1, program ? 0 : INT_MAX, words, argv,
-                           &operands);
+  int code = options_parse(&help, options, COUNT(options), 0, program ? 0 : INT_MAX, words, argv, &operands);
   if (code != OPTIONS_OK) return code;
   Error error = {0};
-  code = launch(&a, &operands, program, &status, &error);
+  if (made) {
+    code = secret_make(made, &error);
+    return code ? command_fail("launch", &error) : 0;
+  }
+  if (!program && !operands.count)
+    error_set(&error, PLAIT_BAD_INPUT, "a recipe is missing: plait launch [options] RECIPE [key=value …]");
+  code = error.code ? error.code : use_secret(secret, interface, &error);
+  if (!code) code = launch(&a, &operands, program, &status, &error);
   return code ? command_fail("launch", &error) : status;
 }

@@ -64,10 +64,14 @@ int cmd_train(int argc, char **argv) {
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code)
+    code = launch_agree(&launch, recipe_set_ranks(&recipe, launch.world ? launch.ranks : 0, &error), &error);
+  if (!code)
     code = launch_agree(
         &launch, auto_plan(&recipe, launch.world ? launch.ranks : 0, launch.rank ? NULL : stdout, &error), &error);
-  if (!code) code = launch_agree(&launch, setup_launch(&launch, &recipe, &error), &error);
-  if (!code) code = train_run_launched(&recipe, &launch, force, stdout, &error);
+  if (!code) code = setup_launch(&launch, &recipe, &error);
+  if (!code && launch.idle) code = launch_wait(&launch, &error);
+  else if (!launch.idle) code = launch_agree(&launch, code, &error);
+  if (!code && !launch.idle) code = train_run_launched(&recipe, &launch, force, stdout, &error);
   recipe_free(&recipe);
   return command_end("train", code, &launch, &error);
 }

@@ -44,6 +44,8 @@ typedef struct Trainer {
   int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
   double saving_since;    // clock_seconds
   bool saves_later;       // checkpoint.async, where there is memory for it
+  MetricsLists shares;    // batch.balance measured: of which step which shares are known already
+  bool shares_told;       // metrics have the shares of now; rank 0's
   int one_machine;        // all ranks read one clock
   int stopped;            // by a signal
   int patience_over;      // eval.patience has ended the run
