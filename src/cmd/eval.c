@@ -282,7 +282,7 @@ int cmd_eval(int argc, char **argv) {
   Error error = {0};
   Launch launch;
   int code = launch_begin(&launch, setup_wish_of_keys(operands.count, operands.words), &error);
-  signals_install(launch.rank ? NULL : "stopping after this batch; a second signal ends it at once");
+  signals_install(launch.rank ? NULL : "stopping after this batch; a second Ctrl-C ends it at once");
   if (!code) code = prepare(&e, &operands, &launch, &error);
   if (!code) code = run(&e, &launch, &error);
   if (!code && launch.rank == 0) print_result(&e);

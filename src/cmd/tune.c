@@ -188,7 +188,7 @@ static int tune(const Asked *asked, const Recipe *given, Error *error) {
     char *left = search_left(&search.count);
     if (left) fprintf(t.progress, "%s\n", left);
     free(left);
-    signals_install("ending with what was measured so far; a second signal ends at once");
+    signals_install("ending with what was measured so far; a second Ctrl-C ends at once");
     code = in_folder(&t, error);
   }
   search_free(&search);

@@ -72,7 +72,7 @@ tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137
 for signal in TERM USR1 both one; do
   name=stop$signal
   # shellcheck disable=SC2086
-  "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$name$$" --max-restarts 1 recipe.yaml $long schedule.steps=100000 run.dir=$name >log 2>&1 &
+  "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$name$$" recipe.yaml $long schedule.steps=100000 run.dir=$name >log 2>&1 &
   running=$!
   wait_for grep -q '"step": 7,' $name/metrics.jsonl || { cat log; die "$name does not start"; }
   case $signal in
