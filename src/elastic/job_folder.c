@@ -1,6 +1,7 @@
 // Claiming and renewing the lease file.
 #include "elastic/job_folder.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include <dirent.h>
 #include <errno.h>
@@ -121,7 +122,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
 
 bool job_folder_renew(JobFolder *f) {
   if (!f->path) return true;
-  if (f->fd < 0 || newest(f->path) > f->epoch) return false;
+  if (f->fd < 0 || FAULT(store_is_not_fenced, newest(f->path) > f->epoch, 0)) return false;
   f->beats++;
   write_beat(f); // a full disk is no reason to end the job
   return true;

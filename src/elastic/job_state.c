@@ -29,7 +29,7 @@ static const Field state_fields[] = {
     TEXT_OF(JobState, job),       TEXT_OF(JobState, recipe),     TEXT_OF(JobState, version),
     INTEGER_OF(JobState, phase),  INTEGER_OF(JobState, ending),  INTEGER_OF(JobState, round),
     INTEGER_OF(JobState, restarts), INTEGER_OF(JobState, lost),  INTEGER_OF(JobState, stop),
-    INTEGER_OF(JobState, status), TEXT_OF(JobState, cause),
+    INTEGER_OF(JobState, status), TEXT_OF(JobState, cause),      FLAG_OF(JobState, asked),
     END_OF_FIELDS};
 
 static json_t *print(const Field *fields, const void *object) {

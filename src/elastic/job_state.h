@@ -49,6 +49,7 @@ typedef struct JobState {
   JobEnding ending;
   int round, restarts;     // round -1: none yet
   int lost;                // machines that this round has lost
+  bool asked;              // its workers were asked to save and end
   int stop, status;        // the signal that stops the job; the status that it ended with
   char cause[JOB_SENTENCE]; // of the round, or of what ends it
   JobFailure failure;      // the heaviest of its round

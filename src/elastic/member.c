@@ -403,7 +403,7 @@ static int look_once(Member *m, Error *error) {
 static bool keep_folder(Member *m) {
   if (!m->server || clock_seconds() < m->beat_at) return true;
   m->beat_at = clock_seconds() + beat_seconds;
-  return FAULT(store_is_not_fenced, job_folder_renew(&m->folder), true);
+  return job_folder_renew(&m->folder);
 }
 
 static void *run(void *argument) {

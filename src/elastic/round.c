@@ -50,9 +50,11 @@ void round_end_soon(Round *r) {
   if (!r->end_at) r->end_at = clock_seconds() + settle_seconds;
 }
 
-void round_ask(Round *r, int number) {
+void round_ask(Round *r, int number, bool rank_0) {
   r->asked = number;
-  workers_signal(&r->workers, number);
+  if (!rank_0) return workers_signal(&r->workers, number);
+  for (int i = 0; i < r->workers.count; i++)
+    if (r->workers.worker[i].rank == 0 && !r->workers.worker[i].ended) kill(r->workers.worker[i].pid, number);
 }
 
 bool round_is_asked(const Worker *w) {

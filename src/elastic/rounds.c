@@ -11,6 +11,7 @@ static void set_cause(JobState *s, const char *format, const char *host) {
 
 static void end(JobState *s, JobEnding why) {
   s->phase = JOB_ENDS;
+  s->asked |= why == ENDING_CHANGED || why == ENDING_STOPPED;
   if (why > s->ending) s->ending = why;
 }
 
@@ -72,6 +73,7 @@ static bool form(JobState *s, const RoundLimits *l) {
     s->ending = ENDING_NONE;
     s->round++;
     s->lost = 0;
+    s->asked = false;
     for (int k = 0; k < n; k++) {
       Machine *m = &s->machine[index[k]];
       m->first = at;
@@ -166,9 +168,11 @@ static bool all_ended(const JobState *s, bool *finished) {
   return true;
 }
 
-// Where a machine is lost, workers of the others fail because of it; only one that a signal killed has failed itself.
+// Where a machine is lost, or workers end at different moments since they were asked to, others fail because of it;
+// only one that a signal killed has failed itself.
 static bool is_own_failure(const JobState *s) {
-  return s->failure.round == s->round && s->failure.weight && (!s->lost || s->failure.weight == 3);
+  bool may_follow = s->lost || s->asked;
+  return s->failure.round == s->round && s->failure.weight && (!may_follow || s->failure.weight == 3);
 }
 
 static bool finish(JobState *s, int status) {

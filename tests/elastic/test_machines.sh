@@ -139,7 +139,7 @@ common="--nnodes 2 --rdzv $store"
 }
 kill -TERM "${pid[a]}"
 all_end 143 a
-refuse 1 'no store answers at 127.0.0.1:1 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:1 --rdzv-timeout 1 recipe.yaml run.dir=nobody
+expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
 refuse 2 'give all machines where they meet, one of them and a port, as in --rdzv hostA:29400' "$PLAIT" launch --nnodes 2 recipe.yaml
 refuse 2 'in a network that you trust give --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
 refuse 2 '"nowhere" is not HOST:PORT' "$PLAIT" launch --nnodes 2 --rdzv nowhere recipe.yaml
