@@ -117,8 +117,7 @@ bool rounds_lose(JobState *s, const char *id) {
   Machine *m = job_machine(s, id);
   if (!m) return false;
   if (m->ranks && (s->phase == JOB_RUNS || s->phase == JOB_ENDS)) {
-    s->lost++;
-    if (s->ending < ENDING_LOST) set_cause(s, "%s was lost", m->host);
+    if (!s->lost++) set_cause(s, "%s was lost", m->host);
     end(s, ENDING_LOST);
   }
   drop(s, m);

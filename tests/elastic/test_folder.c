@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -26,6 +27,8 @@ static pid_t other_holder(const char *path, const char *endpoint) {
   assert_int_equal(pipe(ready), 0);
   pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // where an assertion fails
+    close(ready[0]);
     JobFolder f;
     Error error = {0};
     job_folder_open(&f, path);
@@ -33,9 +36,9 @@ static pid_t other_holder(const char *path, const char *endpoint) {
     pause();
     _exit(0);
   }
+  close(ready[1]);
   assert_int_equal(read(ready[0], &byte, 1), 1);
   close(ready[0]);
-  close(ready[1]);
   return child;
 }
 
@@ -81,6 +84,7 @@ static void other_processes(void **state) {
   end(child); // on this machine it can be seen
   assert_int_equal(claim(&f, 100), 1);
   job_folder_release(&f, true);
+  job_folder_open(&f, path);
   child = other_holder(path, "127.0.0.1:9"); // which nobody has told this job of
   assert_int_equal(claim(&f, 100), 0);
   char *file = xformat("%s/rendezvous-1", path);
