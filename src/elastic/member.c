@@ -48,6 +48,7 @@ struct Member {
   bool present;          // its key is set with this lease
   bool joined;           // it was in the state once
   double lost_at;        // since when there is no store
+  double hold_until;     // until when no round begins
   double reunion;        // until when machines may come back to a store that has moved
   double gather_at;      // since when the first round could begin; 0: it could not
   double beat_at, folder_at;
@@ -141,6 +142,11 @@ static int set_state(Member *m, JobState *s, uint64_t version, bool *done, Error
   return code;
 }
 
+// A store that somebody serves who has come only now begins with round -1.
+static bool is_newer(const JobState *a, const JobState *b) {
+  return a->round != b->round ? a->round > b->round : a->changes > b->changes;
+}
+
 // What the store does not know yet: all of it where it is new, or changes that its predecessor had.
 static int remind(Member *m, Error *error) {
   StoreValue now = {0};
@@ -182,6 +188,7 @@ static int accept_store(Member *m, Error *error) {
   } else code = read_epoch(m, &epoch, error);
   if (code || !epoch || epoch < m->epoch) return 0;
   if (m->epoch && epoch > m->epoch) m->reunion = clock_seconds() + reunion_seconds;
+  if (m->server && epoch > 1) m->hold_until = clock_seconds() + reunion_seconds; // others may remember more
   m->epoch = epoch;
   m->folder_at = 0;
   return remind(m, error) == PLAIT_OK;
@@ -369,6 +376,10 @@ static int look_once(Member *m, Error *error) {
   uint64_t version = now.version;
   store_value_free(&now);
   if (!s) return error_set(error, PLAIT_FAILED, "the store has lost the job");
+  if (m->server && strcmp(s->job, m->folder.job)) { // the others have reminded a new store of their job
+    memcpy(m->folder.job, s->job, sizeof s->job);
+    job_folder_renew(&m->folder);
+  }
   int good = check_job(m, s, &why);
   if (!good) good = check_folder(m, s, &why);
   if (good < 0) give_up(m, good, &why);
@@ -383,6 +394,7 @@ static int look_once(Member *m, Error *error) {
     if (!m->self.port) m->self.port = port_free(m->self.address, m->id);
     if (m->present) changed = apply(m, s, &wish);
     code = sweep(m, s, &changed, &first, error);
+    if (s->round < 0 && clock_seconds() < m->hold_until) first = false;
     if (!code && first && !wish.gone) changed |= rounds_advance(s, &m->options->limits, is_over_3_seconds(m, s));
     if (!code && changed) {
       s->changes++;
