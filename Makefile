@@ -56,7 +56,7 @@ mutants: dependencies ## switches on each fault of src/base/faults.def: its test
 kills: all           ## kills a run 50 times while it writes checkpoints: it resumes from the last whole one
 	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) ASYNC_KILLS=50 bash tests/train/test_async.sh
 
-elastic: all         ## FAULTS=100 random faults, by SEED, while a run trains on three machines that are processes here
+elastic: all         ## random faults while a run trains on three machines; FAULTS=100 SEED=N
 	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) FAULTS=$(or $(FAULTS),100) $(if $(SEED),SEED=$(SEED)) bash tests/elastic/test_elastic.sh
 
 # Under clang's libFuzzer, ASan and UBSan; without clang, inputs are mutated blindly by tests/fuzz/driver.c. Builds in build-fuzz.

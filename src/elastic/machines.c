@@ -238,7 +238,7 @@ static void follow(Machines *m) {
   if (s->phase != JOB_ENDS) return;
   if (m->round.failed_at == 0) m->round.failed_at = clock_seconds();
   if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
-  else if (!m->round.asked) 
+  else if (!m->round.asked)
     round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);
 }
 
