@@ -157,7 +157,7 @@ static int remind(Member *m, Error *error) {
   JobState *mine = m->state;
   unlock(m);
   if (!mine && !theirs && m->server) mine = made = new_state(m);
-  if (!code && mine && (!theirs || mine->changes > theirs->changes))
+  if (!code && mine && (!theirs || is_newer(mine, theirs)))
     code = set_state(m, mine, now.version, &done, error);
   store_value_free(&now);
   free(theirs);
