@@ -26,7 +26,7 @@ typedef struct Plan {
   PlaitDtype dtype;
   const BenchKind *kinds[MOST_KINDS];
   size_t sizes[MOST_SIZES]; // bytes of a rank
-  int kind_count, size_count, plain;
+  int kind_count, size_count, plain, chain;
 } Plan;
 
 // ---- what is asked for ----
@@ -234,6 +234,7 @@ static int run_threads(const Plan *plan, Error *error) {
 
 static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
   PlaitComm *comm = NULL;
+  process_set_chain(world, plan->chain);
   int rank = plait_world_rank(world), code = plait_comm_world(world, rank, &comm, error);
   if (!rank) print_head(plan, plan->plain ? "mpi (processes), beside the plain MPI call" : "net (processes)");
   if (!code) code = run_session(plan, comm, error);
@@ -269,7 +270,7 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
 }
 
 int cmd_bench(int argc, char **argv) {
-  int64_t ranks = 2, repeat = 20;
+  int64_t ranks = 2, repeat = 20, chain = 0;
   bool ranks_given = false;
   const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
   static const char *const benchmarks[] = {"comm", NULL}, *const comms[] = {"auto", "local", "mpi", "net", NULL};
@@ -305,6 +306,12 @@ int cmd_bench(int argc, char **argv) {
        .value = &most,
        .argument = "SIZE",
        .help = "without --sizes: the largest size; the others are 8 bytes, then 64 and always four times as many"},
+      {"chain", OPTION_INTEGER, &chain, "N",
+       "between processes, all_reduce and reduce_scatter go by a chain of groups of N ranks, and all_gather by such "
+       "groups, where N "
+       "divides "
+       "the ranks; -1: each rank exchanges with all others; 0: as a run chooses",
+       .least = -1, .most = 256},
       {"repeat", OPTION_INTEGER, &repeat, "N", "samples; their median is printed", .least = 1, .most = 100000},
   };
   const CommandHelp help = {
@@ -325,6 +332,7 @@ int cmd_bench(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, 1, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   plan.repeat = (int)repeat;
+  plan.chain = (int)chain;
   int code =
       strcmp(operands.words[0], "comm")
           ? error_set(&error, PLAIT_BAD_INPUT, "unknown benchmark \"%.40s\"; allowed: comm", operands.words[0])

@@ -10,6 +10,7 @@
 #include "cmd/wrap.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
+#include "comm/secret.h"
 #include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -249,6 +250,18 @@ static void tell_net(void) {
          net_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
 }
 
+static void tell_tls(void) {
+  const char *version = tls_version();
+  if (version) {
+    say(GOOD, "GnuTLS", "%s (jobs with a secret: plait launch --secret)", version);
+    return;
+  }
+  say(MISSING, "GnuTLS",
+      tls_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
+  advice("TLS between the processes of a job (plait launch --secret)",
+         tls_is_built() ? "apt-get install libgnutls30" : "apt-get install libgnutls28-dev, then make");
+}
+
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
@@ -299,6 +312,7 @@ int cmd_doctor(int argc, char **argv) {
   puts("\nThis build of plait");
   tell_mpi();
   tell_net();
+  tell_tls();
   tell_build();
   puts("\nFor work on plait itself");
   tell_tools();

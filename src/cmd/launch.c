@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "comm/net.h"
+#include "comm/secret.h"
 #include "elastic/job_state.h"
 #include "elastic/store.h"
 #include "elastic/supervisor.h"
@@ -229,6 +230,19 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
   return code;
 }
 
+// Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret.
+static int use_secret(const char *path, const char *interface, Error *error) {
+  char whole[PATH_MAX];
+  Secret secret;
+  if (interface) setenv("UCX_NET_DEVICES", interface, 1);
+  if (!path) return PLAIT_OK;
+  int code = secret_read(path, &secret, error);
+  if (!code && !realpath(path, whole))
+    code = error_set(error, PLAIT_BAD_INPUT, "--secret %s: %s", path, strerror(errno));
+  if (!code) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
+  return code;
+}
+
 static const char summary[] =
     "Starts the ranks of a run as processes of this machine, without MPI, and watches them. If one fails, plait launch "
     "says which and how, ends all of them and, up to --max-restarts times, starts them again: training resumes from "
@@ -251,6 +265,7 @@ static void take_underscores(int argc, char **argv) {
 }
 
 int cmd_launch(int argc, char **argv) {
+  const char *secret = NULL, *made = NULL, *interface = NULL;
   Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5, .silence = 5, .patience = 300, .node_rank = -1};
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
@@ -278,6 +293,11 @@ int cmd_launch(int argc, char **argv) {
       {.name = "insecure",
        .value = &a.insecure,
        .help = "allows addresses that are not of this machine alone, though nothing is encrypted or authenticated"},
+      {"secret", OPTION_TEXT, &secret, "FILE",
+       "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
+       "it"},
+      {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
+      {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
       {.name = "standalone", .value = &a.standalone, .help = "this machine alone"},
       {"rdzv-backend", OPTION_TEXT, &a.backend, "NAME", "torchrun's: c10d or static; changes nothing"},
       {"rdzv-endpoint", OPTION_TEXT, &a.endpoint, "HOST[:PORT]", "torchrun's name for --rdzv", .shown = NULL},
@@ -286,9 +306,10 @@ int cmd_launch(int argc, char **argv) {
   const CommandHelp help = {"launch", "[options] RECIPE [key=value …]", summary,
                             "  plait launch --nproc-per-node 2 --max-restarts 3 my.yaml mesh.dp=2\n"
                             "  plait launch --nnodes 1:4 --nproc-per-node 2 --rdzv hostA:29400,hostB:29400 --rdzv-id "
-                            "run7 --insecure my.yaml\n"
+                            "run7 --secret key my.yaml\n"
                             "  plait launch --nproc-per-node auto --log-dir logs --tee my.yaml\n"
-                            "  plait launch --nproc-per-node 4 -- ./program arguments\n",
+                            "  plait launch --nproc-per-node 4 -- ./program arguments\n"
+                            "  plait launch --make-secret key\n",
                             .takes = TAKES_RECIPE};
   Operands operands;
   char **program = NULL;
@@ -296,10 +317,16 @@ int cmd_launch(int argc, char **argv) {
   while (words < argc && strcmp(argv[words], "--")) words++;
   if (words < argc) program = argv + words + 1;
   take_underscores(words, argv);
-  int code = options_parse(&help, options, COUNT(options), program ? 0 : 1, program ? 0 : INT_MAX, words, argv,
-                           &operands);
+  int code = options_parse(&help, options, COUNT(options), 0, program ? 0 : INT_MAX, words, argv, &operands);
   if (code != OPTIONS_OK) return code;
   Error error = {0};
-  code = launch(&a, &operands, program, &status, &error);
+  if (made) {
+    code = secret_make(made, &error);
+    return code ? command_fail("launch", &error) : 0;
+  }
+  if (!program && !operands.count)
+    error_set(&error, PLAIT_BAD_INPUT, "a recipe is missing: plait launch [options] RECIPE [key=value …]");
+  code = error.code ? error.code : use_secret(secret, interface, &error);
+  if (!code) code = launch(&a, &operands, program, &status, &error);
   return code ? command_fail("launch", &error) : status;
 }

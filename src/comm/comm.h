@@ -120,6 +120,11 @@ const char *world_name(const PlaitWorld *world); // "local", "mpi" or "net"
 // Will plait_world_destroy end the process, as the world has failed?
 int world_will_end(const PlaitWorld *world);
 
+// For measurements and tests, where ranks are processes: from now on all_reduce and reduce_scatter go by a chain of
+// groups of so many ranks, and all_gather by such groups, where that divides the ranks of the communicator; -1:
+// directly; 0: as plait chooses. All ranks say the same.
+void process_set_chain(PlaitWorld *world, int group);
+
 // What back ends call first and last.
 void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
 void world_free(PlaitWorld *world); // all but the struct

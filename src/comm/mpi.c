@@ -257,12 +257,21 @@ static int check_singletons(int ranks, Error *error) {
       launcher.variable, launcher.tasks, library, strstr(library, "Open MPI") ? "pmix" : "pmi2 (or pmix)");
 }
 
-static int local_ranks(void) {
+// Ranks of this machine. *machines: (ranks) the lowest rank of each one's, malloc'ed; NULL: there is one machine, or
+// the MPI does not tell.
+static int find_machines(int ranks, int rank, int **machines) {
   MPI_Comm local;
-  int n = 1;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS) return 1;
+  int n = 1, lowest = rank;
+  *machines = NULL;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local) != MPI_SUCCESS) return 1;
   MPI_Comm_size(local, &n);
+  MPI_Bcast(&lowest, 1, MPI_INT, 0, local);
   MPI_Comm_free(&local);
+  int *all = xcalloc((size_t)ranks, sizeof *all), several = 0;
+  MPI_Allgather(&lowest, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
+  for (int r = 1; r < ranks; r++) several |= all[r] != all[0];
+  if (several) *machines = all;
+  else free(all);
   return n;
 }
 
@@ -304,7 +313,9 @@ int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {
     return code;
   }
   MpiWorld *w = xcalloc(1, sizeof *w);
-  process_world_init(&w->base, &mpi_wire, rank, n, local_ranks());
+  int *machines, local = find_machines(n, rank, &machines);
+  process_world_init(&w->base, &mpi_wire, rank, n, local);
+  w->base.machines = machines;
   w->arrival = MPI_REQUEST_NULL;
   w->initialised_here = here;
   find_tickets(w);

@@ -27,16 +27,23 @@ static void read_boot(char *boot, size_t size) {
   fclose(file);
 }
 
+static void warn(const NetAddress *address, int rank) {
+  const char *secret = getenv("PLAIT_SECRET");
+  if (rank || net_is_loopback(address) || (secret && *secret)) return;
+  fprintf(stderr,
+          "note: PLAIT_INSECURE is set: whoever reaches this network can join this run and read what it says\n");
+}
+
 // What travels is neither encrypted nor authenticated.
-static int refuse_address(const NetAddress *address, Error *error) {
-  const char *insecure = getenv("PLAIT_INSECURE");
+static int refuse_address(const NetAddress *address, int rank, Error *error) {
   char text[80];
-  if (net_is_loopback(address) || (insecure && !strcmp(insecure, "1"))) return PLAIT_OK;
+  if (net_is_loopback(address) || secret_lets_listen()) return warn(address, rank), PLAIT_OK;
   net_describe(address, text, sizeof text);
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.comm: net would listen at %s, where others could reach it, and what ranks say is neither "
-                   "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, or set PLAIT_INSECURE=1 if "
-                   "nobody else is in that network",
+                   "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, give plait launch --secret "
+                   "FILE (or all ranks PLAIT_SECRET=FILE), or set PLAIT_INSECURE=1 if nobody else is in that "
+                   "network",
                    text);
 }
 
@@ -78,7 +85,7 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
   memcpy(record, &m->mine, sizeof m->mine);
   memcpy(record + sizeof m->mine, address, bytes);
   w->ucx->ucp_worker_release_address(w->worker, address);
-  int code = rendezvous_tcp(&m->options, &m->address, &rendezvous, error);
+  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &rendezvous, error);
   if (!code) {
     code = rendezvous->exchange(rendezvous, record, sizeof m->mine + bytes, m->records, m->lengths, error);
     rendezvous->close(rendezvous);
@@ -92,6 +99,18 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
   return code;
 }
 
+static int same_machine(const Record *a, const Record *b) {
+  return !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot);
+}
+
+// (ranks) that of the first rank of the same machine.
+static int *number_machines(const Making *m) {
+  int *machines = xcalloc((size_t)m->options.ranks, sizeof *machines);
+  for (int r = 0; r < m->options.ranks; r++)
+    while (!same_machine(m->records[machines[r]], m->records[r])) machines[r]++;
+  return machines;
+}
+
 static int connect_all(Making *m, NetWorld *w, Error *error) {
   int code = PLAIT_OK, n = m->options.ranks, local = 0;
   const Record *first = m->records[0];
@@ -101,13 +120,20 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     memcpy(w->hosts[r], other->host, HOST_NAME - 1);
-    local += !strcmp(other->host, m->mine.host) && !strcmp(other->boot, m->mine.boot);
+    local += same_machine(other, &m->mine);
   }
   process_world_init(&w->base, &net_wire, m->options.rank, n, local);
-  for (int r = 0; r < n && !code; r++) code = net_connect_peer(w, r, (const Record *)m->records[r] + 1, error);
+  if (local < n) w->base.machines = number_machines(m);
+  for (int r = 0; r < n; r++) {
+    const Record *other = m->records[r];
+    w->peers[r].address = memcpy(xcalloc(other->address_bytes, 1), other + 1, other->address_bytes);
+    w->peers[r].proved = !w->has_secret;
+  }
+  w->token = first->token;
   net_set_port(&watch, (int)first->watch_port);
   if (!code)
-    code = net_watch_create(&w->base, m->listener, &watch, first->token, (const char (*)[HOST_NAME])w->hosts,
+    code = net_watch_create(&w->base, m->listener, &watch, first->token, w->has_secret ? &w->secret : NULL,
+                            (const char (*)[HOST_NAME])w->hosts,
                             m->options.silence, clock_seconds() + m->options.patience, &w->watch, error);
   return code;
 }
@@ -115,7 +141,7 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
 static int make(Making *m, NetWorld *w, Error *error) {
   char interface[64] = "lo";
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
-  if (!code) code = refuse_address(&m->address, error);
+  if (!code) code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
   net_interface(&m->address, interface, sizeof interface);
   code = net_open(w, interface, error);
@@ -157,6 +183,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   m.records = xcalloc(n, sizeof *m.records);
   m.lengths = xcalloc(n, sizeof *m.lengths);
   int code = ucx_load(&w->ucx, error);
+  if (!code) code = secret_of_environment(&w->secret, &w->has_secret, error);
   if (!code) code = make(&m, w, error);
   for (size_t r = 0; r < n; r++) free(m.records[r]);
   free(m.records);
@@ -175,6 +202,8 @@ const char *net_version(void) {
   return ucx_load(&ucx, &error) ? NULL : ucx->ucp_get_version_string();
 }
 
+void net_spoil_secret(PlaitWorld *world) { ((NetWorld *)world)->spoils = 1; }
+
 void net_carriers(PlaitWorld *world, int rank, char *text, size_t size) {
   NetWorld *w = (NetWorld *)world;
   char *printed = NULL;
@@ -182,6 +211,7 @@ void net_carriers(PlaitWorld *world, int rank, char *text, size_t size) {
   FILE *file = open_memstream(&printed, &bytes);
   CHECK(file);
   process_lock(&w->base);
+  net_connect_peer(w, rank);
   w->ucx->ucp_ep_print_info(w->peers[rank].endpoint, file);
   process_unlock(&w->base);
   fclose(file);

@@ -20,6 +20,9 @@ enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_MOST_RANKS = 1 << 14 };
 // address that is not this machine's (see net_refuse_address); PLAIT_FAILED: not all ranks came.
 int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error);
 
+// For tests: from now on this rank's proofs to ranks that it has not talked to are wrong.
+void net_spoil_secret(PlaitWorld *world);
+
 int net_is_built(void);             // plait was built with UCX
 const char *net_version(void);      // of UCX; NULL: there is none, or it cannot be loaded
 // What carries messages to a rank, as UCX calls it: "sysv/memory", "tcp/lo". For tests. With no call under way.

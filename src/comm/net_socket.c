@@ -94,8 +94,7 @@ int net_listen(NetAddress *address) {
   return fd;
 }
 
-// 0: not until then.
-static int ready(int fd, short events, double deadline) {
+int net_ready(int fd, short events, double deadline) {
   for (;;) {
     double left = deadline - clock_seconds();
     struct pollfd p = {fd, events, 0};
@@ -113,7 +112,7 @@ static int prepare(int fd) {
 }
 
 int net_accept(int listener, double deadline) {
-  while (ready(listener, POLLIN, deadline)) {
+  while (net_ready(listener, POLLIN, deadline)) {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) return prepare(fd);
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return -errno;
@@ -127,7 +126,7 @@ int net_connect(const NetAddress *address, double deadline) {
   if (fd < 0) return -errno;
   if (connect(fd, (const struct sockaddr *)&address->storage, address->length)) {
     problem = errno;
-    if (problem == EINPROGRESS) problem = ready(fd, POLLOUT, deadline) ? 0 : ETIMEDOUT;
+    if (problem == EINPROGRESS) problem = net_ready(fd, POLLOUT, deadline) ? 0 : ETIMEDOUT;
     if (!problem) getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &length);
   }
   if (!problem) return prepare(fd);
@@ -139,7 +138,7 @@ int net_read(int fd, void *data, size_t bytes, double deadline) {
   for (char *at = data; bytes;) {
     ssize_t n = recv(fd, at, bytes, 0);
     if (n > 0) at += n, bytes -= (size_t)n;
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !ready(fd, POLLIN, deadline)) return 0;
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !net_ready(fd, POLLIN, deadline)) return 0;
   }
   return 1;
 }
@@ -148,7 +147,7 @@ int net_write(int fd, const void *data, size_t bytes, double deadline) {
   for (const char *at = data; bytes;) {
     ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
     if (n >= 0) at += n, bytes -= (size_t)n;
-    else if ((errno != EAGAIN && errno != EINTR) || !ready(fd, POLLOUT, deadline)) return 0;
+    else if ((errno != EAGAIN && errno != EINTR) || !net_ready(fd, POLLOUT, deadline)) return 0;
   }
   return 1;
 }

@@ -22,6 +22,7 @@ int net_listen(NetAddress *address);
 // Below 0: -errno. The deadline is of clock_seconds().
 int net_accept(int listener, double deadline);
 int net_connect(const NetAddress *address, double deadline);
+int net_ready(int fd, short events, double deadline); // poll's events; 0: not until then
 // All the bytes, or 0 if they do not come, or go, until then.
 int net_read(int fd, void *data, size_t bytes, double deadline);
 int net_write(int fd, const void *data, size_t bytes, double deadline);

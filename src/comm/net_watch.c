@@ -13,7 +13,8 @@
 
 typedef enum Word { WORD_PULSE = 1, WORD_NOTICE, WORD_LEAVE, WORD_LEFT } Word;
 typedef struct Frame { uint32_t word, bytes; } Frame; // `bytes` follow: a pulse's call (comm_last), a Notice, nothing
-typedef struct Introduction { uint64_t token; uint32_t rank, zero; } Introduction;
+// token: 0 where there is a secret, and the proof has it.
+typedef struct Introduction { uint64_t token; uint32_t rank, zero; unsigned char proof[PROOF_BYTES]; } Introduction;
 
 // Between two pulses, at most; the shortest silence is several of them.
 static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1;
@@ -233,13 +234,25 @@ static void *watch_thread(void *argument) {
 
 // Connecting --------------------------------------------------------------------------------------------------------
 
-static int accept_all(NetWatch *w, int listener, uint64_t token, double deadline) {
+static Introduction introduce(int rank, uint64_t token, const Secret *secret) {
+  const uint64_t words[] = {token, (uint64_t)rank};
+  Introduction me = {.token = secret ? 0 : token, .rank = (uint32_t)rank};
+  if (secret) secret_proof(secret, "plait: the watch", words, 2, me.proof);
+  return me;
+}
+
+static int is_expected(const NetWatch *w, const Introduction *who, uint64_t token, const Secret *secret) {
+  const uint64_t words[] = {token, who->rank};
+  if (!who->rank || who->rank >= (uint32_t)w->world->base.ranks || w->link[who->rank].fd >= 0) return 0;
+  return secret ? secret_proves(secret, "plait: the watch", words, 2, who->proof) : who->token == token;
+}
+
+static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline) {
   for (int here = 1; here < w->world->base.ranks;) {
     Introduction who;
     int fd = net_accept(listener, deadline);
     if (fd < 0) return 0;
-    if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || who.token != token || !who.rank ||
-        who.rank >= (uint32_t)w->world->base.ranks || w->link[who.rank].fd >= 0) {
+    if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || !is_expected(w, &who, token, secret)) {
       close(fd);
       continue;
     }
@@ -249,15 +262,15 @@ static int accept_all(NetWatch *w, int listener, uint64_t token, double deadline
   return 1;
 }
 
-static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, double deadline) {
-  Introduction me = {token, (uint32_t)w->world->rank, 0};
+static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, const Secret *secret, double deadline) {
+  Introduction me = introduce(w->world->rank, token, secret);
   int fd = net_connect(address, deadline);
   if (fd < 0) return 0;
   w->link[0].fd = fd;
   return net_write(fd, &me, sizeof me, deadline);
 }
 
-int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token,
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error) {
   size_t n = (size_t)world->base.ranks;
   NetWatch *w = xcalloc(1, sizeof *w);
@@ -270,7 +283,8 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   pthread_mutex_init(&w->lock, NULL);
   for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int good = world->rank ? connect_to_0(w, address, token, deadline) : accept_all(w, listener, token, deadline);
+  int good = world->rank ? connect_to_0(w, address, token, secret, deadline)
+                         : accept_all(w, listener, token, secret, deadline);
   for (size_t r = 0; r < n; r++) w->link[r].heard = clock_seconds();
   *watch = w;
   if (good && w->wake >= 0) return PLAIT_OK;

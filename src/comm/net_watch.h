@@ -5,12 +5,14 @@
 #pragma once
 #include "comm/net_socket.h"
 #include "comm/process.h"
+#include "comm/secret.h"
 
 typedef struct NetWatch NetWatch;
 
 // Connects the ranks: rank 0 by its listener (which it closes), the others to `address`. Only who knows the token of
-// the world is let in. hosts: (ranks) names, for sentences; borrowed. Waits for all ranks until the deadline.
-int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token,
+// the world is let in; where there is a secret (else NULL), who proves to have it. hosts: (ranks) names, for sentences;
+// borrowed. Waits for all ranks until the deadline.
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error);
 int net_watch_start(NetWatch *watch, Error *error); // its thread
 void net_watch_destroy(NetWatch *watch);            // NULL is fine

@@ -19,6 +19,7 @@ PlaitComm *process_handle_create(ProcessWorld *w, WireContext context, uint64_t 
   while (list[c->base.rank] != w->rank) c->base.rank++;
   c->context = context;
   c->id = id;
+  c->group = process_machine_group(w, list, n);
   c->next = w->handles;
   w->handles = c;
   c->queues = xcalloc(count, sizeof *c->queues);
@@ -30,6 +31,7 @@ PlaitComm *process_handle_create(ProcessWorld *w, WireContext context, uint64_t 
   Batch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
   for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
     batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
+  for (int i = 0; i < 2; i++) batch_reserve(&c->chain.passed[i], 1);
   monitor_init(&c->turn, &w->base.abort);
   return &c->base;
 }
@@ -52,6 +54,7 @@ static void process_comm_destroy(PlaitComm *base) {
     free(c->staging[i]);
   }
   batch_free(&c->headers);
+  process_chain_free(&c->chain);
   monitor_destroy(&c->turn);
   free(c->queues);
   free(c->left);
@@ -136,6 +139,10 @@ static const CommBackend process_backend = {
     .heartbeat = process_heartbeat,
 };
 
+void process_set_chain(PlaitWorld *world, int group) {
+  if (world->backend == &process_backend) ((ProcessWorld *)world)->chain = group;
+}
+
 void process_world_init(ProcessWorld *w, const Wire *wire, int rank, int ranks, int local_ranks) {
   world_init(&w->base, &process_backend, ranks, local_ranks);
   w->base.name = wire->name;
@@ -161,6 +168,7 @@ void process_world_free(ProcessWorld *w) {
   world_free(&w->base);
   record_queue_free(&w->departures);
   free(w->gone);
+  free(w->machines);
   free(w->pieces);
   free(w->ranks);
 }

@@ -69,8 +69,11 @@ typedef struct ProcessWorld {
   pthread_mutex_t lock; // around every call of the wire
   int rank, *ranks;     // (ranks) 0 … n-1
   char host[HOST_NAME];
+  int *machines;        // (ranks) numbers of their machines, the same on all ranks; the wire's. NULL: one machine
+  int chain;            // as process_set_chain
   int tickets;          // tags are 2 · (ticket % tickets), messages add 1; the wire's
   int taken;
+  unsigned moved;       // grows when a test has moved bytes; a wire may leave it
   int spin;             // looks before yielding; 0 where cores are fewer than ranks
   WireContext everyone, control; // the wire's
   Heartbeat heartbeat, heartbeats[HEARTBEATS]; // received; sent to ranks 0 …
@@ -90,6 +93,13 @@ typedef struct ProcessWorld {
   int stop;
 } ProcessWorld;
 
+// Of an all_reduce by a chain of groups under way.
+typedef struct ProcessChain {
+  Batch passed[2], rest; // sums on their way to the next group; results on their way to others
+  char *staging[2];
+  size_t staging_bytes;  // of each
+} ProcessChain;
+
 typedef struct ProcessComm {
   PlaitComm base;
   struct ProcessComm *next;      // of the handles
@@ -105,6 +115,8 @@ typedef struct ProcessComm {
   const void **inputs;       // (size)
   char *staging[2];
   size_t staging_bytes;      // of each
+  ProcessChain chain;
+  int group;                 // ranks of each machine, where they follow on each other; else 0
 } ProcessComm;
 
 // Worlds (process.c) ------------------------------------------------------------------------------------------------
@@ -216,6 +228,19 @@ int departure_fail(ProcessWorld *w, Awaited whom, int departed); // without the 
 int process_collective(ProcessComm *c, const CommCall *call); // process_collective.c: everything but
 int process_reduction(ProcessComm *c, const CommCall *call);  // process_reduction.c: all_reduce, reduce_scatter, reduce
 void process_reserve_collective(PlaitComm *comm, size_t buffers, size_t reduced); // as comm_reserve_collective
+
+
+// process_chain.c: an all_reduce or reduce_scatter by a chain of groups of so many ranks each, a divisor of the
+// communicator's size.
+int process_chain(ProcessComm *c, const CommCall *call, int group);
+// Takes memory for all up to so many bytes; returns how many messages are under way at most.
+size_t process_chain_reserve(ProcessComm *c, size_t bytes, int group);
+void process_chain_free(ProcessChain *chain);
+// process_pattern.c: the groups of the chain by which a reduction goes, of so many bytes that a rank gives; 0:
+// directly.
+int process_chain_group(const ProcessComm *c, CommKind kind, PlaitDtype dtype, size_t bytes);
+int process_gather_group(const ProcessComm *c, size_t bytes); // likewise for an all_gather of so many bytes in all
+int process_machine_group(const ProcessWorld *w, const int *ranks, int n); // ProcessComm.group
 
 void message_queue_init(MessageQueue *queue, ProcessComm *c, int peer); // process_message.c
 void message_queue_free(MessageQueue *queue);

@@ -1,6 +1,7 @@
 // Collectives that move data: every rank sends each of the others what is theirs, straight from and to the caller's
 // memory.
 #include "comm/process.h"
+#include "base/fault.h"
 #include <string.h>
 
 enum { TREE_BYTES = 65536 }; // a broadcast up to this goes down a tree, a longer one is scattered and gathered
@@ -65,6 +66,58 @@ static int exchange(ProcessComm *c, const CommCall *call, Ends to, Ends from) {
   }
   int waited = process_wait_call(c, call, &c->first[0]);
   return code ? code : waited;
+}
+
+// all_gather by machines ----------------------------------------------------------------------------------------------
+
+static int post_part(ProcessComm *c, const CommCall *call, int part, int from_send, int peer, int receive) {
+  ProcessWorld *w = (ProcessWorld *)c->base.world;
+  View view = part_for(c, call, part, !from_send);
+  process_lock(w);
+  int status = process_post(c, &c->first[receive], &view, 0, view.bytes, peer, process_tag(c, call), receive);
+  process_unlock(w);
+  return !status ? PLAIT_OK : process_failed(w, comm_traits[call->kind].name, status);
+}
+
+// A part goes to the others of this rank's group, which get theirs from the same rank of another group, `theirs`.
+static int share_part(ProcessComm *c, const CommCall *call, int group, int part, int theirs) {
+  int me = c->base.rank, first = me / group * group, code = PLAIT_OK;
+  for (int i = 1; i < group && !code; i++) {
+    int next = first + (me + i) % group, before = first + (me + group - i) % group;
+    code = post_part(c, call, theirs * group + before % group, 0, before, 1);
+    if (!code) code = post_part(c, call, part, part == me, next, 0);
+  }
+  return code;
+}
+
+// Each part crosses to another group once, not once for each of its ranks: the rank of the same place receives it, and
+// gives it to the others there.
+static int gather_by_groups(ProcessComm *c, const CommCall *call, int group) {
+  int me = c->base.rank, groups = c->base.size / group, own = me / group, lane = me % group;
+  int code = header_exchange(c, call, EVERYBODY, EVERYBODY);
+  if (!code) code = header_await(c, call, EVERYBODY);
+  for (int i = 1; i < groups && !code; i++) code = post_part(c, call, me, 1, (own + i) % groups * group + lane, 0);
+  if (!code) code = share_part(c, call, group, me, own);
+  for (int i = 1; i < groups && !code; i++) {
+    int from = (own + groups - i) % groups, part = from * group + lane;
+    code = post_part(c, call, part, 0, part, 1);
+    if (!code) code = process_wait_call(c, call, &c->first[1]);
+    if (!code) code = share_part(c, call, group, FAULT(groups_gather_their_own, part, me), from);
+  }
+  if (!code) {
+    View send = part_for(c, call, me, 0), recv = part_for(c, call, me, 1);
+    view_copy(&recv, &send);
+  }
+  for (int i = 0; i < 2; i++) {
+    int waited = process_wait_call(c, call, &c->first[i]);
+    if (!code) code = waited;
+  }
+  return code;
+}
+
+static int all_gather(ProcessComm *c, const CommCall *call) {
+  int group = process_gather_group(c, comm_total(call) * comm_dtype_size(call->dtype) * (size_t)c->base.size);
+  return group ? gather_by_groups(c, call, group) : exchange(c, call, EVERYBODY, EVERYBODY);
 }
 
 // Broadcast ---------------------------------------------------------------------------------------------------------
@@ -181,6 +234,7 @@ static int run(ProcessComm *c, const CommCall *call) {
   case COMM_REDUCE_SCATTER:
   case COMM_REDUCE: return process_reduction(c, call);
   case COMM_BROADCAST: return broadcast(c, call);
+  case COMM_ALL_GATHER: return all_gather(c, call);
   case COMM_BARRIER: return barrier(c, call);
   case COMM_GATHER: return exchange(c, call, ROOT, call->root == c->base.rank ? EVERYBODY : NOBODY);
   case COMM_SCATTER: return exchange(c, call, call->root == c->base.rank ? EVERYBODY : NOBODY, ROOT);

@@ -144,18 +144,25 @@ static size_t most_staging(size_t n, size_t reduced) {
 
 void process_reserve_collective(PlaitComm *base, size_t buffers, size_t reduced) {
   ProcessWorld *w = (ProcessWorld *)base->world;
-  if (reduced && base->size > 1) staging_reserve((ProcessComm *)base, most_staging((size_t)base->size, reduced));
+  ProcessComm *c = (ProcessComm *)base;
+  size_t messages = 6 * (size_t)base->size; // of two chunks, there and back
+  int group = reduced && base->size > 1 ? process_chain_group(c, COMM_ALL_REDUCE, PLAIT_FP64, reduced) : 0;
+  if (reduced && base->size > 1) staging_reserve(c, most_staging((size_t)base->size, reduced));
+  if (group) messages += process_chain_reserve(c, reduced, group);
   process_lock(w);
   pieces_reserve(w, buffers);
-  if (w->wire->reserve) w->wire->reserve(w, buffers, 6 * (size_t)base->size); // of two chunks, there and back
+  if (w->wire->reserve) w->wire->reserve(w, buffers, messages);
   process_unlock(w);
 }
 
+// The first elements are expected before it is known what the others call, or they could arrive where nobody expects
+// them and be copied twice: they go to staging memory, where those of another call do no harm.
+//
 // The memory that a chunk's phase 2 writes in an all_reduce in place is what its phase 1 has sent: a wait is between.
 static int run_chunks(Work *w, Ends from) {
   int code = w->chunks ? send_inputs(w, 0) : PLAIT_OK;
-  if (!code) code = header_await(w->c, w->call, from);
   if (!code && w->chunks) code = receive_inputs(w, 0);
+  if (!code) code = header_await(w->c, w->call, from);
   for (size_t k = 0; k < w->chunks && !code; k++) {
     if (k) code = process_wait_call(w->c, w->call, &w->c->second[(k - 1) & 1]); // its staging memory is used again now
     if (!code && k + 1 < w->chunks) code = send_inputs(w, k + 1);
@@ -173,6 +180,10 @@ static int run_chunks(Work *w, Ends from) {
 }
 
 int process_reduction(ProcessComm *c, const CommCall *call) {
+  size_t parts = call->kind == COMM_REDUCE_SCATTER ? (size_t)c->base.size : 1;
+  int group =
+      process_chain_group(c, call->kind, call->dtype, comm_total(call) * comm_dtype_size(call->dtype) * parts);
+  if (group) return process_chain(c, call, group);
   Work w = {.c = c,
             .call = call,
             .n = c->base.size,

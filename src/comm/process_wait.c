@@ -115,10 +115,12 @@ int process_wait_call(ProcessComm *c, const CommCall *call, Batch *batch) {
 int process_wait(ProcessWorld *w, Batch *batch, Awaited whom) {
   Backoff backoff = {0};
   int done = batch->count == 0, status, code = PLAIT_OK;
+  unsigned moved = 0;
   for (int look = 0; !done && !(code = abort_code(&w->base.abort)); look++) {
     int departed = -1;
     process_lock(w);
     done = batch_test(w, batch, &status);
+    if (w->moved != moved) moved = w->moved, backoff = (Backoff){0}; // bytes come: no time to sleep
     if (!done && (look % LOOKS_PER_NOTICE == LOOKS_PER_NOTICE - 1 || backoff.nanoseconds)) {
       process_look(w);
       waiter_sign(whom.waiter);

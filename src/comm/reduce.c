@@ -119,8 +119,7 @@ static void run_portable(PlaitDtype dtype, PlaitOp op, const void *const *inputs
   }
 }
 
-void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ranks, void *const *outputs, int noutputs,
-                size_t count) {
+static ReduceSum sum_of(PlaitDtype dtype) {
   const ReduceSums *sums = NULL;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -128,7 +127,35 @@ void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ran
     sums = &reduce_sums_avx512;
   else if (__builtin_cpu_supports("avx2")) sums = &reduce_sums_avx2;
 #endif
-  ReduceSum sum = sums && (op == PLAIT_SUM || op == PLAIT_MEAN) ? sums->sum[dtype] : NULL;
+  return sums ? sums->sum[dtype] : NULL;
+}
+
+void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ranks, void *const *outputs, int noutputs,
+                size_t count) {
+  ReduceSum sum = op == PLAIT_SUM || op == PLAIT_MEAN ? sum_of(dtype) : NULL;
   if (sum) sum(inputs, ranks, outputs, noutputs, count, op == PLAIT_MEAN);
   else run_portable(dtype, op, inputs, ranks, outputs, noutputs, count);
+}
+
+size_t reduce_wide_size(PlaitDtype dtype) {
+  return dtype == PLAIT_BF16 || dtype == PLAIT_FP16 ? sizeof(float) : dtype_size((Dtype)dtype);
+}
+
+void reduce_part(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int n, int continues, int ranks, void *output,
+                 size_t count) {
+  Scratch scratch;
+  size_t size = dtype_size((Dtype)dtype), wide = reduce_wide_size(dtype);
+  ReduceSum sum = wide == size && (op == PLAIT_SUM || (op == PLAIT_MEAN && !ranks)) ? sum_of(dtype) : NULL;
+  if (sum) {
+    sum(inputs, n, &output, 1, count, 0);
+    return;
+  }
+  for (size_t i = 0, block; i < count; i += block) {
+    block = count - i < BLOCK ? count - i : BLOCK;
+    if (continues) memcpy(scratch.wide, (const char *)inputs[0] + i * wide, block * wide);
+    else widen(scratch.wide, (const char *)inputs[0] + i * size, dtype, block);
+    for (int p = 1; p < n; p++) loops[dtype][op].next(scratch.wide, (const char *)inputs[p] + i * size, block);
+    if (ranks) memcpy((char *)output + i * size, result(&scratch, dtype, op, ranks, block), block * size);
+    else memcpy((char *)output + i * wide, scratch.wide, block * wide);
+  }
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "comm/net.h"
 #include "comm/net_socket.h"
+#include "comm/secret.h"
 
 typedef struct Rendezvous Rendezvous;
 struct Rendezvous {
@@ -15,4 +16,6 @@ struct Rendezvous {
 
 // Rank 0 listens at the address, or at the next free port. Others look there for a greeting of the same run: what else
 // listens there, as torchrun's store does, says nothing, and is told nothing.
-int rendezvous_tcp(const NetOptions *options, const NetAddress *address, Rendezvous **rendezvous, Error *error);
+// secret (borrowed; may be NULL): then all goes by TLS, and who does not have it is not let in.
+int rendezvous_tcp(const NetOptions *options, const NetAddress *address, const Secret *secret, Rendezvous **rendezvous,
+                   Error *error);

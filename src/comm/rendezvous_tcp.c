@@ -1,6 +1,7 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
 #include "base/fault.h"
+#include "comm/channel.h"
 #include "comm/rendezvous.h"
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 enum { PORTS = 16, MOST_RECORD = 1 << 20, REASON = 200 };
-static const double greeting_seconds = 2, record_seconds = 10, retry_seconds = 0.05;
+static const double greeting_seconds = 2, meeting_seconds = 5, record_seconds = 10, retry_seconds = 0.05;
 
 // What rank 0 says first.
 typedef struct Greeting { char magic[8]; uint32_t version, ranks; uint64_t run; } Greeting;
@@ -25,7 +26,9 @@ typedef struct TcpRendezvous {
   uint64_t run;
   int listener; // of rank 0; -1: none
   double deadline;
-  int *fd;      // (ranks) of rank 0; the others have one, at 0
+  Channel **channel; // (ranks) of rank 0; the others have one, at 0
+  const Secret *secret; // NULL: there is none
+  int strangers;     // of rank 0: that did not have the secret
   char reason[REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
 
@@ -59,17 +62,19 @@ static int listen_somewhere(TcpRendezvous *r, Error *error) {
 }
 
 // One that does not answer, or is of another run, is not counted; a second one of a rank is told.
-static int admit(TcpRendezvous *r, int fd, void **records, size_t *lengths) {
+static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *lengths) {
   Greeting greeting = greeting_of(r);
   Answer answer;
   double limit = clock_seconds() + record_seconds;
-  if (!net_write(fd, &greeting, sizeof greeting, limit) || !net_read(fd, &answer, sizeof answer, limit) ||
+  if (!channel_meet(channel, clock_seconds() + meeting_seconds)) return r->strangers++, channel_close(channel), 0;
+  if (!channel_write(channel, &greeting, sizeof greeting, limit) ||
+      !channel_read(channel, &answer, sizeof answer, limit) ||
       answer.rank < 1 || answer.rank >= (uint32_t)r->options.ranks || answer.bytes > MOST_RECORD)
-    return close(fd), 0;
+    return channel_close(channel), 0;
   void *record = xcalloc(answer.bytes, 1);
-  int whole = net_read(fd, record, answer.bytes, limit);
+  int whole = channel_read(channel, record, answer.bytes, limit);
   if (whole && !records[answer.rank]) {
-    r->fd[answer.rank] = fd;
+    r->channel[answer.rank] = channel;
     records[answer.rank] = record;
     lengths[answer.rank] = answer.bytes;
     return 1;
@@ -77,29 +82,34 @@ static int admit(TcpRendezvous *r, int fd, void **records, size_t *lengths) {
   char reason[REASON] = "";
   uint64_t none = 0;
   snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer.rank);
-  if (whole && net_write(fd, &none, sizeof none, limit)) net_write(fd, reason, sizeof reason, limit);
+  if (whole && channel_write(channel, &none, sizeof none, limit))
+    channel_write(channel, reason, sizeof reason, limit);
   free(record);
-  close(fd);
+  channel_close(channel);
   return 0;
 }
 
 static int missing(const TcpRendezvous *r, void *const *records, Error *error) {
-  char list[160] = "", at[80];
+  char list[160] = "", at[80], strangers[100] = "";
   int count = 0;
   for (int p = 1; p < r->options.ranks; p++)
     if (!records[p] && count++ < 8)
       snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
   net_describe(&r->address, at, sizeof at);
-  return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s",
+  if (r->strangers)
+    snprintf(strangers, sizeof strangers, "; %d connection%s without the secret %s closed", r->strangers,
+             r->strangers > 1 ? "s" : "", r->strangers > 1 ? "were" : "was");
+  return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s%s",
                    r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
-                   count > 8 ? " …" : "");
+                   count > 8 ? " …" : "", strangers);
 }
 
 static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
   for (int here = 1; here < r->options.ranks;) {
     int fd = net_accept(r->listener, r->deadline);
     if (fd < 0) return missing(r, records, error);
-    here += admit(r, fd, records, lengths);
+    Channel *channel = channel_open(fd, true, r->secret);
+    if (channel) here += admit(r, channel, records, lengths);
   }
   return PLAIT_OK;
 }
@@ -110,14 +120,15 @@ static void tell(const TcpRendezvous *r, void *const *records, const size_t *len
     for (int q = 0, good = 1; q < r->options.ranks && good; q++) {
       uint64_t length = lengths[q];
       double limit = clock_seconds() + record_seconds;
-      good = net_write(r->fd[p], &length, sizeof length, limit) && net_write(r->fd[p], records[q], lengths[q], limit);
+      good = channel_write(r->channel[p], &length, sizeof length, limit) &&
+             channel_write(r->channel[p], records[q], lengths[q], limit);
     }
 }
 
 // Others ------------------------------------------------------------------------------------------------------------
 
-// A connection to rank 0 of this run at a port, or -1.
-static int greet(TcpRendezvous *r, int port) {
+// A connection to rank 0 of this run at a port, or NULL.
+static Channel *greet(TcpRendezvous *r, int port) {
   NetAddress at = r->address;
   Greeting greeting, mine = greeting_of(r);
   char text[80];
@@ -127,9 +138,14 @@ static int greet(TcpRendezvous *r, int port) {
   int fd = net_connect(&at, limit);
   if (fd < 0) {
     if (port == net_port(&r->address)) snprintf(r->reason, sizeof r->reason, "%s: %s", text, strerror(-fd));
-    return -1;
+    return NULL;
   }
-  if (!net_read(fd, &greeting, sizeof greeting, limit) || memcmp(greeting.magic, mine.magic, sizeof mine.magic))
+  Channel *channel = channel_open(fd, false, r->secret);
+  if (!channel) return NULL;
+  if (!channel_meet(channel, limit))
+    snprintf(r->reason, sizeof r->reason, "what listens at %s does not have the secret", text);
+  else if (!channel_read(channel, &greeting, sizeof greeting, limit) ||
+           memcmp(greeting.magic, mine.magic, sizeof mine.magic))
     snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
   else if (greeting.version != mine.version)
     snprintf(r->reason, sizeof r->reason, "at %s is another version of plait", text);
@@ -137,15 +153,15 @@ static int greet(TcpRendezvous *r, int port) {
     snprintf(r->reason, sizeof r->reason, "at %s is a run of %u ranks, not %d", text, greeting.ranks, r->options.ranks);
   else if (FAULT(net_runs_mix, greeting.run, mine.run) != mine.run)
     snprintf(r->reason, sizeof r->reason, "at %s is another run than \"%.60s\"", text, r->options.id);
-  else return fd;
-  close(fd);
-  return -1;
+  else return channel;
+  channel_close(channel);
+  return NULL;
 }
 
 static int find_rank_0(TcpRendezvous *r, Error *error) {
   while (clock_seconds() < r->deadline) {
     for (int i = 0; i < PORTS; i++)
-      if ((r->fd[0] = greet(r, net_port(&r->address) + i)) >= 0) return PLAIT_OK;
+      if ((r->channel[0] = greet(r, net_port(&r->address) + i))) return PLAIT_OK;
     poll(NULL, 0, (int)(1000 * retry_seconds));
   }
   return error_set(error, PLAIT_FAILED, "rank %d waited %g s for rank 0 in vain (%s)", r->options.rank,
@@ -156,14 +172,14 @@ static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error 
   for (int q = 0; q < r->options.ranks; q++) {
     uint64_t length;
     char reason[REASON];
-    if (net_read(r->fd[0], &length, sizeof length, r->deadline) && length <= MOST_RECORD) {
-      if (!length && net_read(r->fd[0], reason, sizeof reason, r->deadline)) {
+    if (channel_read(r->channel[0], &length, sizeof length, r->deadline) && length <= MOST_RECORD) {
+      if (!length && channel_read(r->channel[0], reason, sizeof reason, r->deadline)) {
         reason[sizeof reason - 1] = 0;
         return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
       }
       records[q] = xcalloc(length ? length : 1, 1);
       lengths[q] = length;
-      if (length && net_read(r->fd[0], records[q], length, r->deadline)) continue;
+      if (length && channel_read(r->channel[0], records[q], length, r->deadline)) continue;
     }
     return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
   }
@@ -173,7 +189,8 @@ static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error 
 static int send_mine(TcpRendezvous *r, const void *mine, size_t bytes, Error *error) {
   Answer answer = {(uint32_t)r->options.rank, (uint32_t)bytes};
   double limit = clock_seconds() + record_seconds;
-  if (net_write(r->fd[0], &answer, sizeof answer, limit) && net_write(r->fd[0], mine, bytes, limit)) return PLAIT_OK;
+  if (channel_write(r->channel[0], &answer, sizeof answer, limit) && channel_write(r->channel[0], mine, bytes, limit))
+    return PLAIT_OK;
   return error_set(error, PLAIT_FAILED, "rank %d: rank 0 does not read", r->options.rank);
 }
 
@@ -201,18 +218,19 @@ static int tcp_exchange(Rendezvous *base, const void *mine, size_t bytes, void *
 static void tcp_close(Rendezvous *base) {
   TcpRendezvous *r = (TcpRendezvous *)base;
   for (int p = 0; p < r->options.ranks; p++)
-    if (r->fd[p] >= 0) close(r->fd[p]);
+    channel_close(r->channel[p]);
   if (r->listener >= 0) close(r->listener);
-  free(r->fd);
+  free(r->channel);
   free(r);
 }
 
-int rendezvous_tcp(const NetOptions *options, const NetAddress *address, Rendezvous **rendezvous, Error *error) {
+int rendezvous_tcp(const NetOptions *options, const NetAddress *address, const Secret *secret, Rendezvous **rendezvous,
+                   Error *error) {
   TcpRendezvous *r = xcalloc(1, sizeof *r);
   *r = (TcpRendezvous){{tcp_exchange, tcp_close}, *options, *address, hash(options->id), -1};
   r->deadline = clock_seconds() + options->patience;
-  r->fd = xcalloc((size_t)options->ranks, sizeof *r->fd);
-  for (int p = 0; p < options->ranks; p++) r->fd[p] = -1;
+  r->channel = xcalloc((size_t)options->ranks, sizeof *r->channel);
+  r->secret = secret;
   int code = options->rank ? PLAIT_OK : listen_somewhere(r, error);
   if (code) tcp_close(&r->base);
   else *rendezvous = &r->base;

@@ -1,5 +1,6 @@
 // The client of a store that a supervisor serves, and finding or becoming that one.
 #include "base/clock.h"
+#include "comm/channel.h"
 #include "comm/net_socket.h"
 #include "elastic/store_protocol.h"
 #include <poll.h>
@@ -10,7 +11,7 @@
 
 static const double usual_patience = 10, retry_seconds = 0.05, greeting_seconds = 2;
 
-typedef struct Client { Store base; int fd; char where[80]; } Client;
+typedef struct Client { Store base; Channel *channel; char where[80]; } Client; // channel NULL: lost
 
 uint64_t store_job(const char *id) { // FNV-1a
   uint64_t h = 14695981039346656037u;
@@ -20,8 +21,8 @@ uint64_t store_job(const char *id) { // FNV-1a
 
 // A call that fails half way leaves bytes that nobody reads: all later ones fail, too.
 static int lost(Client *c, Error *error) {
-  if (c->fd >= 0) close(c->fd);
-  c->fd = -1;
+  channel_close(c->channel);
+  c->channel = NULL;
   return error_set(error, PLAIT_FAILED, "the store at %s does not answer", c->where);
 }
 
@@ -33,12 +34,12 @@ static int call(Store *store, StoreRequest r, const char *key, const void *data,
   if (r.key_bytes > STORE_KEY || r.value_bytes > STORE_VALUE)
     return error_set(error, PLAIT_BAD_INPUT, "the store takes keys of %d and values of %d bytes at most", STORE_KEY,
                      STORE_VALUE);
-  if (c->fd < 0 || !net_write(c->fd, &r, sizeof r, until) || !net_write(c->fd, key, r.key_bytes, until) ||
-      !net_write(c->fd, data, r.value_bytes, until) || !net_read(c->fd, reply, sizeof *reply, until) ||
-      reply->value_bytes > STORE_VALUE)
+  if (!c->channel || !channel_write(c->channel, &r, sizeof r, until) ||
+      !channel_write(c->channel, key, r.key_bytes, until) || !channel_write(c->channel, data, r.value_bytes, until) ||
+      !channel_read(c->channel, reply, sizeof *reply, until) || reply->value_bytes > STORE_VALUE)
     return lost(c, error);
   StoreValue value = {reply->version ? xcalloc(reply->value_bytes + 1, 1) : NULL, reply->value_bytes, reply->version};
-  if (value.data && !net_read(c->fd, value.data, value.bytes, until)) return free(value.data), lost(c, error);
+  if (value.data && !channel_read(c->channel, value.data, value.bytes, until)) return free(value.data), lost(c, error);
   if (now) *now = value;
   else store_value_free(&value);
   return PLAIT_OK;
@@ -75,23 +76,29 @@ static int renew(Store *s, uint64_t *lease, double seconds, Error *error) {
 
 static void close_client(Store *s) {
   Client *c = (Client *)s;
-  if (c->fd >= 0) close(c->fd);
+  channel_close(c->channel);
   free(c);
 }
 
 // Finding it ---------------------------------------------------------------------------------------------------------
 
 // 1: connected; 0: nobody answers; PLAIT_BAD_INPUT: somebody else does.
-static int greet(const NetAddress *at, uint64_t job, const char *id, int *fd, Error *error) {
+static int greet(const NetAddress *at, uint64_t job, const char *id, Channel **channel, Error *error) {
   StoreGreeting mine = STORE_GREETING(job), theirs;
   double until = clock_seconds() + greeting_seconds;
   char text[80];
+  Secret secret;
+  bool given;
   net_describe(at, text, sizeof text);
-  *fd = net_connect(at, until);
-  if (*fd < 0) return 0;
-  if (net_write(*fd, &mine, sizeof mine, until) && net_read(*fd, &theirs, sizeof theirs, until)) {
+  int code = secret_of_environment(&secret, &given, error), fd = code ? -1 : net_connect(at, until);
+  if (fd < 0) return code;
+  *channel = channel_open(fd, false, given ? &secret : NULL);
+  if (!*channel) return 0;
+  int met = channel_meet(*channel, until);
+  if (met && channel_write(*channel, &mine, sizeof mine, until) &&
+      channel_read(*channel, &theirs, sizeof theirs, until)) {
     if (!memcmp(&mine, &theirs, sizeof mine)) return 1;
-    close(*fd);
+    channel_close(*channel);
     if (memcmp(mine.magic, theirs.magic, sizeof mine.magic))
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch", text);
     if (mine.version != theirs.version)
@@ -99,8 +106,10 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, int *fd, Er
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another job than --rdzv-id %.60s; give another port",
                      text, id);
   }
-  close(*fd);
-  return 0;
+  channel_close(*channel);
+  if (met || clock_seconds() >= until) return 0;
+  return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s does not have the secret of %s", text,
+                   getenv("PLAIT_SECRET"));
 }
 
 int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
@@ -121,16 +130,17 @@ int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
   return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : 1;
 }
 
-static Store *make_client(int fd, const NetAddress *at) {
+static Store *make_client(Channel *channel, const NetAddress *at) {
   Client *c = xcalloc(1, sizeof *c);
-  *c = (Client){{get, compare_and_set, wait_for, renew, close_client, usual_patience}, fd, ""};
+  *c = (Client){{get, compare_and_set, wait_for, renew, close_client, usual_patience}, channel, ""};
   net_describe(at, c->where, sizeof c->where);
   return &c->base;
 }
 
 int store_connect(const NetAddress *at, const char *id, Store **store, Error *error) {
-  int fd = -1, found = greet(at, store_job(id), id, &fd, error);
-  if (found > 0) *store = make_client(fd, at);
+  Channel *channel = NULL;
+  int found = greet(at, store_job(id), id, &channel, error);
+  if (found > 0) *store = make_client(channel, at);
   return found;
 }
 
@@ -138,7 +148,8 @@ void store_own_address(const Store *store, char *text, size_t size) {
   NetAddress own = {.length = sizeof own.storage};
   char *colon;
   snprintf(text, size, "127.0.0.1");
-  if (getsockname(((const Client *)store)->fd, (struct sockaddr *)&own.storage, &own.length)) return;
+  const Client *c = (const Client *)store;
+  if (!c->channel || getsockname(channel_fd(c->channel), (struct sockaddr *)&own.storage, &own.length)) return;
   net_describe(&own, text, size);
   if ((colon = strrchr(text, ':'))) *colon = 0;
   if (*text != '[') return;
@@ -148,17 +159,17 @@ void store_own_address(const Store *store, char *text, size_t size) {
 
 int store_check_address(const NetAddress *at, bool insecure, Error *error) {
   char text[80];
-  if (insecure || net_is_loopback(at)) return PLAIT_OK;
+  if (insecure || secret_lets_listen() || net_is_loopback(at)) return PLAIT_OK;
   net_describe(at, text, sizeof text);
   return error_set(error, PLAIT_BAD_INPUT,
                    "--rdzv: the store at %s would be where others could reach it, and what goes through it is neither "
-                   "encrypted nor authenticated; in a network that you trust give --insecure",
+                   "encrypted nor authenticated; give --secret, or in a network that you trust --insecure",
                    text);
 }
 
 int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer **server, Error *error) {
   int code = store_server_start(at, store_job(id), server, error);
-  if (code || insecure || net_is_loopback(at)) return code;
+  if (code || insecure || secret_lets_listen() || net_is_loopback(at)) return code;
   store_server_stop(*server);
   *server = NULL;
   return store_check_address(at, insecure, error);

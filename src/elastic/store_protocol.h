@@ -19,6 +19,12 @@ typedef struct StoreRequest {
 // The value follows.
 typedef struct StoreReply { uint32_t done, value_bytes; uint64_t version, lease; } StoreReply;
 
+// Of bytes that have come (store_parse.c): how many a greeting, or a whole request, has; 0: more have to come; -1: they
+// are no request. value: in `data`.
+int store_take_greeting(const uint8_t *data, size_t bytes, uint64_t job, bool *good);
+int store_take_request(const uint8_t *data, size_t bytes, StoreRequest *request, char key[STORE_KEY + 1],
+                       const uint8_t **value);
+
 uint64_t store_job(const char *id); // its number in the greeting
 // Listens at the address and serves from a thread. PLAIT_FAILED: it is taken, or not this machine's.
 int store_server_start(const NetAddress *address, uint64_t job, StoreServer **server, Error *error);

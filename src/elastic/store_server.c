@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/vec.h"
+#include "comm/channel.h"
 #include "comm/net_socket.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,8 +20,8 @@ static const double greeting_seconds = 5, longest_wait = 3600, dropped_seconds =
 typedef Vec(uint8_t) Bytes;
 
 typedef struct Connection {
-  int fd;
-  bool greeted, refused;  // refused: closed when all is written
+  Channel *channel;
+  bool met, greeted, refused; // met: it has the secret; refused: closed when all is written
   double greet_until;
   Bytes in, out;
   int written;            // of out
@@ -35,6 +37,8 @@ struct StoreServer {
   int listener, stop[2];
   uint64_t job;
   StoreTable *table;
+  Secret secret;
+  bool is_secret;
   Vec(Connection *) connections;
 };
 
@@ -74,45 +78,52 @@ static void answer(StoreServer *s, Connection *c, const StoreRequest *r, const c
 // 0: not one of this job's; it is told this side's greeting, and closed.
 static int greet(const StoreServer *s, Connection *c) {
   StoreGreeting mine = STORE_GREETING(s->job);
-  if (c->in.count < (int)sizeof mine) return 1;
+  bool good;
+  int bytes = store_take_greeting(c->in.data, (size_t)c->in.count, s->job, &good);
+  if (!bytes) return 1;
   c->greeted = true;
   append(&c->out, &mine, sizeof mine);
-  c->refused = memcmp(c->in.data, &mine, sizeof mine) != 0;
-  take(&c->in, sizeof mine);
-  return !c->refused;
+  c->refused = !good;
+  take(&c->in, (size_t)bytes);
+  return good;
 }
 
 // Whole requests, one after the other; not while one waits. 0: the bytes received are not a valid request.
 static int serve(StoreServer *s, Connection *c) {
   if (!c->greeted && !greet(s, c)) return 1;
-  while (c->greeted && !c->waiting && c->in.count >= (int)sizeof(StoreRequest)) {
+  while (c->greeted && !c->waiting) {
     StoreRequest r;
     char key[STORE_KEY + 1];
-    memcpy(&r, c->in.data, sizeof r);
-    if (r.call > STORE_LEASE || r.key_bytes > STORE_KEY || r.value_bytes > STORE_VALUE) return 0;
-    size_t all = sizeof r + r.key_bytes + r.value_bytes;
-    if ((size_t)c->in.count < all) return 1;
-    memcpy(key, c->in.data + sizeof r, r.key_bytes);
-    key[r.key_bytes] = 0;
-    answer(s, c, &r, key, c->in.data + sizeof r + r.key_bytes);
-    take(&c->in, all);
+    const uint8_t *value;
+    int bytes = store_take_request(c->in.data, (size_t)c->in.count, &r, key, &value);
+    if (bytes <= 0) return bytes == 0;
+    answer(s, c, &r, key, value);
+    take(&c->in, (size_t)bytes);
   }
   return 1;
 }
 
-// 0: the connection has ended.
+// 0: the connection has ended, or is a stranger's.
 static int receive(StoreServer *s, Connection *c) {
   uint8_t piece[PIECE];
-  ssize_t n = recv(c->fd, piece, sizeof piece, MSG_DONTWAIT);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
-  append(&c->in, piece, (size_t)n);
-  if (c->in.count > 2 * STORE_VALUE) return 0; // a client sends one request at a time
-  return n > 0 && serve(s, c);
+  if (!c->met) {
+    int met = channel_greet(c->channel);
+    if (met <= 0) return met == 0;
+    c->met = true;
+  }
+  do {
+    ssize_t n = channel_receive(c->channel, piece, sizeof piece);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    append(&c->in, piece, (size_t)n);
+    if (c->in.count > 2 * STORE_VALUE) return 0; // a client sends one request at a time
+    if (n == 0 || !serve(s, c)) return 0;
+  } while (channel_has_more(c->channel));
+  return 1;
 }
 
 static int send_rest(Connection *c) {
   while (c->written < c->out.count) {
-    ssize_t n = send(c->fd, c->out.data + c->written, (size_t)(c->out.count - c->written), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = channel_send(c->channel, c->out.data + c->written, (size_t)(c->out.count - c->written));
     if (n < 0 && errno == EAGAIN) return 1;
     if (n < 0 && errno != EINTR) return 0;
     if (n > 0) c->written += (int)n;
@@ -125,7 +136,7 @@ static int send_rest(Connection *c) {
 static void drop(StoreServer *s, int i) {
   Connection *c = s->connections.data[i];
   if (c->lease) store_table_lease(s->table, c->lease, clock_seconds() + dropped_seconds);
-  close(c->fd);
+  channel_close(c->channel);
   vec_free(&c->in);
   vec_free(&c->out);
   free(c);
@@ -169,8 +180,10 @@ static void welcome(StoreServer *s) {
     return;
   }
   Connection *c = xcalloc(1, sizeof *c);
-  *c = (Connection){.fd = fd, .greet_until = clock_seconds() + greeting_seconds};
-  vec_push(&s->connections, c);
+  *c = (Connection){.channel = channel_open(fd, true, s->is_secret ? &s->secret : NULL),
+                    .greet_until = clock_seconds() + greeting_seconds};
+  if (c->channel) vec_push(&s->connections, c);
+  else free(c);
 }
 
 static void *run(void *argument) {
@@ -182,7 +195,7 @@ static void *run(void *argument) {
     fd[1] = (struct pollfd){s->listener, POLLIN, 0};
     for (int i = 0; i < count; i++) {
       const Connection *c = s->connections.data[i];
-      fd[2 + i] = (struct pollfd){c->fd, (short)(POLLIN | (c->out.count ? POLLOUT : 0)), 0};
+      fd[2 + i] = (struct pollfd){channel_fd(c->channel), (short)(POLLIN | (c->out.count ? POLLOUT : 0)), 0};
     }
     poll(fd, (nfds_t)count + 2, until_next(s));
     if (fd[0].revents) return NULL;
@@ -198,7 +211,10 @@ int store_server_start(const NetAddress *address, uint64_t job, StoreServer **se
   StoreServer *s = xcalloc(1, sizeof *s);
   char text[80];
   net_describe(&at, text, sizeof text);
-  *s = (StoreServer){.listener = net_listen(&at), .job = job};
+  *s = (StoreServer){.listener = -1, .job = job};
+  int given = secret_of_environment(&s->secret, &s->is_secret, error);
+  if (given) return free(s), given;
+  s->listener = net_listen(&at);
   if (s->listener < 0 || pipe2(s->stop, O_CLOEXEC)) {
     int why = s->listener < 0 ? -s->listener : errno;
     if (s->listener >= 0) close(s->listener);

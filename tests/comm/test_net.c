@@ -2,8 +2,10 @@
 // tests/net/ has the same and more with the programs of tests/comm and plait train.
 #include "base/clock.h"
 #include "base/error.h"
+#include "chains.h"
 #include "comm/comm.h"
 #include "comm/net.h"
+#include "comm/secret.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,8 +56,8 @@ static int sum(Member *m) {
   return s == (float)(m->ranks * (m->ranks + 1) / 2) ? 0 : wrong(m, "another sum");
 }
 
-// Runs a task on so many processes, whose world has this silence; each has 15 s. The victim (-1: there is none) is not
-// expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
+// Runs a task on so many processes, whose world has this silence; each has a minute. The victim (-1: there is none) is
+// not expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
 static int run(int ranks, Task task, double silence, int victim, int signal) {
   static int worlds;
   int port = 12000 + (getpid() * 40 + 20 * worlds++) % 16000, failed = 0;
@@ -65,7 +68,7 @@ static int run(int ranks, Task task, double silence, int victim, int signal) {
     if ((child[r] = fork())) continue;
     Member m = {.rank = r, .ranks = ranks, .port = port};
     Error error = {0};
-    alarm(15);
+    alarm(60);
     if (join(&m, "test_net", silence, &error)) _exit(wrong(&m, error.message));
     int status = task(&m);
     fflush(stdout);
@@ -95,6 +98,18 @@ static int sum_and_leave(Member *m) {
 
 static void test_sums(void **state) {
   for (int n = 1; n <= MOST; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
+}
+
+static int chains(Member *m) {
+  char text[512] = "";
+  int code = chains_check(m->world, m->comm, text, sizeof text);
+  if (code) return wrong(m, text);
+  leave(m);
+  return 0;
+}
+
+static void test_chains(void **state) {
+  for (int n = 3; n <= MOST; n++) assert_int_equal(run(n, chains, 0, -1, 0), 0);
 }
 
 // The victim, and how it goes, of the next test.
@@ -198,7 +213,7 @@ static void test_ids(void **state) {
     Error error = {0};
     int64_t run = number[i];
     usleep(100000 * (unsigned)i);
-    alarm(15);
+    alarm(60);
     if (join(&m, run ? "one" : "other", 0, &error)) _exit(wrong(&m, error.message));
     int64_t sum = run;
     int code = plait_all_reduce(m.comm, &(PlaitBuffer){&sum, &sum, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL);
@@ -211,6 +226,86 @@ static void test_ids(void **state) {
     failed += status != 0;
   }
   assert_int_equal(failed, 0);
+}
+
+// With a secret -------------------------------------------------------------------------------------------------------
+
+static char secret_path[64];
+
+// Sets PLAIT_SECRET to a file of this mode, with this many bytes.
+static void give_secret(int mode, int bytes) {
+  snprintf(secret_path, sizeof secret_path, "tmp/secret.%d", getpid());
+  unlink(secret_path);
+  Error error = {0};
+  assert_int_equal(secret_make(secret_path, &error), PLAIT_OK);
+  assert_int_equal(secret_make(secret_path, &error), PLAIT_BAD_INPUT); // it is there
+  assert_int_equal(truncate(secret_path, bytes), 0);
+  assert_int_equal(chmod(secret_path, (mode_t)mode), 0);
+  setenv("PLAIT_SECRET", secret_path, 1);
+}
+
+static void take_secret(void) {
+  unsetenv("PLAIT_SECRET");
+  unlink(secret_path);
+}
+
+// All ranks, rank 0 first, learn that rank 1 did not prove who it is.
+static int meet_a_stranger(Member *m) {
+  if (m->rank == 1) net_spoil_secret(m->world);
+  int code = 0;
+  for (int i = 0; i < 3 && !code; i++) code = plait_barrier(m->comm, NULL, NULL);
+  if (!code) return wrong(m, "a stranger was let in");
+  if (plait_comm_failed_rank(m->comm) != 1) return wrong(m, "another rank is named");
+  if (!strstr(plait_comm_error(m->comm), "does not have the secret")) return wrong(m, "another sentence");
+  leave(m);
+  return 0;
+}
+
+static void test_secret(void **state) {
+  if (!tls_is_built()) return;
+  give_secret(0600, SECRET_BYTES);
+  for (int n = 1; n <= 3; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
+  assert_int_equal(run(2, chains, 0, -1, 0), 0);
+  assert_int_equal(run(2, meet_a_stranger, 0, -1, 0), 0);
+  how = SIGKILL, victim = 1;
+  assert_int_equal(run(3, survive, 60, victim, how), 0);
+  take_secret();
+}
+
+// Rank 0 has the secret. Rank 1 has none, or another: it is not let in, and both say so.
+static void meet_without(int other) {
+  int port = 30000 + (getpid() + 50 * other) % 900, status = 0, failed = 0;
+  give_secret(0600, SECRET_BYTES);
+  for (int r = 0; r < 2; r++) {
+    if (fork()) continue;
+    NetOptions options = {.rank = r, .ranks = 2, .host = "127.0.0.1", .port = port, .id = "secret", .patience = 8};
+    PlaitWorld *world;
+    Error error = {0};
+    alarm(60);
+    if (r && other) {
+      snprintf(secret_path, sizeof secret_path, "tmp/secret.%d.other", getpid());
+      if (secret_make(secret_path, &error)) _exit(1);
+      setenv("PLAIT_SECRET", secret_path, 1);
+    } else if (r) {
+      unsetenv("PLAIT_SECRET");
+    }
+    int code = net_world_create(&options, &world, &error);
+    if (r && other) unlink(secret_path);
+    const char *words = !r ? "without the secret" : other ? "does not have the secret" : "is not plait";
+    if (code == PLAIT_FAILED && strstr(error.message, words)) _exit(0);
+    printf("rank %d: %s\n", r, error.message);
+    fflush(stdout);
+    _exit(1);
+  }
+  for (int r = 0; r < 2; r++) failed += wait(&status) < 0 || status != 0;
+  take_secret();
+  assert_int_equal(failed, 0);
+}
+
+static void test_strangers(void **state) {
+  if (!tls_is_built()) return;
+  meet_without(0);
+  meet_without(1);
 }
 
 static void refuse(NetOptions options, int code, const char *words) {
@@ -227,6 +322,17 @@ static void test_refused(void **state) {
   NetOptions alone = {.ranks = 3, .host = "127.0.0.1", .port = 31000 + getpid() % 1000, .patience = 0.2};
   refuse(alone, PLAIT_FAILED, "of 3 ranks 2 did not come to 127.0.0.1:");
   refuse(alone, PLAIT_FAILED, "within 0.2 s: ranks 1, 2");
+  if (tls_is_built()) {
+    NetOptions one = {.ranks = 1, .host = "127.0.0.1"};
+    give_secret(0640, SECRET_BYTES);
+    refuse(one, PLAIT_BAD_INPUT, "its mode is 640, so others than its owner may use it");
+    give_secret(0600, 16);
+    refuse(one, PLAIT_BAD_INPUT, "has 16 bytes; it must have 32 random ones");
+    take_secret();
+    setenv("PLAIT_SECRET", "tmp/not-there", 1);
+    refuse(one, PLAIT_BAD_INPUT, "--secret tmp/not-there: No such file");
+    unsetenv("PLAIT_SECRET");
+  }
   alone.rank = 1;
   refuse(alone, PLAIT_FAILED, "rank 1 waited 0.2 s for rank 0 in vain");
 }
@@ -235,14 +341,19 @@ int main(void) {
   if (!net_is_built()) return printf("plait was built without UCX: skipped\n"), 0;
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   unsetenv("PLAIT_INSECURE");
+  unsetenv("PLAIT_SECRET");
+  mkdir("tmp", 0777);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_chains),
       cmocka_unit_test(test_killed),
       cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_cause_is_named),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_send),
       cmocka_unit_test(test_ids),
+      cmocka_unit_test(test_secret),
+      cmocka_unit_test(test_strangers),
       cmocka_unit_test(test_refused), // last: a process that has UCX's threads forks no more
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

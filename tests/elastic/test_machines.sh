@@ -141,7 +141,7 @@ kill -TERM "${pid[a]}"
 all_end 143 a
 expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
 refuse 2 'give all machines where they meet, one of them and a port, as in --rdzv hostA:29400' "$PLAIT" launch --nnodes 2 recipe.yaml
-refuse 2 'in a network that you trust give --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
+refuse 2 'give --secret, or in a network that you trust --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
 refuse 2 '"nowhere" is not HOST:PORT' "$PLAIT" launch --nnodes 2 --rdzv nowhere recipe.yaml
 refuse 2 '--node-rank 2, but the machines of --nnodes 2 have the numbers 0 to 1' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:29400 --node-rank 2 recipe.yaml
 refuse 2 '--rdzv and --rdzv-endpoint say the same' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:1 --rdzv-endpoint 127.0.0.1:1 recipe.yaml

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/net_socket.h"
+#include "comm/secret.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"
 #include <setjmp.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -135,6 +137,51 @@ static void waits_and_leases(void **state) {
   store_server_stop(s.server);
 }
 
+// With the secret all goes by TLS, with values of all lengths; without it, or with another, nobody gets in.
+static void secrets(void **state) {
+  Shared s;
+  StoreServer *other;
+  Store *none = NULL;
+  StoreValue v;
+  bool done;
+  char mine[64], another[64];
+  static char large[STORE_VALUE];
+  if (!tls_is_built()) return;
+  snprintf(mine, sizeof mine, "tmp/store.%d", getpid());
+  snprintf(another, sizeof another, "tmp/store.%d.other", getpid());
+  begin(&s);
+  assert_int_equal(secret_make(mine, &s.error), PLAIT_OK);
+  assert_int_equal(secret_make(another, &s.error), PLAIT_OK);
+  setenv("PLAIT_SECRET", mine, 1);
+  Store *a = open_store(&s, &s.server), *b = open_store(&s, &other);
+  for (size_t i = 0; i < sizeof large; i++) large[i] = (char)(i * 7 >> 3);
+  for (size_t bytes = 1; bytes <= sizeof large; bytes *= 32) {
+    assert_int_equal(a->get(a, "key", &v, &s.error), PLAIT_OK);
+    uint64_t version = v.version;
+    store_value_free(&v);
+    assert_int_equal(a->compare_and_set(a, "key", version, large, bytes, 0, &done, &v, &s.error), PLAIT_OK);
+    assert_true(done);
+    store_value_free(&v);
+    assert_int_equal(b->get(b, "key", &v, &s.error), PLAIT_OK);
+    assert_int_equal(v.bytes, bytes);
+    assert_memory_equal(v.data, large, bytes);
+    store_value_free(&v);
+  }
+  setenv("PLAIT_SECRET", another, 1);
+  Error error = {0};
+  assert_int_equal(store_open(s.endpoint, "job", false, 0.1, &other, &none, &error), PLAIT_BAD_INPUT);
+  if (!strstr(error.message, "does not have the secret of tmp/store.")) fail_msg("%s", error.message);
+  unsetenv("PLAIT_SECRET");
+  error = (Error){0};
+  assert_true(store_open(s.endpoint, "job", false, 0.1, &other, &none, &error) < 0);
+  assert_null(none);
+  a->close(a);
+  b->close(b);
+  store_server_stop(s.server);
+  unlink(mine);
+  unlink(another);
+}
+
 static void refused(const char *endpoint, const char *id, const char *sentence) {
   StoreServer *server = NULL;
   Store *store = NULL;
@@ -185,8 +232,11 @@ int main(void) {
       cmocka_unit_test(values_and_versions),
       cmocka_unit_test(many_clients),
       cmocka_unit_test(waits_and_leases),
+      cmocka_unit_test(secrets),
       cmocka_unit_test(what_is_refused),
   };
+  mkdir("tmp", 0777);
+  unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

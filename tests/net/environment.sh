@@ -1,7 +1,7 @@
 # What the scripts of this folder share. Sourced by bash. FOLDER: that of the test programs.
 # Each test has a port of its own, or two at the same time would meet.
 port=$((20000 + $$ % 8000))
-unset MASTER_ADDR PLAIT_INSECURE
+unset MASTER_ADDR PLAIT_INSECURE PLAIT_SECRET
 
 if [ -n "${work-}" ]; then # of tests/train/harness.sh, which removes it
   logs=$work/logs

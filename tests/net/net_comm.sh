@@ -10,7 +10,7 @@ all() {
   carriers=$(ranks 3 "$FOLDER/process_carriers" | sort -u)
   [[ $carriers =~ ^$1$ ]] || { echo "FAILED: messages go by $carriers, not $1"; failures=1; }
   for n in 1 2 4; do
-    for program in process_comm process_comm_calls process_departure process_large process_memory process_heartbeats test_steady_memory; do
+    for program in process_comm process_comm_calls process_departure process_large process_memory process_heartbeats process_chains test_steady_memory; do
       if ranks "$n" "$FOLDER/$program" >"$logs/log" 2>&1; then
         echo "$program with $n, $carriers: passed"
       else
@@ -31,7 +31,11 @@ all() {
 }
 
 unset UCX_TLS
-all '(sysv|posix)/memory.*'
+all '(sysv|posix)/memory.* cma/memory.*'
 export UCX_TLS=tcp,self
 all 'tcp/lo.*'
+unset UCX_TLS
+for n in 3 5; do
+  ranks $n "$FOLDER/process_chains" >"$logs/log" 2>&1 || { echo "FAILED: process_chains with $n"; cat "$logs/log"; failures=1; }
+done
 exit $failures
